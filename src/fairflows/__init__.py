@@ -1,0 +1,39 @@
+"""Share a table without giving away a sensitive attribute, with a certificate of what it still reveals.
+
+The public names below are loaded on first use (PEP 562), so that ``import fairflows`` and ``fairflows --help`` start
+at once and do not import torch.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Codec": "fairflows.data.codec",
+    "CellCodec": "fairflows.data.cells",
+    "DataError": "fairflows.exceptions",
+    "DataWarning": "fairflows.exceptions",
+    "Table": "fairflows.data.table",
+    "load_adult": "fairflows.data.datasets",
+    "load_compas": "fairflows.data.datasets",
+    "load_crime": "fairflows.data.datasets",
+    "load_health": "fairflows.data.datasets",
+    "load_law_school": "fairflows.data.datasets",
+    "make_gaussians": "fairflows.data.synthetic",
+    "make_three_groups": "fairflows.data.synthetic",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'fairflows' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value  # the next look-up does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""Invertible maps f_a(x) with leading axes (models, groups), each direction with its log-determinant."""

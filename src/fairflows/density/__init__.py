@@ -1,0 +1,1 @@
+"""Densities p̂_a(x): fit, log_prob, sample."""
