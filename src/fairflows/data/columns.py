@@ -1,0 +1,107 @@
+"""What a column holds: its kind, its numbers, and the checks that no later stage can do without."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api import types
+
+from fairflows.data.grid import find_grid
+from fairflows.exceptions import DataError
+
+Kind = Literal["continuous", "discrete", "categorical"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+def is_time(dtype: Any) -> bool:
+    """Whether a column of this type holds dates, times or durations."""
+    return types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
+
+
+def is_number(dtype: Any) -> bool:
+    """Whether a column of this type holds numbers (booleans are categories)."""
+    return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
+
+
+def numbers(column: pd.Series) -> np.ndarray:
+    """The values of a number or time column without missing ones, as a plain array of NumPy's own type."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+    if is_time(dtype):
+        return column.to_numpy()
+    kind = getattr(dtype, "numpy_dtype", dtype)  # pandas' nullable and Arrow types name the NumPy type they wrap
+    return column.to_numpy(dtype=kind)
+
+
+def from_numbers(values: np.ndarray, dtype: Any) -> pd.Series:
+    """A column of `dtype` from what `numbers` gave."""
+    column = pd.Series(values)
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return column.dt.tz_localize("UTC").dt.tz_convert(dtype.tz).astype(dtype)
+    return column.astype(dtype)
+
+
+def infer_kind(column: pd.Series) -> Kind:
+    """Categorical for text, booleans and categories; discrete for numbers and times on a grid; else continuous.
+
+    Examples
+    --------
+    >>> infer_kind(pd.Series([38.5, 40.25, 12.0]))
+    'discrete'
+    >>> infer_kind(pd.Series(["north", "south"]))
+    'categorical'
+    """
+    if not (is_number(column.dtype) or is_time(column.dtype)):
+        return "categorical"
+    known = column.dropna()
+    return "discrete" if not len(known) or find_grid(numbers(known)) is not None else "continuous"
+
+
+def check_column(name: str, column: pd.Series) -> None:
+    """Refuse what cannot be encoded: complex numbers, infinities, several types of value in one column."""
+    if types.is_complex_dtype(column.dtype):
+        raise DataError(f"Column {name!r}: complex data not supported; split it into real and imaginary parts.")
+    if is_number(column.dtype):
+        values = column.dropna().to_numpy(dtype=np.float64)
+        if not np.isfinite(values).all():
+            first = column.dropna().index[~np.isfinite(values)][0]
+            raise DataError(
+                f"Column {name!r} must hold finite numbers; {int((~np.isfinite(values)).sum())} are infinity or too "
+                f"large, the first in row {first!r}."
+            )
+    elif column.dtype == object:
+        found = sorted({type(value).__name__ for value in column[column.notna()]})
+        if len(found) > 1:
+            raise DataError(f"Column {name!r} must hold values of one type; got {', '.join(found)}.")
+        if found and found[0] in {"list", "dict", "set", "ndarray", "tuple"}:
+            raise DataError(f"Column {name!r} must hold plain values; got {found[0]}.")
+
+
+def check_known(name: str, columns: pd.Index, role: str) -> None:
+    """Refuse a column name that the table does not have, naming the ones it has."""
+    if name in columns:
+        return
+    names = [str(column) for column in columns]
+    close = get_close_matches(str(name), names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    raise DataError(f"The {role} column {name!r} is not in the table.{hint} Its columns: {shown}.")
+
+
+def check_complete(frame: pd.DataFrame, advice: str) -> None:
+    """Refuse missing values, counting them column by column."""
+    counts = frame.isna().sum()
+    counts = counts[counts > 0]
+    if len(counts):
+        shown = ", ".join(f"{name!r} ({count:,})" for name, count in counts.items())
+        raise DataError(f"Missing values (NaN) are not accepted; found in column {shown}. {advice}")
+
+
+def any_missing(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows have a missing value."""
+    return frame.isna().any(axis=1).to_numpy()

@@ -1,0 +1,88 @@
+"""Who a row belongs to, and the secret noise that belongs to that person.
+
+A randomised encoder must treat one person alike every time: two encodings with fresh noise give her away, since only
+the true inverse returns the same values twice. So noise and coins are a keyed hash (SipHash-2-4) of (person, purpose):
+repeatable for whoever holds the key, unpredictable for everybody else, independent between purposes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import secrets
+import warnings
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.exceptions import DataError, DataWarning
+
+KEY_BYTES = 32
+
+
+def new_key() -> bytes:
+    """A fresh secret key, from the operating system and never from a seed."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+@dataclass(frozen=True)
+class Persons:
+    """The persons behind the rows of a table.
+
+    Attributes
+    ----------
+    names : ndarray of str, shape (n_persons,)
+        Each person's identifier as text: integers are written out, since 7 in one file may be "7" in the next.
+    codes : ndarray of int, shape (n_rows,)
+        Which person each row belongs to.
+    """
+
+    names: npt.NDArray[np.object_]
+    codes: npt.NDArray[np.intp]
+
+    @classmethod
+    def of(cls, identifiers: Any) -> Persons:
+        """The persons named by one identifier a row."""
+        column = pd.Series(identifiers).reset_index(drop=True)
+        if column.isna().any():
+            first = int(column.isna().to_numpy().argmax())
+            raise DataError(
+                f"The identifier must name a person in every row; {int(column.isna().sum())} are missing, "
+                f"the first in row {first}."
+            )
+        codes, names = pd.factorize(column)
+        names = pd.Series(names)
+        if names.dtype.kind == "f" and (names == names.round()).all():
+            names = names.astype(np.int64)  # 7.0 is what a reader makes of 7 when another row is missing
+        return cls(np.array(list(map(str, names.tolist())), dtype=object), codes)
+
+    @classmethod
+    def of_rows(cls, frame: pd.DataFrame) -> Persons:
+        """Each row its own person, known by the frame's index; warns that nobody named the persons."""
+        warnings.warn(
+            "No identifier column says which rows are the same person, so the frame's index does: give identifier=... "
+            "if one person may come twice, or under another index, and must get the same noise.",
+            DataWarning,
+            stacklevel=3,
+        )
+        return cls.of(frame.index.to_numpy())
+
+    def uniform(self, key: bytes, purpose: str) -> npt.NDArray[np.float64]:
+        """One number in [0, 1) a row, with 53 random bits, the same for all rows of a person.
+
+        Parameters
+        ----------
+        key : bytes
+            The secret.
+        purpose : str
+            What the number is for, say the column it is added to; numbers for two purposes are independent.
+        """
+        # pandas takes a key of 16 characters; 16 of base64's carry 96 bits of the derived key.
+        derived = hmac.new(key, purpose.encode(), sha256).digest()[:12]
+        siphash_key = base64.urlsafe_b64encode(derived).decode()
+        hashed = pd.util.hash_array(self.names, hash_key=siphash_key, categorize=False)
+        return ((hashed >> np.uint64(11)) * 2.0**-53)[self.codes]
