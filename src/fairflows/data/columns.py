@@ -82,7 +82,7 @@ def check_column(name: str, column: pd.Series) -> None:
             raise DataError(f"Column {name!r} must hold plain values; got {found[0]}.")
 
 
-def check_known(name: str, columns: pd.Index, role: str) -> None:
+def check_known(name: Any, columns: pd.Index, role: str) -> None:
     """Refuse a column name that the table does not have, naming the ones it has."""
     if name in columns:
         return

@@ -105,7 +105,7 @@ def _ticks(values: np.ndarray, decimals: int) -> tuple[np.ndarray, npt.NDArray[n
     """Values as whole numbers of the last decimal, and which of them are exactly that."""
     if values.dtype.kind in "mM":
         return values.view(np.int64), np.ones(len(values), dtype=bool)
-    if values.dtype.kind in "iu":
+    if values.dtype.kind in "iu" and decimals == 0:
         wide = np.uint64 if values.dtype.kind == "u" else np.int64
         return values.astype(wide), np.ones(len(values), dtype=bool)
     scaled = np.rint(values.astype(np.float64) * 10.0**decimals)

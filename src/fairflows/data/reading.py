@@ -6,10 +6,9 @@ import csv
 import lzma
 import zlib
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
-from pandas.io.common import get_handle
 
 from fairflows.exceptions import DataError
 
@@ -57,18 +56,12 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _read_csv(path: Path, separator: str) -> pd.DataFrame:
-    with _open_text(path) as stream:
-        lines = csv.reader(stream, delimiter=separator)
-        header = next(lines, [])
+    settings: dict[str, Any] = {"sep": separator, "encoding": "utf-8-sig"}
+    header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **settings).iloc[0].tolist()
     _refuse_repeated(path, header)  # pandas would rename the second one silently
-    frame = pd.read_csv(path, sep=separator, encoding="utf-8-sig", skipinitialspace=True)
+    frame = pd.read_csv(path, **settings)
     _refuse_cut_off(path, separator, n_columns=len(header))
     return frame
-
-
-def _open_text(path: Path) -> IO[Any]:
-    compression: Any = COMPRESSION.get(path.suffix.lower())
-    return get_handle(path, "r", encoding="utf-8-sig", compression=compression).handle
 
 
 def _refuse_repeated(path: Path, names: list[str]) -> None:

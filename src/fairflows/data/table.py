@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -332,7 +332,7 @@ class Table:
 
 def _role(frame: pd.DataFrame, given: Any, role: str) -> tuple[pd.Series, list[str]]:
     """The column that plays a role, and which columns of the table it takes up."""
-    if isinstance(given, str) or (isinstance(given, Hashable) and given in frame.columns):
+    if isinstance(given, str | int):
         check_known(given, frame.columns, role)
         return frame[given], [given]
     if isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given):
