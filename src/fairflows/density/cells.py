@@ -1,0 +1,179 @@
+"""What densities over cells share: the sample as distinct cells with weights, choice by held-out likelihood, tails.
+
+A *cell* is one combination of levels of D categorical variables with m_1, ..., m_D levels. Its code is the mixed-radix
+number with the last variable fastest, as in `numpy.ravel_multi_index`; there are m_1 ⋯ m_D of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairflows.exceptions import DataError
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+MOST_CELLS_ENUMERATED = 10_000_000
+_HELD_OUT_SHARE = 0.2
+
+
+class CellDensity(Protocol):
+    """A law p̂ over the cells of one group (or one group and label).
+
+    Cells come in as codes of shape (n,) or as levels of shape (n, D); log-probabilities come out in float64.
+    """
+
+    levels: tuple[int, ...]
+
+    def fit(
+        self,
+        x: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        validation: ArrayLike | None = None,
+        validation_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Estimate p̂ from the cells of a sample; without `validation`, a fifth of the rows is held out inside."""
+        ...
+
+    def log_prob(self, x: ArrayLike) -> FloatArray:
+        """The log-probability of each row's cell, of shape (n,)."""
+        ...
+
+    def log_prob_of_all_cells(self) -> FloatArray:
+        """The log-probability of every cell, in the order of its code; the probabilities sum to 1 within 1e-10."""
+        ...
+
+    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
+        """Draw n cells from p̂, as levels of shape (n, D)."""
+        ...
+
+
+Density = TypeVar("Density", bound=CellDensity)
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """A weighted sample reduced to its distinct cells: n rows of a categorical table are often far fewer cells."""
+
+    cells: IntArray
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, x: ArrayLike, levels: Sequence[int], sample_weight: ArrayLike | None = None) -> Self:
+        """Count the cells of x; rows of weight zero do not count."""
+        codes = cell_codes(x, levels)
+        weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if weight.shape != codes.shape or not np.all(np.isfinite(weight)) or weight.min(initial=0.0) < 0.0:
+            raise DataError(f"sample_weight must hold one finite number >= 0 per row ({len(codes)} rows).")
+        codes, weight = codes[weight > 0], weight[weight > 0]
+        if not len(codes):
+            raise DataError("A density over cells needs at least one row of positive weight; got none.")
+        distinct, cell_of_row = np.unique(codes, return_inverse=True)
+        return cls(cell_levels(distinct, levels), np.bincount(cell_of_row, weights=weight).astype(np.float64))
+
+    def mean(self, values: FloatArray) -> float:
+        """The sample's weighted mean of a value per cell."""
+        return float(self.weights @ values / self.weights.sum())
+
+
+def number_of_cells(levels: Sequence[int]) -> int:
+    """m_1 ⋯ m_D, as a Python integer that cannot overflow."""
+    return math.prod(int(m) for m in levels)
+
+
+def checked_levels(levels: Sequence[int]) -> tuple[int, ...]:
+    """The level counts as a tuple; raises unless there is at least one variable and each has at least one level."""
+    counts = tuple(int(m) for m in levels)
+    if not counts or min(counts) < 1:
+        raise ValueError(f"levels must name at least one variable, each with at least one level; got {list(levels)}.")
+    if number_of_cells(counts) >= 2**63:
+        raise DataError(
+            f"{len(counts)} variables make {number_of_cells(counts):.1e} cells; codes need fewer than 2**63."
+        )
+    return counts
+
+
+def cell_codes(x: ArrayLike, levels: Sequence[int]) -> IntArray:
+    """Codes of the rows' cells; x holds codes (n,) or levels (n, D), and every one must be in range.
+
+    Examples
+    --------
+    >>> cell_codes([[0, 2], [1, 0]], levels=[2, 3])
+    array([2, 3])
+    """
+    rows = np.asarray(x)
+    if rows.dtype.kind not in "iu" or not (rows.ndim == 1 or (rows.ndim == 2 and rows.shape[1] == len(levels))):
+        raise DataError(f"Cells must be integers of shape (n,) or (n, {len(levels)}); got {rows.dtype}, {rows.shape}.")
+    bounds = np.asarray(levels) if rows.ndim == 2 else np.asarray([number_of_cells(levels)])
+    table = rows if rows.ndim == 2 else rows[:, None]
+    outside = (table < 0) | (table >= bounds)
+    if outside.any():
+        row, column = np.argwhere(outside)[0]
+        name = f"Variable {column}" if rows.ndim == 2 else "A cell's code"
+        raise DataError(f"{name} must be in 0..{bounds[column] - 1}; got {table[row, column]} in row {row}.")
+    return rows.astype(np.int64) if rows.ndim == 1 else np.ravel_multi_index(tuple(rows.T), tuple(levels))
+
+
+def cell_levels(codes: ArrayLike, levels: Sequence[int]) -> IntArray:
+    """Levels (n, D) of cell codes (n,): the inverse of `cell_codes`.
+
+    Examples
+    --------
+    >>> cell_levels([2, 3], levels=[2, 3])
+    array([[0, 2],
+           [1, 0]])
+    """
+    return np.stack(np.unravel_index(np.asarray(codes), tuple(levels)), axis=1).astype(np.int64)
+
+
+def one_hot(cells: IntArray, levels: Sequence[int]) -> FloatArray:
+    """One-hot columns (n, m_1 + ⋯ + m_D) of cells given as levels (n, d); a prefix, d < D, leaves the rest zero."""
+    first_column = np.cumsum([0, *levels[:-1]])[: cells.shape[1]]
+    columns = np.zeros((len(cells), sum(levels)))
+    np.put_along_axis(columns, cells + first_column, 1.0, axis=1)
+    return columns
+
+
+def training_and_validation(
+    x: ArrayLike,
+    levels: Sequence[int],
+    sample_weight: ArrayLike | None,
+    validation: ArrayLike | None,
+    validation_weight: ArrayLike | None,
+    random_state: int,
+) -> tuple[CellCounts, CellCounts]:
+    """Counts to fit and counts to choose by: the validation rows given, else a fifth of x held out at random."""
+    if validation is not None:
+        held_out = CellCounts.of(validation, levels, validation_weight)
+        return CellCounts.of(x, levels, sample_weight), held_out
+    codes = cell_codes(x, levels)
+    if len(codes) < 2:
+        raise DataError(f"A density over cells needs 2 rows, one of them held out; got {len(codes)}.")
+    weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    order = np.random.default_rng(random_state).permutation(len(codes))
+    cut = max(1, round(_HELD_OUT_SHARE * len(codes)))
+    fit, held = order[cut:], order[:cut]
+    return CellCounts.of(codes[fit], levels, weight[fit]), CellCounts.of(codes[held], levels, weight[held])
+
+
+def choose_density(
+    candidates: Sequence[Density],
+    x: ArrayLike,
+    validation: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    validation_weight: ArrayLike | None = None,
+) -> tuple[Density, FloatArray]:
+    """Fit every candidate; return the one of largest held-out mean log-likelihood, and all their values."""
+    held_out = CellCounts.of(validation, candidates[0].levels, validation_weight)
+    for density in candidates:
+        density.fit(x, sample_weight=sample_weight, validation=validation, validation_weight=validation_weight)
+    scores = np.array([held_out.mean(density.log_prob(held_out.cells)) for density in candidates])
+    return candidates[int(np.argmax(scores))], scores

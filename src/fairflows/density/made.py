@@ -1,0 +1,283 @@
+"""Categorical MADE: an autoregressive network over categorical variables, normalised by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from fairflows.density.cells import (
+    CellCounts,
+    FloatArray,
+    IntArray,
+    cell_codes,
+    cell_levels,
+    checked_levels,
+    one_hot,
+    training_and_validation,
+)
+
+_ROWS_PER_CHUNK = 32_768
+
+
+class CategoricalMADE:
+    r"""Masked autoregressive density of D categorical variables (Germain et al., 2015).
+
+    .. math:: \log \hat p(x) = \sum_{d=1}^{D} \log \operatorname{softmax}_d(\text{logits}_d(x_1, …, x_{d-1}))_{x_d}
+
+    The inputs are one-hot. Hidden units have degrees 1, ..., D−1 in turn: a unit of degree h sees variables up to h;
+    the logits of variable d see units of degree below d, and earlier variables directly. So each softmax is a
+    conditional, and the product sums to one over the cells without renormalising.
+
+    Parameters
+    ----------
+    levels : sequence of int
+        Level counts m_1, ..., m_D.
+    hidden : sequence of int
+        Widths of the hidden layers.
+    n_epochs, n_batches : int
+        Passes over the sample's distinct cells, and steps in each pass. A batch is a share of the sample and not a
+        number of rows, so groups of unequal size train in step.
+    learning_rate, weight_decay : float
+        Of Adam; the rate is divided by 10 half way. The weights kept are the best on validation rows.
+    random_state : int
+        Seed of the weights, the batches and, without validation rows, of the split.
+    device : str
+        Where training and evaluation run.
+
+    Examples
+    --------
+    >>> x = np.array([[0, 0], [0, 0], [1, 2], [1, 2]] * 10)
+    >>> density = CategoricalMADE([2, 3], hidden=[8], n_epochs=20).fit(x, validation=x)
+    >>> density.log_prob_of_all_cells().shape
+    (6,)
+    """
+
+    parameters_: list[Tensor]
+
+    def __init__(
+        self,
+        levels: Sequence[int],
+        hidden: Sequence[int] = (50, 50),
+        *,
+        n_epochs: int = 100,
+        n_batches: int = 16,
+        learning_rate: float = 0.01,
+        weight_decay: float = 5e-4,
+        random_state: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        self.levels = checked_levels(levels)
+        self.hidden = tuple(int(width) for width in hidden)
+        self.n_epochs = n_epochs
+        self.n_batches = n_batches
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.random_state = random_state
+        self.device = device
+
+    def fit(
+        self,
+        x: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        validation: ArrayLike | None = None,
+        validation_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train on the cells of x; see `CellDensity`."""
+        fit_together([self], [x], [sample_weight], [validation], [validation_weight])
+        return self
+
+    def log_prob(self, x: ArrayLike) -> FloatArray:
+        """The log-probability of each row's cell."""
+        cells = cell_levels(cell_codes(x, self.levels), self.levels)
+        conditionals = self._log_conditionals(cells)
+        first_column = np.cumsum([0, *self.levels[:-1]])
+        return np.take_along_axis(conditionals, cells + first_column, axis=1).sum(axis=1)
+
+    def log_prob_of_all_cells(self) -> FloatArray:
+        """The log-probability of every cell, walking down the tree of prefixes.
+
+        The conditionals of variable d depend on x_1, ..., x_{d−1} alone, so the network sees every prefix once, and
+        never the cells themselves: m_D times fewer rows.
+        """
+        log_p = np.zeros(1)
+        for d, columns in enumerate(_columns(self.levels)):
+            codes = np.arange(len(log_p))
+            prefixes = cell_levels(codes, self.levels[:d]) if d else np.zeros((1, 0), dtype=np.int64)
+            log_p = (log_p[:, None] + self._log_conditionals(prefixes, columns)).ravel()
+        return log_p
+
+    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
+        """Draw n cells, one variable after the other."""
+        cells = np.zeros((n, 0), dtype=np.int64)
+        for columns in _columns(self.levels):
+            cumulative = np.cumsum(np.exp(self._log_conditionals(cells, columns)), axis=1)
+            u = generator.random((n, 1)) * cumulative[:, -1:]
+            cells = np.column_stack([cells, (u >= cumulative).sum(axis=1)])
+        return cells
+
+    def _log_conditionals(self, cells: IntArray, columns: slice = slice(None)) -> FloatArray:
+        """Rows of log p̂(x_d = l | x_1, ..., x_{d−1}), a column for every variable d and level l.
+
+        In float64, although the weights were trained in float32: the sum over all cells is 1 to rounding. Prefixes of
+        cells will do where the columns asked for depend on no more.
+        """
+        parameters = [p[None].to(self.device) for p in self.parameters_]
+        masks = _masks(self.levels, self.hidden, self.device, torch.float64)
+        out = np.empty((len(cells), len(range(sum(self.levels))[columns])))
+        with torch.no_grad():
+            for start in range(0, len(cells), _ROWS_PER_CHUNK):
+                rows = slice(start, start + _ROWS_PER_CHUNK)
+                x = torch.from_numpy(one_hot(cells[rows], self.levels)).to(self.device)
+                out[rows] = _log_softmax(_logits(parameters, masks, x[None])[0], self.levels)[:, columns].cpu().numpy()
+        return out
+
+    def _initial_parameters(self) -> list[Tensor]:
+        """Uniform weights within 1/√fan-in, zero biases; the direct connections start at zero."""
+        generator = torch.Generator().manual_seed(self.random_state)
+        n_columns = sum(self.levels)
+        widths = [n_columns, *self.hidden, n_columns]
+        parameters: list[Tensor] = []
+        for n_in, n_out in pairwise(widths):
+            weight = (2 * torch.rand(n_in, n_out, generator=generator) - 1) / n_in**0.5
+            parameters += [weight, torch.zeros(1, n_out)]
+        return [*parameters, torch.zeros(n_columns, n_columns)]
+
+
+def fit_together(
+    models: Sequence[CategoricalMADE],
+    samples: Sequence[ArrayLike],
+    sample_weights: Sequence[ArrayLike | None] | None = None,
+    validations: Sequence[ArrayLike | None] | None = None,
+    validation_weights: Sequence[ArrayLike | None] | None = None,
+) -> None:
+    """Fit K models, one per sample, in one batched run; each comes out as if it had been fitted alone.
+
+    The models agree in levels and settings and differ at most in their seeds. All weights carry a leading axis K.
+    """
+    lead, nothing = models[0], [None] * len(models)
+    if any(_settings(model) != _settings(lead) for model in models):
+        raise ValueError("Models fitted together must agree in levels and settings; only random_state may differ.")
+    if len(samples) != len(models):
+        raise ValueError(f"samples must hold one sample per model; got {len(samples)} for {len(models)} models.")
+    data = [
+        training_and_validation(x, lead.levels, weight, held_out, held_out_weight, model.random_state)
+        for model, x, weight, held_out, held_out_weight in zip(
+            models,
+            samples,
+            sample_weights or nothing,
+            validations or nothing,
+            validation_weights or nothing,
+            strict=True,
+        )
+    ]
+    for model, parameters in zip(models, zip(*_trained(models, data), strict=True), strict=True):
+        model.parameters_ = [p.to("cpu", torch.float64) for p in parameters]
+
+
+def _trained(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts, CellCounts]]) -> list[Tensor]:
+    """Parameters with leading axis K that maximise each model's likelihood, the best epoch on its validation rows."""
+    lead = models[0]
+    masks = _masks(lead.levels, lead.hidden, lead.device, torch.float32)
+    initial = zip(*(model._initial_parameters() for model in models), strict=True)
+    parameters = [torch.stack(p).to(lead.device).requires_grad_() for p in initial]
+    optimiser = torch.optim.Adam(parameters, lr=lead.learning_rate, weight_decay=lead.weight_decay, fused=True)
+    schedule = torch.optim.lr_scheduler.StepLR(optimiser, max(1, lead.n_epochs // 2), gamma=0.1)
+    train = _StackedCells([sample for sample, _ in data], lead)
+    held_out = _StackedCells([sample for _, sample in data], lead)
+    generators = [np.random.default_rng(model.random_state) for model in models]
+
+    best = [p.detach().clone() for p in parameters]
+    best_likelihood = torch.full((len(models),), -torch.inf, device=lead.device)
+    for _ in range(lead.n_epochs):
+        for batch in train.batches(lead.n_batches, generators):
+            optimiser.zero_grad()
+            loss = -lead.n_batches * train.log_likelihood(parameters, masks, batch).sum()
+            loss.backward()
+            optimiser.step()
+        schedule.step()
+        with torch.no_grad():
+            likelihood = held_out.log_likelihood(parameters, masks)
+            better = likelihood > best_likelihood
+            best_likelihood = torch.maximum(likelihood, best_likelihood)
+            for kept, p in zip(best, parameters, strict=True):
+                kept[better] = p[better]
+    return best
+
+
+class _StackedCells:
+    """K weighted samples of cells as tensors (K, U) padded with cells of weight zero; each group's weights sum to 1."""
+
+    def __init__(self, samples: Sequence[CellCounts], model: CategoricalMADE) -> None:
+        self.sizes = [len(sample.weights) for sample in samples]
+        self.levels = model.levels
+        # One more cell than the largest group has: the last is always padding, and short batches point at it.
+        shape = (len(samples), max(self.sizes) + 1)
+        columns = np.zeros((*shape, len(model.levels)), dtype=np.int64) + np.cumsum([0, *model.levels[:-1]])
+        weights = np.zeros(shape, dtype=np.float32)
+        for k, sample in enumerate(samples):
+            columns[k, : self.sizes[k]] += sample.cells
+            weights[k, : self.sizes[k]] = sample.weights / sample.weights.sum()
+        self.columns = torch.from_numpy(columns).to(model.device)
+        self.weights = torch.from_numpy(weights).to(model.device)
+        self.groups = torch.arange(len(samples), device=model.device)[:, None]
+
+    def batches(self, n_batches: int, generators: Sequence[np.random.Generator]) -> Iterator[Tensor]:
+        """One pass in random order: n_batches index tensors (K, B); a group's batches differ by one cell in size."""
+        padding = self.weights.shape[1] - 1
+        order = np.full((len(self.sizes), -(-max(self.sizes) // n_batches) * n_batches), padding)
+        for k, (size, generator) in enumerate(zip(self.sizes, generators, strict=True)):
+            order[k, :size] = generator.permutation(size)
+        # Every n_batches-th cell, so that a group smaller than the largest has cells in every batch.
+        for b in range(n_batches):
+            yield torch.from_numpy(order[:, b::n_batches]).to(self.columns.device)
+
+    def log_likelihood(self, parameters: list[Tensor], masks: list[Tensor], batch: Tensor | None = None) -> Tensor:
+        """Σ_x w(x) log p̂_k(x) over the batch, one value a group."""
+        columns = self.columns if batch is None else self.columns[self.groups, batch]
+        weights = self.weights if batch is None else self.weights[self.groups, batch]
+        x = torch.zeros(*columns.shape[:2], sum(self.levels), device=columns.device).scatter_(2, columns, 1.0)
+        logits = _logits(parameters, masks, x)
+        log_norms = torch.stack([block.logsumexp(-1) for block in logits.split(self.levels, -1)]).sum(0)
+        return (weights * ((x * logits).sum(-1) - log_norms)).sum(-1)
+
+
+def _logits(parameters: list[Tensor], masks: list[Tensor], x: Tensor) -> Tensor:
+    """The masked network with direct connections: x (K, B, columns) to logits of the same shape."""
+    *layers, direct = parameters
+    *hidden_masks, output_mask, direct_mask = masks
+    h = x
+    for weight, bias, mask in zip(layers[0:-2:2], layers[1:-2:2], hidden_masks, strict=True):
+        h = torch.relu(torch.baddbmm(bias, h, weight * mask))
+    return torch.baddbmm(layers[-1], h, layers[-2] * output_mask) + torch.bmm(x, direct * direct_mask)
+
+
+def _log_softmax(logits: Tensor, levels: Sequence[int]) -> Tensor:
+    """Normalise the logits of each variable on their own."""
+    return torch.cat([block.log_softmax(-1) for block in logits.split(tuple(levels), -1)], -1)
+
+
+def _masks(levels: Sequence[int], hidden: Sequence[int], device: str, dtype: torch.dtype) -> list[Tensor]:
+    """Which input each unit sees: hidden layers in order, then output, then direct connections."""
+    D = len(levels)
+    variable = np.repeat(np.arange(D), levels)
+    degrees = [variable, *(np.arange(width) % max(1, D - 1) for width in hidden)]
+    sees = [before[:, None] <= after for before, after in pairwise(degrees)]
+    sees += [degrees[-1][:, None] < variable, variable[:, None] < variable]
+    return [torch.from_numpy(mask).to(device, dtype) for mask in sees]
+
+
+def _columns(levels: Sequence[int]) -> list[slice]:
+    """The one-hot columns of each variable."""
+    edges = np.cumsum([0, *levels])
+    return [slice(int(start), int(stop)) for start, stop in pairwise(edges)]
+
+
+def _settings(model: CategoricalMADE) -> dict[str, object]:
+    return {name: value for name, value in vars(model).items() if name not in ("random_state", "parameters_")}
