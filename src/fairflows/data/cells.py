@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from math import prod
 from typing import Any, Literal
 
@@ -42,7 +43,7 @@ class Bins:
         if len(edges):
             names = [
                 f"< {shown[0]}",
-                *(f"[{a}, {b})" for a, b in zip(shown, shown[1:], strict=False)),
+                *(f"[{a}, {b})" for a, b in pairwise(shown)),
                 f"≥ {shown[-1]}",
             ]
         else:

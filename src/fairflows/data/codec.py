@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import expit, logit
 
-from fairflows.data.columns import check_column, check_complete, check_known, infer_kind
+from fairflows.data.columns import check_column, check_complete, check_known, infer_kind, shown
 from fairflows.data.identity import Persons, new_key
 from fairflows.data.levels import Levels
 from fairflows.data.scale import Scale
@@ -268,8 +268,8 @@ class Codec:
         other = (column != value) & ~missing if value is not None else ~missing
         if other.any() and self.outside != "clip":
             raise DataError(
-                f"Column {name!r} was {value!r} in all rows it was fitted on and is left out of model space; "
-                f"{int(other.sum()):,} values differ now, the first is {column[other].iloc[0]!r}."
+                f"Column {name!r} was {shown(value)} in all rows it was fitted on and is left out of model space; "
+                f"{int(other.sum()):,} values differ now, the first is {shown(column[other].iloc[0])}."
             )
         if value is not None and missing.any() and name not in self.gaps_:
             raise DataError(

@@ -62,6 +62,20 @@ def infer_kind(column: pd.Series) -> Kind:
     return "discrete" if not len(known) or find_grid(numbers(known)) is not None else "continuous"
 
 
+def sorted_values(column: pd.Series) -> list[Any]:
+    """The distinct known values of a column, in order."""
+    values = column.dropna().unique().tolist()
+    try:
+        return sorted(values)
+    except TypeError:  # values of several types have no order but that of their text
+        return sorted(values, key=str)
+
+
+def shown(value: Any) -> str:
+    """A value as an error message names it: text in quotes, numbers and times as a person writes them."""
+    return repr(value) if isinstance(value, str) else str(value)
+
+
 def check_column(name: str, column: pd.Series) -> None:
     """Refuse what cannot be encoded: complex numbers, infinities, several types of value in one column."""
     if types.is_complex_dtype(column.dtype):
@@ -72,7 +86,7 @@ def check_column(name: str, column: pd.Series) -> None:
             first = column.dropna().index[~np.isfinite(values)][0]
             raise DataError(
                 f"Column {name!r} must hold finite numbers; {int((~np.isfinite(values)).sum())} are infinity or too "
-                f"large, the first in row {first!r}."
+                f"large, the first in row {shown(first)}."
             )
     elif column.dtype == object:
         found = sorted({type(value).__name__ for value in column[column.notna()]})

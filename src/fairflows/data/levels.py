@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.data.columns import shown, sorted_values
 from fairflows.exceptions import DataError
 
 OTHER = "other"
@@ -61,12 +62,12 @@ class Levels:
         """The levels of a column: all that its type declares, or all that occur.
 
         They are numbered by the mean of `y` over their rows, so that neighbours behave alike; an ordered type keeps
-        its own order, and without `y` the values keep that of their text.
+        its own order, and without `y` the values are sorted.
         """
         declared = column.dtype.categories.tolist() if isinstance(column.dtype, pd.CategoricalDtype) else None
-        values = column.dropna().unique().tolist() if declared is None else declared
+        values = sorted_values(column) if declared is None else declared
         is_ordered = declared is not None and column.dtype.ordered
-        levels = cls(name, values if is_ordered else sorted(values, key=str), column.dtype, column.isna().any(), unseen)
+        levels = cls(name, values, column.dtype, bool(column.isna().any()), unseen)
         if y is None or is_ordered:
             return levels
         codes = levels.codes(column)
@@ -97,8 +98,8 @@ class Levels:
                 value = column.to_numpy(dtype=object)[unseen.argmax()]
                 raise DataError(
                     f"Column {self.name!r} must hold one of its {len(self.index)} categories from the rows it was "
-                    f"fitted on; {unseen.sum():,} values do not, the first is {value!r}. Text columns take them as "
-                    f"{OTHER!r} with unseen='other'."
+                    f"fitted on; {unseen.sum():,} values do not, the first is {shown(value)}. Text columns take them "
+                    f"as {OTHER!r} with unseen='other'."
                 )
             codes[unseen] = self.index.get_loc(OTHER)
         return codes

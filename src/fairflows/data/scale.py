@@ -55,7 +55,7 @@ class Scale:
         if kind == "discrete" and grid is None:
             raise DataError(
                 f"Column {name!r} is declared discrete, but its values lie on no grid of at most 2**40 steps, such as "
-                f"integers or fixed decimals; the first is {known.iloc[0]!r}. Declare it continuous, or round it."
+                f"integers or fixed decimals; the first is {known.iloc[0]}. Declare it continuous, or round it."
             )
         scale = cls(name, known.dtype, grid, values.min(), values.max(), is_noisy=dequantise and grid is not None)
         middle = np.linspace(0, 1, _N_QUANTILES)
@@ -71,7 +71,7 @@ class Scale:
         if beyond.any() and outside == "error":
             raise DataError(
                 f"Column {self.name!r} must be in its training range {self.low} to {self.high}; {int(beyond.sum()):,} "
-                f"values are not, the first is {column.iloc[int(beyond.argmax())]!r}."
+                f"values are not, the first is {column.iloc[int(beyond.argmax())]}."
             )
         if outside == "clip":
             values = np.clip(values, self.low, self.high)
@@ -83,7 +83,7 @@ class Scale:
             raise DataError(
                 f"Column {self.name!r} must lie on the grid of its training values, in steps of {self.grid.quantum:g} "
                 f"from {self.low}; {int((~on_grid).sum()):,} values do not, the first is "
-                f"{column.iloc[int((~on_grid).argmax())]!r}. Round them (off_grid='round'), or declare the column "
+                f"{column.iloc[int((~on_grid).argmax())]}. Round them (off_grid='round'), or declare the column "
                 "continuous."
             )
         return k.astype(np.float64), int(beyond.sum())

@@ -22,6 +22,8 @@ from fairflows.data.columns import (
     is_number,
     is_time,
     numbers,
+    shown,
+    sorted_values,
 )
 from fairflows.data.frames import is_polars, to_pandas
 from fairflows.data.grid import find_grid
@@ -147,12 +149,12 @@ class Table:
     @property
     def groups(self) -> list[Any]:
         """The values of the sensitive attribute, sorted."""
-        return _sorted_values(self.a)
+        return sorted_values(self.a)
 
     @property
     def labels(self) -> list[Any]:
         """The values of the label, sorted; the last of two is the positive one."""
-        return [] if self.y is None else _sorted_values(self.y)
+        return [] if self.y is None else sorted_values(self.y)
 
     @property
     def persons(self) -> npt.NDArray[np.intp]:
@@ -249,8 +251,10 @@ class Table:
             f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})",
         ]
         if self.y is not None:
-            shown = self._shown_labels()
-            rates = ", ".join(f"{(self.y == v).mean():.1%} are {self._label_text(v)}".replace("%", " %") for v in shown)
+            values = self._shown_labels()
+            rates = ", ".join(
+                f"{(self.y == v).mean():.1%} are {self._label_text(v)}".replace("%", " %") for v in values
+            )
             lines.append(f"  label      {self.y.name}: {rates}")
         if self.identifier is not None:
             lines.append(f"  identifier {self.identifier.name}: {self.identifier.nunique():,} persons")
@@ -315,22 +319,22 @@ class Table:
             )
         if len(groups := self.groups) < 2:
             raise DataError(
-                f"The sensitive column {self.a.name!r} needs at least two groups; every row is {groups[0]!r}."
+                f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
             )
         if self.y is not None and (n_labels := len(labels := self.labels)) != 2:
-            shown = ", ".join(map(repr, labels[:5])) + (", ..." if n_labels > 5 else "")
+            few = ", ".join(map(shown, labels[:5])) + (", ..." if n_labels > 5 else "")
             if n_labels < 2:
-                raise DataError(f"The label column {self.y.name!r} needs at least two values; every row is {shown}.")
+                raise DataError(f"The label column {self.y.name!r} needs at least two values; every row is {few}.")
             if not self.multiclass:
                 raise DataError(
-                    f"The label column {self.y.name!r} must have two values; it has {n_labels}: {shown}. Ask for "
+                    f"The label column {self.y.name!r} must have two values; it has {n_labels}: {few}. Ask for "
                     "several classes with multiclass=True."
                 )
         if self.parts is not None and (unknown := set(self.parts) - set(PARTS)):
             raise ValueError(f"parts must be {', '.join(PARTS)}; got {sorted(unknown)[0]!r}.")
 
 
-def _role(frame: pd.DataFrame, given: Any, role: str) -> tuple[pd.Series, list[str]]:
+def _role(frame: pd.DataFrame, given: Any, role: str) -> tuple[pd.Series, list[Any]]:
     """The column that plays a role, and which columns of the table it takes up."""
     if isinstance(given, str | int):
         check_known(given, frame.columns, role)
@@ -355,14 +359,6 @@ def _intersections(columns: pd.DataFrame) -> pd.Series:
     if joined.nunique() != len(columns.dropna().drop_duplicates()):
         raise DataError(f"The values of {', '.join(map(repr, columns))} run together when joined; rename some.")
     return joined.rename(" and ".join(map(str, columns)))
-
-
-def _sorted_values(column: pd.Series) -> list[Any]:
-    values = column.dropna().unique().tolist()
-    try:
-        return sorted(values)
-    except TypeError:  # labels of several types have no order but that of their text
-        return sorted(values, key=str)
 
 
 def _as_kind(column: str, kind: str) -> Kind:
