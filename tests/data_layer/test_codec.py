@@ -297,7 +297,7 @@ def test_values_that_repeat_without_a_grid_are_reported():
     ("frame", "message"),
     [
         (pd.DataFrame({"x": [1.0, np.inf]}), "'x' must hold finite numbers; 1 are infinity"),
-        (pd.DataFrame({"x": [1 + 2j, 0j]}), "'x': complex data not supported"),
+        (pd.DataFrame({"x": [1 + 2j, 0j]}), "'x': Complex data not supported"),
         (pd.DataFrame({"x": pd.Series(["a", 1], dtype=object)}), "'x' must hold values of one type; got int, str"),
         (pd.DataFrame({"x": pd.Series([[1], [2]], dtype=object)}), "'x' must hold plain values; got list"),
         (pd.DataFrame({"x": []}), "at least one row"),

@@ -79,7 +79,7 @@ def shown(value: Any) -> str:
 def check_column(name: str, column: pd.Series) -> None:
     """Refuse what cannot be encoded: complex numbers, infinities, several types of value in one column."""
     if types.is_complex_dtype(column.dtype):
-        raise DataError(f"Column {name!r}: complex data not supported; split it into real and imaginary parts.")
+        raise DataError(f"Column {name!r}: Complex data not supported; split it into real and imaginary parts.")
     if is_number(column.dtype):
         values = column.dropna().to_numpy(dtype=np.float64)
         if not np.isfinite(values).all():

@@ -25,9 +25,10 @@ from fairflows.data.columns import (
     shown,
     sorted_values,
 )
-from fairflows.data.frames import is_polars, to_pandas
+from fairflows.data.frames import to_pandas
 from fairflows.data.grid import find_grid
 from fairflows.data.reading import read_frame
+from fairflows.data.roles import role_column
 from fairflows.exceptions import DataError
 
 PARTS = ("train", "validation", "test")
@@ -121,9 +122,9 @@ class Table:
             check_known(column, frame.columns, "dropped")
         frame = frame.drop(columns=list(drop))
 
-        self.a, used_a = _role(frame, sensitive, "sensitive")
-        self.y, used_y = (None, []) if label is None else _role(frame, label, "label")
-        self.identifier, used_id = (None, []) if identifier is None else _role(frame, identifier, "identifier")
+        self.a, used_a = role_column(frame, sensitive, "sensitive")
+        self.y, used_y = (None, []) if label is None else role_column(frame, label, "label")
+        self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
         self.parts = None if parts is None else np.asarray(parts)
         self.name = name
@@ -332,33 +333,6 @@ class Table:
                 )
         if self.parts is not None and (unknown := set(self.parts) - set(PARTS)):
             raise ValueError(f"parts must be {', '.join(PARTS)}; got {sorted(unknown)[0]!r}.")
-
-
-def _role(frame: pd.DataFrame, given: Any, role: str) -> tuple[pd.Series, list[Any]]:
-    """The column that plays a role, and which columns of the table it takes up."""
-    if isinstance(given, str | int):
-        check_known(given, frame.columns, role)
-        return frame[given], [given]
-    if isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given):
-        for name in given:
-            check_known(name, frame.columns, role)
-        if role != "sensitive":
-            raise ValueError(f"{role} must be one column; got {list(given)}.")
-        return (frame[given[0]], list(given)) if len(given) == 1 else (_intersections(frame[list(given)]), list(given))
-    values = given.to_numpy() if isinstance(given, pd.Series) or is_polars(given) else np.asarray(given)
-    if values.shape != (len(frame),):
-        raise DataError(f"The {role} values must be one a row ({len(frame)} rows); got shape {values.shape}.")
-    name = getattr(given, "name", None) or role
-    return pd.Series(values, index=frame.index, name=name), []
-
-
-def _intersections(columns: pd.DataFrame) -> pd.Series:
-    """One group for each combination of values that occurs: 'sex=female, race=black'."""
-    texts = [columns[name].map(lambda value, name=name: f"{name}={value}", na_action="ignore") for name in columns]
-    joined = texts[0].str.cat(texts[1:], sep=", ")
-    if joined.nunique() != len(columns.dropna().drop_duplicates()):
-        raise DataError(f"The values of {', '.join(map(repr, columns))} run together when joined; rename some.")
-    return joined.rename(" and ".join(map(str, columns)))
 
 
 def _as_kind(column: str, kind: str) -> Kind:
