@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
@@ -21,6 +22,8 @@ FloatArray = NDArray[np.float64]
 
 MOST_CELLS_ENUMERATED = 10_000_000
 _HELD_OUT_SHARE = 0.2
+# Per cell and group: log p̂ and two maps (8 bytes each), a coupling of two entries and its reverse (84 each).
+_BYTES_PER_CELL_AND_GROUP = 200
 
 
 class CellDensity(Protocol):
@@ -141,6 +144,18 @@ def one_hot(cells: IntArray, levels: Sequence[int]) -> FloatArray:
     return columns
 
 
+def level_columns(levels: Sequence[int]) -> list[slice]:
+    """The one-hot columns of each variable."""
+    return [slice(int(start), int(stop)) for start, stop in pairwise(np.cumsum([0, *levels]))]
+
+
+def draw_levels(probabilities: FloatArray, generator: np.random.Generator) -> IntArray:
+    """One level for each row of a table (n, m) of probabilities, by inversion."""
+    cumulative = np.cumsum(probabilities, axis=1)
+    u = generator.random((len(probabilities), 1)) * cumulative[:, -1:]
+    return (u >= cumulative).sum(axis=1)
+
+
 def training_and_validation(
     x: ArrayLike,
     levels: Sequence[int],
@@ -177,3 +192,49 @@ def choose_density(
         density.fit(x, sample_weight=sample_weight, validation=validation, validation_weight=validation_weight)
     scores = np.array([held_out.mean(density.log_prob(held_out.cells)) for density in candidates])
     return candidates[int(np.argmax(scores))], scores
+
+
+@dataclass(frozen=True)
+class CellSpace:
+    """How large a space of cells is, and whether to enumerate it.
+
+    Attributes
+    ----------
+    n_cells : int
+        m_1 ⋯ m_D.
+    n_bytes : int
+        Memory for the log-probabilities, maps and couplings of all groups, were every cell enumerated.
+    enumerable : bool
+        Whether n_cells is below the limit; if not, work on the observed support and bound the tail.
+    """
+
+    n_cells: int
+    n_bytes: int
+    enumerable: bool
+
+    def __str__(self) -> str:
+        choice = "every cell is enumerated" if self.enumerable else "only observed cells are used, with a tail"
+        return f"{self.n_cells:,} cells, {self.n_bytes / 2**20:,.0f} MiB if enumerated: {choice}."
+
+
+def cell_space(levels: Sequence[int], n_groups: int, most_cells: int = MOST_CELLS_ENUMERATED) -> CellSpace:
+    """Number of cells and memory needed, before anything is allocated.
+
+    Examples
+    --------
+    >>> print(cell_space([7, 16, 7, 14, 6, 5], n_groups=2))
+    329,280 cells, 126 MiB if enumerated: every cell is enumerated.
+    """
+    n_cells = number_of_cells(levels)
+    return CellSpace(n_cells, n_cells * n_groups * _BYTES_PER_CELL_AND_GROUP, n_cells < most_cells)
+
+
+def observed_support(samples: Sequence[ArrayLike], levels: Sequence[int]) -> IntArray:
+    """Codes of the cells seen in any of the samples, sorted."""
+    return np.unique(np.concatenate([cell_codes(x, levels) for x in samples]))
+
+
+def log_prob_on_support(densities: Sequence[CellDensity], support: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Log-probabilities on the support, of shape (K, S), and the tails 1 − Σ p̂_a: the mass each p̂_a puts outside, (K,)."""
+    log_p = np.stack([density.log_prob(support) for density in densities])
+    return log_p, np.maximum(0.0, 1.0 - np.exp(log_p).sum(axis=1))

@@ -18,6 +18,8 @@ from fairflows.density.cells import (
     cell_codes,
     cell_levels,
     checked_levels,
+    draw_levels,
+    level_columns,
     one_hot,
     training_and_validation,
 )
@@ -107,7 +109,7 @@ class CategoricalMADE:
         never the cells themselves: m_D times fewer rows.
         """
         log_p = np.zeros(1)
-        for d, columns in enumerate(_columns(self.levels)):
+        for d, columns in enumerate(level_columns(self.levels)):
             codes = np.arange(len(log_p))
             prefixes = cell_levels(codes, self.levels[:d]) if d else np.zeros((1, 0), dtype=np.int64)
             log_p = (log_p[:, None] + self._log_conditionals(prefixes, columns)).ravel()
@@ -116,10 +118,9 @@ class CategoricalMADE:
     def sample(self, n: int, generator: np.random.Generator) -> IntArray:
         """Draw n cells, one variable after the other."""
         cells = np.zeros((n, 0), dtype=np.int64)
-        for columns in _columns(self.levels):
-            cumulative = np.cumsum(np.exp(self._log_conditionals(cells, columns)), axis=1)
-            u = generator.random((n, 1)) * cumulative[:, -1:]
-            cells = np.column_stack([cells, (u >= cumulative).sum(axis=1)])
+        for columns in level_columns(self.levels):
+            level = draw_levels(np.exp(self._log_conditionals(cells, columns)), generator)
+            cells = np.column_stack([cells, level])
         return cells
 
     def _log_conditionals(self, cells: IntArray, columns: slice = slice(None)) -> FloatArray:
@@ -271,12 +272,6 @@ def _masks(levels: Sequence[int], hidden: Sequence[int], device: str, dtype: tor
     sees = [before[:, None] <= after for before, after in pairwise(degrees)]
     sees += [degrees[-1][:, None] < variable, variable[:, None] < variable]
     return [torch.from_numpy(mask).to(device, dtype) for mask in sees]
-
-
-def _columns(levels: Sequence[int]) -> list[slice]:
-    """The one-hot columns of each variable."""
-    edges = np.cumsum([0, *levels])
-    return [slice(int(start), int(stop)) for start, stop in pairwise(edges)]
 
 
 def _settings(model: CategoricalMADE) -> dict[str, object]:
