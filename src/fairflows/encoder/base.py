@@ -1,0 +1,164 @@
+"""What all encoders share: where the sensitive attribute, the label and the person of a row come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from fairflows.data.columns import shown, sorted_values
+from fairflows.data.frames import is_polars, like, to_pandas
+from fairflows.data.identity import Persons
+from fairflows.data.roles import role_column
+from fairflows.exceptions import DataError
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as an encoder sees them.
+
+    Attributes
+    ----------
+    X : DataFrame
+        The features, without the sensitive and identifier columns.
+    group : ndarray of int
+        Each row's group, as a place in the encoder's ``groups_``.
+    persons : Persons or None
+        Whose rows they are; None when nobody said, and the index must do.
+    """
+
+    X: pd.DataFrame
+    group: npt.NDArray[np.intp]
+    persons: Persons | None
+
+
+class GroupEncoder(TransformerMixin, BaseEstimator):
+    """Base of the encoders: reads tables, keeps the groups and classes, gives back the kind of table that came.
+
+    The sensitive attribute comes with each call (``sensitive_features=a``), or is a column of X that the constructor
+    names (``sensitive="sex"``), since pipelines and scorers do not always pass arguments on. Both ways give the same
+    result; the column is never a feature.
+    """
+
+    sensitive: str | list[str] | None
+    identifier: str | None
+
+    def fit_transform(
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None, **settings: Any
+    ) -> Any:
+        """Fit, then encode the same rows."""
+        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, **settings)
+        return self.transform(X, sensitive_features=sensitive_features)
+
+    def _read(self, X: Any, sensitive_features: Any, *, fit: bool = False, allow_missing: bool = False) -> Rows:
+        """The rows of a table, checked; with ``fit``, its columns and groups are remembered."""
+        if not fit:
+            check_is_fitted(self)
+        frame = self._frame(X, allow_missing)
+        validate_data(self, frame if _has_names(X) else frame.to_numpy(), skip_check_array=True, reset=fit)
+        if not len(frame):
+            raise DataError("Found array with 0 sample(s): an encoder needs at least one row.")
+        attribute, in_frame = self._attribute(frame, sensitive_features)
+        if fit:
+            self.groups_ = self._find_groups(attribute)
+        group = self._group_of(attribute)
+        taken = [*in_frame]
+        persons = None
+        if self.identifier is not None:
+            column, used = role_column(frame, self.identifier, "identifier")
+            persons = Persons.of(column)
+            taken += used
+        features = frame.drop(columns=taken)
+        if not features.shape[1]:
+            raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
+        return Rows(features, group, persons)
+
+    def _read_label(self, y: Any, n_rows: int) -> npt.NDArray[np.intp] | None:
+        """The label as class numbers, remembering the classes; None without a label."""
+        if y is None:
+            self.classes_ = None
+            return None
+        column = pd.Series(np.asarray(y).ravel() if not isinstance(y, pd.Series) else y.to_numpy())
+        if len(column) != n_rows:
+            raise DataError(f"y must have one value a row ({n_rows} rows); got {len(column)}.")
+        if column.isna().any():
+            raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
+        self.classes_ = np.array(sorted_values(column))
+        if len(self.classes_) < 2:
+            raise DataError(f"y must have at least two classes; every row is {shown(self.classes_[0])}.")
+        return np.searchsorted(self.classes_, column.to_numpy(dtype=self.classes_.dtype))
+
+    def _frame(self, X: Any, allow_missing: bool = False) -> pd.DataFrame:
+        if _has_names(X) or isinstance(X, dict):
+            return to_pandas(X)
+        array = check_array(X, dtype="numeric", ensure_all_finite="allow-nan" if allow_missing else True)
+        return to_pandas(array)
+
+    def _attribute(self, frame: pd.DataFrame, sensitive_features: Any) -> tuple[pd.Series, list[Any]]:
+        """The sensitive attribute, and which columns of the frame it is (none when it came as an argument alone)."""
+        names = [self.sensitive] if isinstance(self.sensitive, str) else list(self.sensitive or [])
+        in_frame = [name for name in names if name in frame.columns]
+        if sensitive_features is not None:
+            return role_column(frame, sensitive_features, "sensitive")[0], in_frame
+        if self.sensitive is None:
+            raise DataError(
+                f"{type(self).__name__} encodes each group its own way and needs the sensitive attribute: pass "
+                "sensitive_features=..., or name its column in the constructor (sensitive='...')."
+            )
+        return role_column(frame, self.sensitive, "sensitive")
+
+    def _find_groups(self, attribute: pd.Series) -> list[Any]:
+        if attribute.isna().any():
+            raise DataError(f"The sensitive attribute must be known in every row; {int(attribute.isna().sum())} are not.")
+        groups = sorted_values(attribute)
+        if len(groups) < 2:
+            raise DataError(f"The sensitive attribute needs at least two groups; every row is {shown(groups[0])}.")
+        return groups
+
+    def _group_of(self, attribute: pd.Series) -> npt.NDArray[np.intp]:
+        group = pd.Index(self.groups_, dtype=object).get_indexer(attribute.astype(object))
+        if (group < 0).any():
+            first = attribute.iloc[int((group < 0).argmax())]
+            known = ", ".join(map(shown, self.groups_))
+            raise DataError(
+                f"The sensitive attribute must be one of the groups that the encoder was fitted on ({known}); "
+                f"{int((group < 0).sum())} rows are not, the first is {shown(first)}."
+            )
+        return group
+
+    def _give(self, X: Any, frame: pd.DataFrame) -> Any:
+        """`frame` with the index of X, as the kind of table that X is."""
+        index = getattr(X, "index", None)
+        if isinstance(X, pd.DataFrame):
+            frame = frame.set_axis(index)
+        return like(X if _has_names(X) else np.empty(0), frame)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Names of the encoded columns."""
+        check_is_fitted(self)
+        return np.array(self._names_out(), dtype=object)
+
+    def _names_out(self) -> list[str]:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+        """Learn one encoder per group."""
+        raise NotImplementedError
+
+    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
+        """Encode rows, each by its group's encoder."""
+        raise NotImplementedError
+
+
+def _has_names(X: Any) -> bool:
+    return isinstance(X, pd.DataFrame | dict) or is_polars(X)
