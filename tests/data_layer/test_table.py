@@ -56,6 +56,12 @@ def test_the_same_table_from_every_source(frame, tmp_path):
         assert table.kinds == expected.kinds
 
 
+def test_the_index_says_who_a_row_belongs_to(frame):
+    assert Table(frame, **ROLES).X.index.name == "person"
+    assert Table(frame, **ROLES).X.index.tolist() == frame["person"].tolist()
+    assert Table(frame, sensitive="sex").X.index.name == "row"
+
+
 def test_from_arrays():
     rng = np.random.default_rng(0)
     table = Table(rng.normal(size=(20, 3)), sensitive=np.arange(20) % 3, label=rng.integers(0, 2, 20))
@@ -116,7 +122,7 @@ def test_split_without_identifier_counts_rows(frame):
 def test_published_split(frame):
     parts = np.repeat(["train", "validation", "test"], 20)
     train, validation, test = Table(frame, sensitive="sex", parts=parts).paper_split()
-    assert_frame_equal(validation.X, frame.iloc[20:40].drop(columns="sex"))
+    assert_frame_equal(validation.X, frame.iloc[20:40].drop(columns="sex"), check_names=False)
     assert len(train) == len(test) == 20
     with pytest.raises(DataError, match="no published split"):
         Table(frame, sensitive="sex").paper_split()

@@ -143,6 +143,12 @@ class Codec:
         """What each dimension of model space holds."""
         return [name for name, _ in self._dimensions()]
 
+    @property
+    def units_(self) -> tuple[Array, Array]:
+        """Each dimension's place in table units: value = low + width·p/n (levels: their numbers; times: ticks)."""
+        low = [part.origin if isinstance(part, Scale) else 0.0 for _, part in self._dimensions()]
+        return np.array(low, dtype=np.float64), np.exp(self._log_width)
+
     def encode(self, X: pd.DataFrame, persons: Persons | None = None) -> tuple[Array, Array]:
         """Rows to model space.
 

@@ -64,6 +64,11 @@ class Scale:
 
     quantiles: np.ndarray
 
+    @property
+    def origin(self) -> float:
+        """The value at position 0, in table units."""
+        return float(as_float(self.low))
+
     def position(self, column: pd.Series, outside: str, off_grid: str) -> tuple[Array, int]:
         """Positions without noise, and how many values lie outside the training range."""
         values = self._numbers(column)

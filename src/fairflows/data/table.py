@@ -70,7 +70,7 @@ class Table:
     Attributes
     ----------
     X : DataFrame
-        The features.
+        The features. Its index is the identifier, or the rows' own index where there is none.
     y, a : Series
         Label (or None) and sensitive attribute, with their original values.
     identifier : Series or None
@@ -126,6 +126,7 @@ class Table:
         self.y, used_y = (None, []) if label is None else role_column(frame, label, "label")
         self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
+        self._name_rows()
         self.parts = None if parts is None else np.asarray(parts)
         self.name = name
         self.group_names = dict(group_names or {})
@@ -284,6 +285,16 @@ class Table:
 
     def _label_text(self, value: Any) -> str:
         return f"{value} ({self.label_names[value]})" if value in self.label_names else str(value)
+
+    def _name_rows(self) -> None:
+        """Let the index say who a row belongs to, under a name: encoders key a person's noise by a named index."""
+        if self.identifier is not None:
+            index = pd.Index(self.identifier, name=self.identifier.name)
+        else:
+            index = self.X.index if self.X.index.name is not None else self.X.index.rename("row")
+        self.X, self.a = self.X.set_axis(index), self.a.set_axis(index)
+        self.y = None if self.y is None else self.y.set_axis(index)
+        self.identifier = None if self.identifier is None else self.identifier.set_axis(index)
 
     def _settle_missing(self, missing: str) -> None:
         if missing == "drop":

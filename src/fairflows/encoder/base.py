@@ -73,6 +73,8 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
             column, used = role_column(frame, self.identifier, "identifier")
             persons = Persons.of(column)
             taken += used
+        elif isinstance(X, pd.DataFrame) and X.index.name is not None:
+            persons = Persons.of(X.index)  # an index that was given a name was given a meaning
         features = frame.drop(columns=taken)
         if not features.shape[1]:
             raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
@@ -114,7 +116,9 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
 
     def _find_groups(self, attribute: pd.Series) -> list[Any]:
         if attribute.isna().any():
-            raise DataError(f"The sensitive attribute must be known in every row; {int(attribute.isna().sum())} are not.")
+            raise DataError(
+                f"The sensitive attribute must be known in every row; {int(attribute.isna().sum())} are not."
+            )
         groups = sorted_values(attribute)
         if len(groups) < 2:
             raise DataError(f"The sensitive attribute needs at least two groups; every row is {shown(groups[0])}.")
