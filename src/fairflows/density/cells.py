@@ -235,6 +235,6 @@ def observed_support(samples: Sequence[ArrayLike], levels: Sequence[int]) -> Int
 
 
 def log_prob_on_support(densities: Sequence[CellDensity], support: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Log-probabilities on the support, of shape (K, S), and the tails 1 − Σ p̂_a: the mass each p̂_a puts outside, (K,)."""
+    """Log-probabilities on the support, (K, S), and the tails 1 − Σ p̂_a, (K,): what each p̂_a puts outside it."""
     log_p = np.stack([density.log_prob(support) for density in densities])
     return log_p, np.maximum(0.0, 1.0 - np.exp(log_p).sum(axis=1))
