@@ -1,0 +1,79 @@
+"""What the bounds are given, checked once: confidence levels, log-density tables, counts, priors."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairflows.exceptions import DataError
+
+FloatArray = NDArray[np.float64]
+
+
+def checked_delta(delta: float) -> float:
+    """δ, the probability that a bound misses, strictly between 0 and 1."""
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must be in (0, 1); got {delta!r}.")
+    return float(delta)
+
+
+def checked_table(log_densities: ArrayLike) -> FloatArray:
+    """The table (N, K drawn, K density): row i holds log p̂_b(z_i^a), one draw z_i^a from every group a."""
+    table = np.asarray(log_densities, dtype=np.float64)
+    if table.ndim != 3 or table.shape[1] != table.shape[2] or table.shape[1] < 2 or len(table) == 0:
+        raise DataError(
+            "log_densities must have shape (N, K, K) with N >= 1 and K >= 2: one draw from each of K groups per row, "
+            f"under each of K densities; got shape {table.shape}."
+        )
+    return table
+
+
+def checked_counts(counts: ArrayLike) -> FloatArray:
+    """Counts per group and cell, shape (..., K, k); leading axes hold repetitions."""
+    counts = np.asarray(counts, dtype=np.float64)
+    if counts.ndim < 2 or counts.shape[-2] < 2 or counts.shape[-1] < 1:
+        raise DataError(f"counts must have shape (groups, cells) with at least two groups; got shape {counts.shape}.")
+    if not np.all(np.isfinite(counts)) or np.any(counts < 0):
+        raise DataError("counts must be finite and not negative.")
+    return counts
+
+
+def checked_probabilities(probabilities: ArrayLike) -> FloatArray:
+    """Cell probabilities per group, shape (..., K, k), each group's summing to one."""
+    probabilities = np.asarray(probabilities, dtype=np.float64)
+    if probabilities.ndim < 2 or probabilities.shape[-2] < 2:
+        raise DataError(
+            f"probabilities must have shape (groups, cells) with at least two groups; got shape {probabilities.shape}."
+        )
+    if not np.all(probabilities >= 0):
+        raise DataError("probabilities must not be negative or NaN.")
+    totals = probabilities.sum(axis=-1)
+    if not np.allclose(totals, 1, rtol=0, atol=1e-6):
+        worst = totals.flat[np.argmax(np.abs(totals - 1))]
+        raise DataError(f"probabilities of each group must sum to 1; got a sum of {worst:.8g}.")
+    return probabilities
+
+
+def checked_priors(priors: ArrayLike | None, n_groups: int) -> FloatArray:
+    """π, the share of each group where the adversary works; None means equal shares."""
+    if priors is None:
+        return np.full(n_groups, 1 / n_groups)
+    priors = np.asarray(priors, dtype=np.float64)
+    if priors.shape != (n_groups,):
+        raise ValueError(f"priors must hold one number for each of {n_groups} groups; got shape {priors.shape}.")
+    if not np.all(priors >= 0) or not np.isclose(priors.sum(), 1, rtol=0, atol=1e-9):
+        raise ValueError(f"priors must be non-negative and sum to 1; got {priors.tolist()}.")
+    return priors
+
+
+def checked_distance(distance: ArrayLike, name: str = "distance") -> FloatArray:
+    """Statistical distances, in [0, 1]."""
+    distance = np.asarray(distance, dtype=np.float64)
+    if not np.all((distance >= 0) & (distance <= 1)):
+        raise ValueError(f"{name} must be in [0, 1]; got {distance.tolist()}.")
+    return distance
+
+
+def plain(value: FloatArray) -> FloatArray | float:
+    """A Python float where there is one number, the array where there are leading axes."""
+    return float(value) if value.ndim == 0 else value
