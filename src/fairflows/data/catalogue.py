@@ -56,13 +56,13 @@ def describe_datasets() -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row a dataset, with the columns rows, label, groups (share of the rows), rates (of y = 1 in each group),
-        licence, at_hand and source.
+        One row a dataset, with the columns name, rows, label, groups (share of the rows), rates (of y = 1 in each
+        group), licence, at_hand and source.
 
     Examples
     --------
-    >>> describe_datasets().loc["adult", ["groups", "rates"]].tolist()
-    ['male 67.5 %, female 32.5 %', '31.2 %, 11.4 %']
+    >>> describe_datasets().loc[0, ["name", "groups", "rates"]].tolist()
+    ['adult', 'male 67.5 %, female 32.5 %', '31.2 %, 11.4 %']
     """
     only_subset = datasets.LAW_SUBSET.find() and not datasets.LAW_FULL.find()
     places = [
@@ -72,7 +72,7 @@ def describe_datasets() -> pd.DataFrame:
         (HEALTH, _health_whereabouts()),
         (LAW_SUBSET if only_subset else LAW_FULL, datasets.LAW_FULL.whereabouts() or datasets.LAW_SUBSET.whereabouts()),
     ]
-    return pd.DataFrame([_describe(entry, place) for entry, place in places]).set_index("name")
+    return pd.DataFrame([_describe(entry, place) for entry, place in places])
 
 
 def _health_whereabouts() -> str | None:

@@ -7,6 +7,7 @@ and why, is in ``docs/datasets.md``.
 from __future__ import annotations
 
 import io
+import struct
 import warnings
 from importlib.resources import files
 from typing import Any, Literal
@@ -329,7 +330,7 @@ def _read_law() -> tuple[pd.DataFrame, tuple[str, ...]]:
             rows = pd.read_stata(io.BytesIO(LAW_FULL.read()), columns=list(names)).rename(columns=names)
         except DataError:
             raise
-        except ValueError as error:
+        except (ValueError, KeyError, EOFError, struct.error) as error:
             raise DataError(f"{path}: cannot be read as the law school data: {error}") from None
         if len(rows) == N_LAW_APPLICATIONS:
             return rows, ()

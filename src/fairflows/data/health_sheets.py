@@ -78,8 +78,11 @@ def read_sheet(name: str) -> pd.DataFrame:
         header = pd.read_csv(io.BytesIO(data), nrows=0).columns
         if lacking := [column for column in columns if column not in header]:
             raise DataError(f"{source.find()}: the sheet must have the column {lacking[0]!r}; got {', '.join(header)}.")
-        types = {column: "int64" if column in ("MemberID", "SupLOS") else "category" for column in columns}
-        return pd.read_csv(io.BytesIO(data), usecols=list(columns), dtype=types)
+        texts = [column for column in columns if column not in ("MemberID", "SupLOS")]
+        types = dict.fromkeys(columns, "int64") | dict.fromkeys(texts, "category")
+        sheet = pd.read_csv(io.BytesIO(data), usecols=list(columns), dtype=types)
+        # Categories that all look like numbers come as numbers; here they are texts as well.
+        return sheet.assign(**{column: sheet[column].cat.rename_categories(str) for column in texts})
     except DataError:
         raise
     except ValueError as error:
