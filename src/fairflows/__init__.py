@@ -14,13 +14,16 @@ _HOME = {
     "CellCodec": "fairflows.data.cells",
     "DataError": "fairflows.exceptions",
     "DataWarning": "fairflows.exceptions",
+    "FairMatching": "fairflows.encoder.matching",
     "Table": "fairflows.data.table",
     "load_adult": "fairflows.data.datasets",
     "load_compas": "fairflows.data.datasets",
     "load_crime": "fairflows.data.datasets",
     "load_health": "fairflows.data.datasets",
     "load_law_school": "fairflows.data.datasets",
+    "frontier": "fairflows.frontiers",
     "make_gaussians": "fairflows.data.synthetic",
+    "make_shifted_gaussians": "fairflows.data.synthetic",
     "make_three_groups": "fairflows.data.synthetic",
 }
 

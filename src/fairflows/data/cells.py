@@ -73,6 +73,10 @@ class Bins:
             codes[missing] = self.levels.codes(column[missing].astype(object))
         return codes
 
+    def named(self, column: pd.Series) -> npt.NDArray[np.intp]:
+        """The bins with these names."""
+        return self.levels.codes(column)
+
     def column(self, codes: npt.NDArray[np.intp]) -> pd.Series:
         """The names of these bins."""
         return self.levels.column(codes)

@@ -83,7 +83,11 @@ class Levels:
 
     def codes(self, column: pd.Series) -> npt.NDArray[np.intp]:
         """The number of each value."""
-        codes = self.index.get_indexer(column.astype(object))
+        if isinstance(column.dtype, pd.CategoricalDtype):  # look up each category once, not each row
+            of_category = np.append(self.index.get_indexer(column.dtype.categories.astype(object)), -1)
+            codes = of_category[column.cat.codes.to_numpy()]
+        else:
+            codes = self.index.get_indexer(column.astype(object))
         missing = column.isna().to_numpy()
         if missing.any():
             if not self.has_missing:
@@ -104,10 +108,15 @@ class Levels:
             codes[unseen] = self.index.get_loc(OTHER)
         return codes
 
+    named = codes
+
     def column(self, codes: npt.NDArray[np.intp]) -> pd.Series:
         """The values with these numbers; a number outside gets the nearest level."""
         codes = np.clip(codes, 0, len(self) - 1)
         missing = codes == len(self.index)
+        if isinstance(self.dtype, pd.CategoricalDtype):
+            of_level = self.dtype.categories.get_indexer(self.index)
+            return pd.Series(pd.Categorical.from_codes(np.append(of_level, -1)[codes], dtype=self.dtype))
         values = self.index.to_numpy()[np.where(missing, 0, codes)] if len(self.index) else np.full(len(codes), None)
         column = pd.Series(values, dtype=object)
         if missing.any():

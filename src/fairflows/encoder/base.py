@@ -47,6 +47,8 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
 
     sensitive: str | list[str] | None
     identifier: str | None
+    groups_: list[Any]
+    classes_: Any
 
     def fit_transform(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None, **settings: Any
@@ -63,22 +65,29 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         validate_data(self, frame if _has_names(X) else frame.to_numpy(), skip_check_array=True, reset=fit)
         if not len(frame):
             raise DataError("Found array with 0 sample(s): an encoder needs at least one row.")
-        attribute, in_frame = self._attribute(frame, sensitive_features)
+        rows = self._rows(frame, X, sensitive_features, fit)
+        if not rows.X.shape[1]:
+            raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
+        return rows
+
+    def _read_latent(self, Z: Any, sensitive_features: Any) -> Rows:
+        """Encoded rows, with what tells how to decode them."""
+        check_is_fitted(self)
+        return self._rows(self._frame(Z), Z, sensitive_features, fit=False)
+
+    def _rows(self, frame: pd.DataFrame, X: Any, sensitive_features: Any, fit: bool) -> Rows:
+        attribute, taken = self._attribute(frame, sensitive_features)
         if fit:
             self.groups_ = self._find_groups(attribute)
         group = self._group_of(attribute)
-        taken = [*in_frame]
         persons = None
-        if self.identifier is not None:
+        if self.identifier is not None and (self.identifier in frame.columns or fit):
             column, used = role_column(frame, self.identifier, "identifier")
             persons = Persons.of(column)
-            taken += used
+            taken = [*taken, *used]
         elif isinstance(X, pd.DataFrame) and X.index.name is not None:
             persons = Persons.of(X.index)  # an index that was given a name was given a meaning
-        features = frame.drop(columns=taken)
-        if not features.shape[1]:
-            raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
-        return Rows(features, group, persons)
+        return Rows(frame.drop(columns=taken), group, persons)
 
     def _read_label(self, y: Any, n_rows: int) -> npt.NDArray[np.intp] | None:
         """The label as class numbers, remembering the classes; None without a label."""
@@ -94,6 +103,10 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise DataError(f"y must have at least two classes; every row is {shown(self.classes_[0])}.")
         return np.searchsorted(self.classes_, column.to_numpy(dtype=self.classes_.dtype))
+
+    def _need_label(self) -> None:
+        if self.classes_ is None:
+            raise DataError(f"{type(self).__name__} was fitted without a label and cannot predict one.")
 
     def _frame(self, X: Any, allow_missing: bool = False) -> pd.DataFrame:
         if _has_names(X) or isinstance(X, dict):

@@ -1,0 +1,250 @@
+"""What the encoders of cells learn first: a law of cells for each group, and the label each cell suggests."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from fairflows.data.cells import CellCodec
+from fairflows.data.columns import shown
+from fairflows.density.cells import (
+    CellDensity,
+    cell_space,
+    choose_density,
+    log_prob_on_support,
+    observed_support,
+)
+from fairflows.exceptions import DataError, DataWarning
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+DENSITIES = ("made", "counts", "latent_class", "best")
+_HELD_OUT = 0.2
+_ROWS_PER_CHUNK = 2**18
+
+
+@dataclass(frozen=True)
+class CellModel:
+    """Laws of K groups over the m cells that an encoder works on.
+
+    Attributes
+    ----------
+    codec : CellCodec
+        Table rows to cells and back.
+    densities : list
+        The K densities p̂_a.
+    support : ndarray of shape (m,), or None
+        The cells that the laws are about: those observed in training, where there are too many to list them all.
+    log_p : ndarray of shape (K, m)
+        log p̂_a of each of them.
+    tails : ndarray of shape (K,)
+        The probability that p̂_a puts on all other cells.
+    scores : ndarray of shape (m, C), or None
+        The classifier's probability of each class in each cell.
+    classifier : classifier, or None
+        Which made them, from one-hot columns.
+    shares : ndarray of shape (K,)
+        The groups' shares of the training rows.
+    held_out_log_likelihood : ndarray of shape (K,)
+        Mean log p̂_a of rows that it was not fitted on.
+    """
+
+    codec: CellCodec
+    densities: list[CellDensity]
+    support: IntArray | None
+    log_p: FloatArray
+    tails: FloatArray
+    scores: FloatArray | None
+    classifier: Any
+    shares: FloatArray
+    held_out_log_likelihood: FloatArray
+
+    def place(self, cells: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+        """Each cell's place among the m, and which cells are among them."""
+        if self.support is None:
+            return cells, np.ones(len(cells), dtype=bool)
+        place = np.minimum(np.searchsorted(self.support, cells), len(self.support) - 1)
+        return place, self.support[place] == cells
+
+    def score(self, cells: IntArray) -> FloatArray:
+        """The classifier's class probabilities in any cells, (n, C)."""
+        return class_probabilities(self.classifier, self.codec, cells)
+
+
+def fit_cell_model(
+    codec: CellCodec,
+    cells: IntArray,
+    group: npt.NDArray[np.intp],
+    y: npt.NDArray[np.intp] | None,
+    *,
+    n_groups: int,
+    density: str | Callable[[Sequence[int]], CellDensity],
+    hidden: Sequence[int],
+    classifier: Any,
+    sample_weight: FloatArray | None,
+    max_cells: int,
+    random_state: int,
+    device: str,
+) -> CellModel:
+    """Fit every group's density and the classifier, and evaluate both on all cells, or on the observed ones."""
+    space = cell_space(codec.shape_, n_groups, max_cells)
+    samples = [cells[group == a] for a in range(n_groups)]
+    weights = [None if sample_weight is None else sample_weight[group == a] for a in range(n_groups)]
+    densities, held_out = _fit_densities(samples, weights, codec.shape_, density, hidden, random_state, device)
+    if space.enumerable:
+        support, log_p, tails = None, np.stack([d.log_prob_of_all_cells() for d in densities]), np.zeros(n_groups)
+    else:
+        warnings.warn(str(space), DataWarning, stacklevel=4)
+        support = observed_support(samples, codec.shape_)
+        log_p, tails = log_prob_on_support(densities, support)
+    scores = None
+    if y is not None:
+        classifier = _fit_classifier(classifier, codec, cells, group, y, sample_weight, n_groups)
+        of_interest = np.arange(codec.n_cells_) if support is None else support
+        scores = class_probabilities(classifier, codec, of_interest)
+    shares = np.bincount(group, minlength=n_groups) / len(group)
+    return CellModel(codec, densities, support, log_p, tails, scores, classifier, shares, held_out)
+
+
+def check_labels(group: npt.NDArray[np.intp], y: npt.NDArray[np.intp], groups: list[Any], classes: Any) -> None:
+    """Refuse a table in which a group lacks a label: nothing could be matched to it there."""
+    counts = np.zeros((len(groups), len(classes)), dtype=np.int64)
+    np.add.at(counts, (group, y), 1)
+    if (counts == 0).any():
+        a, label = np.argwhere(counts == 0)[0]
+        raise DataError(
+            f"Every group needs rows of every label; group {shown(groups[a])} has none with label "
+            f"{shown(classes[label])}."
+        )
+
+
+def one_hot(codec: CellCodec, cells: IntArray) -> sparse.csr_matrix:
+    """One-hot columns of cells, sparse: one entry a row and variable."""
+    levels = codec.levels_of(cells)
+    columns = levels + np.cumsum([0, *codec.shape_[:-1]])
+    n, D = levels.shape
+    pointers = np.arange(n + 1) * D
+    return sparse.csr_matrix((np.ones(n * D), columns.ravel(), pointers), shape=(n, sum(codec.shape_)))
+
+
+def one_hot_names(codec: CellCodec) -> list[str]:
+    """Names of the one-hot columns: 'workclass=Private'."""
+    names = []
+    for name, part in codec.levels_.items():
+        values = part.column(np.arange(len(part)))
+        names += [f"{name}={'(missing)' if pd.isna(value) else value}" for value in values]
+    return names
+
+
+def class_probabilities(classifier: Any, codec: CellCodec, cells: IntArray) -> FloatArray:
+    """The classifier's class probabilities in each cell, in chunks."""
+    parts = [
+        classifier.predict_proba(one_hot(codec, cells[start : start + _ROWS_PER_CHUNK]))
+        for start in range(0, len(cells), _ROWS_PER_CHUNK)
+    ]
+    return np.concatenate(parts) if parts else np.zeros((0, len(classifier.classes_)))
+
+
+def table_of_laws(laws: FloatArray, tails: FloatArray, n: int, generator: np.random.Generator) -> FloatArray:
+    """The log-density table (n, K drawn, K density) of laws over cells, (K, m), with a tail each.
+
+    Tails count as if no two groups met in them, which can only make the groups easier to tell apart.
+    """
+    full = np.concatenate([laws, np.diag(tails)], axis=1)
+    cumulative = np.cumsum(full, axis=1)
+    draws = [
+        np.minimum(np.searchsorted(row, generator.random(n) * row[-1], side="right"), full.shape[1] - 1)
+        for row in cumulative
+    ]
+    with np.errstate(divide="ignore"):
+        log_laws = np.log(full)
+    return np.stack([log_laws[:, cells].T for cells in draws], axis=1)
+
+
+def _fit_densities(
+    samples: list[IntArray],
+    weights: list[FloatArray | None],
+    levels: Sequence[int],
+    density: str | Callable[[Sequence[int]], CellDensity],
+    hidden: Sequence[int],
+    random_state: int,
+    device: str,
+) -> tuple[list[CellDensity], FloatArray]:
+    rng = np.random.default_rng(random_state)
+    parts = [_held_out(len(sample), rng) for sample in samples]
+    train = [s[fit] for s, (fit, _) in zip(samples, parts, strict=True)]
+    held = [s[rest] for s, (_, rest) in zip(samples, parts, strict=True)]
+    w_train = [None if w is None else w[fit] for w, (fit, _) in zip(weights, parts, strict=True)]
+    w_held = [None if w is None else w[rest] for w, (_, rest) in zip(weights, parts, strict=True)]
+    if density == "made":
+        from fairflows.density.made import CategoricalMADE, fit_together
+
+        models = [CategoricalMADE(levels, hidden, random_state=random_state, device=device) for _ in samples]
+        fit_together(models, train, w_train, held, w_held)
+        densities: list[CellDensity] = list(models)
+    else:
+        densities = []
+        for x, w, v, vw in zip(train, w_train, held, w_held, strict=True):
+            candidates = _candidates(density, levels, hidden, random_state, device)
+            densities.append(choose_density(candidates, x, v, sample_weight=w, validation_weight=vw)[0])
+    scores = [float(np.average(d.log_prob(v), weights=w)) for d, v, w in zip(densities, held, w_held, strict=True)]
+    return densities, np.array(scores)
+
+
+def _candidates(
+    density: str | Callable[[Sequence[int]], CellDensity],
+    levels: Sequence[int],
+    hidden: Sequence[int],
+    random_state: int,
+    device: str,
+) -> list[Any]:
+    from fairflows.density.counts import SmoothedCounts
+    from fairflows.density.latent_class import LatentClassMixture
+    from fairflows.density.made import CategoricalMADE
+
+    if callable(density):
+        return [density(levels)]
+    if density not in DENSITIES:
+        raise ValueError(f"density must be one of {', '.join(DENSITIES)}, or a function of levels; got {density!r}.")
+    known = {
+        "made": lambda: CategoricalMADE(levels, hidden, random_state=random_state, device=device),
+        "counts": lambda: SmoothedCounts(levels, random_state=random_state),
+        "latent_class": lambda: LatentClassMixture(levels, random_state=random_state),
+    }
+    return [make() for make in known.values()] if density == "best" else [known[density]()]
+
+
+def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """A fifth of the rows, by whose likelihood a density is chosen; all rows on both sides when there are too few."""
+    if n < 10:
+        return np.arange(n), np.arange(n)
+    order = rng.permutation(n)
+    cut = max(1, round(_HELD_OUT * n))
+    return np.sort(order[cut:]), np.sort(order[:cut])
+
+
+def _fit_classifier(
+    classifier: Any,
+    codec: CellCodec,
+    cells: IntArray,
+    group: npt.NDArray[np.intp],
+    y: npt.NDArray[np.intp],
+    sample_weight: FloatArray | None,
+    n_groups: int,
+) -> Any:
+    """A classifier of the label from one-hot columns, all groups weighing the same."""
+    classifier = LogisticRegression(max_iter=1000) if classifier is None else clone(classifier)
+    weight = np.ones(len(cells)) if sample_weight is None else sample_weight
+    total = np.bincount(group, weights=weight, minlength=n_groups)
+    balanced = weight * (weight.sum() / n_groups / total)[group]
+    return classifier.fit(one_hot(codec, cells), y, sample_weight=balanced)
