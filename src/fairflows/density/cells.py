@@ -72,9 +72,7 @@ class CellCounts:
     def of(cls, x: ArrayLike, levels: Sequence[int], sample_weight: ArrayLike | None = None) -> Self:
         """Count the cells of x; rows of weight zero do not count."""
         codes = cell_codes(x, levels)
-        weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        if weight.shape != codes.shape or not np.all(np.isfinite(weight)) or weight.min(initial=0.0) < 0.0:
-            raise DataError(f"sample_weight must hold one finite number >= 0 per row ({len(codes)} rows).")
+        weight = _weight_of_rows(sample_weight, len(codes))
         codes, weight = codes[weight > 0], weight[weight > 0]
         if not len(codes):
             raise DataError("A density over cells needs at least one row of positive weight; got none.")
@@ -156,6 +154,13 @@ def draw_levels(probabilities: FloatArray, generator: np.random.Generator) -> In
     return (u >= cumulative).sum(axis=1)
 
 
+def _weight_of_rows(sample_weight: ArrayLike | None, n: int) -> FloatArray:
+    weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n,) or not np.all(np.isfinite(weight)) or weight.min(initial=0.0) < 0.0:
+        raise DataError(f"sample_weight must hold one finite number >= 0 for each of {n} rows; got {weight.shape}.")
+    return weight
+
+
 def training_and_validation(
     x: ArrayLike,
     levels: Sequence[int],
@@ -171,7 +176,7 @@ def training_and_validation(
     codes = cell_codes(x, levels)
     if len(codes) < 2:
         raise DataError(f"A density over cells needs 2 rows, one of them held out; got {len(codes)}.")
-    weight = np.ones(len(codes)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    weight = _weight_of_rows(sample_weight, len(codes))
     order = np.random.default_rng(random_state).permutation(len(codes))
     cut = max(1, round(_HELD_OUT_SHARE * len(codes)))
     fit, held = order[cut:], order[:cut]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fairflows.density.cells import FloatArray, IntArray
 
@@ -98,7 +99,8 @@ def transport_cells(
 
     Mass stays within its label as far as the two laws of labels allow (a maximal diagonal coupling: min(P_g, Q_g)).
     Within a label the north-west corner rule pairs cells in order of confidence, the most certain first, so the cells
-    that have to change their label are the least certain ones.
+    that have to change their label are the least certain ones; the surest of them go to the least sure targets. With
+    two labels the coupling is monotone in the score.
 
     Parameters
     ----------
@@ -135,10 +137,11 @@ def transport_cells(
     staying = np.minimum(P, R)
     block_ends = np.cumsum([*staying, np.maximum(0.0, P - R).sum()])
     block_ends[-1] = 1.0
-    cells_p, ends_p, masses_p = _segments(law, classes_p, np.asarray(confidence_p), P > R, staying, block_ends)
-    cells_q, ends_q, masses_q = _segments(released, classes_q, np.asarray(confidence_q), R > P, staying, block_ends)
-    i, j, masses = _north_west_corner(ends_p, masses_p, ends_q, masses_q)
-    return CellCoupling(cells_p[i], cells_q[j], masses, len(law), len(released))
+    room_p, room_q = np.where(P > R, staying, np.inf), np.where(R > P, staying, np.inf)
+    sources = _segments(law, classes_p, np.asarray(confidence_p), room_p, block_ends)
+    targets = _segments(released, classes_q, np.asarray(confidence_q), room_q, block_ends, surest_leave_last=True)
+    i, j, masses = _north_west_corner(sources.ends, sources.masses, targets.ends, targets.masses)
+    return CellCoupling(sources.cells[i], targets.cells[j], masses, len(law), len(released))
 
 
 def _law(p: ArrayLike, name: str) -> FloatArray:
@@ -171,35 +174,43 @@ def _class_masses_towards(P: FloatArray, Q: FloatArray, distance: float) -> Floa
     return Q + step * (gain / gain.sum() - loss / loss.sum()) if step > 0 else Q
 
 
+class _Segments(NamedTuple):
+    """One side's mass laid end to end on [0, 1]: whose each segment is, where it ends, how heavy it is."""
+
+    cells: IntArray
+    ends: FloatArray
+    masses: FloatArray
+
+
 def _segments(
     law: FloatArray,
     classes: IntArray,
     confidence: FloatArray,
-    in_excess: NDArray[np.bool_],
-    staying: FloatArray,
+    room: FloatArray,
     block_ends: FloatArray,
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """One side's mass laid end to end on [0, 1]: cells, where each segment ends, and masses.
+    *,
+    surest_leave_last: bool = False,
+) -> _Segments:
+    """Block g < C holds what stays in class g, as much as it has room for, the surest cells first; the last, the rest.
 
-    Block g < C holds what stays in class g, the most certain cells first; the last block what leaves its class. The
-    one cell at which a class in excess is cut has a segment in both.
+    The one cell at which a class in excess is cut has a segment in its class's block and one in the last.
     """
     order = np.lexsort((-confidence, classes))
     mass, block = law[order], classes[order]
-    room = np.where(in_excess, staying, np.inf)[block]
-    stays = np.clip(room - (_cumulative_within(mass, block, len(staying)) - mass), 0.0, mass)
+    before = _cumulative_within(mass, block, len(room)) - mass
+    stays = np.clip(room[block] - before, 0.0, mass)
     leaves = mass - stays
-    first, second = (stays > 0.0) | (leaves == 0.0), leaves > 0.0
-    cells = np.concatenate([order[first], order[second]])
-    masses = np.concatenate([stays[first], leaves[second]])
-    blocks = np.concatenate([block[first], np.full(second.sum(), len(staying))])
+    stay = np.flatnonzero((stays > 0.0) | (leaves == 0.0))
+    leave = np.flatnonzero(leaves > 0.0)[:: -1 if surest_leave_last else 1]
+    masses = np.concatenate([stays[stay], leaves[leave]])
+    blocks = np.concatenate([block[stay], np.full(len(leave), len(room))])
 
     # Both sides must end a block at the same float: a rounding error apart, and a sliver would cross labels.
     starts = np.concatenate([[0.0], block_ends[:-1]])
     ends = np.minimum(starts[blocks] + _cumulative_within(masses, blocks, len(block_ends)), block_ends[blocks])
     last = np.flatnonzero(np.diff(blocks, append=len(block_ends)))
     ends[last] = block_ends[blocks[last]]
-    return cells, ends, masses
+    return _Segments(order[np.concatenate([stay, leave])], ends, masses)
 
 
 def _cumulative_within(masses: FloatArray, blocks: IntArray, n_blocks: int) -> FloatArray:

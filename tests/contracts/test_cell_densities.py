@@ -1,0 +1,239 @@
+"""What every density over cells must do."""
+
+import numpy as np
+import pytest
+import torch
+
+from fairflows.density.cells import (
+    CellCounts,
+    cell_codes,
+    cell_levels,
+    cell_space,
+    choose_density,
+    log_prob_on_support,
+    observed_support,
+)
+from fairflows.density.counts import SmoothedCounts
+from fairflows.density.latent_class import LatentClassMixture
+from fairflows.density.made import CategoricalMADE, fit_together
+from fairflows.exceptions import DataError
+
+LEVELS = (3, 4, 2)
+DENSITIES = {
+    "made": lambda levels: CategoricalMADE(levels, hidden=(12, 12), n_epochs=30, n_batches=8),
+    "counts": SmoothedCounts,
+    "latent classes": lambda levels: LatentClassMixture(levels, n_classes=(1, 2, 4)),
+}
+every_density = pytest.mark.parametrize("make", DENSITIES.values(), ids=DENSITIES)
+
+
+@pytest.fixture(scope="module")
+def law():
+    """A law with dependence between all three variables."""
+    return np.random.default_rng(3).dirichlet(np.full(np.prod(LEVELS), 0.5))
+
+
+@pytest.fixture(scope="module")
+def sample(law):
+    return cell_levels(np.random.default_rng(4).choice(len(law), 4000, p=law), LEVELS)
+
+
+@pytest.fixture(scope="module")
+def validation(law):
+    return cell_levels(np.random.default_rng(5).choice(len(law), 2000, p=law), LEVELS)
+
+
+@every_density
+def test_probabilities_of_all_cells_sum_to_one_and_agree_with_log_prob(make, sample, validation):
+    density = make(LEVELS).fit(sample, validation=validation)
+    log_p = density.log_prob_of_all_cells()
+    assert log_p.dtype == np.float64
+    assert abs(np.exp(log_p).sum() - 1.0) < 1e-10
+    np.testing.assert_allclose(density.log_prob(np.arange(24)), log_p, atol=1e-10)
+    np.testing.assert_allclose(density.log_prob(cell_levels(np.arange(24), LEVELS)), log_p, atol=1e-10)
+
+
+@every_density
+def test_estimate_is_nearer_to_the_law_than_independence_is(make, law, sample, validation):
+    p = np.exp(make(LEVELS).fit(sample, validation=validation).log_prob_of_all_cells())
+    table = law.reshape(LEVELS)
+    independent = np.einsum("i,j,k->ijk", table.sum((1, 2)), table.sum((0, 2)), table.sum((0, 1))).ravel()
+    assert np.abs(p - law).sum() < 0.5 * np.abs(independent - law).sum()
+
+
+@every_density
+def test_samples_follow_the_density(make, sample, validation):
+    density = make(LEVELS).fit(sample, validation=validation)
+    drawn = density.sample(100_000, np.random.default_rng(0))
+    p = np.exp(density.log_prob_of_all_cells())
+    frequency = np.bincount(cell_codes(drawn, LEVELS), minlength=24) / 100_000
+    np.testing.assert_allclose(frequency, p, atol=5 * np.sqrt(0.25 / 100_000))
+
+
+@every_density
+def test_a_weight_of_two_is_the_row_twice(make, sample, validation):
+    weight = np.where(np.arange(len(sample)) % 3 == 0, 2.0, 1.0)
+    weighted = make(LEVELS).fit(sample, sample_weight=weight, validation=validation)
+    repeated = make(LEVELS).fit(np.repeat(sample, weight.astype(int), axis=0), validation=validation)
+    np.testing.assert_array_equal(weighted.log_prob_of_all_cells(), repeated.log_prob_of_all_cells())
+
+
+@every_density
+def test_codes_and_levels_fit_the_same_and_a_second_fit_repeats_the_first(make, sample):
+    of_levels = make(LEVELS).fit(sample)
+    of_codes = make(LEVELS).fit(cell_codes(sample, LEVELS))
+    np.testing.assert_array_equal(of_levels.log_prob_of_all_cells(), of_codes.log_prob_of_all_cells())
+
+
+@every_density
+def test_unseen_cells_have_mass(make):
+    seen = np.array([[0, 0, 0], [2, 3, 1]] * 50)
+    assert np.isfinite(make(LEVELS).fit(seen, validation=seen).log_prob_of_all_cells()).all()
+
+
+@every_density
+@pytest.mark.parametrize("levels", [(5,), (1,), (1, 4, 1), (2, 1)], ids=str)
+def test_few_variables_and_variables_of_one_level(make, levels):
+    x = cell_levels(np.random.default_rng(0).integers(0, np.prod(levels), 200), levels)
+    log_p = make(levels).fit(x).log_prob_of_all_cells()
+    assert log_p.shape == (np.prod(levels),)
+    assert abs(np.exp(log_p).sum() - 1.0) < 1e-10
+
+
+@every_density
+def test_spaces_too_large_to_enumerate_are_fitted_and_evaluated(make):
+    levels = (30,) * 8
+    x = np.random.default_rng(0).integers(0, 3, (300, 8))
+    density = make(levels).fit(x)
+    support = observed_support([x], levels)
+    log_p, tails = log_prob_on_support([density], support)
+    assert log_p.shape == (1, len(support))
+    assert 0.0 <= tails[0] < 1.0
+    assert density.sample(5, np.random.default_rng(0)).shape == (5, 8)
+
+
+@every_density
+def test_the_tail_is_the_mass_outside_the_support(make, sample, validation):
+    density = make(LEVELS).fit(sample, validation=validation)
+    p = np.exp(density.log_prob_of_all_cells())
+    support = np.array([0, 3, 5, 17])
+    _, tails = log_prob_on_support([density], support)
+    assert tails[0] == pytest.approx(np.delete(p, support).sum(), abs=1e-12)
+
+
+@every_density
+@pytest.mark.parametrize(
+    ("x", "weight", "message"),
+    [
+        ([[0, 4, 0], [0, 0, 0]], None, "Variable 1 must be in 0..3; got 4 in row 0"),
+        ([[0, 0, -1], [0, 0, 0]], None, "Variable 2 must be in 0..1; got -1 in row 0"),
+        ([[0, 0], [0, 0]], None, r"shape \(n,\) or \(n, 3\)"),
+        ([[0.5, 0.0, 0.0]], None, "must be integers"),
+        ([0, 24], None, "A cell's code must be in 0..23; got 24 in row 1"),
+        (np.zeros((0, 3), dtype=int), None, "needs 2 rows"),
+        ([0, 1], [1.0, -1.0], "sample_weight"),
+        ([0, 1], [1.0], "sample_weight"),
+        ([0, 1], [0.0, 0.0], "positive weight"),
+    ],
+)
+def test_bad_cells_and_weights_are_refused(make, x, weight, message):
+    with pytest.raises(DataError, match=message):
+        make(LEVELS).fit(x, sample_weight=weight)
+
+
+@pytest.mark.parametrize("levels", [(), (3, 0)], ids=str)
+def test_bad_levels_are_refused(levels):
+    with pytest.raises(ValueError, match="levels must name"):
+        SmoothedCounts(levels)
+
+
+def test_codes_beyond_64_bits_are_refused():
+    with pytest.raises(DataError, match=r"codes need fewer than 2\*\*63"):
+        SmoothedCounts([1000] * 22)
+
+
+def test_codes_count_with_the_last_variable_fastest():
+    codes = np.arange(24)
+    np.testing.assert_array_equal(cell_levels(codes, LEVELS)[:3], [[0, 0, 0], [0, 0, 1], [0, 1, 0]])
+    np.testing.assert_array_equal(cell_codes(cell_levels(codes, LEVELS), LEVELS), codes)
+
+
+def test_stacked_fit_equals_separate_fits(sample, validation):
+    samples, validations = [sample, sample[:700], validation[:90]], [validation, validation[:300], sample[:50]]
+
+    def models():
+        return [CategoricalMADE(LEVELS, hidden=(12, 12), n_epochs=15, n_batches=8, random_state=k) for k in range(3)]
+
+    together, alone = models(), models()
+    fit_together(together, samples, validations=validations)
+    for model, stacked, x, held_out in zip(alone, together, samples, validations, strict=True):
+        model.fit(x, validation=held_out)
+        np.testing.assert_allclose(stacked.log_prob_of_all_cells(), model.log_prob_of_all_cells(), atol=1e-3)
+
+
+def test_models_fitted_together_must_agree():
+    models = [CategoricalMADE(LEVELS), CategoricalMADE(LEVELS, hidden=(7,))]
+    with pytest.raises(ValueError, match="must agree in levels and settings"):
+        fit_together(models, [[0, 1], [0, 1]])
+    with pytest.raises(ValueError, match="got 1 for 2 models"):
+        fit_together(models[:1] * 2, [[0, 1]])
+
+
+def test_made_keeps_its_best_epoch_on_validation_rows(sample):
+    """Trained far too long on few rows, it is no worse on validation rows than a short training."""
+    few, held_out = sample[:40], sample[40:1000]
+    scores = []
+    for n_epochs in (10, 300):
+        model = CategoricalMADE(LEVELS, n_epochs=n_epochs, n_batches=2, weight_decay=0.0).fit(few, validation=held_out)
+        scores.append(model.log_prob(held_out).mean())
+    overfitted = CategoricalMADE(LEVELS, n_epochs=300, n_batches=2, weight_decay=0.0).fit(few, validation=few)
+    assert scores[1] > overfitted.log_prob(held_out).mean() + 0.05
+    assert scores[1] > scores[0] - 0.1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_made_on_a_gpu_gives_the_same_kind_of_density(sample, validation):
+    density = CategoricalMADE(LEVELS, n_epochs=5, device="cuda").fit(sample, validation=validation)
+    assert abs(np.exp(density.log_prob_of_all_cells()).sum() - 1.0) < 1e-10
+
+
+def test_latent_classes_are_chosen_by_held_out_likelihood():
+    generator = np.random.default_rng(0)
+    hidden_class = generator.integers(0, 2, 3000)
+    x = (generator.random((3000, 4)) < np.where(hidden_class[:, None] == 1, 0.9, 0.1)).astype(int)
+    fitted = LatentClassMixture([2] * 4, n_classes=(1, 2)).fit(x[:2000], validation=x[2000:])
+    np.testing.assert_allclose(np.exp(fitted.log_pi_), [0.5, 0.5], atol=0.06)
+    independent = generator.integers(0, 2, (3000, 4))
+    assert len(LatentClassMixture([2] * 4).fit(independent[:2000], validation=independent[2000:]).log_pi_) <= 2
+
+
+def test_smoothed_counts_trust_large_samples_more(law):
+    weights = []
+    for n in (100, 100_000):
+        codes = np.random.default_rng(0).choice(len(law), n, p=law)
+        held_out = np.random.default_rng(1).choice(len(law), 20_000, p=law)
+        weights.append(SmoothedCounts(LEVELS).fit(codes, validation=held_out).weight_)
+    assert weights[1] < 0.1 < weights[0]
+
+
+def test_choose_density_returns_the_best_on_held_out_rows(sample, validation):
+    candidates = [make(LEVELS) for make in DENSITIES.values()]
+    best, scores = choose_density(candidates, sample, validation)
+    assert best is candidates[int(np.argmax(scores))]
+    np.testing.assert_allclose(scores, [density.log_prob(validation).mean() for density in candidates], atol=1e-10)
+
+
+def test_counts_are_of_distinct_cells():
+    counts = CellCounts.of([[0, 0, 0], [2, 3, 1], [0, 0, 0]], LEVELS, [1.0, 0.5, 2.0])
+    np.testing.assert_array_equal(counts.cells, [[0, 0, 0], [2, 3, 1]])
+    np.testing.assert_array_equal(counts.weights, [3.0, 0.5])
+    assert counts.mean(np.array([1.0, 8.0])) == pytest.approx(2.0)
+
+
+def test_the_size_of_a_space_is_known_before_it_is_built():
+    adult, huge = cell_space([7, 16, 7, 14, 6, 5], n_groups=2), cell_space([100] * 20, n_groups=3)
+    assert adult.n_cells == 329_280
+    assert adult.enumerable
+    assert huge.n_cells == 100**20
+    assert not huge.enumerable
+    assert "observed cells" in str(huge)

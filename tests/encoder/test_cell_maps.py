@@ -1,0 +1,177 @@
+"""Sort-and-match against brute force and linear assignment; the label split; what mixtures and tails add up to."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+
+from fairflows.encoder.cell_maps import (
+    inverse_map,
+    label_split,
+    latent_laws,
+    map_codes,
+    mean_law,
+    sort_and_match,
+    statistical_distance_of_cells,
+)
+
+
+@st.composite
+def laws(draw, n_laws=2, most_cells=6):
+    """Laws over the same few cells; small integers make ties and zeros likely."""
+    m = draw(st.integers(1, most_cells))
+    counts = st.lists(st.integers(0, 6), min_size=m, max_size=m).filter(any)
+    return np.array([np.array(c) / sum(c) for c in (draw(counts) for _ in range(n_laws))])
+
+
+def log(p):
+    with np.errstate(divide="ignore"):
+        return np.log(p)
+
+
+def distance_of_map(p, q, f):
+    """Δ between p and the law of f(x), x ~ q."""
+    pushed = np.zeros_like(q)
+    np.add.at(pushed, f, q)
+    return 0.5 * np.abs(p - pushed).sum()
+
+
+@given(laws())
+def test_sort_and_match_is_the_best_of_all_permutations(pair):
+    p, q = pair
+    best = min(distance_of_map(p, q, np.array(f)) for f in permutations(range(len(p))))
+    f = sort_and_match(log(p), log(q))
+    assert sorted(f) == list(range(len(p)))
+    assert distance_of_map(p, q, f) == pytest.approx(best, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sort_and_match_is_the_optimal_assignment_of_200_cells(seed):
+    p, q = np.random.default_rng(seed).dirichlet(np.full(200, 0.3), size=2)
+    cost = 0.5 * np.abs(p[None, :] - q[:, None])
+    rows, columns = linear_sum_assignment(cost)
+    assert distance_of_map(p, q, sort_and_match(np.log(p), np.log(q))) == pytest.approx(
+        cost[rows, columns].sum(), 1e-12
+    )
+
+
+@given(laws(n_laws=1))
+def test_a_law_matched_to_itself_stays_put_even_with_ties(law):
+    labels = np.arange(law.shape[1]) % 2
+    np.testing.assert_array_equal(sort_and_match(log(law[0]), log(law[0])), np.arange(law.shape[1]))
+    np.testing.assert_array_equal(label_split(log(law[0]), log(law[0]), labels, labels), np.arange(law.shape[1]))
+
+
+@given(laws(), st.data())
+def test_label_split_is_the_best_permutation_that_keeps_labels(pair, data):
+    p, q = pair
+    labels = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(p), max_size=len(p))))
+    keeping = [np.array(f) for f in permutations(range(len(p))) if np.array_equal(labels[list(f)], labels)]
+    best = min(distance_of_map(p, q, f) for f in keeping)
+    f = label_split(log(p), log(q), labels, labels)
+    np.testing.assert_array_equal(labels[f], labels)
+    assert distance_of_map(p, q, f) == pytest.approx(best, abs=1e-12)
+
+
+@given(laws(), st.data())
+def test_label_split_moves_the_least_mass_across_labels_when_classifiers_differ(pair, data):
+    p, q = pair
+    m = len(p)
+    of_p, of_q = (np.array(data.draw(st.lists(st.integers(0, 2), min_size=m, max_size=m))) for _ in range(2))
+    changed_mass = [q[of_p[list(f)] != of_q].sum() for f in permutations(range(m))]
+    f = label_split(log(p), log(q), of_p, of_q)
+    assert sorted(f) == list(range(m))
+    assert q[of_p[f] != of_q].sum() == pytest.approx(min(changed_mass), abs=1e-12)
+
+
+def test_labels_may_be_of_any_kind():
+    p, q = np.random.default_rng(0).dirichlet(np.ones(6), size=2)
+    names = np.array(["no", "yes"])[[0, 1, 0, 1, 1, 0]]
+    f = label_split(np.log(p), np.log(q), names, names)
+    np.testing.assert_array_equal(f, label_split(np.log(p), np.log(q), names == "yes", names == "yes"))
+
+
+def test_inverse_map_undoes_a_map():
+    f = np.random.default_rng(0).permutation(50)
+    np.testing.assert_array_equal(inverse_map(f)[f], np.arange(50))
+    np.testing.assert_array_equal(f[inverse_map(f)], np.arange(50))
+
+
+@pytest.fixture
+def three_groups():
+    log_p = np.log(np.random.default_rng(1).dirichlet(np.full(60, 0.5), size=3))
+    labels = np.random.default_rng(2).integers(0, 2, 60)
+    matched = np.stack([sort_and_match(log_p[0], log_p[a]) for a in range(3)])
+    split = np.stack([label_split(log_p[0], log_p[a], labels, labels) for a in range(3)])
+    return log_p, matched, split
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.02, 0.5, 1.0])
+def test_latent_laws_are_the_laws_of_the_released_cell(three_groups, gamma):
+    """Against the definition: release f(x) with probability γ, g(x) otherwise, and add up where the mass goes."""
+    log_p, matched, split = three_groups
+    expected = np.zeros((3, 60))
+    for a in range(3):
+        np.add.at(expected[a], matched[a], gamma * np.exp(log_p[a]))
+        np.add.at(expected[a], split[a], (1 - gamma) * np.exp(log_p[a]))
+    np.testing.assert_allclose(latent_laws(log_p, matched, split, gamma), expected, atol=1e-15)
+
+
+def test_gamma_runs_from_the_label_split_to_sort_and_match(three_groups):
+    log_p, matched, split = three_groups
+    p = np.exp(log_p)
+    at_zero, at_one = (latent_laws(log_p, matched, split, gamma) for gamma in (0.0, 1.0))
+    assert statistical_distance_of_cells(*at_zero[:2]) == pytest.approx(
+        distance_of_map(p[0], p[1], split[1]), abs=1e-12
+    )
+    assert statistical_distance_of_cells(*at_one[:2]) == pytest.approx(
+        distance_of_map(p[0], p[1], matched[1]), abs=1e-12
+    )
+    assert statistical_distance_of_cells(*at_one[:2]) <= statistical_distance_of_cells(*at_zero[:2])
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.5, float("nan")])
+def test_gamma_outside_the_unit_interval_is_refused(three_groups, gamma):
+    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got"):
+        latent_laws(*three_groups, gamma)
+
+
+@given(laws(n_laws=3))
+def test_pairwise_distances_do_not_depend_on_the_reference(groups):
+    def distances(reference):
+        maps = np.stack([sort_and_match(reference, log(p)) for p in groups])
+        with np.errstate(divide="ignore"):
+            latent = latent_laws(log(groups), maps, maps, 1.0)
+        return [statistical_distance_of_cells(latent[a], latent[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
+
+    expected = distances(log(groups[0]))
+    np.testing.assert_allclose(distances(log(groups[1])), expected, atol=1e-12)
+    np.testing.assert_allclose(distances(mean_law(log(groups))), expected, atol=1e-12)
+
+
+def test_mean_law_is_the_groups_mean():
+    p = np.random.default_rng(0).dirichlet(np.ones(7), size=3)
+    np.testing.assert_allclose(np.exp(mean_law(np.log(p))), p.mean(axis=0), atol=1e-15)
+
+
+@given(laws(), st.data())
+def test_a_tail_never_makes_the_bound_smaller_than_the_whole_distance(pair, data):
+    p, q = pair
+    support = np.array(data.draw(st.lists(st.booleans(), min_size=len(p), max_size=len(p))), dtype=bool)
+    bound = statistical_distance_of_cells(p[support], q[support], p[~support].sum(), q[~support].sum())
+    assert statistical_distance_of_cells(p, q) <= bound + 1e-12
+    assert bound <= 1.0 + 1e-12
+
+
+def test_maps_of_a_support_leave_other_cells_alone_and_stay_bijective():
+    support = np.array([2, 5, 9, 11])
+    f = np.array([3, 0, 1, 2])
+    codes = np.arange(15)
+    encoded = map_codes(f, codes, support)
+    np.testing.assert_array_equal(encoded[support], support[f])
+    np.testing.assert_array_equal(np.delete(encoded, support), np.delete(codes, support))
+    np.testing.assert_array_equal(map_codes(inverse_map(f), encoded, support), codes)
+    np.testing.assert_array_equal(map_codes(f, np.array([1, 1, 3])), [0, 0, 2])
