@@ -82,6 +82,17 @@ def test_three_groups_have_labels_and_a_task():
     assert rates["centre"] < rates["north"] < rates["south"]
 
 
+def test_three_groups_have_the_densities_that_the_docstring_says():
+    table, densities = make_three_groups(300, random_state=0)
+    x = torch.tensor([[1.0, -2.0], [-2.0, 2.5]], dtype=torch.float64)
+    formula = {"north": (0.5, 3, 1.0), "centre": (0.4, 0, 0.75), "south": (0.6, -3, 1.25)}
+    for group, p in zip(table.groups, densities, strict=True):
+        rate, height, s = formula[group]
+        sides = (1 - rate) * norm.pdf(x[:, 0], -2, s) + rate * norm.pdf(x[:, 0], 2, s)
+        assert p.log_prob(x).exp().numpy() == pytest.approx(sides * norm.pdf(x[:, 1], height, s))
+    assert (table.y == (table.X["x1"] > 0)).all()
+
+
 @pytest.mark.parametrize("distance", [0.0, 0.5, 3.0])
 def test_shifted_gaussians_have_the_distance_that_the_docstring_says(distance):
     table, (p0, p1) = make_shifted_gaussians(distance, 50_000, random_state=0)
