@@ -90,7 +90,7 @@ def test_width_for_coin_flips(distance, width, rng, gaussians):
 
 @pytest.mark.parametrize(("distance", "width"), [(0.01, np.log(1 / 0.05) / 10_000), (0.1, 0.0011)])
 def test_width_for_rows_with_a_draw_from_each_group(distance, width, rng, gaussians):
-    """Stakes below one cannot gain faster than log(1/δ)/N: the floor of the width where the variance is next to none."""
+    """Stakes below one give a width of at least log(1/δ)/N: the floor where the variance is next to none."""
     x = distance_terms(gaussians.at_distance(distance).table(100 * 10_000, rng)).reshape(100, 10_000)
     assert betting_upper_bound(x, 0.05).mean() - distance <= 1.1 * width
 

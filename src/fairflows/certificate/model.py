@@ -121,7 +121,7 @@ def accuracy_terms(log_densities: ArrayLike, priors: ArrayLike | None = None) ->
     # A group without members or a point without mass is log 0; where nothing has mass, NaN, which counts as told apart.
     with np.errstate(divide="ignore", invalid="ignore"):
         scores = np.log(priors) + table
-        h = 1 / np.exp(scores - scores.max(axis=2, keepdims=True)).sum(axis=2)
+        h = 1 / np.exp(scores - scores.max(axis=2, keepdims=True)).sum(axis=2)  # softmax at its largest entry
     return np.where(np.isnan(h), 1.0, h) @ priors
 
 
@@ -181,7 +181,12 @@ def _pairs(K: int) -> list[tuple[int, int]]:
 
 
 def _pair_terms(table: FloatArray, a: int, b: int) -> FloatArray:
-    drawn = table[:, [a, b]]
-    with np.errstate(invalid="ignore"):  # inf - inf is NaN, which counts as told apart
-        told_apart = np.abs(np.tanh((drawn[:, :, a] - drawn[:, :, b]) / 2))
-    return np.where(np.isnan(told_apart), 1.0, told_apart).mean(axis=1)
+    with np.errstate(invalid="ignore"):  # inf - inf is NaN
+        u_a, u_b = table[:, a, a] - table[:, a, b], table[:, b, a] - table[:, b, b]
+    return (_told_apart(u_a) + _told_apart(u_b)) / 2
+
+
+def _told_apart(u: FloatArray) -> FloatArray:
+    """|tanh(u/2)|, where NaN counts as 1."""
+    told_apart = np.abs(np.tanh(u / 2))
+    return np.where(np.isnan(told_apart), 1.0, told_apart)
