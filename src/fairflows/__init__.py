@@ -10,21 +10,28 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Codec": "fairflows.data.codec",
     "CellCodec": "fairflows.data.cells",
+    "Codec": "fairflows.data.codec",
     "DataError": "fairflows.exceptions",
     "DataWarning": "fairflows.exceptions",
     "FairMatching": "fairflows.encoder.matching",
+    "FairTransport": "fairflows.encoder.transport",
     "Table": "fairflows.data.table",
+    "attack_lower_bound": "fairflows.certificate.lower",
+    "betting_upper_bound": "fairflows.certificate.betting",
+    "cell_upper_bound": "fairflows.certificate.cells",
+    "describe_datasets": "fairflows.data.catalogue",
+    "frontier": "fairflows.frontiers",
     "load_adult": "fairflows.data.datasets",
     "load_compas": "fairflows.data.datasets",
     "load_crime": "fairflows.data.datasets",
     "load_health": "fairflows.data.datasets",
     "load_law_school": "fairflows.data.datasets",
-    "frontier": "fairflows.frontiers",
     "make_gaussians": "fairflows.data.synthetic",
     "make_shifted_gaussians": "fairflows.data.synthetic",
     "make_three_groups": "fairflows.data.synthetic",
+    "samples_needed": "fairflows.certificate.paper",
+    "statistical_distance": "fairflows.certificate.model",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -59,7 +59,7 @@ def datasets(as_json: Json = False) -> None:
     Adult is inside the package. The others are looked for in the folder that the environment variable
     `FAIRFLOWS_DATA` names, else downloaded from their publisher where there still is one.
     """
-    from fairflows.data.datasets import describe_datasets
+    from fairflows.data.catalogue import describe_datasets
 
     _print_frame(describe_datasets(), as_json, title="Datasets")
 

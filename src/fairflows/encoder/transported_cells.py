@@ -1,0 +1,122 @@
+"""Transport of cells: a coupling a group, after which the encoded cell has the same law in all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.data.columns import shown
+from fairflows.data.identity import Persons
+from fairflows.encoder.base import Rows
+from fairflows.encoder.cell_maps import mean_law
+from fairflows.encoder.cell_model import CellModel, table_of_laws
+from fairflows.encoder.cell_output import cells_from_output, output_names, to_output
+from fairflows.encoder.cell_transport import CellCoupling, class_distance, transport_cells
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TransportedCells:
+    """The groups' couplings with the reference law.
+
+    Attributes
+    ----------
+    model : CellModel
+        The groups' laws over cells, and the classifier's scores.
+    reference : ndarray of shape (m,)
+        The law that all groups are sent to.
+    output : str
+        How encoded cells are given back.
+    couplings : tuple of CellCoupling
+        One a group, at the present strength.
+    laws : ndarray of shape (K, m)
+        The exact law of the encoded cell in each group, under the model.
+    """
+
+    model: CellModel
+    reference: FloatArray
+    output: str
+    couplings: tuple[CellCoupling, ...] = ()
+    laws: FloatArray | None = None
+
+    @classmethod
+    def of(cls, model: CellModel, reference: Any, groups: list[Any], output: str) -> TransportedCells:
+        """With the law of the largest group, of a named one, or the mean of all as the reference."""
+        if isinstance(reference, str) and reference == "mean":
+            log_law = mean_law(model.log_p)
+        elif isinstance(reference, str) and reference == "largest":
+            log_law = model.log_p[int(model.shares.argmax())]
+        elif reference in groups:
+            log_law = model.log_p[groups.index(reference)]
+        else:
+            known = ", ".join(map(shown, groups))
+            raise ValueError(f"reference must be 'largest', 'mean' or a group ({known}); got {reference!r}.")
+        law = np.exp(log_law)
+        return cls(model, law / law.sum(), output)
+
+    def at(self, strength: float) -> TransportedCells:
+        """The couplings at a point of the frontier: Δ to the reference is (1 − strength)·TV_class."""
+        scores = self.model.scores
+        labels, sure = (np.zeros(len(self.reference), dtype=np.intp),) * 2 if scores is None else _labels(scores)
+        couplings = []
+        for log_p in self.model.log_p:
+            p = np.exp(log_p)
+            p /= p.sum()
+            allowed = (1 - strength) * class_distance(p, self.reference, labels, labels)
+            couplings.append(transport_cells(p, self.reference, labels, labels, sure, sure, allowed))
+        inside = 1 - self.model.tails
+        laws = np.stack([c.target_law() * mass for c, mass in zip(couplings, inside, strict=True)])
+        return replace(self, couplings=tuple(couplings), laws=laws)
+
+    def encode(self, rows: Rows, key: bytes) -> pd.DataFrame:
+        """The encoded cells, as asked for."""
+        return to_output(self.model.codec, self.cells(rows, key), self.output)
+
+    def cells(self, rows: Rows, key: bytes) -> IntArray:
+        """The encoded cells of rows."""
+        return self._draw(self.couplings, self.model.codec.encode(rows.X), rows, key, "transport")
+
+    def decode(self, rows: Rows, key: bytes) -> pd.DataFrame:
+        """Rows that may stand behind encoded ones, drawn from x given z and the group."""
+        cells = cells_from_output(self.model.codec, rows.X, self.output)
+        back = tuple(coupling.reversed() for coupling in self.couplings)
+        return self.model.codec.decode(self._draw(back, cells, rows, key, "transport back"))
+
+    def predict(self, cells: IntArray) -> npt.NDArray[np.intp]:
+        """The class that each encoded cell suggests."""
+        place, known = self.model.place(cells)
+        if self.model.scores is not None and known.all():
+            return self.model.scores[place].argmax(axis=1)
+        return self.model.score(cells).argmax(axis=1)
+
+    def log_density_table(self, n: int, generator: np.random.Generator) -> FloatArray:
+        """Draws from every group's law of encoded cells, (n, K drawn, K density)."""
+        return table_of_laws(np.asarray(self.laws), self.model.tails, n, generator)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the encoded frame."""
+        return output_names(self.model.codec, self.output)
+
+    def _draw(
+        self, couplings: tuple[CellCoupling, ...], cells: IntArray, rows: Rows, key: bytes, purpose: str
+    ) -> IntArray:
+        persons = rows.persons if rows.persons is not None else Persons.of_rows(rows.X)
+        u = persons.uniform(key, purpose)
+        place, known = self.model.place(cells)
+        sent = cells.copy()
+        for a, coupling in enumerate(couplings):
+            mine = known & (rows.group == a)
+            target = coupling.draw(place[mine], u[mine])
+            sent[mine] = target if self.model.support is None else self.model.support[target]
+        return sent
+
+
+def _labels(scores: FloatArray) -> tuple[npt.NDArray[np.intp], FloatArray]:
+    return scores.argmax(axis=1), scores.max(axis=1)

@@ -1,0 +1,226 @@
+"""Transport of a task score, group by group, onto the groups' common barycentre.
+
+With F_a the distribution function of the score in group a and Q̄(u) = Σ_a w_a F_a⁻¹(u) the quantile function of the
+barycentre, a score s becomes t = (1 − λ)·s + λ·Q̄(F_a(s)): at λ = 1 the same law in every group, and the order within a
+group is kept. Ties, which trees make, are broken by a number that belongs to the person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, TargetEncoder
+
+from fairflows.data.columns import is_number, is_time
+from fairflows.data.identity import Persons
+from fairflows.encoder.base import Rows
+from fairflows.encoder.cell_model import table_of_laws
+from fairflows.exceptions import DataError
+
+FloatArray = npt.NDArray[np.float64]
+Groups = npt.NDArray[np.intp]
+
+_CALIBRATION = 0.3  # share of the persons that the distribution functions, and no classifier, are fitted on
+_N_QUANTILES = 2001
+_N_BINS = 64  # of the histogram by which Δ is estimated
+
+
+@dataclass(frozen=True)
+class Barycentre:
+    """The groups' distribution functions of one score, and their common quantile function.
+
+    Attributes
+    ----------
+    scores : list of ndarray
+        Each group's calibration scores, sorted.
+    quantiles : ndarray
+        Q̄ on an even grid of [0, 1].
+    """
+
+    scores: list[FloatArray]
+    quantiles: FloatArray
+
+    @classmethod
+    def fit(cls, scores: FloatArray, group: Groups, n_groups: int) -> Barycentre:
+        """The barycentre that weighs groups by their share of the rows, which moves the fewest rows far."""
+        ordered = [np.sort(scores[group == a]) for a in range(n_groups)]
+        weights = np.bincount(group, minlength=n_groups) / len(group)
+        u = np.linspace(0, 1, _N_QUANTILES)
+        return cls(ordered, np.asarray(sum(w * np.quantile(s, u) for w, s in zip(weights, ordered, strict=True))))
+
+    def move(self, scores: FloatArray, group: Groups, tie: FloatArray, strength: float) -> FloatArray:
+        """(1 − λ)·s + λ·Q̄(F_a(s)), with ties broken by numbers in [0, 1)."""
+        rank = np.empty(len(scores))
+        for a, known in enumerate(self.scores):
+            rows = group == a
+            below = np.searchsorted(known, scores[rows], side="left")
+            upto = np.searchsorted(known, scores[rows], side="right")
+            # Among n calibration scores and the new one, its rank is uniform on the places it may take.
+            rank[rows] = (below + tie[rows] * (upto - below + 1)) / (len(known) + 1)
+        common = np.interp(rank, np.linspace(0, 1, _N_QUANTILES), self.quantiles)
+        return (1 - strength) * scores + strength * common
+
+
+@dataclass(frozen=True)
+class TransportedScore:
+    """The scores of one or several labels, transported.
+
+    Attributes
+    ----------
+    names : list of str
+        A column a score.
+    classifiers : list
+        One a label.
+    n_classes : list of int
+        Classes of each label: two give one score, more give one score a class.
+    barycentres : list of Barycentre
+        One a score.
+    thresholds : list of float
+        From which (moved) score on the second of two classes is predicted; chosen on calibration rows.
+    laws : ndarray of shape (K, bins)
+        Histogram of the moved scores of calibration rows in each group.
+    strength : float
+        λ.
+    """
+
+    names: list[str]
+    classifiers: list[Any]
+    n_classes: list[int]
+    barycentres: list[Barycentre]
+    calibration: tuple[FloatArray, npt.NDArray[np.intp], Groups, FloatArray]
+    strength: float = 1.0
+    thresholds: tuple[float, ...] = ()
+    laws: FloatArray | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        rows: Rows,
+        labels: npt.NDArray[np.intp],
+        names: list[str],
+        n_classes: list[int],
+        *,
+        n_groups: int,
+        classifier: Any,
+        sample_weight: FloatArray | None,
+        random_state: int,
+    ) -> TransportedScore:
+        """Train on some persons, and learn the groups' distribution functions from the scores of the others."""
+        persons = np.arange(len(rows.X)) if rows.persons is None else rows.persons.codes
+        learn, _ = train_test_split(np.unique(persons), test_size=_CALIBRATION, random_state=random_state)
+        train = np.isin(persons, learn)
+        sizes = np.bincount(rows.group[~train], minlength=n_groups)
+        if sizes.min() < 2 or np.bincount(rows.group[train], minlength=n_groups).min() < 1:
+            raise DataError(
+                f"Every group needs rows both to train the score and to learn its distribution; the smallest has "
+                f"{int(np.bincount(rows.group, minlength=n_groups).min())}."
+            )
+        classifiers = []
+        for j in range(labels.shape[1]):
+            fitted = _pipeline(classifier, rows.X, random_state)
+            weight = {} if sample_weight is None else {f"{fitted.steps[-1][0]}__sample_weight": sample_weight[train]}
+            classifiers.append(fitted.fit(rows.X[train], labels[train, j], **weight))
+        scores = _scores(classifiers, rows.X[~train])
+        group = rows.group[~train]
+        tie = np.random.default_rng(random_state).random(scores.shape)
+        barycentres = [Barycentre.fit(column, group, n_groups) for column in scores.T]
+        return cls(names, classifiers, n_classes, barycentres, (scores, labels[~train], group, tie))
+
+    def at(self, strength: float) -> TransportedScore:
+        """The same scores and distribution functions at another strength."""
+        scores, labels, group, tie = self.calibration
+        moved = self._move(scores, group, tie, strength)
+        thresholds, column = [], 0
+        for j, n in enumerate(self.n_classes):
+            thresholds.append(_best_threshold(moved[:, column], labels[:, j]) if n == 2 else np.nan)
+            column += 1 if n == 2 else n
+        return replace(self, strength=strength, thresholds=tuple(thresholds), laws=_histogram(moved[:, 0], group))
+
+    def encode(self, rows: Rows, key: bytes) -> pd.DataFrame:
+        """The moved scores, a column each."""
+        persons = rows.persons if rows.persons is not None else Persons.of_rows(rows.X)
+        tie = np.column_stack([persons.uniform(key, f"tie:{name}") for name in self.names])
+        moved = self._move(_scores(self.classifiers, rows.X), rows.group, tie, self.strength)
+        return pd.DataFrame(moved, columns=self.names)
+
+    def predict(self, moved: FloatArray) -> npt.NDArray[np.intp]:
+        """The class of each label, (n_rows, n_labels), from the moved scores alone."""
+        classes, column = [], 0
+        for n, threshold in zip(self.n_classes, self.thresholds, strict=True):
+            if n == 2:
+                classes.append((moved[:, column] >= threshold).astype(np.intp))
+                column += 1
+            else:
+                classes.append(moved[:, column : column + n].argmax(axis=1))
+                column += n
+        return np.column_stack(classes)
+
+    def log_density_table(self, n: int, generator: np.random.Generator) -> FloatArray:
+        """Of the histogram of the first score: an estimate that a finer look may exceed."""
+        if self.laws is None:
+            raise DataError("The scores have not been moved yet.")
+        return table_of_laws(self.laws, np.zeros(len(self.laws)), n, generator)
+
+    def _move(self, scores: FloatArray, group: Groups, tie: FloatArray, strength: float) -> FloatArray:
+        columns = [b.move(scores[:, j], group, tie[:, j], strength) for j, b in enumerate(self.barycentres)]
+        return np.column_stack(columns)
+
+
+def _scores(classifiers: list[Any], X: pd.DataFrame) -> FloatArray:
+    """The classifiers' probabilities: of the second of two classes, of each of more."""
+    columns = []
+    for classifier in classifiers:
+        probabilities = classifier.predict_proba(X)
+        columns.append(probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities)
+    return np.concatenate(columns, axis=1)
+
+
+def _pipeline(classifier: Any, X: pd.DataFrame, random_state: int) -> Any:
+    """The classifier behind columns made numeric: categories by label rate, times as seconds."""
+    model = HistGradientBoostingClassifier(random_state=random_state) if classifier is None else clone(classifier)
+    times = [name for name in X if is_time(X[name].dtype)]
+    texts = [name for name in X if not (is_number(X[name].dtype) or is_time(X[name].dtype))]
+    columns = make_column_transformer(
+        (FunctionTransformer(_seconds, feature_names_out="one-to-one"), times),
+        (TargetEncoder(random_state=random_state), texts),
+        remainder="passthrough",
+    )
+    return make_pipeline(columns, model)
+
+
+def _seconds(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.apply(lambda column: (column - column.dtype.type(0)) / pd.Timedelta(seconds=1))
+
+
+def _best_threshold(scores: FloatArray, y: npt.NDArray[np.intp]) -> float:
+    """The threshold of the highest accuracy: below it class 0, from it on class 1."""
+    order = np.argsort(scores, kind="stable")
+    right = np.concatenate([[0], np.cumsum(y[order] == 0)]) + np.concatenate(
+        [np.cumsum(y[order][::-1] == 1)[::-1], [0]]
+    )
+    distinct = np.concatenate([[True], np.diff(scores[order]) > 0, [True]])
+    best = int(np.where(distinct, right, -1).argmax())
+    if best == 0:
+        return -np.inf
+    if best == len(scores):
+        return np.inf
+    return float((scores[order][best - 1] + scores[order][best]) / 2)
+
+
+def _histogram(scores: FloatArray, group: Groups) -> FloatArray:
+    """Each group's histogram over bins that hold about equally many rows of all."""
+    edges = np.unique(np.quantile(scores, np.linspace(0, 1, _N_BINS + 1)[1:-1]))
+    counts = np.stack(
+        [np.bincount(np.searchsorted(edges, scores[group == a], side="right"), minlength=len(edges) + 1)
+         for a in range(group.max() + 1)]
+    )  # fmt: skip
+    return counts / counts.sum(axis=1, keepdims=True)
