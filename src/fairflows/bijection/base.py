@@ -1,0 +1,72 @@
+"""What every bijection of this folder promises."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from fairflows.bijection.stacked import Stacked
+
+
+class Bijection(Stacked):
+    """K encoders f_a of M models, each an invertible map of D features.
+
+    ``z, log_det = f.forward(x)`` and ``x, log_det = f.inverse(z)``: points (M, K, B, D), or broadcastable to it, and
+    log_det (M, K, B), which always belongs to the direction just taken.
+    """
+
+    n_features: int
+
+    @property
+    def n_groups(self) -> int:
+        """K, the length of the groups' axis."""
+        return next(self.parameters()).shape[1]
+
+    def select_group(self, group: int) -> Self:
+        """A copy that holds only this group's encoders; their axis stays, with length one."""
+        return self._with(lambda parameter: parameter[:, group : group + 1])
+
+    @classmethod
+    def join_groups(cls, parts: Sequence[Self]) -> Self:
+        """The encoders of several groups in one; the opposite of ``select_group``."""
+        joined = copy.deepcopy(parts[0])
+        for parameter, *pieces in zip(joined.parameters(), *(part.parameters() for part in parts), strict=True):
+            parameter.data = torch.cat([piece.data for piece in pieces], dim=1)
+        return joined
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """z = f_a(x) and log |det ∂z/∂x|."""
+
+    @abstractmethod
+    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
+
+    def stacked(self, x: Tensor) -> Tensor:
+        """The points with all leading axes there, (M, K, B, D)."""
+        if x.shape[-1] != self.n_features:
+            raise ValueError(f"the points must have {self.n_features} features; got {x.shape[-1]}.")
+        return x.expand(self.n_models, self.n_groups, *x.shape[-2:])
+
+
+def passive_features(n_features: int, n_blocks: int) -> Tensor:
+    """Which features each block leaves alone and conditions on, (n_blocks, D), about half of them.
+
+    Blocks come in pairs, a half and its complement, so that two blocks move every feature; each pair halves the
+    features in another way. The halves are part of the architecture and the same for every seed: models of a stack
+    differ in weights only.
+    """
+    if n_features < 2:
+        raise ValueError(f"a coupling needs two features or more; got {n_features}. Use ElementwiseSpline for one.")
+    masks = []
+    for block in range(n_blocks):
+        order = torch.randperm(n_features, generator=torch.Generator().manual_seed(block // 2))
+        first = torch.zeros(n_features, dtype=torch.bool)
+        first[order[: n_features // 2]] = True
+        masks.append(first if block % 2 == 0 else ~first)
+    return torch.stack(masks)

@@ -1,0 +1,190 @@
+r"""Many small networks as one: a layer of all of them is a single batched product.
+
+A sweep over γ and seeds trains M models, each with K encoders of n blocks: hundreds of networks too small to keep a
+processor busy one by one. Here their weights share one tensor with leading axes (M, K, n), and a layer is one
+``torch.bmm``.
+
+The bias is a row of the weight matrix, met by a unit that is always one:
+
+.. math:: \bar h = (h, 1, 0, \dots), \qquad
+          \bar W = \begin{pmatrix} W & 0 \\ b & 1 \end{pmatrix}, \qquad
+          \mathrm{relu}(\bar h \bar W) = (\mathrm{relu}(h W + b), 1, 0, \dots).
+
+So neither the bias nor its gradient costs a pass over the activations of its own. Widths are padded to multiples of
+four, which the matrix kernels of a GPU read in one go.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+def padded(width: int) -> int:
+    """The columns that hold ``width`` units and the unit that is one, rounded up to a multiple of four."""
+    return 4 * math.ceil((width + 1) / 4)
+
+
+def augment(x: Tensor) -> Tensor:
+    """x̄ = (x, 1, 0, …) along the last axis."""
+    width = x.shape[-1]
+    tail = x.new_zeros(padded(width) - width)
+    tail[0] = 1
+    return torch.cat([x, tail.expand(*x.shape[:-1], -1)], dim=-1)
+
+
+def generator_of(seed: int, stream: str) -> torch.Generator:
+    """Random numbers that belong to one seed and one purpose: equal however many other models are in the stack."""
+    entropy = np.random.SeedSequence([seed, *stream.encode()]).generate_state(2, np.uint32)
+    return torch.Generator().manual_seed(int(entropy[0]) << 32 | int(entropy[1]))
+
+
+class Stacked(nn.Module):
+    """A module whose every parameter has the models on its first axis."""
+
+    @property
+    def n_models(self) -> int:
+        """M, the length of the models' axis."""
+        return next(self.parameters()).shape[0]
+
+    def select(self, models: int | Sequence[int]) -> Self:
+        """A copy that holds only these models; their axis stays, with length one for a single model."""
+        chosen = [models] if isinstance(models, int) else list(models)
+        return self._with(lambda parameter: parameter[chosen])
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """A copy with every parameter changed."""
+        part = copy.deepcopy(self)
+        for parameter in part.parameters():
+            parameter.data = change(parameter.data).clone()
+            parameter.grad = None
+        return part
+
+
+class _Networks(torch.autograd.Function):
+    """ReLU networks, one a batch item: x̄ (N, B, w₀) through W̄_l (N, w_l, w_{l+1}).
+
+    Written out by hand because activations are most of the memory a step touches: the ReLU and its derivative work in
+    place, and no gradient is formed for weights that are held fixed (a density's).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *matrices: Tensor) -> Tensor:
+        layers = [x]
+        for weight in matrices[:-1]:
+            layers.append(torch.bmm(layers[-1], weight).relu_())
+        ctx.save_for_backward(*layers, *matrices)
+        return torch.bmm(layers[-1], matrices[-1])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        depth = len(ctx.saved_tensors) // 2
+        layers, matrices = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
+        grads: list[Tensor | None] = [None] * (depth + 1)
+        for i in reversed(range(depth)):
+            if ctx.needs_input_grad[i + 1]:
+                grads[i + 1] = torch.bmm(layers[i].mT, grad)
+            if i > 0:
+                grad = torch.bmm(grad, matrices[i].mT)
+                torch.ops.aten.threshold_backward.grad_input(grad, layers[i], 0, grad_input=grad)
+            elif ctx.needs_input_grad[0]:
+                grads[0] = torch.bmm(grad, matrices[0].mT)
+        return tuple(grads)
+
+
+def apply_networks(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
+    """Send x̄ (N, B, w₀) through N networks whose effective matrices (N, w_l, w_{l+1}) are given layer by layer."""
+    return _Networks.apply(x, *matrices)
+
+
+class StackedMLP(Stacked):
+    r"""ReLU networks with leading axes (M, \*lead), evaluated together.
+
+    Parameters
+    ----------
+    n_inputs, hidden, n_outputs
+        The widths, the same for all.
+    seeds
+        One a model: the first axis has length M = ``len(seeds)``. Model m starts as it would alone.
+    lead
+        The axes after the models. The first of them is the groups, which all start from the same weights, as in the
+        paper; the networks along any further axis start differently.
+    stream
+        The purpose of this module, so that two modules of one seed start differently.
+    visible, written
+        Which inputs are read and which outputs are written, broadcastable to (\*lead, n_inputs) and (\*lead,
+        n_outputs); all when not given. An output that is not written is zero.
+
+    Examples
+    --------
+    >>> head = StackedMLP(6, (100,), 2, seeds=[0, 1, 2])
+    >>> head(torch.zeros(3, 256, 6)).shape
+    torch.Size([3, 256, 2])
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        hidden: Sequence[int],
+        n_outputs: int,
+        *,
+        seeds: Sequence[int],
+        lead: tuple[int, ...] = (),
+        stream: str = "network",
+        visible: Tensor | None = None,
+        written: Tensor | None = None,
+    ):
+        super().__init__()
+        self.weights = nn.ParameterList()
+        widths = [n_inputs, *hidden, n_outputs]
+        generators = [generator_of(seed, stream) for seed in seeds]
+        for i, (n_in, n_out) in enumerate(pairwise(widths)):
+            last = i == len(hidden)
+            rows, columns = padded(n_in), n_out if last else padded(n_out)
+            reads = visible if i == 0 and visible is not None else torch.ones(n_in, dtype=torch.bool)
+            writes = written if last and written is not None else torch.ones(n_out, dtype=torch.bool)
+            free = _free_entries(reads, writes, rows, columns)
+            fixed = torch.zeros(rows, columns)
+            if not last:
+                fixed[n_in, n_out] = 1.0  # the unit that is always one
+            self.register_buffer(f"free_{i}", free)
+            self.register_buffer(f"fixed_{i}", fixed)
+            start = torch.stack([_uniform((*lead[1:], rows, columns), n_in, g) for g in generators])
+            if lead:
+                start = start.unsqueeze(1).expand(-1, lead[0], *start.shape[1:])
+            self.weights.append(nn.Parameter(start * free))
+
+    def matrices(self) -> list[Tensor]:
+        r"""The effective matrices W̄ of each layer, (M, \*lead, w_l, w_{l+1})."""
+        return [
+            torch.addcmul(getattr(self, f"fixed_{i}"), weight, getattr(self, f"free_{i}"))
+            for i, weight in enumerate(self.weights)
+        ]
+
+    def forward(self, x: Tensor) -> Tensor:
+        r"""Outputs (M, \*lead, B, n_outputs) for inputs broadcastable to (M, \*lead, B, n_inputs)."""
+        lead = self.weights[0].shape[:-2]
+        x = augment(x.expand(*lead, *x.shape[-2:])).flatten(0, -3)
+        outputs = apply_networks(x, [weight.flatten(0, -3) for weight in self.matrices()])
+        return outputs.unflatten(0, lead)
+
+
+def _free_entries(reads: Tensor, writes: Tensor, rows: int, columns: int) -> Tensor:
+    """Ones where a matrix may be trained: from inputs that are read and from the bias to outputs that are written."""
+    read = torch.nn.functional.pad(reads.float(), (0, 1), value=1.0)
+    read = torch.nn.functional.pad(read, (0, rows - read.shape[-1]))
+    write = torch.nn.functional.pad(writes.float(), (0, columns - writes.shape[-1]))
+    return read[..., :, None] * write[..., None, :]
+
+
+def _uniform(shape: tuple[int, ...], n_inputs: int, generator: torch.Generator) -> Tensor:
+    """PyTorch's own start of a linear layer, ±1/√n, weights and bias alike."""
+    return (2 * torch.rand(shape, generator=generator) - 1) / math.sqrt(max(n_inputs, 1))

@@ -1,0 +1,141 @@
+r"""Gaussian mixtures with full covariances, fitted by scikit-learn and evaluated in torch.
+
+.. math:: \hat p(x) = \sum_c w_c\, N(x; \mu_c, \Sigma_c), \qquad
+          (x - \mu_c) P_c \sim N(0, I) \text{ with } P_c P_c^\top = \Sigma_c^{-1}.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from torch import Tensor
+
+from fairflows.density.base import Density
+
+_ROWS_FOR_BIC = 20_000
+
+
+class MixtureDensity(Density):
+    """A mixture of Gaussians.
+
+    Parameters
+    ----------
+    n_components
+        Number of components; chosen between 1 and ``max_components`` by the Bayesian information criterion when None.
+    max_components
+        The largest number tried.
+    n_init
+        Starts of the EM algorithm; the best is kept.
+
+    Examples
+    --------
+    >>> density = MixtureDensity(2).fit(torch.randn(500, 3))
+    >>> density.log_prob(torch.zeros(7, 3)).shape
+    torch.Size([7])
+    """
+
+    log_weights: Tensor
+    means: Tensor
+    whitening: Tensor
+
+    def __init__(self, n_components: int | None = None, *, max_components: int = 8, n_init: int = 1):
+        super().__init__()
+        self.n_components, self.max_components, self.n_init = n_components, max_components, n_init
+
+    def _fit(self, x: Tensor, random_state: int) -> Self:
+        rows = x.detach().double().cpu().numpy()
+        n_components = self.n_components or self._best_by_bic(rows, random_state)
+        mixture = self._em(rows, min(n_components, len(rows)), random_state)
+        self._set(
+            torch.as_tensor(mixture.weights_).log(),
+            torch.as_tensor(mixture.means_),
+            torch.as_tensor(mixture.precisions_cholesky_),
+        )
+        return self.to(x)
+
+    def _em(self, rows: NDArray[np.float64], n_components: int, random_state: int) -> GaussianMixture:
+        mixture = GaussianMixture(n_components, n_init=self.n_init, max_iter=200, random_state=random_state)
+        with warnings.catch_warnings():
+            # A fit that stops at the iteration limit is still a density; held-out scores tell how good it is.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return mixture.fit(rows)
+
+    def _best_by_bic(self, rows: NDArray[np.float64], random_state: int) -> int:
+        """The number of components with the least BIC, judged on a subset where there are very many rows."""
+        subset = np.random.default_rng(random_state).permutation(rows)[:_ROWS_FOR_BIC]
+        candidates = range(1, min(self.max_components, max(1, len(subset) // (2 * subset.shape[1]))) + 1)
+        return min(candidates, key=lambda k: self._em(subset, k, random_state).bic(subset))
+
+    def _set(self, log_weights: Tensor, means: Tensor, whitening: Tensor) -> None:
+        self.n_features = means.shape[-1]
+        self.register_buffer("log_weights", log_weights)
+        self.register_buffer("means", means)
+        self.register_buffer("whitening", whitening)
+
+    def _allocate(self, state: Mapping[str, Tensor]) -> None:
+        self._set(*(torch.empty_like(state[name]) for name in ("log_weights", "means", "whitening")))
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-densities (...) of points (..., D)."""
+        return MixtureStack([self]).log_prob(x.reshape(1, -1, self.n_features)).view(x.shape[:-1])
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draws (n, D)."""
+        return MixtureStack([self]).sample(n, generator)[0]
+
+    @classmethod
+    def stack(cls, densities: Sequence[Self]) -> MixtureStack:
+        """All of these as one computation."""
+        return MixtureStack(densities)
+
+
+class MixtureStack:
+    """G mixtures as one batched product; components that a mixture does not have carry no weight."""
+
+    def __init__(self, mixtures: Sequence[MixtureDensity]):
+        most = max(len(mixture.log_weights) for mixture in mixtures)
+        self.log_weights = _padded([mixture.log_weights for mixture in mixtures], most, -math.inf)  # (G, C)
+        means = _padded([mixture.means for mixture in mixtures], most)  # (G, C, D)
+        identity = torch.eye(means.shape[-1]).to(means)
+        whitening = torch.stack(
+            [torch.cat([m.whitening, identity.expand(most - len(m.whitening), -1, -1)]) for m in mixtures]
+        )  # (G, C, D, D)
+        self.n_components, self.n_features = most, means.shape[-1]
+        # y = (x − μ_c) P_c for all components at once: one product with a matrix (D, C·D) and one offset
+        self._whitening = whitening.movedim(1, 2).flatten(2)
+        self._offset = -torch.einsum("gcd,gcde->gce", means, whitening).flatten(1).unsqueeze(1)
+        self._means = means.flatten(1).unsqueeze(1)
+        self._colouring = torch.linalg.inv(whitening).movedim(1, 2).flatten(2)
+        self._constant = (
+            self.log_weights
+            + whitening.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            - 0.5 * self.n_features * math.log(2 * math.pi)
+        ).unsqueeze(1)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-densities (G, N) of points (G, N, D)."""
+        y = torch.baddbmm(self._offset, x, self._whitening).unflatten(-1, (self.n_components, self.n_features))
+        return torch.logsumexp(self._constant - 0.5 * y.square().sum(-1), dim=-1)
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draws (G, n, D)."""
+        n_groups = len(self.log_weights)
+        component = torch.multinomial(self.log_weights.exp(), n, replacement=True, generator=generator)
+        noise = torch.randn(
+            n_groups, n, self.n_features, generator=generator, device=self._means.device, dtype=self._means.dtype
+        )
+        of_each = torch.baddbmm(self._means, noise, self._colouring).unflatten(-1, (self.n_components, -1))
+        return of_each.gather(2, component[..., None, None].expand(-1, -1, 1, self.n_features)).squeeze(2)
+
+
+def _padded(parts: Sequence[Tensor], length: int, value: float = 0.0) -> Tensor:
+    """The parts along a new first axis, each filled up along its own first axis."""
+    return torch.stack([torch.cat([p, p.new_full((length - len(p), *p.shape[1:]), value)]) for p in parts])
