@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Self
 
@@ -25,6 +26,7 @@ from fairflows.density.cells import (
 )
 
 _ROWS_PER_CHUNK = 32_768
+_NUMBERS_WORTH_THREADS = 2**20
 
 
 class CategoricalMADE:
@@ -196,20 +198,32 @@ def _trained(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts,
 
     best = [p.detach().clone() for p in parameters]
     best_likelihood = torch.full((len(models),), -torch.inf, device=lead.device)
-    for _ in range(lead.n_epochs):
-        for batch in train.batches(lead.n_batches, generators):
-            optimiser.zero_grad()
-            loss = -lead.n_batches * train.log_likelihood(parameters, masks, batch).sum()
-            loss.backward()
-            optimiser.step()
-        schedule.step()
-        with torch.no_grad():
-            likelihood = held_out.log_likelihood(parameters, masks)
+    with _threads_for(train.weights.numel() * sum(lead.levels) // lead.n_batches):
+        for _ in range(lead.n_epochs):
+            for batch in train.batches(lead.n_batches, generators):
+                optimiser.zero_grad()
+                loss = -lead.n_batches * train.log_likelihood(parameters, masks, batch).sum()
+                loss.backward()
+                optimiser.step()
+            schedule.step()
+            with torch.no_grad():
+                likelihood = held_out.log_likelihood(parameters, masks)
             better = likelihood > best_likelihood
             best_likelihood = torch.maximum(likelihood, best_likelihood)
             for kept, p in zip(best, parameters, strict=True):
-                kept[better] = p[better]
+                kept[better] = p.detach()[better]
     return best
+
+
+@contextmanager
+def _threads_for(batch_size: int) -> Iterator[None]:
+    """One thread for small batches: more gain nothing there, and waiting for each other on busy cores cost 40-fold."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1 if batch_size < _NUMBERS_WORTH_THREADS else n_threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 class _StackedCells:
