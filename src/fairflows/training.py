@@ -13,7 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -104,6 +104,8 @@ def train(
     scalarisation
         ``"convex"``: γ·KL + (1 − γ)·task. ``"chebyshev"``: the larger of γ·KL′ and (1 − γ)·task′, both normalised to
         ``loss_range``, once γ has risen.
+    loss_range
+        For Chebyshev; when not given, two models that minimise one loss each are trained first to find it.
     sample_weight
         Each group's row weights: a row is drawn with a chance proportional to its weight.
     draws
@@ -132,11 +134,25 @@ def train(
     """
     device = rows[0].device
     target_gamma = torch.as_tensor(gamma, dtype=rows[0].dtype, device=device)
-    _check(bijection, head, densities, rows, labels, target_gamma, seeds)
+    _check(bijection, head, densities, rows, labels, target_gamma, seeds, scalarisation)
+    if scalarisation == "chebyshev" and loss_range is None:
+        loss_range = _single_objective_range(
+            bijection,
+            head,
+            densities,
+            rows,
+            labels,
+            seeds=seeds[:1] * 2,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            ramp_epochs=ramp_epochs,
+            sample_weight=sample_weight,
+            capture=capture,
+        )
     if draws is None:
         draws = FreshDraws(rows, labels, densities, seeds=seeds, batch_size=batch_size, sample_weight=sample_weight)
-    if scalarisation == "chebyshev" and loss_range is None:
-        raise ValueError("scalarisation 'chebyshev' needs loss_range; see single_objective_range.")
     feed = Feed(draws)
     now = _Schedule(target_gamma)
     seen = _Losses(rows[0].new_zeros(3, bijection.n_models))
@@ -246,6 +262,16 @@ def _joint_loss(
     return torch.where(now.risen, largest, convex)
 
 
+def _single_objective_range(
+    bijection: Bijection, head: StackedMLP | None, *args: Any, seeds: Sequence[int], **settings: Any
+) -> LossRange:
+    """The range of each loss along the training of a model that minimises it alone, from the first model's start."""
+    alone = bijection.select([0, 0])
+    result = train(alone, head and head.select([0, 0]), *args, gamma=[0.0, 1.0], seeds=seeds, **settings)
+    low, high = result.lowest, result.highest
+    return LossRange(task=(float(low[0, 0]), float(high[0, 0])), kl=(float(low[1, 1]), float(high[1, 1])))
+
+
 def _normalised(loss: Tensor, bounds: tuple[float, float]) -> Tensor:
     low, high = bounds
     return (loss - low) / max(high - low, 1e-6)
@@ -280,6 +306,7 @@ def _check(
     labels: Sequence[Tensor] | None,
     gamma: Tensor,
     seeds: Sequence[int],
+    scalarisation: str,
 ) -> None:
     n_models, n_groups = bijection.n_models, bijection.n_groups
     if len(rows) != n_groups or densities.n_groups != n_groups or n_groups < 2:
@@ -289,6 +316,8 @@ def _check(
         )
     if gamma.shape != (n_models,) or len(seeds) != n_models:
         raise ValueError(f"gamma and seeds must have one value for each of {n_models} models.")
+    if scalarisation not in ("convex", "chebyshev"):
+        raise ValueError(f"scalarisation must be 'convex' or 'chebyshev'; got {scalarisation!r}.")
     if not bool(((gamma >= 0) & (gamma <= 1)).all()):
         raise ValueError(f"gamma must be in [0, 1]; got {gamma.tolist()}.")
     if (head is None) != (labels is None):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -21,23 +18,6 @@ class Bijection(Stacked):
     """
 
     n_features: int
-
-    @property
-    def n_groups(self) -> int:
-        """K, the length of the groups' axis."""
-        return next(self.parameters()).shape[1]
-
-    def select_group(self, group: int) -> Self:
-        """A copy that holds only this group's encoders; their axis stays, with length one."""
-        return self._with(lambda parameter: parameter[:, group : group + 1])
-
-    @classmethod
-    def join_groups(cls, parts: Sequence[Self]) -> Self:
-        """The encoders of several groups in one; the opposite of ``select_group``."""
-        joined = copy.deepcopy(parts[0])
-        for parameter, *pieces in zip(joined.parameters(), *(part.parameters() for part in parts), strict=True):
-            parameter.data = torch.cat([piece.data for piece in pieces], dim=1)
-        return joined
 
     @abstractmethod
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -47,7 +47,7 @@ def generator_of(seed: int, stream: str) -> torch.Generator:
 
 
 class Stacked(nn.Module):
-    """A module whose every parameter has the models on its first axis."""
+    """A module whose every parameter has the models on its first axis, and the groups, if any, on its second."""
 
     @property
     def n_models(self) -> int:
@@ -58,6 +58,23 @@ class Stacked(nn.Module):
         """A copy that holds only these models; their axis stays, with length one for a single model."""
         chosen = [models] if isinstance(models, int) else list(models)
         return self._with(lambda parameter: parameter[chosen])
+
+    @property
+    def n_groups(self) -> int:
+        """K, the length of the groups' axis."""
+        return next(self.parameters()).shape[1]
+
+    def select_group(self, group: int) -> Self:
+        """A copy that holds only this group; their axis stays, with length one."""
+        return self._with(lambda parameter: parameter[:, group : group + 1])
+
+    @classmethod
+    def join_groups(cls, parts: Sequence[Self]) -> Self:
+        """Several groups in one; the opposite of ``select_group``."""
+        joined = copy.deepcopy(parts[0])
+        for parameter, *pieces in zip(joined.parameters(), *(part.parameters() for part in parts), strict=True):
+            parameter.data = torch.cat([piece.data for piece in pieces], dim=1)
+        return joined
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Self:
         """A copy with every parameter changed."""

@@ -1,8 +1,19 @@
 """Densities p̂_a(x): fit, log_prob, sample."""
 
+from fairflows.density.autoregressive import AutoregressiveDensity
 from fairflows.density.base import Density
 from fairflows.density.flow import FlowDensity
 from fairflows.density.groups import GroupDensities
+from fairflows.density.kde import KernelDensity
+from fairflows.density.known import KnownDensity
 from fairflows.density.mixture import MixtureDensity
 
-__all__ = ["Density", "FlowDensity", "GroupDensities", "MixtureDensity"]
+__all__ = [
+    "AutoregressiveDensity",
+    "Density",
+    "FlowDensity",
+    "GroupDensities",
+    "KernelDensity",
+    "KnownDensity",
+    "MixtureDensity",
+]

@@ -63,7 +63,7 @@ class Density(nn.Module):
     def score(self, x: Tensor) -> float:
         """Mean log-likelihood of rows, held out ones for an honest figure."""
         with torch.no_grad():
-            return float(torch.cat([self.log_prob(part) for part in x.split(65_536)]).double().mean())
+            return float(torch.cat([self.log_prob(part) for part in x.split(8192)]).double().mean())
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Restore a fitted density; one that was not fitted takes its shapes from the state."""
