@@ -99,10 +99,15 @@ class CategoricalMADE:
 
     def log_prob(self, x: ArrayLike) -> FloatArray:
         """The log-probability of each row's cell."""
-        cells = cell_levels(cell_codes(x, self.levels), self.levels)
-        conditionals = self._log_conditionals(cells)
+        codes = cell_codes(x, self.levels)
         first_column = np.cumsum([0, *self.levels[:-1]])
-        return np.take_along_axis(conditionals, cells + first_column, axis=1).sum(axis=1)
+        log_p = np.empty(len(codes))
+        for start in range(0, len(codes), _ROWS_PER_CHUNK):
+            rows = slice(start, start + _ROWS_PER_CHUNK)
+            cells = cell_levels(codes[rows], self.levels)
+            conditionals = self._log_conditionals(cells)
+            log_p[rows] = np.take_along_axis(conditionals, cells + first_column, axis=1).sum(axis=1)
+        return log_p
 
     def log_prob_of_all_cells(self) -> FloatArray:
         """The log-probability of every cell, walking down the tree of prefixes.

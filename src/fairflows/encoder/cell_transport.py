@@ -61,7 +61,7 @@ class CellCoupling:
         The same cell and u give the same target, so a keyed u makes the encoding repeatable.
         """
         entries, ends, last = self._rows
-        # Row x of the coupling fills (x, x + 1]; rounding x + u costs the conditional law at most n_sources · 2⁻⁵³.
+        # Row x of the coupling fills (x, x + 1]; rounding x + u moves at most n_sources · 2⁻⁵³ of the law.
         place = np.minimum(np.searchsorted(ends, cells + u, side="right"), last[cells])
         return self.targets[entries[place]]
 
