@@ -14,6 +14,7 @@ _HOME = {
     "Codec": "fairflows.data.codec",
     "DataError": "fairflows.exceptions",
     "DataWarning": "fairflows.exceptions",
+    "FairFlow": "fairflows.encoder.flow",
     "FairMatching": "fairflows.encoder.matching",
     "FairTransport": "fairflows.encoder.transport",
     "Table": "fairflows.data.table",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 
 from fairflows.certificate import adversary_accuracy, statistical_distance
 from fairflows.data.table import Table
@@ -151,8 +152,12 @@ def frontier(
     Examples
     --------
     >>> from fairflows import FairMatching, load_adult
-    >>> adult = load_adult()
-    >>> front = frontier(FairMatching(density="counts"), adult, gammas=[0.0, 0.9])  # doctest: +SKIP
+    >>> front = frontier(FairMatching(density="counts"), load_adult(), gammas=[0.0, 0.9])
+    >>> frame = front.to_frame()
+    >>> bool(frame["delta"].iloc[1] < frame["delta"].iloc[0])
+    True
+    >>> front.select(max_adversary_accuracy=0.57).gamma
+    0.9
     """
     gammas = [float(gamma) for gamma in gammas]
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
@@ -160,9 +165,10 @@ def frontier(
         raise ValueError("gammas and seeds must each have at least one value.")
     if test is None:
         table, test = table.split(validation=0)
-    encoders = estimator.fit_many(
-        *_arguments(table), sensitive_features=table.a, kinds=table.kinds, gammas=gammas, seeds=seeds
-    )
+    estimator = clone(estimator)
+    if estimator.kinds is None:
+        estimator.set_params(kinds=table.kinds)
+    encoders = estimator.fit_many(table.X, table.y, sensitive_features=table.a, gammas=gammas, seeds=seeds)
     labels = [(gamma, seed) for gamma in gammas for seed in seeds]
     rows = [
         {"gamma": gamma, "seed": seed, **_measure(encoder, test, n_draws)}
@@ -171,20 +177,18 @@ def frontier(
     return Frontier(encoders, pd.DataFrame(rows))
 
 
-def _arguments(table: Table) -> tuple[pd.DataFrame, pd.Series | None]:
-    return table.X, table.y
-
-
 def _measure(encoder: Any, test: Table, n_draws: int) -> dict[str, float]:
+    if not hasattr(encoder, "groups_"):  # it diverged: the others of the run are kept, and this one says so
+        return {"delta": np.nan}
     log_densities = encoder.log_density_table(n_draws, random_state=0)
     measured = {
-        "delta": float(np.max(statistical_distance(log_densities))),
+        "delta": statistical_distance(log_densities),
         "adversary_accuracy": adversary_accuracy(log_densities),
     }
     if test.y is not None and encoder.classes_ is not None:
         predicted = encoder.predict(test.X, sensitive_features=test.a)
-        codes = [np.searchsorted(encoder.classes_, values) for values in (test.y, predicted)]
+        y_true, y_pred = (np.searchsorted(encoder.classes_, values) for values in (test.y, predicted))
         group = pd.Index(encoder.groups_).get_indexer(test.a)
-        counts = count_predictions(*codes, group, len(encoder.classes_), len(encoder.groups_))
+        counts = count_predictions(y_true, y_pred, group, len(encoder.classes_), len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}
     return measured

@@ -144,6 +144,11 @@ class Codec:
         return [name for name, _ in self._dimensions()]
 
     @property
+    def is_randomised(self) -> bool:
+        """Whether encoding adds noise to any column."""
+        return any(self._noisy) or bool(self.gaps_)
+
+    @property
     def units_(self) -> tuple[Array, Array]:
         """Each dimension's place in table units: value = low + width·p/n (levels: their numbers; times: ticks)."""
         low = [part.origin if isinstance(part, Scale) else 0.0 for _, part in self._dimensions()]
@@ -170,7 +175,7 @@ class Codec:
         X = X[self.columns_]
         self._check(X)
         if persons is None:
-            persons = Persons.of_rows(X) if self.dequantise else Persons.of(np.arange(len(X)))
+            persons = Persons.of_rows(X) if self.is_randomised else Persons.of(np.arange(len(X)))
         outside: dict[str, int] = {}
         positions = np.empty((len(X), len(self.names_)))
         for j, (name, position) in enumerate(self._positions(X, persons, outside)):
@@ -192,13 +197,22 @@ class Codec:
             raise ValueError(f"x must have shape (n_rows, {len(self.names_)}); got {x.shape}.")
         if not np.isfinite(x).all():
             raise ValueError("x must be finite; it has NaN or infinity.")
-        limit = logit(1 - self.alpha / 2)
-        edge = expit(np.clip(x, -limit, limit))
-        slope = edge * (1 - edge)
-        s = edge + (x - np.clip(x, -limit, limit)) * slope
-        positions = (s - self.alpha / 2) / (1 - self.alpha) * self._n
+        share, slope = self._place(x)
         log_det = self._log_width.sum() - np.log1p(-self.alpha) * len(self._n) + np.log(slope).sum(axis=1)
-        return self._frame(positions), log_det
+        return self._frame(share * self._n), log_det
+
+    def values(self, x: Array) -> Array:
+        """Model space to numbers in table units, (n_rows, D), with the noise still in them."""
+        low, width = self.units_
+        return low + width * self._place(np.asarray(x, dtype=np.float64))[0]
+
+    def _place(self, x: Array) -> tuple[Array, Array]:
+        """p/n, each value's place in the training range, and the slope of the logistic function there."""
+        limit = logit(1 - self.alpha / 2)
+        inside = np.clip(x, -limit, limit)
+        edge = expit(inside)
+        slope = edge * (1 - edge)
+        return (edge + (x - inside) * slope - self.alpha / 2) / (1 - self.alpha), slope
 
     def _dimensions(self) -> Iterator[tuple[str, Scale | Levels]]:
         for name in self.columns_:

@@ -8,53 +8,61 @@ map v(x), elementwise and increasing,
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Self
 
 import torch
 from torch import Tensor
 
-
-class Density(Protocol):
-    """What is asked of a density: its logarithm, and draws from it."""
-
-    def log_prob(self, x: Tensor) -> Tensor:
-        """log p(x), shape (...), for points (..., D)."""
-
-    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """n draws, (n, D)."""
+from fairflows.density.base import Density
 
 
-class InModelSpace:
+class InModelSpace(Density):
     """A density in table units as the density of the codec's x.
 
     Parameters
     ----------
     density
-        log_prob and sample in table units.
+        The density in table units.
     low, width : Tensor of shape (D,)
         The training range of each dimension, in table units.
     alpha : float
         The range is scaled into [alpha/2, 1 − alpha/2] before the logit, and continued along the tangent outside.
     """
 
+    low: Tensor
+    width: Tensor
+
     def __init__(self, density: Density, low: Tensor, width: Tensor, alpha: float) -> None:
+        super().__init__()
+        if density.n_features != len(low):
+            raise ValueError(f"a known density must have the table's {len(low)} dimensions; got {density.n_features}.")
         self.density = density
-        self.low, self.width, self.alpha = low, width, alpha
+        self.n_features = density.n_features
+        self.capturable = density.capturable
+        self.register_buffer("low", low)
+        self.register_buffer("width", width)
+        self.alpha = alpha
         self.limit = torch.logit(torch.tensor(1 - alpha / 2, dtype=torch.float64)).item()
 
     def log_prob(self, x: Tensor) -> Tensor:
         """log p(x), shape (...), for points (..., D) of model space."""
-        low, width = self.low.to(x), self.width.to(x)
         inside = x.clamp(-self.limit, self.limit)
         edge = torch.sigmoid(inside)
         slope = edge * (1 - edge)
         s = edge + (x - inside) * slope
-        v = low + width * (s - self.alpha / 2) / (1 - self.alpha)
-        return self.density.log_prob(v) + (slope.log() + (width / (1 - self.alpha)).log()).sum(-1)
+        v = self.low + self.width * (s - self.alpha / 2) / (1 - self.alpha)
+        return self.density.log_prob(v) + (slope.log() + (self.width / (1 - self.alpha)).log()).sum(-1)
 
-    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """n draws of x, (n, D)."""
-        v = self.density.sample(n, generator)
-        s = self.alpha / 2 + (1 - self.alpha) * (v - self.low.to(v)) / self.width.to(v)
+        v = self.density.sample(n, generator).to(self.low)
+        s = self.alpha / 2 + (1 - self.alpha) * (v - self.low) / self.width
         edge = s.clamp(self.alpha / 2, 1 - self.alpha / 2)
         return torch.logit(edge) + (s - edge) / (edge * (1 - edge))
+
+    def _fit(self, x: Tensor, random_state: int) -> Self:
+        return self  # known: there is nothing to estimate
+
+    def _allocate(self, state: Mapping[str, Tensor]) -> None:
+        raise ValueError("a known density is not restored from a state; pass it anew.")

@@ -80,6 +80,11 @@ class CellModel:
         """The classifier's class probabilities in any cells, (n, C)."""
         return class_probabilities(self.classifier, self.codec, cells)
 
+    def sample_rows(self, n: int, random_state: int) -> list[pd.DataFrame]:
+        """n rows of each group drawn from its density."""
+        rng = np.random.default_rng(random_state)
+        return [self.codec.from_levels(density.sample(n, rng)) for density in self.densities]
+
 
 def fit_cell_model(
     codec: CellCodec,

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -262,6 +263,11 @@ class FairMatching(GroupEncoder):
         """Draws from every group's latent law and their log-probability under every group, (n, K drawn, K density)."""
         check_is_fitted(self)
         return table_of_laws(self.latent_laws_, self.model_.tails, n, np.random.default_rng(random_state))
+
+    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
+        """n rows of each group drawn from its density p̂_a."""
+        check_is_fitted(self)
+        return self.model_.sample_rows(n, random_state)
 
     def _encode(self, rows: Rows) -> IntArray:
         return self._apply(self.matched_, self.split_, self.model_.codec.encode(rows.X), rows)

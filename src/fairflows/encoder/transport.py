@@ -287,5 +287,12 @@ class FairTransport(GroupEncoder):
         check_is_fitted(self)
         return self.transport_.log_density_table(n, np.random.default_rng(random_state))
 
+    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
+        """n rows of each group drawn from its density p̂_a; for cells only."""
+        check_is_fitted(self)
+        if isinstance(self.transport_, TransportedScore):
+            raise DataError("Transport of a score estimates no density of rows.")
+        return self.transport_.model.sample_rows(n, random_state)
+
     def _names_out(self) -> list[str]:
         return self.transport_.names

@@ -1,0 +1,328 @@
+"""From rows in model space to trained flows: densities, the stack of models, restarts, and the slices that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from sklearn.model_selection import train_test_split
+from torch import Tensor
+
+from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
+from fairflows.density import (
+    AutoregressiveDensity,
+    Density,
+    FlowDensity,
+    GroupDensities,
+    KernelDensity,
+    KnownDensity,
+    MixtureDensity,
+)
+from fairflows.density.units import InModelSpace
+from fairflows.encoder.base import Rows
+from fairflows.exceptions import DataError
+from fairflows.training import TrainingResult, train
+from fairflows.training_evaluation import held_out_losses
+
+if TYPE_CHECKING:
+    from fairflows.encoder.flow import FairFlow
+
+Array = npt.NDArray[np.float64]
+
+DENSITIES: dict[str, Callable[[], Density]] = {
+    "mixture": MixtureDensity,
+    "realnvp": lambda: FlowDensity("realnvp"),
+    "spline": lambda: FlowDensity("spline"),
+    "autoregressive": AutoregressiveDensity,
+    "kde": KernelDensity,
+}
+
+_RESTART = 1_000_003  # seeds of restarts are this far apart: users count seeds from 0
+
+
+@dataclass(frozen=True)
+class FittedFlow:
+    """One trained model, on the CPU and in float64.
+
+    Attributes
+    ----------
+    bijection : Bijection
+        The K encoders f_a, with a models' axis of length one.
+    head : StackedMLP or None
+        The classifier on z.
+    densities : GroupDensities
+        p̂_a in model space.
+    label_densities : GroupDensities or None
+        p̂(x | a, y), where the criterion speaks of labels.
+    label_numbers : tuple of int
+        Which labels these are of.
+    history : DataFrame
+        Losses by epoch.
+    held_out_log_likelihood : ndarray of shape (K,), or None
+        Of the densities, in table units.
+    """
+
+    bijection: Bijection
+    head: Any
+    densities: GroupDensities
+    label_densities: GroupDensities | None
+    label_numbers: tuple[int, ...]
+    history: pd.DataFrame
+    held_out_log_likelihood: Array | None
+
+    def of_label(self, label: Any, classes: Any) -> GroupDensities:
+        """The densities given a label."""
+        numbers = [int(n) for n in np.flatnonzero(np.asarray(classes) == label)] if classes is not None else []
+        if self.label_densities is None or not numbers or numbers[0] not in self.label_numbers:
+            raise ValueError(f"the encoder has no densities given label {label!r}; fit it with another criterion.")
+        return self.label_densities.for_label(self.label_numbers.index(numbers[0]))
+
+
+def fit_flows(
+    settings: FairFlow,
+    x: Array,
+    log_det: Array,
+    labels: npt.NDArray[np.intp] | None,
+    rows: Rows,
+    weight: Array | None,
+    gammas: Sequence[float],
+    seeds: Sequence[int],
+) -> list[FittedFlow | None]:
+    """Train all gammas, seeds and restarts in one run; None stands for a model that diverged."""
+    device = _device(settings.device)
+    n_groups = len(settings.groups_)
+    train_rows, held_rows = _hold_out(rows, settings.validation, settings.random_state)
+    groups = _Groups.of(x, labels, rows.group, weight, n_groups, device)
+    fit_part, held_part = groups.at(train_rows), groups.at(held_rows)
+    densities, label_densities, label_numbers = _densities(settings, fit_part)
+    likelihood = _held_out_likelihood(densities, held_part, log_det, rows.group, held_rows)
+
+    models = [(g, s, r) for g in gammas for s in seeds for r in range(settings.n_restarts)]
+    gamma = [g for g, _, _ in models]
+    model_seeds = [s + _RESTART * r for _, s, r in models]
+    bijection = _bijection(settings, x.shape[1], n_groups, model_seeds).to(device)
+    n_classes = 0 if labels is None else len(settings.classes_)
+    head = None
+    if n_classes:
+        head = StackedMLP(x.shape[1], settings.head, n_classes, seeds=model_seeds, stream="head").to(device)
+    result = _train(settings, bijection, head, label_densities or densities, fit_part, gamma, model_seeds)
+    best = _best_restarts(settings, bijection, head, densities, held_part, gamma, result)
+
+    bijection, densities = bijection.double().cpu(), densities.double().cpu()
+    head = None if head is None else head.double().cpu()
+    label_densities = None if label_densities is None else label_densities.double().cpu()
+    return [
+        None
+        if m is None
+        else FittedFlow(
+            bijection.select(m).requires_grad_(False),
+            None if head is None else head.select(m).requires_grad_(False),
+            densities,
+            label_densities,
+            label_numbers,
+            _history(result, m),
+            likelihood,
+        )
+        for m in best
+    ]
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Rows of model space by group, on the device, in float32."""
+
+    x: list[Tensor]
+    y: list[Tensor] | None
+    weight: list[Tensor] | None
+    places: list[npt.NDArray[np.intp]]
+
+    @classmethod
+    def of(
+        cls,
+        x: Array,
+        labels: npt.NDArray[np.intp] | None,
+        group: npt.NDArray[np.intp],
+        weight: Array | None,
+        n_groups: int,
+        device: torch.device,
+    ) -> _Groups:
+        places = [np.flatnonzero(group == a) for a in range(n_groups)]
+
+        def parts(values: Any, dtype: torch.dtype) -> list[Tensor] | None:
+            whole = None if values is None else torch.as_tensor(values, dtype=dtype, device=device)
+            return None if whole is None else [whole[torch.as_tensor(p, device=device)] for p in places]
+
+        return cls(parts(x, torch.float32) or [], parts(labels, torch.int64), parts(weight, torch.float32), places)
+
+    def at(self, rows: npt.NDArray[np.bool_]) -> _Groups:
+        kept = [torch.as_tensor(rows[p], device=self.x[0].device) for p in self.places]
+
+        def part(values: list[Tensor] | None) -> list[Tensor] | None:
+            return None if values is None else [v[k] for v, k in zip(values, kept, strict=True)]
+
+        places = [p[rows[p]] for p in self.places]
+        return _Groups(part(self.x) or [], part(self.y), part(self.weight), places)
+
+    @property
+    def smallest(self) -> int:
+        return min(len(x) for x in self.x)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)
+
+
+def _hold_out(rows: Rows, share: float, random_state: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Training and held-out rows, no person in both."""
+    if not 0 <= share < 1:
+        raise ValueError(f"validation must be a share in [0, 1); got {share!r}.")
+    persons = np.arange(len(rows.X)) if rows.persons is None else rows.persons.codes
+    different = np.unique(persons)
+    if share == 0 or len(different) < 20:
+        return np.ones(len(persons), dtype=bool), np.zeros(len(persons), dtype=bool)
+    kept, _ = train_test_split(different, test_size=share, random_state=random_state)
+    train_rows = np.isin(persons, kept)
+    return train_rows, ~train_rows
+
+
+def _densities(settings: FairFlow, rows: _Groups) -> tuple[GroupDensities, GroupDensities | None, tuple[int, ...]]:
+    """p̂_a, and p̂(x | a, y) with the labels they are of where the criterion needs them."""
+    device = rows.x[0].device
+    given = settings.density
+    if isinstance(given, Mapping):
+        missing = [group for group in settings.groups_ if group not in given]
+        if missing:
+            raise DataError(f"density must have an entry for every group; there is none for {missing[0]!r}.")
+        given = [given[group] for group in settings.groups_]
+    if isinstance(given, list | tuple) and not all(isinstance(d, Density) and d.n_features == 0 for d in given):
+        if settings.criterion != "demographic_parity":
+            raise ValueError("known densities go with criterion='demographic_parity' only.")
+        return _known(settings, given).to(device), None, ()
+    template = _template(given)
+    if isinstance(template, list) and len(template) != len(settings.groups_):
+        raise DataError(f"density must have one entry a group ({len(settings.groups_)}); got {len(template)}.")
+    fit: dict[str, Any] = {"group_names": settings.groups_, "random_state": settings.random_state}
+    densities = GroupDensities.fit(template, rows.x, **fit)
+    if settings.criterion == "demographic_parity":
+        return densities, None, ()
+    last = len(settings.classes_) - 1
+    numbers = (last,) if settings.criterion == "equal_opportunity" else tuple(range(last + 1))
+    by_label = GroupDensities.fit(template, rows.x, rows.y, criterion=settings.criterion, **fit)
+    return densities, by_label, numbers
+
+
+def _template(given: Any) -> Density | list[Density]:
+    if isinstance(given, Density | list | tuple):
+        return given if isinstance(given, Density) else list(given)
+    if given not in DENSITIES:
+        raise ValueError(f"density must be one of {', '.join(DENSITIES)}, a density, or one a group; got {given!r}.")
+    return DENSITIES[given]()
+
+
+def _known(settings: FairFlow, given: Sequence[Any]) -> GroupDensities:
+    """Densities stated in table units, as densities of model space."""
+    if len(given) != len(settings.groups_):
+        raise DataError(f"density must have one entry a group ({len(settings.groups_)}); got {len(given)}.")
+    low, width = (torch.as_tensor(values, dtype=torch.float32) for values in settings.codec_.units_)
+    known = [d if isinstance(d, Density) else KnownDensity(d) for d in given]
+    return GroupDensities([InModelSpace(density, low, width, settings.alpha) for density in known])
+
+
+def _held_out_likelihood(
+    densities: GroupDensities,
+    held: _Groups,
+    log_det: Array,
+    group: npt.NDArray[np.intp],
+    held_rows: npt.NDArray[np.bool_],
+) -> Array | None:
+    if held.smallest == 0:
+        return None
+    units = [log_det[held_rows & (group == a)].mean() for a in range(len(held.x))]
+    return np.array(densities.score(held.x)) + np.array(units)
+
+
+def _bijection(settings: FairFlow, n_features: int, n_groups: int, seeds: Sequence[int]) -> Bijection:
+    kinds = {"realnvp": RealNVP, "spline": NeuralSpline}
+    if settings.bijection not in kinds:
+        raise ValueError(f"bijection must be one of {', '.join(kinds)}; got {settings.bijection!r}.")
+    if n_features == 1:  # a coupling needs a second feature to look at
+        return ElementwiseSpline(1, n_groups=n_groups, seeds=seeds)
+    shape = {"n_groups": n_groups, "n_blocks": settings.n_blocks, "hidden": settings.hidden, "seeds": seeds}
+    return kinds[settings.bijection](n_features, **shape)
+
+
+def schedule(settings: FairFlow, n_smallest: int) -> tuple[int, int, int]:
+    """Epochs, batch size and ramp: the paper's for Crime, scaled to the size of the smallest group."""
+    batch_size = settings.batch_size
+    if batch_size == "auto":
+        batch_size = 128 if n_smallest < 10_000 else 256
+    epochs = settings.n_epochs
+    if epochs == "auto":
+        steps_an_epoch = -(-n_smallest // batch_size)
+        epochs = int(np.clip(60, -(-300 // steps_an_epoch), max(1, 8_000 // steps_an_epoch)))
+    ramp = settings.ramp_epochs
+    return epochs, batch_size, max(1, epochs * 5 // 6) if ramp == "auto" else ramp
+
+
+def _train(
+    settings: FairFlow,
+    bijection: Bijection,
+    head: StackedMLP | None,
+    densities: GroupDensities,
+    rows: _Groups,
+    gamma: Sequence[float],
+    seeds: Sequence[int],
+) -> TrainingResult:
+    epochs, batch_size, ramp_epochs = schedule(settings, rows.smallest)
+    run: dict[str, Any] = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "ramp_epochs": ramp_epochs,
+        "learning_rate": settings.learning_rate,
+        "weight_decay": settings.weight_decay,
+        "sample_weight": rows.weight,
+    }
+    if settings.scalarisation == "chebyshev":
+        from fairflows.training_scalarisation import single_objective_range
+
+        run |= {
+            "scalarisation": "chebyshev",
+            "loss_range": single_objective_range(bijection, head, densities, rows.x, rows.y, **run),
+        }
+    elif settings.scalarisation != "convex":
+        raise ValueError(f"scalarisation must be 'convex' or 'chebyshev'; got {settings.scalarisation!r}.")
+    return train(
+        bijection, head, densities, rows.x, rows.y, gamma=gamma, seeds=seeds, progress=settings.progress, **run
+    )
+
+
+def _best_restarts(
+    settings: FairFlow,
+    bijection: Bijection,
+    head: StackedMLP | None,
+    densities: GroupDensities,
+    held: _Groups,
+    gamma: Sequence[float],
+    result: TrainingResult,
+) -> list[int | None]:
+    """For each gamma and seed the restart of least joint loss on held-out rows; None when all of them diverged."""
+    n = settings.n_restarts
+    diverged = result.diverged.cpu().numpy()
+    loss = result.joint[-1].double().cpu().numpy()
+    if n > 1 and held.smallest > 0:
+        loss = held_out_losses(bijection, head, densities, held.x, held.y, gamma=gamma).joint.double().cpu().numpy()
+    loss = np.where(diverged | ~np.isfinite(loss), np.inf, loss).reshape(-1, n)
+    lost = diverged.reshape(-1, n).all(axis=1).tolist()
+    return [None if lost[i] else int(i * n + loss[i].argmin()) for i in range(len(loss))]
+
+
+def _history(result: TrainingResult, model: int) -> pd.DataFrame:
+    losses = {name: getattr(result, name)[:, model].double().cpu().numpy() for name in ("task", "kl", "joint")}
+    return pd.DataFrame(losses).rename_axis("epoch")
