@@ -142,7 +142,7 @@ def train(
             densities,
             rows,
             labels,
-            seeds=seeds[:1] * 2,
+            seeds=[seeds[0], seeds[0]],
             epochs=epochs,
             batch_size=batch_size,
             learning_rate=learning_rate,

@@ -1,0 +1,186 @@
+"""What every bijection must do. A new one is one line in the list."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+from fairflows.bijection import ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
+
+SEEDS = (3, 4)
+BIJECTIONS = {
+    "realnvp of 2": lambda **kw: RealNVP(2, n_blocks=3, hidden=(7,), **kw),
+    "realnvp of 5": lambda **kw: RealNVP(5, n_blocks=4, hidden=(8, 6), **kw),
+    "spline of 2": lambda **kw: NeuralSpline(2, n_blocks=3, hidden=(7,), n_bins=4, **kw),
+    "spline of 5": lambda **kw: NeuralSpline(5, n_blocks=2, hidden=(8, 6), **kw),
+    "elementwise of 1": lambda **kw: ElementwiseSpline(1, **kw),
+    "elementwise of 2": lambda **kw: ElementwiseSpline(2, n_bins=5, **kw),
+}
+
+
+@pytest.fixture(params=BIJECTIONS)
+def make(request):
+    return BIJECTIONS[request.param]
+
+
+def perturbed(bijection):
+    """Every model and group with weights of its own, far from the start."""
+    generator = torch.Generator().manual_seed(0)
+    for parameter in bijection.parameters():
+        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
+    return bijection
+
+
+@pytest.fixture
+def bijection(make):
+    return perturbed(make(n_groups=3, seeds=SEEDS)).double()
+
+
+def points(bijection, n_rows=9, seed=0):
+    size = (bijection.n_models, bijection.n_groups, n_rows, bijection.n_features)
+    return 2 * torch.randn(size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_round_trip(bijection):
+    x = points(bijection)
+    z, log_det = bijection.forward(x)
+    back, log_det_back = bijection.inverse(z)
+    assert not torch.allclose(z, x, atol=1e-2)
+    torch.testing.assert_close(back, x, rtol=0, atol=1e-9)
+    torch.testing.assert_close(log_det_back, -log_det, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("direction", ["forward", "inverse"])
+def test_log_determinant_is_that_of_the_jacobian(bijection, direction):
+    x = points(bijection, n_rows=2)
+    move = getattr(bijection, direction)
+    _, log_det = move(x)
+    for m, k, b in [(0, 0, 0), (1, 2, 1)]:
+
+        def of_row(row, m=m, k=k, b=b):
+            moved = x.clone()
+            moved[m, k, b] = row
+            return move(moved)[0][m, k, b]
+
+        jacobian = torch.autograd.functional.jacobian(of_row, x[m, k, b])
+        torch.testing.assert_close(log_det[m, k, b], torch.linalg.slogdet(jacobian).logabsdet)
+
+
+@pytest.mark.parametrize("direction", ["forward", "inverse"])
+def test_gradients_are_those_of_finite_differences(make, direction):
+    """The slope along one random direction in the points and all weights at once."""
+    bijection = perturbed(make(n_groups=2, seeds=(1,))).double()
+    x = points(bijection, n_rows=3).requires_grad_()
+    variables = [x, *bijection.parameters()]
+    generator = torch.Generator().manual_seed(1)
+    directions = [torch.randn(v.shape, generator=generator, dtype=torch.float64) for v in variables]
+
+    def loss():
+        z, log_det = getattr(bijection, direction)(x)
+        return z.pow(2).sum() + log_det.sum()
+
+    def loss_after(step):
+        for variable, d in zip(variables, directions, strict=True):
+            variable.data += step * d
+        return loss().detach()
+
+    grads = torch.autograd.grad(loss(), variables)
+    slope = sum((g * d).sum() for g, d in zip(grads, directions, strict=True))
+    step = 1e-6
+    difference = (loss_after(step) - loss_after(-2 * step)) / (2 * step)
+    torch.testing.assert_close(slope, difference, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["realnvp of 2", "spline of 2", "elementwise of 1", "elementwise of 2"])
+def test_pushed_forward_normal_integrates_to_one(name):
+    bijection = perturbed(BIJECTIONS[name](n_groups=1, seeds=(1,))).double()
+    n_features = bijection.n_features
+    normal = MultivariateNormal(torch.zeros(n_features, dtype=torch.float64), torch.eye(n_features).double())
+    line = torch.linspace(-25, 25, 501, dtype=torch.float64)
+    grid = torch.cartesian_prod(*[line] * n_features).reshape(-1, n_features)
+    with torch.no_grad():
+        x, log_det = bijection.inverse(grid)
+    mass = (normal.log_prob(x[0, 0]) + log_det[0, 0]).exp().sum() * (line[1] - line[0]) ** n_features
+    assert math.isclose(mass, 1.0, abs_tol=2e-3)
+
+
+def test_points_shared_by_models_and_groups(bijection):
+    x = points(bijection)[0, 0]
+    z, log_det = bijection.forward(x)
+    for m in range(bijection.n_models):
+        for k in range(bijection.n_groups):
+            alone, log_det_alone = bijection.select(m).select_group(k).forward(x)
+            torch.testing.assert_close(z[m, k], alone[0, 0])
+            torch.testing.assert_close(log_det[m, k], log_det_alone[0, 0])
+
+
+def test_selected_models_and_joined_groups_are_the_same_maps(bijection):
+    x = points(bijection)
+    z, _ = bijection.forward(x)
+    torch.testing.assert_close(bijection.select([1, 0]).forward(x[[1, 0]])[0], z[[1, 0]])
+    parts = [bijection.select_group(k) for k in (2, 0)]
+    torch.testing.assert_close(type(bijection).join_groups(parts).forward(x[:, [2, 0]])[0], z[:, [2, 0]])
+
+
+def test_models_start_from_their_own_seed_and_groups_alike(make):
+    stack = make(n_groups=3, seeds=(5, 6, 7))
+    x = torch.randn(1, 1, 4, stack.n_features, generator=torch.Generator().manual_seed(0))
+    z, _ = stack.forward(x)
+    for m, seed in enumerate((5, 6, 7)):
+        torch.testing.assert_close(make(n_groups=1, seeds=(seed,)).forward(x)[0].expand(-1, 3, -1, -1), z[m : m + 1])
+    assert not torch.allclose(z[0], z[1])
+
+
+def test_float32_is_close_to_float64(make):
+    single = perturbed(make(n_groups=2, seeds=(1,)))
+    x = points(single)
+    double = perturbed(make(n_groups=2, seeds=(1,))).double()
+    torch.testing.assert_close(single.forward(x.float())[0].double(), double.forward(x)[0], rtol=1e-3, atol=1e-3)
+
+
+def test_state_restores_the_map(make):
+    first = perturbed(make(n_groups=2, seeds=(1, 2)))
+    second = make(n_groups=2, seeds=(8, 9))
+    second.load_state_dict(first.state_dict())
+    x = points(first).float()
+    assert torch.equal(first.forward(x)[0], second.forward(x)[0])
+
+
+def test_wrong_number_of_features_is_an_error(bijection):
+    with pytest.raises(ValueError, match=f"must have {bijection.n_features} features; got 9"):
+        bijection.forward(torch.zeros(1, 1, 4, 9, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("family", [RealNVP, NeuralSpline])
+def test_couplings_need_two_features(family):
+    with pytest.raises(ValueError, match="two features or more; got 1"):
+        family(1)
+
+
+def test_stacked_networks_equal_torch_modules():
+    stack = StackedMLP(4, (9, 5), 3, seeds=(1, 2), lead=(2,))
+    x = torch.randn(2, 2, 6, 4, generator=torch.Generator().manual_seed(0))
+    outputs = stack(x)
+    for m in range(2):
+        for k in range(2):
+            hidden = x[m, k]
+            for i, weight in enumerate(stack.weights):
+                n_in, n_out = [4, 9, 5, 3][i : i + 2]
+                linear = torch.nn.Linear(n_in, n_out)
+                linear.weight.data = weight.data[m, k, :n_in, :n_out].T
+                linear.bias.data = weight.data[m, k, n_in, :n_out]
+                hidden = linear(hidden) if i == 2 else linear(hidden).relu()
+            torch.testing.assert_close(outputs[m, k], hidden)
+
+
+def test_weight_decay_leaves_the_constant_unit_alone():
+    stack = StackedMLP(2, (3,), 2, seeds=(1,))
+    optimizer = torch.optim.Adam(stack.parameters(), lr=0.1, weight_decay=1.0)
+    x = torch.randn(1, 8, 2, generator=torch.Generator().manual_seed(0))
+    for _ in range(5):
+        optimizer.zero_grad()
+        stack(x).square().sum().backward()
+        optimizer.step()
+    first = stack.matrices()[0][0]
+    torch.testing.assert_close(first[:, 3], torch.tensor([0.0, 0.0, 1.0, 0.0]))
