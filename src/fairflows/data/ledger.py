@@ -1,0 +1,185 @@
+"""The ledger of a model: whose rows it was trained on, and whose rows its certificates looked at.
+
+A certificate holds for persons that training never saw, and its probability of error is spent when they are looked at.
+Both are easily broken by accident, so every fitted encoder keeps a ledger. It holds keyed hashes only.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import poisson
+
+from fairflows.data.hashing import Hashes, content_hashes, keyed_hashes
+from fairflows.data.identity import Persons
+
+_BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
+_ROW_NUMBERS = (None, "row")  # names of an index that says where a row stands, not whose it is
+
+
+@dataclass(frozen=True)
+class RowsSeen:
+    """Hashes of rows.
+
+    Attributes
+    ----------
+    named : bool
+        Whether an identifier says whose rows they are.
+    persons : ndarray of uint64
+        Each person's hash where they are named; else the hash of each row's place in its file.
+    contents : ndarray of uint64
+        The hash of each row's values where persons are not named; else empty.
+    """
+
+    named: bool
+    persons: Hashes
+    contents: Hashes
+
+    @classmethod
+    def of(cls, X: pd.DataFrame, persons: Persons | None, key: bytes) -> RowsSeen:
+        """The rows of a frame and the persons that they belong to, if anybody said.
+
+        An index called "row" is one that a table without identifiers was given: it counts rows and names nobody.
+        """
+        if persons is not None and X.index.name != "row":
+            return cls(True, np.unique(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
+        places = keyed_hashes(X.index.astype(str), key, "place")
+        return cls(False, places, content_hashes(X, key))
+
+    def shared(self, other: RowsSeen) -> int:
+        """How many of the other's persons are here; without names, of its rows, unless chance explains as many.
+
+        Two unrelated files have rows of the same number, and some of those are alike by chance: as many as if the
+        rows had been shuffled. Only an excess over that (Poisson, one in a million) counts.
+        """
+        if self.named != other.named:
+            return 0
+        if self.named:
+            return int(np.isin(other.persons, self.persons).sum())
+        places = pd.Series(self.contents, index=self.persons)
+        places = places[~places.index.duplicated()]
+        here = np.isin(other.persons, self.persons)
+        contents = other.contents[here]
+        alike = int((places.loc[other.persons[here]].to_numpy() == contents).sum()) if here.any() else 0
+        expected = len(contents) * _collision(self.contents, contents)
+        return alike if alike and poisson.sf(alike - 1, expected) < _BY_CHANCE else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"named": self.named, "persons": _text(self.persons), "contents": _text(self.contents)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RowsSeen:
+        """What `to_dict` gave."""
+        return cls(bool(values["named"]), _hashes(values["persons"]), _hashes(values["contents"]))
+
+
+@dataclass(frozen=True)
+class Look:
+    """One certificate's look at rows: which rows, for which model, and the certificate's own mark."""
+
+    rows: RowsSeen
+    model: str
+    mark: str
+
+
+class Ledger:
+    """Which rows a model, or all models of one frontier, were trained and certified on.
+
+    Parameters
+    ----------
+    key : bytes
+        The model's secret, without which hashes say nothing; it is not written with the ledger.
+    training : RowsSeen
+        The rows that were trained on.
+    looks : list of Look
+        The certificates that were made, in order.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"age": [31, 45, 27]}, index=pd.Index(["ann", "bob", "eve"], name="name"))
+    >>> ledger = Ledger.of(frame, Persons.of(frame.index), key=b"secret")
+    >>> rows = ledger.read(frame.loc[["eve"]], Persons.of(["eve"]))
+    >>> ledger.trained_on(rows), ledger.next_look(rows)
+    (1, 1)
+    """
+
+    def __init__(self, key: bytes, training: RowsSeen, looks: list[Look] | None = None) -> None:
+        self.key = key
+        self.training = training
+        self.looks = looks if looks is not None else []
+
+    @classmethod
+    def of(cls, X: pd.DataFrame, persons: Persons | None, key: bytes) -> Ledger:
+        """A new ledger for a model trained on these rows."""
+        return cls(key, RowsSeen.of(X, persons, key))
+
+    def read(self, X: pd.DataFrame, persons: Persons | None) -> RowsSeen:
+        """Rows as this ledger knows rows."""
+        return RowsSeen.of(X, persons, self.key)
+
+    def trained_on(self, rows: RowsSeen) -> int:
+        """How many of these persons (or rows) were trained on."""
+        return self.training.shared(rows)
+
+    def comparable(self, rows: RowsSeen) -> bool:
+        """Whether these rows name their persons as the training rows did, so that overlap would be seen."""
+        return self.training.named == rows.named
+
+    def looks_at(self, rows: RowsSeen) -> list[Look]:
+        """The certificates that looked at any of these rows before."""
+        return [look for look in self.looks if look.rows.shared(rows)]
+
+    def next_look(self, rows: RowsSeen) -> int:
+        """The number of a new certificate among all that looked at any of these rows: 1 when none did."""
+        return 1 + len(self.looks_at(rows))
+
+    def record(self, rows: RowsSeen, model: str, mark: str) -> None:
+        """Note that a certificate looked at these rows."""
+        self.looks.append(Look(rows, model, mark))
+
+    def to_json(self) -> str:
+        """The ledger without its key, as text for the model's folder."""
+        looks = [{"rows": look.rows.to_dict(), "model": look.model, "mark": look.mark} for look in self.looks]
+        return json.dumps({"format": 1, "training": self.training.to_dict(), "looks": looks})
+
+    @classmethod
+    def from_json(cls, text: str, key: bytes) -> Ledger:
+        """The ledger that `to_json` wrote, with the key that it was made with."""
+        values = json.loads(text)
+        looks = [Look(RowsSeen.from_dict(look["rows"]), look["model"], look["mark"]) for look in values["looks"]]
+        return cls(key, RowsSeen.from_dict(values["training"]), looks)
+
+    def __repr__(self) -> str:
+        what = "persons" if self.training.named else "rows"
+        return f"<Ledger: {len(self.training.persons):,} {what} trained on, {len(self.looks)} certificates>"
+
+
+def named_persons(X: Any, identifier: str | None = None) -> Persons | None:
+    """The persons that a frame's identifier column names, or else its index, if that was given a name."""
+    if identifier is not None and isinstance(X, pd.DataFrame) and identifier in X.columns:
+        return Persons.of(X[identifier])
+    named = isinstance(X, pd.DataFrame) and X.index.name not in _ROW_NUMBERS
+    return Persons.of(X.index) if named else None
+
+
+def _collision(one: Hashes, other: Hashes) -> float:
+    """The probability that a row drawn from each has the same values."""
+    if not len(one) or not len(other):
+        return 0.0
+    values, counts = np.unique(one, return_counts=True)
+    place = np.minimum(np.searchsorted(values, other), len(values) - 1)
+    return float(np.where(values[place] == other, counts[place], 0).mean() / len(one))
+
+
+def _text(hashes: Hashes) -> str:
+    return base64.b64encode(hashes.astype("<u8").tobytes()).decode()
+
+
+def _hashes(text: str) -> Hashes:
+    return np.frombuffer(base64.b64decode(text), dtype="<u8").astype(np.uint64)

@@ -1,0 +1,56 @@
+"""Running a pipeline whose first step is an encoder, with the sensitive attribute that this step alone needs.
+
+scikit-learn passes an argument on to a step only after ``set_config(enable_metadata_routing=True)`` and a request by
+that step. Both work with the encoders here; these functions need neither.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+
+def pipeline_steps(model: Any) -> list[Any]:
+    """The steps of a pipeline that do anything; of any other model, the model itself."""
+    if not isinstance(model, Pipeline):
+        return [model]
+    return [step for _, step in model.steps if step is not None and step != "passthrough"]
+
+
+def fit_pipeline(pipeline: Any, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Any:
+    """Fit an encoder, or a pipeline that starts with one, and return it.
+
+    Later steps see the encoded rows; one whose ``fit`` takes ``sensitive_features`` (to choose the number of cells) or
+    ``rows`` (to name a typical one) gets these too.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from fairflows import FairTransport, load_adult
+    >>> from fairflows.release import CellRelease
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> pipeline = make_pipeline(FairTransport(density="counts"), CellRelease(n_cells=4))
+    >>> _ = fit_pipeline(pipeline, train.X, train.y, sensitive_features=train.a)
+    >>> transform_pipeline(pipeline, test.X, sensitive_features=test.a)["cell"].nunique()
+    4
+    """
+    encoder, *others = pipeline_steps(pipeline)
+    encoder.fit(X, y, sensitive_features=sensitive_features)
+    Z = encoder.transform(X, sensitive_features=sensitive_features) if others else None
+    for place, step in enumerate(others):
+        offered = {"sensitive_features": sensitive_features, "rows": X}
+        step.fit(Z, y, **{name: value for name, value in offered.items() if has_fit_parameter(step, name)})
+        if place < len(others) - 1:
+            Z = step.transform(Z)
+    return pipeline
+
+
+def transform_pipeline(pipeline: Any, X: Any, *, sensitive_features: Any = None) -> Any:
+    """What a fitted encoder, or a pipeline that starts with one, makes of rows."""
+    encoder, *others = pipeline_steps(pipeline)
+    Z = encoder.transform(X, sensitive_features=sensitive_features)
+    for step in others:
+        Z = step.transform(Z)
+    return Z

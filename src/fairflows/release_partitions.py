@@ -1,0 +1,129 @@
+"""Three ways to cut the space of encoded rows into k cells; each is a few arrays, so that it can be read and stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class TreePartition:
+    """The leaves of a decision tree for the task, numbered by their rate of the last class.
+
+    Attributes
+    ----------
+    feature, threshold, left, right : ndarray of shape (n_nodes,)
+        A row goes left where its feature is at most the threshold; the feature of a leaf is negative.
+    cell : ndarray of shape (n_nodes,)
+        Each leaf's number.
+    depth : int
+        Steps from the root to the lowest leaf.
+    """
+
+    feature: IntArray
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    cell: IntArray
+    depth: int
+
+    @classmethod
+    def fit(cls, features: FloatArray, y: IntArray, n_cells: int, random_state: int) -> TreePartition:
+        """Grow the tree best first, up to n_cells leaves."""
+        grown = DecisionTreeClassifier(max_leaf_nodes=n_cells, random_state=random_state).fit(features, y)
+        tree = grown.tree_
+        leaves = np.flatnonzero(tree.children_left < 0)
+        cell = np.full(tree.node_count, -1)
+        cell[leaves[np.argsort(tree.value[leaves, 0, -1], kind="stable")]] = np.arange(len(leaves))
+        return cls(tree.feature, tree.threshold, tree.children_left, tree.children_right, cell, tree.max_depth)
+
+    @property
+    def n_cells(self) -> int:
+        """How many leaves there are."""
+        return int(self.cell.max()) + 1
+
+    def cells(self, features: FloatArray) -> IntArray:
+        """Each row's leaf: all rows go down one level at a time."""
+        features = features.astype(np.float32)  # the precision in which scikit-learn chose the thresholds
+        node = np.zeros(len(features), dtype=np.intp)
+        rows = np.arange(len(features))
+        for _ in range(self.depth):
+            inner = self.feature[node] >= 0
+            goes_left = features[rows, np.where(inner, self.feature[node], 0)] <= self.threshold[node]
+            node = np.where(inner, np.where(goes_left, self.left[node], self.right[node]), node)
+        return self.cell[node]
+
+
+@dataclass(frozen=True)
+class QuantilePartition:
+    """Quantile bins of a score, features · weights.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_features,)
+        A one for a single column; else those of a logistic regression of the label.
+    edges : ndarray of shape (n_cells - 1,)
+        A score equal to an edge belongs to the bin above.
+    """
+
+    weights: FloatArray
+    edges: FloatArray
+
+    @classmethod
+    def fit(cls, features: FloatArray, y: IntArray | None, n_cells: int) -> QuantilePartition:
+        """Score the rows, and cut the score into bins that hold about equally many."""
+        weights = np.ones(1)
+        if features.shape[1] > 1:
+            weights = LogisticRegression(max_iter=1000).fit(features, y).coef_[0]
+        score = features @ weights
+        edges = np.unique(np.quantile(score, np.arange(1, n_cells) / n_cells))
+        return cls(weights, edges[edges > score.min()])
+
+    @property
+    def n_cells(self) -> int:
+        """How many bins there are; fewer than asked for where the score has ties."""
+        return len(self.edges) + 1
+
+    def cells(self, features: FloatArray) -> IntArray:
+        """Each row's bin."""
+        return np.searchsorted(self.edges, features @ self.weights, side="right")
+
+
+@dataclass(frozen=True)
+class CentrePartition:
+    """The nearest of k centres.
+
+    Attributes
+    ----------
+    centres : ndarray of shape (n_cells, n_features)
+    """
+
+    centres: FloatArray
+
+    @classmethod
+    def fit(cls, features: FloatArray, n_cells: int, random_state: int) -> CentrePartition:
+        """Find the centres by k-means."""
+        different = len(np.unique(features, axis=0))
+        found = KMeans(min(n_cells, different), n_init=4, random_state=random_state).fit(features)
+        return cls(found.cluster_centers_.astype(np.float64))
+
+    @property
+    def n_cells(self) -> int:
+        """How many centres there are."""
+        return len(self.centres)
+
+    def cells(self, features: FloatArray) -> IntArray:
+        """Each row's nearest centre."""
+        # |x - c|² without the |x|² that all centres share.
+        return ((self.centres**2).sum(axis=1) - 2 * features @ self.centres.T).argmin(axis=1)
+
+
+Partition = TreePartition | QuantilePartition | CentrePartition
