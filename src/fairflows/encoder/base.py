@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
 from fairflows.data.columns import shown, sorted_values
 from fairflows.data.frames import is_polars, like, to_pandas
@@ -63,8 +63,8 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
             check_is_fitted(self)
         frame = self._frame(X, allow_missing)
         validate_data(self, frame if _has_names(X) else frame.to_numpy(), skip_check_array=True, reset=fit)
-        if not len(frame):
-            raise DataError("Found array with 0 sample(s): an encoder needs at least one row.")
+        if len(frame) < (2 if fit else 1):
+            raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs {'two' if fit else 'one'}.")
         rows = self._rows(frame, X, sensitive_features, fit)
         if not rows.X.shape[1]:
             raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
@@ -104,12 +104,21 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
             raise DataError(f"y must have at least two classes; every row is {shown(self.classes_[0])}.")
         return np.searchsorted(self.classes_, column.to_numpy(dtype=self.classes_.dtype))
 
+    def _read_weight(self, sample_weight: Any, X: pd.DataFrame) -> npt.NDArray[np.float64] | None:
+        """Row weights, checked; None when all rows count alike."""
+        if sample_weight is None:
+            return None
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weight.any():
+            raise DataError("sample_weight must have a positive weight; every weight is zero.")
+        return weight
+
     def _need_label(self) -> None:
         if self.classes_ is None:
             raise DataError(f"{type(self).__name__} was fitted without a label and cannot predict one.")
 
     def _frame(self, X: Any, allow_missing: bool = False) -> pd.DataFrame:
-        if _has_names(X) or isinstance(X, dict):
+        if _has_names(X):
             return to_pandas(X)
         array = check_array(X, dtype="numeric", ensure_all_finite="allow-nan" if allow_missing else True)
         return to_pandas(array)
@@ -163,11 +172,6 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
     def _names_out(self) -> list[str]:
         raise NotImplementedError
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = tags.input_tags.categorical = True
-        return tags
-
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
         """Learn one encoder per group."""
         raise NotImplementedError
@@ -178,4 +182,4 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
 
 
 def _has_names(X: Any) -> bool:
-    return isinstance(X, pd.DataFrame | dict) or is_polars(X)
+    return isinstance(X, pd.DataFrame) or is_polars(X)

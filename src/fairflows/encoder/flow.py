@@ -236,7 +236,7 @@ class FairFlow(GroupEncoder):
         labels = self._read_label(y, len(rows.X))
         if self.criterion != "demographic_parity" and labels is None:
             raise DataError(f"criterion {self.criterion!r} speaks of labels; pass y.")
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        weight = self._read_weight(sample_weight, rows.X)
         self.codec_ = Codec(
             alpha=self.alpha,
             dequantise=self.dequantise,
@@ -283,7 +283,8 @@ class FairFlow(GroupEncoder):
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
         """The class that the encoder's own classifier sees in z."""
-        return self.classes_[self.predict_proba(X, sensitive_features=sensitive_features).argmax(axis=1)]
+        probabilities = self.predict_proba(X, sensitive_features=sensitive_features)
+        return self.classes_[probabilities.argmax(axis=1)]
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Class probabilities by the encoder's own classifier on z."""

@@ -42,6 +42,7 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     "kde": KernelDensity,
 }
 
+_FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all its rows for training
 _RESTART = 1_000_003  # seeds of restarts are this far apart: users count seeds from 0
 
 
@@ -185,7 +186,7 @@ def _hold_out(rows: Rows, share: float, random_state: int) -> tuple[npt.NDArray[
         raise ValueError(f"validation must be a share in [0, 1); got {share!r}.")
     persons = np.arange(len(rows.X)) if rows.persons is None else rows.persons.codes
     different = np.unique(persons)
-    if share == 0 or len(different) < 20:
+    if share == 0 or np.bincount(rows.group).min() * share < _FEWEST_HELD_OUT:
         return np.ones(len(persons), dtype=bool), np.zeros(len(persons), dtype=bool)
     kept, _ = train_test_split(different, test_size=share, random_state=random_state)
     train_rows = np.isin(persons, kept)

@@ -172,7 +172,7 @@ class FairMatching(GroupEncoder):
             check_labels(rows.group, labels, self.groups_, self.classes_)
         codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing).fit(rows.X, self.kinds)
         cells = codec.encode(rows.X)
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        weight = self._read_weight(sample_weight, rows.X)
         key = self.key if self.key is not None else new_key()
         learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
         for j, seed in enumerate(seeds):

@@ -158,7 +158,7 @@ class FairTransport(GroupEncoder):
             if not 0 <= strength <= 1:
                 raise ValueError(f"strength must be in [0, 1]; got {strength!r}.")
         rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        weight = self._read_weight(sample_weight, rows.X)
         labels, names = self._read_labels(y, len(rows.X))
         key = self.key if self.key is not None else new_key()
         for j, seed in enumerate(seeds):
@@ -233,8 +233,7 @@ class FairTransport(GroupEncoder):
 
     def _read_labels(self, y: Any, n_rows: int) -> tuple[npt.NDArray[np.intp] | None, list[str]]:
         """Labels as class numbers, (n_rows, n_labels), and the names of their scores."""
-        several = isinstance(y, pd.DataFrame) or (y is not None and np.ndim(y) == 2 and np.shape(y)[1] > 1)
-        if not several:
+        if y is None or np.asarray(y).ndim < 2:
             codes = self._read_label(y, n_rows)
             return (None if codes is None else codes[:, None]), ["score"]
         columns = y if isinstance(y, pd.DataFrame) else pd.DataFrame(np.asarray(y)).add_prefix("score")
