@@ -1,0 +1,340 @@
+"""Recourse: what would have to change about a rejected row for it to be accepted.
+
+With an invertible encoder a decision h(z) on the representation can be traced back to the table (Balunović et al.,
+2022): from the z of a rejected row a straight line leads to the nearest z̃ that h accepts; the first accepted point on
+it, decoded by the row's own group, is the advice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.validation import check_is_fitted
+
+from fairflows.data.frames import is_polars, to_pandas
+from fairflows.data.roles import role_column
+from fairflows.data.table import Table
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.explain.conditions import Conditions, changed_categories, ordered_values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Array = npt.NDArray[np.float64]
+Accepts = Callable[[Array], npt.NDArray[np.bool_]]
+
+_N_DRAWS = 10_000
+
+
+@dataclass(frozen=True)
+class Recourse:
+    """For rejected rows, a row of the same person that would have been accepted.
+
+    Attributes
+    ----------
+    before, after : DataFrame
+        The rejected rows that a change was found for, and those rows changed.
+    details : DataFrame
+        For each: its ``group``; ``step``, how far along the line, in (0, 1]; ``candidate``, how often the accepted
+        points were halved before one led to an accepted row (0: the nearest of all did); ``cost``, the changes of
+        numbers in standard deviations plus the number of changed categories; ``plausibility``, the share of the group
+        (under its density p̂_a) that is less likely than the changed row.
+    rejected : Series
+        How many rows of each group were rejected.
+    scale : Series
+        The standard deviation of each number column, over the rows that were accepted or rejected.
+    """
+
+    before: pd.DataFrame
+    after: pd.DataFrame
+    details: pd.DataFrame
+    rejected: pd.Series
+    scale: pd.Series
+
+    def changes(self) -> pd.DataFrame:
+        """By how much each number column changes, a row each; times in days."""
+        return ordered_values(self.after) - ordered_values(self.before)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a person: details, each column as it is, and as it would have to be (``LSAT → new``)."""
+        after = self.after.rename(columns=lambda name: f"{name} → new")
+        return pd.concat([self.details, self.before, after], axis=1)
+
+    def summary(self) -> pd.DataFrame:
+        """The groups side by side: how many found a way, what it asks of them on average, and its plausibility."""
+        group = self.details["group"].to_numpy()
+        changes = self.changes().groupby(group).mean().add_prefix("mean change of ")
+        switched = changed_categories(self.before, self.after).groupby(group).mean().add_prefix("share that changes ")
+        judged = self.details.groupby("group").agg(
+            **{"mean cost": ("cost", "mean"), "median plausibility": ("plausibility", "median")}
+        )
+        found = self.details["group"].value_counts().reindex(self.rejected.index, fill_value=0)
+        counts = pd.DataFrame({"rejected": self.rejected, "with a way": found / self.rejected.clip(lower=1)})
+        return counts.join([changes, switched, judged]).rename_axis("group")
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The mean change of each number column by group, in standard deviations, with its size in table units."""
+        import matplotlib.pyplot as plt
+
+        axes = ax if ax is not None else plt.subplots()[1]
+        means = self.changes().groupby(self.details["group"].to_numpy()).mean()
+        width = 0.8 / max(len(means), 1)
+        for i, (group, row) in enumerate(means.iterrows()):
+            places = np.arange(len(row)) + (i - (len(means) - 1) / 2) * width
+            bars = axes.bar(places, row / self.scale[row.index], width, label=str(group))
+            axes.bar_label(bars, [f"{value:+.2g}" for value in row], fontsize=8)
+        axes.set_xticks(np.arange(means.shape[1]), means.columns)
+        axes.set_ylabel("mean change to be accepted (standard deviations)")
+        axes.legend(title="group")
+        return axes
+
+
+def recourse(
+    encoder: Any,
+    X: Any,
+    *,
+    sensitive_features: Any = None,
+    classifier: Any = None,
+    favourable: Any = None,
+    pool: Table | None = None,
+    keep: Sequence[str] = (),
+    increase: Sequence[str] = (),
+    decrease: Sequence[str] = (),
+    n_steps: int = 11,
+    n_candidates: int = 10,
+    random_state: int = 0,
+) -> Recourse:
+    r"""How each rejected row of X could have been accepted.
+
+    For z = f_a(x) with h(z) = 0 and the nearest accepted z̃, the first accepted point of
+
+    .. math:: z_t = z + t\,(\tilde z - z), \qquad t \in \{0, \tfrac1{n-1}, \dots, 1\}
+
+    is decoded as :math:`f_a^{-1}(z_t)`, its values set on their grids and forbidden changes undone. If h does not
+    accept the row that results, encoded as this person's rows are, later points and then other z̃ are tried.
+
+    Parameters
+    ----------
+    encoder : FairFlow
+        A fitted encoder with an inverse and densities.
+    X : frame
+        Rows; those that are accepted already are left out.
+    sensitive_features : array, optional
+        Their groups, unless a column of X holds them.
+    classifier : classifier, optional
+        h, fitted on encoded rows; the encoder's own when not given.
+    favourable : label, optional
+        What counts as accepted; the last class when not given.
+    pool : Table, optional
+        Rows whose encodings may be z̃. Without, draws from the densities p̂_a, so that advice needs nobody else's row.
+    keep, increase, decrease : sequence of str
+        Columns that must stay as they are, may only rise, or may only fall.
+    n_steps, n_candidates : int
+        Points on each line, and how many accepted z̃ to try: the nearest of all, of a random half, of a quarter, …
+    random_state : int
+        Seed of the draws.
+
+    Examples
+    --------
+    >>> from fairflows import FairFlow, make_gaussians
+    >>> table, densities = make_gaussians(600, random_state=0)
+    >>> encoder = FairFlow(gamma=0.5, density=densities, n_epochs=20).fit(table.X, table.y, sensitive_features=table.a)
+    >>> advice = recourse(encoder, table.X, sensitive_features=table.a, keep=["x2"])
+    >>> bool((advice.before["x2"] == advice.after["x2"]).all())
+    True
+    """
+    if n_steps < 2 or n_candidates < 1:
+        raise ValueError(f"n_steps must be at least 2 and n_candidates at least 1; got {n_steps} and {n_candidates}.")
+    frame, attribute = _read(encoder, X, sensitive_features)
+    features = list(encoder.codec_.columns_)
+    conditions = Conditions.on(frame[features], keep, increase, decrease)
+    accepts = _acceptance(encoder, classifier, favourable)
+    z = _encoded(encoder, frame, attribute)
+    rejected = ~accepts(z)
+    draws = _draws(encoder, random_state)
+    targets = _encoded(encoder, *(draws if pool is None else (to_pandas(pool.X), pool.a)))
+    search = _Search(encoder, accepts, conditions, frame[rejected], attribute[rejected], z[rejected])
+    targets = np.random.default_rng(random_state).permutation(_accepted(targets, accepts))
+    search.run(targets, np.linspace(0, 1, n_steps), n_candidates)
+
+    found = np.flatnonzero(search.step > 0)
+    before, after = frame[rejected].iloc[found], search.after.iloc[found]
+    group, scale = attribute[rejected].iloc[found], ordered_values(frame[features]).std()
+    details = pd.DataFrame(
+        {
+            "group": group.to_numpy(),
+            "step": search.step[found],
+            "candidate": search.candidate[found],
+            "cost": _cost(before[features], after[features], scale),
+            "plausibility": _plausibility(encoder, after, group, draws),
+        },
+        index=before.index,
+    )
+    counts = attribute[rejected].value_counts().reindex(encoder.groups_, fill_value=0).rename("rejected")
+    return Recourse(before[features], after[features], details, counts, scale)
+
+
+class _Search:
+    """The first accepted and allowed point on the lines from each z to its nearest accepted points.
+
+    ``step`` is the point's place on its line, zero as long as none is found.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        accepts: Accepts,
+        conditions: Conditions,
+        rows: pd.DataFrame,
+        attribute: pd.Series,
+        z: Array,
+    ):
+        self._encoder, self._accepts, self._conditions = encoder, accepts, conditions
+        self._rows, self._attribute, self._z = rows, attribute, z
+        self.after = rows.copy()
+        self.step = np.zeros(len(rows))
+        self.candidate = np.full(len(rows), -1)
+
+    def run(self, targets: Array, steps: Array, n_candidates: int) -> None:
+        """Lead every row to its nearest target, then those still open to the nearest of half of the targets, and so on.
+
+        The next-nearest target lies where the nearest does, and fails where that one failed; the nearest of a random
+        half, quarter, … lies a little further away each time.
+        """
+        for j in range(n_candidates):
+            still_open = np.flatnonzero(self.step == 0)
+            if not len(still_open):
+                return
+            part = targets[: -(-len(targets) // 2**j)]
+            nearest = NearestNeighbors(n_neighbors=1).fit(part).kneighbors(self._z[still_open], return_distance=False)
+            self._walk(still_open, part[nearest[:, 0]], steps, j)
+
+    def _walk(self, rows: npt.NDArray[np.intp], targets: Array, steps: Array, candidate: int) -> None:
+        """Go along the lines from these rows to their targets until a point is accepted and allowed."""
+        for t in steps[1:]:
+            here = self._z[rows] + t * (targets - self._z[rows])
+            accepted = np.flatnonzero(self._accepts(here))
+            if not len(accepted):
+                continue
+            reached = rows[accepted]
+            after, allowed = self._decoded(reached, here[accepted])
+            reached, after = reached[allowed], after[allowed]
+            for name in after:
+                self.after[name] = _put(self.after[name], reached, after[name])
+            self.step[reached], self.candidate[reached] = t, candidate
+            kept = self.step[rows] == 0
+            rows, targets = rows[kept], targets[kept]
+            if not len(rows):
+                return
+
+    def _decoded(self, rows: npt.NDArray[np.intp], z: Array) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
+        """The points as rows of the table, forbidden changes undone, and which of these rows are accepted."""
+        before, attribute = self._rows.iloc[rows], self._attribute.iloc[rows]
+        latent = pd.DataFrame(z, columns=self._encoder.get_feature_names_out(), index=before.index)
+        decoded = self._encoder.inverse_transform(latent, sensitive_features=attribute)
+        after = self._conditions.restore(before, decoded)
+        # Decoding sets values on their grids, and conditions undo some: what counts is the row that would be handed in.
+        handed_in = before.assign(**{str(name): after[name].array for name in after})
+        return after, self._accepts(_encoded(self._encoder, handed_in, attribute))
+
+
+def _put(column: pd.Series, places: npt.NDArray[np.intp], values: pd.Series) -> pd.Series:
+    column = column.copy()
+    column.iloc[places] = values.array
+    return column
+
+
+def _read(encoder: Any, X: Any, sensitive_features: Any) -> tuple[pd.DataFrame, pd.Series]:
+    """The rows and their groups, if the encoder has what recourse needs."""
+    check_is_fitted(encoder)
+    if not hasattr(encoder, "codec_") or not hasattr(encoder, "inversions"):
+        raise DataError(
+            f"Recourse decodes points between rows and needs an encoder with a continuous inverse (FairFlow); "
+            f"{type(encoder).__name__} has none."
+        )
+    if not isinstance(X, pd.DataFrame) and not is_polars(X):
+        raise DataError("Recourse speaks of columns by name: pass a pandas or polars frame.")
+    frame = to_pandas(X)
+    if frame.index.name is None:
+        frame = frame.rename_axis("row")
+    given = encoder.sensitive if sensitive_features is None else sensitive_features
+    if given is None:
+        raise DataError("Recourse decodes each row by its own group's flow: pass sensitive_features=....")
+    return frame, role_column(frame, given, "sensitive")[0]
+
+
+def _acceptance(encoder: Any, classifier: Any, favourable: Any) -> Accepts:
+    """Whether h accepts encoded rows."""
+    import torch
+
+    classes = encoder.classes_ if classifier is None else classifier.classes_
+    if classes is None:
+        raise DataError("The encoder was fitted without a label: pass a classifier that was fitted on encoded rows.")
+    favourable = classes[-1] if favourable is None else favourable
+    if favourable not in classes:
+        raise ValueError(f"favourable must be one of the classes {list(classes)}; got {favourable!r}.")
+    place = int(np.flatnonzero(np.asarray(classes) == favourable)[0])
+
+    def own(z: Array) -> npt.NDArray[np.bool_]:
+        with torch.no_grad():
+            return (encoder.flow_.head(torch.from_numpy(z)[None])[0].argmax(-1) == place).numpy()
+
+    def given(z: Array) -> npt.NDArray[np.bool_]:
+        named = (
+            pd.DataFrame(z, columns=encoder.get_feature_names_out()) if hasattr(classifier, "feature_names_in_") else z
+        )
+        return np.asarray(classifier.predict(named) == favourable)
+
+    return own if classifier is None else given
+
+
+def _encoded(encoder: Any, rows: pd.DataFrame, attribute: pd.Series) -> Array:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # draws and advice may lie outside the training range
+        return np.array(encoder.transform(rows, sensitive_features=attribute), dtype=np.float64)
+
+
+def _draws(encoder: Any, random_state: int) -> tuple[pd.DataFrame, pd.Series]:
+    """Rows drawn from every group's density, as the encoder takes them."""
+    samples = encoder.sample_rows(_N_DRAWS, random_state)
+    rows = pd.concat(samples, ignore_index=True).rename_axis("draw")
+    attribute = pd.Series(np.repeat(np.array(encoder.groups_, dtype=object), _N_DRAWS), index=rows.index)
+    # The encoder may have been fitted on a frame that also held the attribute and the identifier.
+    for name in getattr(encoder, "feature_names_in_", rows.columns):
+        if name not in rows:
+            rows[name] = np.arange(len(rows))
+    return rows, attribute
+
+
+def _accepted(z: Array, accepts: Accepts) -> Array:
+    accepted = z[accepts(z)]
+    if not len(accepted):
+        raise DataError("No row of the pool is accepted, so there is nothing to lead the rejected rows to.")
+    return accepted
+
+
+def _cost(before: pd.DataFrame, after: pd.DataFrame, scale: pd.Series) -> Array:
+    moved = (ordered_values(after) - ordered_values(before)).abs() / scale.where(scale > 0, 1.0)
+    return (moved.sum(axis=1) + changed_categories(before, after).sum(axis=1)).to_numpy(dtype=np.float64)
+
+
+def _plausibility(
+    encoder: Any, rows: pd.DataFrame, attribute: pd.Series, draws: tuple[pd.DataFrame, pd.Series]
+) -> Array:
+    """The share of each row's group, under p̂_a, that is less likely than the row."""
+    share = np.empty(len(rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        for group in attribute.unique():
+            mine, of_group = (attribute == group).to_numpy(), (draws[1] == group).to_numpy()
+            log_p = encoder.log_prob(rows[mine], sensitive_features=attribute[mine])
+            reference = np.sort(encoder.log_prob(draws[0][of_group], sensitive_features=draws[1][of_group]))
+            share[mine] = np.searchsorted(reference, log_p) / len(reference)
+    return share

@@ -1,0 +1,176 @@
+"""Matches: which rows of the groups share one representation, and how likely each of them is.
+
+An encoder hides the group where z = f_a(x) could as well be somebody of another group, x̃ = f_b⁻¹(z). Trained for
+fairness, the flows match rows that are about equally likely in their groups (Balunović et al., 2022).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.cluster import KMeans
+from sklearn.manifold import TSNE
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from fairflows.data.frames import to_pandas
+from fairflows.data.roles import role_column
+from fairflows.exceptions import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MatchedPairs:
+    """Each row as it is in its own group, and as every other group would have it.
+
+    Attributes
+    ----------
+    group : ndarray of shape (n,)
+        The group each row is from.
+    sides : dict of group to DataFrame
+        f_b⁻¹(z) for every row, in the table's columns: the row itself where b is its own group, else its match.
+    points : dict of group to ndarray of shape (n, D)
+        The same in model space, where densities and distances live.
+    log_likelihood : DataFrame of shape (n, K)
+        log p̂_b of each side, in model space.
+    """
+
+    group: npt.NDArray[Any]
+    sides: dict[Any, pd.DataFrame]
+    points: dict[Any, Array]
+    log_likelihood: pd.DataFrame
+
+    def to_frame(self, to: Any = None) -> pd.DataFrame:
+        """One line a row: its group, the row, its match (``match LSAT``), and the log-likelihood of both.
+
+        Parameters
+        ----------
+        to : group, optional
+            The group to match to; with two groups, the other one.
+        """
+        groups = list(self.sides)
+        if to is None and len(groups) > 2:
+            raise ValueError(f"with {len(groups)} groups, say which one to match to (to=...).")
+        own = pd.Index(groups).get_indexer(self.group)
+        other = 1 - own if to is None else np.full(len(own), self._place(to))
+        row, match = (_picked([self.sides[g] for g in groups], side) for side in (own, other))
+        log_p = self.log_likelihood.to_numpy()
+        line = np.arange(len(own))
+        judged = pd.DataFrame({"log p(x)": log_p[line, own], "log p(match)": log_p[line, other]}, index=row.index)
+        match = match.add_prefix("match ")
+        return pd.concat([pd.DataFrame({"group": self.group}, index=row.index), row, match, judged], axis=1)
+
+    def clusters(self, of: Any = None, n_clusters: int = 8, random_state: int = 0) -> npt.NDArray[np.intp]:
+        """k-means clusters of one group's side, which their matches share.
+
+        Parameters
+        ----------
+        of : group, optional
+            The side to cluster; the last group's when not given.
+        n_clusters : int
+            k.
+        random_state : int
+            Seed of the start.
+        """
+        points = StandardScaler().fit_transform(self.points[self._of(of)])
+        return KMeans(n_clusters, n_init=10, random_state=random_state).fit_predict(points)
+
+    def summary(self, clusters: npt.NDArray[np.intp]) -> pd.DataFrame:
+        """For each cluster its size, and the mean log-likelihood of its rows and of their matches.
+
+        With several other groups, the matches of all of them count.
+        """
+        groups = pd.Index(list(self.sides))
+        own = groups.get_indexer(self.group)[:, None] == np.arange(len(groups))
+        log_p = self.log_likelihood.to_numpy()
+        real = np.where(own, log_p, 0).sum(axis=1)
+        matched = np.where(own, 0, log_p).sum(axis=1) / (len(groups) - 1)
+        frame = pd.DataFrame({"cluster": clusters, "log p(x)": real, "log p(match)": matched})
+        by_cluster = frame.groupby("cluster")
+        return by_cluster.mean().assign(rows=by_cluster.size())
+
+    def embedding(self, group: Any, perplexity: float = 30.0, random_state: int = 0) -> Array:
+        """t-SNE of one group's side, (n, 2)."""
+        points = StandardScaler().fit_transform(self.points[self._of(group)])
+        return TSNE(perplexity=min(perplexity, (len(points) - 1) / 3), random_state=random_state).fit_transform(points)
+
+    def plot(
+        self, clusters: npt.NDArray[np.intp] | None = None, perplexity: float = 30.0, random_state: int = 0
+    ) -> Figure:
+        """The groups' sides beside each other: dots are rows, crosses matches, colours the clusters they share."""
+        import matplotlib.pyplot as plt
+
+        colours = self.clusters(random_state=random_state) if clusters is None else clusters
+        figure, axes = plt.subplots(1, len(self.sides), figsize=(5 * len(self.sides), 4.5), squeeze=False)
+        for ax, group in zip(axes[0], self.sides, strict=True):
+            place, real = self.embedding(group, perplexity, random_state), self.group == group
+            for marker, rows in (("o", real), ("x", ~real)):
+                ax.scatter(
+                    *place[rows].T, c=colours[rows], marker=marker, s=12, cmap="tab10", vmin=0, vmax=9, alpha=0.7
+                )
+            ax.set_title(f"group {group}: rows (dots) and matches (crosses)")
+            ax.set_xticks([])
+            ax.set_yticks([])
+        figure.tight_layout()
+        return figure
+
+    def _of(self, group: Any) -> Any:
+        return list(self.sides)[-1] if group is None else list(self.sides)[self._place(group)]
+
+    def _place(self, group: Any) -> int:
+        if group not in self.sides:
+            raise ValueError(f"the group must be one of {list(self.sides)}; got {group!r}.")
+        return list(self.sides).index(group)
+
+
+def matched_pairs(encoder: Any, X: Any, *, sensitive_features: Any = None) -> MatchedPairs:
+    """Every row, and the rows of the other groups that share its representation.
+
+    Parameters
+    ----------
+    encoder : FairFlow
+        A fitted encoder.
+    X : frame or array
+        Rows to match.
+    sensitive_features : array, optional
+        Their groups, unless a column of X holds them.
+
+    Examples
+    --------
+    >>> from fairflows import FairFlow, make_gaussians
+    >>> table, densities = make_gaussians(400, random_state=0)
+    >>> encoder = FairFlow(gamma=1, density=densities, n_epochs=20).fit(table.X, table.y, sensitive_features=table.a)
+    >>> pairs = matched_pairs(encoder, table.X, sensitive_features=table.a)
+    >>> list(pairs.to_frame())
+    ['group', 'x1', 'x2', 'match x1', 'match x2', 'log p(x)', 'log p(match)']
+    """
+    check_is_fitted(encoder)
+    if not hasattr(encoder, "inversions"):
+        raise DataError(f"Matches are for encoders with an inverse for every group; {type(encoder).__name__} has none.")
+    frame = to_pandas(X)
+    given = encoder.sensitive if sensitive_features is None else sensitive_features
+    if given is None:
+        raise DataError("Matches decode each row by the groups' flows: pass sensitive_features=....")
+    group = role_column(frame, given, "sensitive")[0]
+    inversions = encoder.inversions(encoder.transform(X, sensitive_features=sensitive_features))
+    names = encoder.groups_
+    return MatchedPairs(
+        group.to_numpy(),
+        {name: side.rows.set_axis(frame.index) for name, side in zip(names, inversions, strict=True)},
+        {name: side.x for name, side in zip(names, inversions, strict=True)},
+        pd.DataFrame(np.column_stack([side.log_prob for side in inversions]), columns=names, index=frame.index),
+    )
+
+
+def _picked(frames: list[pd.DataFrame], which: npt.NDArray[np.intp]) -> pd.DataFrame:
+    """Row i of frame which[i], for every i."""
+    stacked = pd.concat(frames, ignore_index=True)
+    return stacked.iloc[which * len(which) + np.arange(len(which))].set_axis(frames[0].index)

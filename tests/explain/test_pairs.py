@@ -1,0 +1,84 @@
+"""Matches: the same z, likelihoods of both sides, clusters that pairs share."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from fairflows import FairFlow, make_gaussians, make_three_groups
+from fairflows.exceptions import DataError
+from fairflows.explain import matched_pairs
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    table, densities = make_gaussians(400, random_state=0)
+    encoders = FairFlow(density=densities, n_epochs=60).fit_many(
+        table.X, table.y, sensitive_features=table.a, gammas=[0, 1], seeds=[0]
+    )
+    return table, encoders
+
+
+@pytest.mark.filterwarnings("ignore:Values outside the training range")  # a match may lie there
+def test_a_row_and_its_match_share_a_representation(fitted):
+    table, (_, encoder) = fitted
+    pairs = matched_pairs(encoder, table.X, sensitive_features=table.a)
+    z = encoder.transform(table.X, sensitive_features=table.a)
+    for group, side in pairs.sides.items():
+        assert np.allclose(encoder.transform(side, sensitive_features=np.full(len(side), group)), z, atol=1e-6)
+    own = pairs.sides[0][table.a == 0]
+    assert np.allclose(own, table.X[table.a == 0])
+
+
+def test_the_frame_holds_what_the_encoder_calls_matches(fitted):
+    table, (_, encoder) = fitted
+    frame = matched_pairs(encoder, table.X, sensitive_features=table.a).to_frame()
+    assert np.allclose(frame[["match x1", "match x2"]], encoder.matches(table.X, table.a))
+    assert np.allclose(frame[["x1", "x2"]], table.X)
+    assert (frame["group"] == table.a).all()
+
+
+def test_fairness_matches_rows_of_like_likelihood(fitted):
+    """The paper's figure 9: without fairness a row is matched with an unlikely one, with fairness with a likely one."""
+    table, encoders = fitted
+    gaps = []
+    for encoder in encoders:
+        pairs = matched_pairs(encoder, table.X, sensitive_features=table.a)
+        summary = pairs.summary(pairs.clusters(n_clusters=2))
+        gaps.append((summary["log p(x)"] - summary["log p(match)"]).mean())
+    assert gaps[1] < 0.5
+    assert gaps[0] > gaps[1] + 1
+
+
+def test_clusters_are_those_of_the_named_side(fitted):
+    """Two blobs a group: a row and its match are in one cluster by construction, and the blobs are found."""
+    table, (_, encoder) = fitted
+    pairs = matched_pairs(encoder, table.X, sensitive_features=table.a)
+    clusters = pairs.clusters(of=1, n_clusters=2)
+    right = pairs.sides[1]["x1"] > 0
+    assert max((clusters == right).mean(), (clusters != right).mean()) > 0.98
+    assert pairs.summary(clusters)["rows"].sum() == len(table)
+
+
+def test_three_groups_have_a_side_each(tmp_path):
+    table, densities = make_three_groups(150, random_state=0)
+    encoder = FairFlow(1, density=densities, n_epochs=2).fit(table.X, table.y, sensitive_features=table.a)
+    pairs = matched_pairs(encoder, table.X, sensitive_features=table.a)
+    assert list(pairs.sides) == ["centre", "north", "south"]
+    assert np.allclose(
+        pairs.to_frame(to="south")[["match x1", "match x2"]], encoder.matches(table.X, table.a, to="south")
+    )
+    with pytest.raises(ValueError, match="say which one"):
+        pairs.to_frame()
+    with pytest.raises(ValueError, match="one of"):
+        pairs.clusters(of="west")
+    figure = pairs.plot(pairs.clusters(n_clusters=3), perplexity=10)
+    assert len(figure.axes) == 3
+    plt.close(figure)
+
+
+def test_an_encoder_without_inverse_is_refused(fitted):
+    from sklearn.preprocessing import StandardScaler
+
+    table, _ = fitted
+    with pytest.raises(DataError, match="inverse for every group"):
+        matched_pairs(StandardScaler().fit(table.X), table.X, sensitive_features=table.a)

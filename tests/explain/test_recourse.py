@@ -1,0 +1,166 @@
+"""Recourse: accepted afterwards, conditions kept, no loop over rows, the groups compared."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from fairflows import FairFlow, FairMatching, Table, make_shifted_gaussians
+from fairflows.exceptions import DataError
+from fairflows.explain import recourse
+
+
+@pytest.fixture(scope="module")
+def applicants():
+    """Numbers on grids and a category; admission depends on score and grade."""
+    rng = np.random.default_rng(0)
+    n = 900
+    a = rng.integers(0, 2, n)
+    score = np.clip(np.round(rng.normal(150 - 4 * a, 8)), 120, 180).astype(int)
+    grade = np.clip(np.round(rng.normal(3.2, 0.4, n), 1), 2, 4.3)
+    college = rng.choice(["hard", "middle", "easy"], n)
+    y = (score + 12 * grade + 6 * (college == "easy") + rng.normal(0, 4, n) > 192).astype(int)
+    data = pd.DataFrame({"score": score, "grade": grade, "college": college, "race": a, "admit": y})
+    return Table(data, sensitive="race", label="admit")
+
+
+@pytest.fixture(scope="module")
+def encoder(applicants):
+    settings = {"gamma": 0.3, "density": "mixture", "n_epochs": 25, "kinds": applicants.kinds, "random_state": 0}
+    return FairFlow(**settings).fit(applicants.X, applicants.y, sensitive_features=applicants.a)
+
+
+@pytest.fixture(scope="module")
+def advice(encoder, applicants):
+    return recourse(encoder, applicants.X, sensitive_features=applicants.a)
+
+
+def test_only_rejected_rows_get_advice_and_it_is_accepted(encoder, applicants, advice):
+    rejected = applicants.X[encoder.predict(applicants.X, sensitive_features=applicants.a) == 0]
+    assert advice.before.equals(rejected.loc[advice.before.index])
+    assert advice.rejected.sum() == len(rejected)
+    group = applicants.a.loc[advice.after.index]
+    assert (encoder.predict(advice.after, sensitive_features=group) == 1).all()
+
+
+def test_without_conditions_most_rows_find_their_nearest_accepted_point(advice):
+    assert len(advice.before) > 0.9 * advice.rejected.sum() > 0
+    assert (advice.details["candidate"] == 0).mean() > 0.75
+    assert advice.details["step"].between(0, 1, inclusive="right").all()
+
+
+def test_the_first_accepted_row_of_the_line_is_taken(encoder, applicants):
+    """By brute force for a few rows, from their own nearest accepted row of the pool."""
+    own = recourse(encoder, applicants.X, sensitive_features=applicants.a, pool=applicants, n_candidates=1)
+    z = encoder.transform(applicants.X, sensitive_features=applicants.a)
+    head = encoder.flow_.head
+    accepted = z[(head(torch.tensor(z.to_numpy())[None])[0].argmax(-1) == 1).numpy()].to_numpy()
+    for row in own.before.index[:10]:
+        group, start = [applicants.a.loc[row]], z.loc[row].to_numpy()
+        target = accepted[np.linalg.norm(accepted - start, axis=1).argmin()]
+        for t in np.linspace(0, 1, 11):
+            point = pd.DataFrame([start + t * (target - start)], columns=z.columns, index=[row]).rename_axis("row")
+            candidate = encoder.inverse_transform(point, sensitive_features=group)
+            there = head(torch.tensor(point.to_numpy().copy())[None])[0].argmax(-1).item()
+            if there == 1 and encoder.predict(candidate, sensitive_features=group)[0] == 1:
+                break
+        assert own.details.loc[row, "step"] == pytest.approx(t)
+        assert own.after.loc[row].equals(candidate.loc[row])
+
+
+def test_conditions_hold_in_every_row(encoder, applicants):
+    kept = recourse(
+        encoder, applicants.X, sensitive_features=applicants.a, keep=["college"], increase=["score"], decrease=["grade"]
+    )
+    assert len(kept.before) > 0.1 * kept.rejected.sum()
+    assert kept.before["college"].equals(kept.after["college"])
+    assert (kept.after["score"] >= kept.before["score"]).all()
+    assert (kept.after["grade"] <= kept.before["grade"]).all()
+    group = applicants.a.loc[kept.after.index]
+    assert (encoder.predict(kept.after, sensitive_features=group) == 1).all()
+
+
+def test_undoing_a_forbidden_change_is_checked_by_the_classifier(encoder, applicants):
+    """Nothing may change at all: no row can be accepted by doing nothing."""
+    stuck = recourse(encoder, applicants.X, sensitive_features=applicants.a, keep=list(applicants.X), n_candidates=2)
+    assert len(stuck.before) == 0
+    assert stuck.summary()["with a way"].eq(0).all()
+
+
+def test_summary_counts_costs_and_changes(advice):
+    summary = advice.summary()
+    assert (summary["with a way"] * summary["rejected"]).sum() == pytest.approx(len(advice.before))
+    changes = (advice.after["score"] - advice.before["score"]).groupby(advice.details["group"]).mean()
+    assert np.allclose(summary["mean change of score"], changes)
+    moved = (advice.after["score"] - advice.before["score"]).abs() / advice.scale["score"]
+    assert (advice.details["cost"] >= moved - 1e-9).all()
+    assert advice.details["plausibility"].between(0, 1).all()
+    assert list(advice.to_frame())[:5] == ["group", "step", "candidate", "cost", "plausibility"]
+
+
+def test_plausibility_ranks_rows_as_their_density_does(encoder, applicants, advice):
+    for group in encoder.groups_:
+        mine = advice.details["group"] == group
+        log_p = encoder.log_prob(advice.after[mine], sensitive_features=np.full(mine.sum(), group))
+        ranks = advice.details.loc[mine, "plausibility"].to_numpy()
+        assert (np.diff(ranks[np.argsort(log_p)]) >= 0).all()
+
+
+def test_a_classifier_of_ones_own(encoder, applicants):
+    z = encoder.transform(applicants.X, sensitive_features=applicants.a)
+    h = LogisticRegression().fit(z, applicants.y)
+    advice = recourse(encoder, applicants.X, sensitive_features=applicants.a, classifier=h)
+    assert advice.rejected.sum() == (h.predict(z) == 0).sum()
+
+
+def test_the_attribute_may_be_a_column(applicants):
+    data = applicants.X.assign(race=applicants.a, who=np.arange(len(applicants)))
+    settings = {"n_epochs": 3, "sensitive": "race", "identifier": "who", "kinds": applicants.kinds}
+    encoder = FairFlow(**settings).fit(data, applicants.y)
+    advice = recourse(encoder, data)
+    assert list(advice.before) == ["score", "grade", "college"]
+
+
+def test_rows_of_one_person_keep_their_own_advice(encoder, applicants):
+    X = applicants.X.set_axis(pd.Index(np.arange(len(applicants)) // 2, name="person"))
+    advice = recourse(encoder, X, sensitive_features=applicants.a.to_numpy())
+    frame = advice.to_frame()
+    assert len(frame) == len(advice.before)
+    assert (frame["score → new"].to_numpy() == advice.after["score"].to_numpy()).all()
+
+
+def test_the_plot_shows_every_number_column(advice):
+    ax = advice.plot()
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["score", "grade"]
+
+
+def test_errors_name_what_is_wrong(encoder, applicants):
+    X, a = applicants.X, applicants.a
+    with pytest.raises(DataError, match="colege"):
+        recourse(encoder, X, sensitive_features=a, keep=["colege"])
+    with pytest.raises(DataError, match="increase needs a column of numbers or times; 'college'"):
+        recourse(encoder, X, sensitive_features=a, increase=["college"])
+    with pytest.raises(DataError, match="pass sensitive_features"):
+        recourse(encoder, X)
+    with pytest.raises(DataError, match="pandas or polars"):
+        recourse(encoder, X.to_numpy(), sensitive_features=a)
+    with pytest.raises(ValueError, match="favourable must be one of"):
+        recourse(encoder, X, sensitive_features=a, favourable="yes")
+    with pytest.raises(ValueError, match="n_steps"):
+        recourse(encoder, X, sensitive_features=a, n_steps=1)
+
+
+def test_other_encoders_say_why_not(applicants):
+    matching = FairMatching(density="counts").fit(applicants.X, applicants.y, sensitive_features=applicants.a)
+    with pytest.raises(DataError, match="continuous inverse"):
+        recourse(matching, applicants.X, sensitive_features=applicants.a)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_rows():
+    table, densities = make_shifted_gaussians(1.0, 100_000, random_state=0)
+    part = table.take(np.arange(2000))
+    encoder = FairFlow(0.3, density=densities, n_epochs=5).fit(part.X, part.y, sensitive_features=part.a)
+    advice = recourse(encoder, table.X, sensitive_features=table.a, keep=["x1"])
+    assert len(advice.before) > 10_000
