@@ -24,9 +24,16 @@ from fairflows.exceptions import DataError, DataWarning
 KEY_BYTES = 32
 
 
-def new_key() -> bytes:
+class Key(bytes):
+    """A secret key that does not show itself in a repr, and so not in logs, notebooks and error reports."""
+
+    def __repr__(self) -> str:
+        return "<secret key>"
+
+
+def new_key() -> Key:
     """A fresh secret key, from the operating system and never from a seed."""
-    return secrets.token_bytes(KEY_BYTES)
+    return Key(secrets.token_bytes(KEY_BYTES))
 
 
 @dataclass(frozen=True)

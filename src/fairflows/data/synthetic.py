@@ -51,12 +51,12 @@ def make_gaussians(n_samples: int = 2000, *, random_state: int | None = None) ->
 
 
 def make_three_groups(n_samples: int = 3000, *, random_state: int | None = None) -> tuple[Table, list[Distribution]]:
-    """Three groups, "north", "centre" and "south", that differ in place, spread and base rate.
+    """Three groups, "north", "centre" and "south", that differ in place and spread.
 
-        p_a = (1 − r_a) N((−2, m_a), s_a² I) + r_a N((2, m_a), s_a² I),      y = 1 where x1 > 0,
+        p_a = ½ N((−2, m_a), s_a² I) + ½ N((2, m_a), s_a² I),      y = 1 where x1 > 0,
 
-    with r = (.5, .4, .6), m = (3, 0, −3) and s = (1, .75, 1.25). The label is a function of x1 alone; the group shows
-    in x2 and, through its base rate and spread, in x1.
+    with m = (3, 0, −3) and s = (1, .75, 1.25). The group shows in x2 and, through its spread, in x1; the label is a
+    function of x1 alone and equally frequent in all groups, so that encoders exist which hide the group and keep it.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ def make_three_groups(n_samples: int = 3000, *, random_state: int | None = None)
     (['centre', 'north', 'south'], 3)
     """
     names = ["centre", "north", "south"]
-    rate, height, spread = np.array([0.4, 0.5, 0.6]), np.array([0.0, 3.0, -3.0]), np.array([0.75, 1.0, 1.25])
-    weights = np.stack([1 - rate, rate], axis=1)
+    height, spread = np.array([0.0, 3.0, -3.0]), np.array([0.75, 1.0, 1.25])
+    weights = np.full((3, 2), 0.5)
     means = np.stack([np.stack([np.full(3, side), height], axis=1) for side in (-2.0, 2.0)], axis=1)
     scales = np.repeat(spread[:, None], 2, axis=1)
     x, a = _draw(n_samples, weights, means, scales, random_state)

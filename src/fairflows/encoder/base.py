@@ -128,7 +128,10 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         names = [self.sensitive] if isinstance(self.sensitive, str) else list(self.sensitive or [])
         in_frame = [name for name in names if name in frame.columns]
         if sensitive_features is not None:
-            return role_column(frame, sensitive_features, "sensitive")[0], in_frame
+            given = (
+                np.asarray(sensitive_features) if isinstance(sensitive_features, list | tuple) else sensitive_features
+            )
+            return role_column(frame, given, "sensitive")[0], in_frame
         if self.sensitive is None:
             raise DataError(
                 f"{type(self).__name__} encodes each group its own way and needs the sensitive attribute: pass "

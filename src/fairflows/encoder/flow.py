@@ -394,6 +394,6 @@ def _in_chunks(pass_through: Any, points: Array) -> tuple[Array, Array]:
     with torch.no_grad():
         for start in range(0, len(points), _ROWS_PER_CHUNK):
             part = slice(start, start + _ROWS_PER_CHUNK)
-            out: tuple[Tensor, Tensor] = pass_through(torch.from_numpy(points[part])[None, None])
+            out: tuple[Tensor, Tensor] = pass_through(torch.tensor(points[part])[None, None])
             moved[part], log_det[part] = out[0][0, 0].numpy(), out[1][0, 0].numpy()
     return moved, log_det

@@ -281,6 +281,8 @@ def _train(
     gamma: Sequence[float],
     seeds: Sequence[int],
 ) -> TrainingResult:
+    if settings.scalarisation not in ("convex", "chebyshev"):
+        raise ValueError(f"scalarisation must be 'convex' or 'chebyshev'; got {settings.scalarisation!r}.")
     epochs, batch_size, ramp_epochs = schedule(settings, rows.smallest)
     run: dict[str, Any] = {
         "epochs": epochs,
@@ -288,17 +290,9 @@ def _train(
         "ramp_epochs": ramp_epochs,
         "learning_rate": settings.learning_rate,
         "weight_decay": settings.weight_decay,
+        "scalarisation": settings.scalarisation,
         "sample_weight": rows.weight,
     }
-    if settings.scalarisation == "chebyshev":
-        from fairflows.training_scalarisation import single_objective_range
-
-        run |= {
-            "scalarisation": "chebyshev",
-            "loss_range": single_objective_range(bijection, head, densities, rows.x, rows.y, **run),
-        }
-    elif settings.scalarisation != "convex":
-        raise ValueError(f"scalarisation must be 'convex' or 'chebyshev'; got {settings.scalarisation!r}.")
     return train(
         bijection, head, densities, rows.x, rows.y, gamma=gamma, seeds=seeds, progress=settings.progress, **run
     )
@@ -320,7 +314,7 @@ def _best_restarts(
     if n > 1 and held.smallest > 0:
         loss = held_out_losses(bijection, head, densities, held.x, held.y, gamma=gamma).joint.double().cpu().numpy()
     loss = np.where(diverged | ~np.isfinite(loss), np.inf, loss).reshape(-1, n)
-    lost = diverged.reshape(-1, n).all(axis=1).tolist()
+    lost: list[bool] = diverged.reshape(-1, n).all(axis=1).tolist()
     return [None if lost[i] else int(i * n + loss[i].argmin()) for i in range(len(loss))]
 
 

@@ -1,0 +1,317 @@
+"""FairFlow as its users meet it."""
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+import torch
+from pandas.testing import assert_frame_equal
+from scipy.stats import norm
+from sklearn import config_context
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from fairflows.certificate import statistical_distance
+from fairflows.data.identity import Key, Persons
+from fairflows.data.synthetic import make_gaussians, make_shifted_gaussians, make_three_groups
+from fairflows.density import KnownDensity, MixtureDensity
+from fairflows.encoder.flow import FairFlow
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.frontiers import frontier
+from fairflows.training import DivergedError
+
+KEY = Key(range(32))
+pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
+QUICK = {"n_epochs": 2, "hidden": (8, 8), "head": (8,), "density": MixtureDensity(1), "key": KEY}
+
+
+@pytest.fixture(scope="module")
+def fitted(mixed):
+    return FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+
+
+def test_mixed_tables_come_back_exactly(mixed, fitted):
+    Z = fitted.transform(mixed.X, sensitive_features=mixed.a)
+    assert list(Z) == fitted.get_feature_names_out().tolist() == [f"z{j}" for j in range(6)]
+    assert_frame_equal(Z.index.to_frame(), mixed.X.index.to_frame())
+    back = fitted.inverse_transform(Z, sensitive_features=mixed.a)
+    exact = ["age", "rate", "town", "owner", "since"]
+    assert_frame_equal(back[exact], mixed.X[exact], check_exact=True)
+    np.testing.assert_allclose(back["wage"], mixed.X["wage"], atol=1e-9)
+
+
+def test_encoding_is_repeatable_in_any_order(mixed, fitted):
+    Z = fitted.transform(mixed.X, sensitive_features=mixed.a)
+    order = np.random.default_rng(0).permutation(len(mixed))
+    shuffled = fitted.transform(mixed.X.iloc[order], sensitive_features=mixed.a.iloc[order])
+    np.testing.assert_array_equal(Z.to_numpy()[order], shuffled.to_numpy())
+
+
+def test_the_same_seed_and_key_give_the_same_encoder(mixed):
+    one, two = (FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=mixed.a) for _ in range(2))
+    for first, second in zip(one.flow_.bijection.parameters(), two.flow_.bijection.parameters(), strict=True):
+        torch.testing.assert_close(first, second, rtol=0, atol=0)
+    other = FairFlow(**QUICK, random_state=1).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    Z = one.transform(mixed.X, sensitive_features=mixed.a)
+    assert not np.allclose(Z, other.transform(mixed.X, sensitive_features=mixed.a))
+
+
+def test_attribute_as_argument_or_as_column_is_the_same(mixed):
+    frame = mixed.X.assign(sex=mixed.a, who=mixed.identifier)
+    named = FairFlow(**QUICK, sensitive="sex", identifier="who").fit(frame, mixed.y)
+    passed = FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    expected = passed.transform(mixed.X, sensitive_features=mixed.a)
+    np.testing.assert_array_equal(named.transform(frame), expected)
+    np.testing.assert_array_equal(named.predict(frame), passed.predict(mixed.X, sensitive_features=mixed.a))
+    np.testing.assert_array_equal(
+        FairFlow(**QUICK).fit_transform(mixed.X, mixed.y, sensitive_features=mixed.a), expected
+    )
+
+
+def test_the_kind_of_table_that_came_is_given_back(mixed, fitted):
+    expected = fitted.transform(mixed.X, sensitive_features=mixed.a).to_numpy()
+    frame = polars.from_pandas(mixed.X.assign(who=mixed.identifier))
+    encoder = FairFlow(**QUICK, identifier="who").fit(frame, mixed.y, sensitive_features=mixed.a)
+    Z = encoder.transform(frame, sensitive_features=mixed.a)
+    assert isinstance(Z, polars.DataFrame)
+    np.testing.assert_array_equal(Z.to_numpy(), expected)
+    numbers = mixed.X[["wage"]].to_numpy() @ np.array([[1.0, -2.0]]) + np.random.default_rng(0).normal(size=(480, 2))
+    array = FairFlow(**QUICK).fit(numbers, mixed.y, sensitive_features=mixed.a)
+    assert isinstance(array.transform(numbers, sensitive_features=mixed.a), np.ndarray)
+    as_pandas = array.set_output(transform="pandas").transform(numbers, sensitive_features=mixed.a)
+    assert list(as_pandas) == ["z0", "z1"]
+
+
+def test_the_key_does_not_show_itself(fitted):
+    assert "secret key" in repr(fitted)
+    assert "x1f" not in repr(fitted)
+
+
+def test_pipelines_pass_the_attribute_on(mixed):
+    with config_context(enable_metadata_routing=True):
+        encoder = (
+            FairFlow(**QUICK).set_fit_request(sensitive_features=True).set_transform_request(sensitive_features=True)
+        )
+        pipeline = make_pipeline(encoder, LogisticRegression())
+        pipeline.fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+        assert set(pipeline.predict(mixed.X, sensitive_features=mixed.a)) <= {"no", "yes"}
+    named = make_pipeline(FairFlow(**QUICK, sensitive="sex"), LogisticRegression())
+    named.fit(mixed.X.assign(sex=mixed.a), mixed.y)
+    assert named.score(mixed.X.assign(sex=mixed.a), mixed.y) > 0.5
+
+
+def test_several_classes_and_none(mixed):
+    labels = mixed.X["town"].to_numpy()
+    X = mixed.X.drop(columns="town")
+    encoder = FairFlow(**QUICK).fit(X, labels, sensitive_features=mixed.a)
+    assert encoder.predict_proba(X, sensitive_features=mixed.a).shape == (480, 3)
+    assert set(encoder.predict(X, sensitive_features=mixed.a)) <= set(labels)
+    without = FairFlow(**QUICK).fit(X, sensitive_features=mixed.a)
+    assert without.history_["task"].eq(0).all()
+    with pytest.raises(DataError, match="fitted without a label"):
+        without.predict(X, sensitive_features=mixed.a)
+
+
+def test_missing_values_as_their_own_category(mixed):
+    X = mixed.X.copy()
+    X.loc[X.index[::5], "rate"] = np.nan
+    X.loc[X.index[::7], "town"] = None
+    encoder = FairFlow(**QUICK, missing="category").fit(X, mixed.y, sensitive_features=mixed.a)
+    back = encoder.inverse_transform(encoder.transform(X, sensitive_features=mixed.a), sensitive_features=mixed.a)
+    assert_frame_equal(back.drop(columns="wage"), X.drop(columns="wage"), check_exact=True)
+    with pytest.raises(DataError, match="Missing values"):
+        FairFlow(**QUICK).fit(X, mixed.y, sensitive_features=mixed.a)
+
+
+def test_matches_share_their_latent(mixed, fitted):
+    women = (mixed.a == "f").to_numpy()
+    X, a = mixed.X[women], mixed.a[women]
+    matched = fitted.matches(X, a, to="m")
+    assert list(matched) == list(X)
+    z = fitted.transform(X, sensitive_features=a).to_numpy()
+    x = fitted.inversions(z)[1].x
+    np.testing.assert_allclose(fitted._encode(x, np.ones(len(x), dtype=int)), z, atol=1e-8)
+    assert_frame_equal(fitted.codec_.decode(x)[0].drop(columns="wage").set_axis(X.index), matched.drop(columns="wage"))
+    with pytest.raises(ValueError, match="3 groups, say which one"):
+        fitted.matches(X, a)
+    with pytest.raises(ValueError, match="to must be one of the groups"):
+        fitted.matches(X, a, to="q")
+
+
+def test_inversions_are_what_the_encoders_undo(mixed, fitted):
+    Z = fitted.transform(mixed.X, sensitive_features=mixed.a)
+    inversions = fitted.inversions(Z)
+    own = mixed.a.map({"f": 0, "m": 1, "x": 2}).to_numpy()
+    for b, inversion in enumerate(inversions):
+        mine = own == b
+        exact = ["age", "rate", "town", "owner", "since"]
+        assert_frame_equal(
+            inversion.rows[exact][mine].reset_index(drop=True), mixed.X[exact][mine].reset_index(drop=True)
+        )
+        log_prob = fitted.log_prob(mixed.X[mine], sensitive_features=mixed.a[mine])
+        _, log_det = fitted.codec_.encode(mixed.X[mine], Persons.of(mixed.X.index[mine]))
+        np.testing.assert_allclose(inversion.log_prob[mine] + log_det, log_prob, atol=1e-6)
+
+
+def test_log_prob_of_a_known_density_is_the_density():
+    table, densities = make_gaussians(400, random_state=0)
+    encoder = FairFlow(density=densities, n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
+    for a, density in enumerate(densities):
+        rows = table.X[table.a == a]
+        expected = density.log_prob(torch.tensor(rows.to_numpy()))
+        ours = encoder.log_prob(rows, sensitive_features=np.full(len(rows), a))
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+    by_name = dict(enumerate(densities))
+    FairFlow(density=by_name, n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
+
+
+def test_fit_many_trains_what_fit_trains(mixed):
+    many = FairFlow(**QUICK).fit_many(mixed.X, mixed.y, sensitive_features=mixed.a, gammas=[0.0, 0.9], seeds=[0, 3])
+    assert [(e.gamma, e.random_state) for e in many] == [(0.0, 0), (0.0, 3), (0.9, 0), (0.9, 3)]
+    alone = FairFlow(**QUICK, gamma=0.9).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    Z, Z_alone = (e.transform(mixed.X, sensitive_features=mixed.a) for e in (many[2], alone))
+    np.testing.assert_allclose(Z, Z_alone, atol=2e-3)  # float32 sums in another order
+    assert many[0].codec_ is many[3].codec_
+
+
+def test_equalized_odds_has_densities_by_label(mixed):
+    encoder = FairFlow(**QUICK, criterion="equalized_odds").fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    assert encoder.log_density_table(50, label="yes").shape == (50, 3, 3)
+    assert encoder.log_density_table(50).shape == (50, 3, 3)
+    opportunity = FairFlow(**QUICK, criterion="equal_opportunity").fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    assert opportunity.log_density_table(50, label="yes").shape == (50, 3, 3)
+    with pytest.raises(ValueError, match="no densities given label 'no'"):
+        opportunity.log_density_table(50, label="no")
+    with pytest.raises(DataError, match="speaks of labels"):
+        FairFlow(**QUICK, criterion="equalized_odds").fit(mixed.X, sensitive_features=mixed.a)
+
+
+def test_chebyshev_scalarisation_trains(mixed):
+    encoder = FairFlow(**QUICK, scalarisation="chebyshev", ramp_epochs=1)
+    encoder.fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    assert np.isfinite(encoder.history_).all(axis=None)
+
+
+def test_a_single_feature_gets_an_elementwise_map():
+    d = 1.5
+    rng = np.random.default_rng(0)
+    a = np.arange(2000) % 2
+    X = pd.DataFrame({"x": rng.normal(size=2000) + d * a}).rename_axis("row")
+    known = [torch.distributions.MultivariateNormal(torch.tensor([m]), torch.eye(1)) for m in (0.0, d)]
+    encoder = FairFlow(gamma=1.0, density=known, n_epochs=30).fit(X, sensitive_features=a)
+    assert statistical_distance(encoder.log_density_table(4000)) < 0.1 < 2 * norm.cdf(d / 2) - 1
+    back = encoder.inverse_transform(encoder.transform(X, sensitive_features=a), sensitive_features=a)
+    np.testing.assert_allclose(back["x"], X["x"], atol=1e-6)
+
+
+def test_shifted_gaussians_become_alike():
+    d = 2.0
+    table, densities = make_shifted_gaussians(d, 2000, random_state=0)
+    encoder = FairFlow(gamma=1.0, density=densities, n_epochs=40).fit(table.X, sensitive_features=table.a)
+    raw = FairFlow(gamma=1.0, density=densities, n_epochs=1, learning_rate=1e-9).fit(
+        table.X, sensitive_features=table.a
+    )
+    # Flows of both groups start from the same weights, so an untrained encoder has the distance of the data.
+    assert statistical_distance(raw.log_density_table(20_000)) == pytest.approx(2 * norm.cdf(d / 2) - 1, abs=0.02)
+    assert statistical_distance(encoder.log_density_table(20_000)) < 0.02
+
+
+# A flow has to swap the humps of one group, which most single starts fail to do: restarts are what makes it reliable.
+BLOBS = {"gamma": 0.5, "n_epochs": 60, "n_restarts": 12}
+
+
+def blobs_reach(seed: int) -> tuple[float, float]:
+    table, densities = make_gaussians(2000, random_state=seed)
+    front = frontier(FairFlow(**BLOBS, density=densities), table, gammas=[BLOBS["gamma"]], seeds=[seed])
+    return front.to_frame().loc[0, ["delta", "accuracy"]]
+
+
+def test_the_four_blobs():
+    delta, accuracy = blobs_reach(seed=0)
+    assert delta < 0.05
+    assert accuracy > 0.97
+
+
+@pytest.mark.slow
+def test_the_four_blobs_with_every_seed():
+    reached = np.array([blobs_reach(seed) for seed in range(20)])
+    assert (reached[:, 0] < 0.05).all()
+    assert (reached[:, 1] > 0.97).all()
+
+
+def test_three_groups_become_alike():
+    table, densities = make_three_groups(3000, random_state=0)
+    encoder = FairFlow(gamma=0.98, density=densities, n_epochs=120, n_restarts=2)
+    encoder.fit(table.X, table.y, sensitive_features=table.a)
+    assert statistical_distance(encoder.log_density_table(10_000)) < 0.05
+    assert (encoder.predict(table.X, sensitive_features=table.a) == table.y.to_numpy()).mean() > 0.97
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gamma": 1.5}, r"gamma must be in \[0, 1\]; got 1\.5"),
+        ({"bijection": "planar"}, "bijection must be one of realnvp, spline; got 'planar'"),
+        ({"density": "guess"}, "density must be one of mixture, realnvp"),
+        ({"density": [MixtureDensity(1)]}, r"one entry a group \(3\); got 1"),
+        ({"density": {"f": None}}, "none for 'm'"),
+        ({"criterion": "luck"}, "criterion"),
+        ({"scalarisation": "sum"}, "scalarisation must be 'convex' or 'chebyshev'; got 'sum'"),
+        ({"validation": 1.0}, r"validation must be a share in \[0, 1\); got 1\.0"),
+        ({"alpha": 0.0}, r"alpha must be in \(0, 1\)"),
+    ],
+)
+def test_wrong_settings(mixed, settings, message):
+    with pytest.raises(ValueError, match=message):
+        FairFlow(**{**QUICK, **settings}).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+
+
+def test_wrong_rows(mixed, fitted):
+    with pytest.raises(DataError, match="needs the sensitive attribute"):
+        fitted.transform(mixed.X)
+    with pytest.raises(DataError, match=r"one of the groups .*'f', 'm', 'x'.* the first is 'q'"):
+        fitted.transform(mixed.X, sensitive_features=np.full(len(mixed), "q"))
+    with pytest.raises(DataError, match=r"one a row \(480 rows\)"):
+        fitted.transform(mixed.X, sensitive_features=["f"])
+    with pytest.raises(DataError, match="at least two groups; every row is 'f'"):
+        FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=np.full(480, "f"))
+    with pytest.raises(DataError, match="at least two classes"):
+        FairFlow(**QUICK).fit(mixed.X, np.zeros(480), sensitive_features=mixed.a)
+    with pytest.raises(NotFittedError):
+        FairFlow().transform(mixed.X, sensitive_features=mixed.a)
+    few = np.where(np.arange(480) < 3, "rare", "common")
+    with pytest.raises(DataError, match=r"group 'rare' has 3 rows for a density of 6 features"):
+        FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=few)
+    with pytest.warns(DataWarning, match="No identifier column"):
+        FairFlow(**QUICK).fit(mixed.X.reset_index(drop=True), mixed.y, sensitive_features=mixed.a)
+
+
+class _NotDifferentiable(torch.distributions.MultivariateNormal):
+    def log_prob(self, value):
+        return super().log_prob(value).detach()
+
+
+class _NotANumber(torch.distributions.MultivariateNormal):
+    def log_prob(self, value):
+        return super().log_prob(value) * float("nan")
+
+
+@pytest.mark.parametrize(("kind", "message"), [(_NotDifferentiable, "differentiable"), (_NotANumber, "NaN")])
+def test_densities_that_cannot_be_trained_with(kind, message):
+    table, _ = make_gaussians(200, random_state=0)
+    bad = [kind(torch.zeros(2), torch.eye(2)) for _ in range(2)]
+    with pytest.raises(ValueError, match=message):
+        FairFlow(density=bad, n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
+
+
+def test_a_model_that_diverges_does_not_take_the_others_along(mixed):
+    with pytest.raises(DivergedError, match="lower learning_rate"):
+        FairFlow(**QUICK, learning_rate=1e18).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+
+
+def test_a_known_density_needs_the_tables_dimensions():
+    table, _ = make_gaussians(200, random_state=0)
+    three = KnownDensity(torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3)))
+    with pytest.raises(ValueError, match="the table's 2 dimensions; got 3"):
+        FairFlow(density=[three, three], n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
