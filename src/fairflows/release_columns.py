@@ -57,10 +57,12 @@ class NumericView:
     columns: list[NumberColumn | LevelColumn]
 
     @classmethod
-    def fit(cls, frame: pd.DataFrame, y: npt.NDArray[np.intp] | None, n_classes: int) -> NumericView:
+    def fit(
+        cls, frame: pd.DataFrame, y: npt.NDArray[np.intp] | None, n_classes: int, *, standardise: bool = True
+    ) -> NumericView:
         """Learn means and levels; levels become the label rates of their rows, or one-hot without a label."""
         targets = None if y is None else np.eye(n_classes)[y][:, 1:]
-        return cls([_fit_column(frame.iloc[:, j], targets) for j in range(frame.shape[1])])
+        return cls([_fit_column(frame.iloc[:, j], targets, standardise) for j in range(frame.shape[1])])
 
     def features(self, frame: pd.DataFrame) -> FloatArray:
         """The numbers, (n_rows, n_numbers)."""
@@ -69,8 +71,10 @@ class NumericView:
         return np.concatenate([part.features(frame.iloc[:, j]) for j, part in enumerate(self.columns)], axis=1)
 
 
-def _fit_column(column: pd.Series, targets: FloatArray | None) -> NumberColumn | LevelColumn:
+def _fit_column(column: pd.Series, targets: FloatArray | None, standardise: bool) -> NumberColumn | LevelColumn:
     if is_number(column.dtype) or is_time(column.dtype):
+        if not standardise:
+            return NumberColumn(0.0, 1.0)
         values = _numbers(column)
         return NumberColumn(float(values.mean()), float(values.std()) or 1.0)
     levels = sorted_values(column)

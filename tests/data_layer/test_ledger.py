@@ -25,23 +25,23 @@ def test_named_persons_are_found_wherever_their_rows_went():
     frame = pd.DataFrame({"x": range(100)}, index=pd.Index([f"id{i // 2}" for i in range(100)], name="member"))
     ledger = Ledger.of(frame, named_persons(frame), KEY)
     moved = frame.iloc[::-1].assign(x=0.5)
-    assert ledger.trained_on(read(ledger, moved)) == 50, "persons, not rows, and whatever their values are now"
+    assert ledger.already_used(read(ledger, moved)) == 50, "persons, not rows, and whatever their values are now"
     strangers = frame.set_axis(pd.Index([f"new{i}" for i in range(100)], name="member"))
-    assert ledger.trained_on(read(ledger, strangers)) == 0
+    assert ledger.already_used(read(ledger, strangers)) == 0
 
 
 def test_numbers_and_their_text_name_the_same_person():
     frame = pd.DataFrame({"x": [1.0, 2.0]}, index=pd.Index([7, 8], name="member"))
     ledger = Ledger.of(frame, named_persons(frame), KEY)
     again = frame.set_axis(pd.Index(["7", "9"], name="member"))
-    assert ledger.trained_on(read(ledger, again)) == 1
+    assert ledger.already_used(read(ledger, again)) == 1
 
 
 def test_the_parts_of_one_table_do_not_overlap(parts):
     train, _, test = parts
     ledger = Ledger.of(train.X, Persons.of(train.X.index), KEY)
-    assert ledger.trained_on(read(ledger, test.X)) == 0
-    assert ledger.trained_on(read(ledger, train.X.iloc[500:560])) == 60
+    assert ledger.already_used(read(ledger, test.X)) == 0
+    assert ledger.already_used(read(ledger, train.X.iloc[500:560])) == 60
 
 
 def test_equal_rows_of_another_file_are_chance(parts):
@@ -50,9 +50,17 @@ def test_equal_rows_of_another_file_are_chance(parts):
     ledger = Ledger.of(train, None, KEY)
     alike = (train.iloc[: len(test)].to_numpy() == test.to_numpy()).all(axis=1).sum()
     assert alike > 5, "the case that this test is about"
-    assert ledger.trained_on(read(ledger, test)) == 0
+    assert ledger.already_used(read(ledger, test)) == 0
     half = pd.concat([test.iloc[:3000], train.iloc[3000:3200]])
-    assert ledger.trained_on(read(ledger, half)) >= 200
+    assert ledger.already_used(read(ledger, half)) >= 200
+
+
+def test_rows_that_a_choice_was_made_on_count_as_used(parts):
+    train, validation, _ = parts
+    ledger = Ledger.of(train.X, None, KEY)
+    assert ledger.already_used(read(ledger, validation.X)) == 0
+    ledger.use(validation.X, None)
+    assert ledger.already_used(read(ledger, validation.X)) == len(validation)
 
 
 def test_looks_count_certificates_on_shared_rows(parts):
@@ -77,7 +85,7 @@ def test_json_keeps_everything_but_the_key(parts):
     assert again.to_json() == text
     assert again.next_look(read(again, test.X.iloc[:100])) == 2
     without = Ledger.from_json(text, b"another key")
-    assert without.trained_on(read(without, train.X.iloc[:500])) == 0, "hashes say nothing without the key"
+    assert without.already_used(read(without, train.X.iloc[:500])) == 0, "hashes say nothing without the key"
 
 
 def test_a_values_type_does_not_change_its_hash():

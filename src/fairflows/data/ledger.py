@@ -95,8 +95,8 @@ class Ledger:
     ----------
     key : bytes
         The model's secret, without which hashes say nothing; it is not written with the ledger.
-    training : RowsSeen
-        The rows that were trained on.
+    used : list of RowsSeen
+        The rows that were trained on, then those of every later choice (validation rows).
     looks : list of Look
         The certificates that were made, in order.
 
@@ -105,31 +105,35 @@ class Ledger:
     >>> frame = pd.DataFrame({"age": [31, 45, 27]}, index=pd.Index(["ann", "bob", "eve"], name="name"))
     >>> ledger = Ledger.of(frame, Persons.of(frame.index), key=b"secret")
     >>> rows = ledger.read(frame.loc[["eve"]], Persons.of(["eve"]))
-    >>> ledger.trained_on(rows), ledger.next_look(rows)
+    >>> ledger.already_used(rows), ledger.next_look(rows)
     (1, 1)
     """
 
-    def __init__(self, key: bytes, training: RowsSeen, looks: list[Look] | None = None) -> None:
+    def __init__(self, key: bytes, used: list[RowsSeen], looks: list[Look] | None = None) -> None:
         self.key = key
-        self.training = training
+        self.used = used
         self.looks = looks if looks is not None else []
 
     @classmethod
     def of(cls, X: pd.DataFrame, persons: Persons | None, key: bytes) -> Ledger:
         """A new ledger for a model trained on these rows."""
-        return cls(key, RowsSeen.of(X, persons, key))
+        return cls(key, [RowsSeen.of(X, persons, key)])
+
+    def use(self, X: pd.DataFrame, persons: Persons | None) -> None:
+        """Note that a choice was made on these rows (which model, how many cells): they can certify nothing."""
+        self.used.append(RowsSeen.of(X, persons, self.key))
 
     def read(self, X: pd.DataFrame, persons: Persons | None) -> RowsSeen:
         """Rows as this ledger knows rows."""
         return RowsSeen.of(X, persons, self.key)
 
-    def trained_on(self, rows: RowsSeen) -> int:
-        """How many of these persons (or rows) were trained on."""
-        return self.training.shared(rows)
+    def already_used(self, rows: RowsSeen) -> int:
+        """How many of these persons (or rows) were trained on, or chosen by."""
+        return max(used.shared(rows) for used in self.used)
 
     def comparable(self, rows: RowsSeen) -> bool:
         """Whether these rows name their persons as the training rows did, so that overlap would be seen."""
-        return self.training.named == rows.named
+        return all(used.named == rows.named for used in self.used)
 
     def looks_at(self, rows: RowsSeen) -> list[Look]:
         """The certificates that looked at any of these rows before."""
@@ -146,18 +150,18 @@ class Ledger:
     def to_json(self) -> str:
         """The ledger without its key, as text for the model's folder."""
         looks = [{"rows": look.rows.to_dict(), "model": look.model, "mark": look.mark} for look in self.looks]
-        return json.dumps({"format": 1, "training": self.training.to_dict(), "looks": looks})
+        return json.dumps({"format": 1, "used": [used.to_dict() for used in self.used], "looks": looks})
 
     @classmethod
     def from_json(cls, text: str, key: bytes) -> Ledger:
         """The ledger that `to_json` wrote, with the key that it was made with."""
         values = json.loads(text)
         looks = [Look(RowsSeen.from_dict(look["rows"]), look["model"], look["mark"]) for look in values["looks"]]
-        return cls(key, RowsSeen.from_dict(values["training"]), looks)
+        return cls(key, [RowsSeen.from_dict(used) for used in values["used"]], looks)
 
     def __repr__(self) -> str:
-        what = "persons" if self.training.named else "rows"
-        return f"<Ledger: {len(self.training.persons):,} {what} trained on, {len(self.looks)} certificates>"
+        n, what = sum(len(used.persons) for used in self.used), "persons" if self.used[0].named else "rows"
+        return f"<Ledger: {n:,} {what} used, {len(self.looks)} certificates>"
 
 
 def named_persons(X: Any, identifier: str | None = None) -> Persons | None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
+
+from fairflows.data.table import Table
 
 
 def pipeline_steps(model: Any) -> list[Any]:
@@ -54,3 +57,22 @@ def transform_pipeline(pipeline: Any, X: Any, *, sensitive_features: Any = None)
     for step in others:
         Z = step.transform(Z)
     return Z
+
+
+def transform_table(pipeline: Any, table: Table) -> Any:
+    """What a fitted encoder or pipeline makes of a table's rows."""
+    return transform_pipeline(pipeline, as_fitted(pipeline, table), sensitive_features=table.a)
+
+
+def as_fitted(pipeline: Any, table: Table) -> pd.DataFrame:
+    """The table's features with the columns that the encoder was fitted on.
+
+    An encoder that was told ``sensitive="sex"`` or ``identifier="name"`` may have seen these columns in X; a table keeps
+    them apart.
+    """
+    encoder = pipeline_steps(pipeline)[0]
+    wanted = list(getattr(encoder, "feature_names_in_", table.X.columns))
+    apart = {getattr(encoder, "sensitive", None): table.a, getattr(encoder, "identifier", None): table.identifier}
+    absent = {name: values for name, values in apart.items() if isinstance(name, str) and name in wanted}
+    extra = {name: values.to_numpy() for name, values in absent.items() if name not in table.X and values is not None}
+    return table.X.assign(**extra)[wanted] if extra else table.X

@@ -1,0 +1,47 @@
+"""The sentences printed with a certificate: what it rests on, and what it does not cover."""
+
+from __future__ import annotations
+
+
+def assumptions(
+    *, released: tuple[str, ...], cells: bool, model: bool, known_persons: bool, several_rows: bool, ledger: bool,
+    checked: bool, odds: bool, randomised: bool,
+) -> tuple[str, ...]:  # fmt: skip
+    """Those sentences that apply."""
+    what = " and ".join(released)
+    sentences = [
+        f"The statement is about {what}, released together and alone. Functions of it are covered; bounds of separate "
+        "releases do not add up to one of both, and predictions made from the original rows are not covered.",
+        "The groups are those that the rows say; a group label that is wrong at encoding is not covered.",
+    ]
+    if cells:
+        sentences += [
+            "The certifying persons are independent draws, group by group, from the distribution that the release will "
+            "be used on. The bound is for a fresh person; rows that the model was trained on are not covered.",
+            "The encoder, the cells and their number were fixed before these persons were looked at.",
+        ]
+        if several_rows:
+            sentences.append("One random row of each person was counted.")
+        if not known_persons:
+            sentences.append("No identifier says whose rows these are: no person has two of them.")
+        if odds:
+            sentences.append("Bounds given the label hold for that label, and together at δ.")
+    if randomised:
+        sentences.append("The key behind the random cells is secret, and one person is always released alike.")
+    if model:
+        sentences.append(
+            "The model-based bound takes the estimated densities for the truth. It says nothing about how far they are "
+            "from it; the attack and the check of the densities do."
+        )
+    if "latent" in released:
+        sentences.append(
+            "The noise key is secret, no person is encoded by two models or two keys, and identifiers, index and order "
+            "of the rows are not released."
+        )
+    if not ledger:
+        sentences.append("The model keeps no ledger: that these rows were neither trained on nor certified on before "
+                         "is taken on trust.")  # fmt: skip
+    elif not checked:
+        sentences.append("These rows do not name their persons as the training rows did: that none of them was trained "
+                         "on is taken on trust.")  # fmt: skip
+    return tuple(sentences)

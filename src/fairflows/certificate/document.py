@@ -1,0 +1,221 @@
+"""The certificate as a document: what is said, about what, under which assumptions; as text, HTML and JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+from html import escape
+from typing import Any, Literal, Self
+
+from fairflows.data.hashing import fingerprint
+
+Status = Literal["CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"]
+
+MEANING = {
+    "CERTIFIED": "holds for the true distribution, whatever it is",
+    "REFUTED": "an actual adversary beats the model-based bound, so the estimated densities are wrong",
+    "MODEL_ONLY": "holds only if the estimated densities are the truth",
+    "NOT_MET": "no bound comes down to the target",
+}
+_COLOURS = {"CERTIFIED": "#1b7f4b", "REFUTED": "#b3261e", "MODEL_ONLY": "#8a6100", "NOT_MET": "#5f6368"}
+
+
+class ContradictionError(RuntimeError):
+    """A lower bound above the upper bound for the same release on the same rows: only a bug can do that."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a release tells about the group, in statements of three kinds that are never merged.
+
+    Every bound is a statistical distance Δ in [0, 1]: the largest demographic parity distance that any classifier on
+    the release can have; the best adversary between two groups has the balanced accuracy (1 + Δ)/2. For more than two
+    groups Δ is of the worst pair. What was not computed is None.
+
+    Attributes
+    ----------
+    status : {"CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"}
+        CERTIFIED: ``cell_upper`` is within the target. Else REFUTED: ``attack_lower`` is above ``model_upper``. Else
+        MODEL_ONLY: ``model_upper`` is within the target. Else NOT_MET. Without a target, which kind of bound there is.
+    target, target_accuracy : float or None
+        The distance, or the adversary's accuracy, that was asked for.
+    released : tuple of str
+        All that goes out together: "cell" or "latent", and "label".
+    model_delta, model_upper : float or None
+        Δ if the estimated densities are the truth: the estimate, and its upper bound at ``spent["model"]``.
+    model_accuracy_upper : float or None
+        The same for the accuracy of the best guess of the group, all groups equally likely.
+    model_odds_upper : dict
+        Δ_y within each label, for models with densities of each label.
+    cell_delta, cell_upper : float or None
+        Δ of the *true* distribution, for released cells: as observed, and its upper bound at ``spent["cells"]``.
+    cell_accuracy_upper : float or None
+        The same for the accuracy of the best guess of the group, all groups equally likely.
+    cell_odds_upper : dict
+        Δ_y within each label, all labels at once: bounds the equalized-odds gap of every classifier.
+    attack_lower : float or None
+        What an actual adversary reaches at least, at ``spent["attack"]``.
+    attack_by : str
+        Which one.
+    density_gap_lower : dict
+        How far p̂_a is from the truth at least, for each group.
+    density_error_lower : float or None
+        Where the model is refuted: TV(p̂_a, p_a) summed over the two worst groups, at least.
+    vouched_upper : float or None
+        Δ of the true distribution if the densities err by no more than ``density_error``, as somebody vouched.
+    density_error : tuple of float, or None
+        TV(p̂_a, p_a) at most, for each group.
+    density : str
+        The densities that the model-based bound is about.
+    n_cells : int or None
+        Cells that are released.
+    n : dict
+        Persons of each group that were counted.
+    delta : float
+        δ, the probability of error that was asked for.
+    spent : dict
+        What each statement spends of it.
+    look : int
+        The number of this certificate among those made from the same rows.
+    assumptions : tuple of str
+        What all of it rests on.
+    model, rows : str
+        Keyed hashes: which model, which rows.
+    seed, n_draws : int
+        Of the Monte-Carlo estimate.
+    versions : dict
+        Of the software.
+    seal : str
+        A keyed hash of all of the above.
+    """
+
+    status: Status
+    released: tuple[str, ...]
+    n: dict[str, int]
+    delta: float
+    spent: dict[str, float]
+    assumptions: tuple[str, ...]
+    model: str
+    rows: str
+    seed: int
+    n_draws: int
+    versions: dict[str, str]
+    target: float | None = None
+    target_accuracy: float | None = None
+    model_delta: float | None = None
+    model_upper: float | None = None
+    model_accuracy_upper: float | None = None
+    model_odds_upper: dict[str, float] = field(default_factory=dict)
+    cell_delta: float | None = None
+    cell_upper: float | None = None
+    cell_accuracy_upper: float | None = None
+    cell_odds_upper: dict[str, float] = field(default_factory=dict)
+    attack_lower: float | None = None
+    attack_by: str = ""
+    density_gap_lower: dict[str, float] = field(default_factory=dict)
+    density_error_lower: float | None = None
+    vouched_upper: float | None = None
+    density_error: tuple[float, ...] | None = None
+    density: str = ""
+    n_cells: int | None = None
+    look: int = 1
+    seal: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON holds them."""
+        return json.loads(json.dumps(asdict(self)))
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """The certificate as JSON, which `from_json` reads back without loss."""
+        return json.dumps({"format": 1, **self.to_dict()}, indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """A certificate from its JSON."""
+        values = json.loads(text)
+        if values.pop("format", None) != 1:
+            raise ValueError("this is not a certificate that this version can read: 'format' must be 1.")
+        unknown = set(values) - {f.name for f in fields(cls)}
+        if unknown:
+            raise ValueError(f"a certificate has no field {sorted(unknown)[0]!r}.")
+        for name in ("released", "assumptions", "density_error"):
+            values[name] = None if values[name] is None else tuple(values[name])
+        return cls(**values)
+
+    def sealed(self, key: bytes) -> Self:
+        """The same certificate with a seal that only the holder of the key can make."""
+        content = json.dumps({**self.to_dict(), "seal": ""}, sort_keys=True)
+        return replace(self, seal=fingerprint([content], key))
+
+    def __repr__(self) -> str:
+        width = max(len(name) for name, _ in self._lines())
+        lines = [f"{self.status}: {MEANING[self.status]}"]
+        lines += [f"  {name:<{width}}  {text}" for name, text in self._lines()]
+        lines += ["  assuming that", *(f"    - {sentence}" for sentence in self.assumptions)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left;vertical-align:top'>{escape(name)}</th><td>{escape(text)}</td></tr>"
+            for name, text in self._lines()
+        )
+        assumptions = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.assumptions)
+        return (
+            "<div style='max-width:60em'>"
+            f"<p><strong style='color:{_COLOURS[self.status]}'>{self.status}</strong>: {MEANING[self.status]}</p>"
+            f"<table>{rows}</table><details open><summary>assuming that</summary><ul>{assumptions}</ul></details></div>"
+        )
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """What the certificate says, a line each: name and text."""
+        cells = f" ({self.n_cells} cells)" if self.n_cells is not None else ""
+        lines = [("released", " and ".join(self.released) + cells)]
+        if self.target is not None:
+            lines.append(("target", f"Δ ≤ {self.target:.4g} (adversary {_accuracy(self.target)})"))
+        elif self.target_accuracy is not None:
+            lines.append(("target", f"an adversary is right at most {100 * self.target_accuracy:.1f} % of the time"))
+        lines.append(("true distribution", self._certified()))
+        if self.cell_odds_upper:
+            lines.append(("  given the label", _by_name("Δ ≤", self.cell_odds_upper)))
+        lines.append(("model", self._modelled()))
+        if self.model_odds_upper:
+            lines.append(("  given the label", _by_name("Δ ≤", self.model_odds_upper)))
+        if self.vouched_upper is not None:
+            errors = ", ".join(f"{error:g}" for error in self.density_error or ())
+            lines.append(("  vouched for", f"Δ ≤ {self.vouched_upper:.4f} if the densities err by at most {errors}"))
+        lines.append(("attack", self._attacked()))
+        if self.density_gap_lower:
+            lines.append(("densities", f"{_by_name('TV(p̂, p) ≥', self.density_gap_lower)}"))
+        persons = ", ".join(f"{group}: {count:,}" for group, count in self.n.items())
+        lines.append(("persons", f"{persons}; certificate {self.look} from these rows"))
+        spent = ", ".join(f"{name} {share:.2g}" for name, share in self.spent.items())
+        lines.append(("probability of error", f"δ = {self.delta:g}; spent: {spent}"))
+        lines.append(("about", f"model {self.model}, rows {self.rows}, seed {self.seed}"))
+        return lines
+
+    def _certified(self) -> str:
+        if self.cell_upper is None:
+            return "nothing is certified: that takes a release of cells"
+        return f"Δ ≤ {self.cell_upper:.4f}, adversary {_accuracy(self.cell_upper)} (observed {self.cell_delta:.4f})"
+
+    def _modelled(self) -> str:
+        if self.model_upper is None or self.model_delta is None:
+            return "no statement: there is no density of what is released"
+        estimate = f"estimate {self.model_delta:.4f}" if self.spent.get("model") else "exact"
+        return f"Δ ≤ {self.model_upper:.4f}, adversary {_accuracy(self.model_upper)} ({estimate}), if p̂ is the truth"
+
+    def _attacked(self) -> str:
+        if self.attack_lower is None:
+            return "not attacked"
+        text = f"Δ ≥ {self.attack_lower:.4f} by {self.attack_by}"
+        if self.density_error_lower:
+            text += f": the densities err by at least {self.density_error_lower:.4f} together"
+        return text
+
+
+def _accuracy(distance: float) -> str:
+    return f"{50 * (1 + distance):.1f} %"
+
+
+def _by_name(relation: str, values: dict[str, float]) -> str:
+    return ", ".join(f"{name}: {relation} {value:.4f}" for name, value in values.items())

@@ -1,0 +1,193 @@
+"""What the statements of a certificate are computed from: laws of the model, and counts of held-out persons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.certificate.cells import (
+    cell_radius,
+    cell_upper_bound,
+    randomised_counts,
+    stratified_accuracy_upper_bound,
+)
+from fairflows.certificate.derived import per_label
+from fairflows.certificate.distance import exact_adversary_accuracy, exact_statistical_distance, total_variation
+from fairflows.certificate.model import (
+    adversary_accuracy_upper_bound,
+    statistical_distance,
+    statistical_distance_upper_bound,
+)
+from fairflows.certificate.planning import rows_needed
+from fairflows.data.table import Table
+from fairflows.encoder.pipelines import as_fitted, pipeline_steps
+from fairflows.exceptions import DataError
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ModelEvidence:
+    """The groups' latent laws under the estimated densities: exactly, or as draws.
+
+    Attributes
+    ----------
+    laws : ndarray of shape (K, m), or None
+        Probabilities of cells, where the latent is one of finitely many.
+    log_densities : ndarray of shape (N, K, K), or None
+        One draw from each group a row, under each group's density.
+    """
+
+    laws: FloatArray | None = None
+    log_densities: FloatArray | None = None
+
+    @classmethod
+    def of(cls, encoder: Any, n_draws: int, seed: int, label: Any = None) -> ModelEvidence | None:
+        """What the encoder knows of its own latent; None for one that knows nothing."""
+        if label is None and hasattr(encoder, "latent_laws_"):
+            model = encoder.model_ if hasattr(encoder, "model_") else encoder.transport_.model
+            # The mass outside the listed cells counts as if no two groups met there.
+            return cls(laws=np.concatenate([encoder.latent_laws_, np.diag(model.tails)], axis=1))
+        scores = getattr(getattr(encoder, "transport_", None), "barycentres", ())
+        if not hasattr(encoder, "log_density_table") or len(scores) > 1:  # of several scores, no joint law is known
+            return None
+        settings = {} if label is None else {"label": label}
+        return cls(log_densities=encoder.log_density_table(n_draws, random_state=seed, **settings))
+
+    def bounds(self, delta: float, shrink: float = 1.0) -> tuple[float, float, float, float]:
+        """Estimate and upper bound of Δ, upper bound of the adversary's accuracy, and the δ that was spent.
+
+        A random channel after the encoder shrinks every distance by a factor, and the advantage over chance likewise.
+        """
+        if self.laws is not None:
+            distance, accuracy = exact_statistical_distance(self.laws), exact_adversary_accuracy(self.laws)
+            estimate, upper, spent = float(distance), float(distance), 0.0
+        else:
+            table = np.asarray(self.log_densities)
+            estimate, upper = statistical_distance(table), statistical_distance_upper_bound(table, delta)
+            accuracy, spent = adversary_accuracy_upper_bound(table, delta), delta
+        chance = 1 / self.n_groups
+        return shrink * estimate, shrink * upper, chance + shrink * (float(accuracy) - chance), spent
+
+    @property
+    def n_groups(self) -> int:
+        """K."""
+        return len(self.laws) if self.laws is not None else np.asarray(self.log_densities).shape[1]
+
+
+@dataclass(frozen=True)
+class CellEvidence:
+    """Held-out persons counted by label, group and cell, before any randomisation.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (C, K, k)
+        With C = 1 where the table has no label.
+    channel : ndarray of shape (k, k'), or None
+        The law of what is released for each cell, where that is random.
+    labels : list
+        The C labels; empty without.
+    """
+
+    counts: npt.NDArray[np.int64]
+    channel: FloatArray | None
+    labels: list[Any]
+
+    @classmethod
+    def of(cls, model: Any, sample: Table, groups: list[Any], with_label: bool) -> CellEvidence:
+        """Count a table of one row a person; with the label, what is released is the pair (cell, label)."""
+        *before, release = pipeline_steps(model)
+        encoded: Any = as_fitted(model, sample)
+        for place, step in enumerate(before):
+            encoded = step.transform(encoded, **({"sensitive_features": sample.a} if place == 0 else {}))
+        cells, k = np.asarray(release.cells(encoded)), int(release.n_cells_)
+        channel = getattr(release, "channel_", None)
+        y, labels = np.zeros(len(sample), dtype=np.intp), sample.labels
+        if sample.y is not None:
+            y = pd.Index(labels, dtype=object).get_indexer(sample.y.astype(object))
+        if with_label:
+            if not labels:
+                raise DataError("released names the label, but the rows have none: give the table its label.")
+            cells, k = cells * len(labels) + y, k * len(labels)
+            channel = None if channel is None else np.kron(channel, np.eye(len(labels)))
+        counts = np.zeros((max(len(labels), 1), len(groups), k), dtype=np.int64)
+        np.add.at(counts, (y, group_numbers(sample, groups), cells), 1)
+        return cls(counts, channel, labels)
+
+    @property
+    def n(self) -> npt.NDArray[np.int64]:
+        """Persons of each group."""
+        return self.counts.sum(axis=(0, 2))
+
+    @property
+    def eta(self) -> float:
+        """How far one person can move the law of what is released, sup TV(M(·|i), M(·|i'))."""
+        return 1.0 if self.channel is None else float(total_variation(self.channel).max())
+
+    @property
+    def own_share(self) -> float:
+        """What is left of a person's own cell: with probability one minus this, all cells give the same draw.
+
+        Doeblin's coefficient of the channel. It shrinks every distance and every advantage over chance.
+        """
+        return 1.0 if self.channel is None else float(1 - self.channel.min(axis=0).sum())
+
+    def released(self, label: int | None = None) -> FloatArray:
+        """(Expected) counts of what is released, (K, k'), of all persons or of those with one label."""
+        counts = self.counts.sum(axis=0) if label is None else self.counts[label]
+        return counts.astype(np.float64) if self.channel is None else randomised_counts(counts, self.channel)[0]
+
+    def observed(self) -> float:
+        """The largest distance between two groups' frequencies of what is released."""
+        n = np.maximum(self.n, 1)[:, None]
+        return float(total_variation(self.released() / n).max())
+
+    def upper(self, delta: float) -> float:
+        """Upper bound on the true Δ."""
+        return float(cell_upper_bound(self.released(), delta, eta=self.eta))
+
+    def accuracy_upper(self, delta: float) -> float:
+        """Upper bound on the true accuracy of the best guess of the group, all groups equally likely."""
+        return float(stratified_accuracy_upper_bound(self.released(), delta, eta=self.eta))
+
+    def odds_upper(self, delta: float) -> dict[str, float]:
+        """Upper bounds on the true Δ_y within each label, all at once."""
+        if not self.labels:
+            return {}
+        evidence = {str(label): self.released(j) for j, label in enumerate(self.labels)}
+        bounds = per_label(partial(cell_upper_bound, eta=self.eta), evidence, delta)
+        return {label: float(bound) for label, bound in bounds.items()}
+
+    def check_size(self, target: float, delta: float, groups: list[Any]) -> None:
+        """Refuse a target that these group sizes cannot reach even if the cells told nothing, with what it takes."""
+        n = self.n
+        if float(cell_radius(n, delta, eta=self.eta).max()) <= target:
+            return
+        shares = n / n.sum() if n.all() else None
+        needed = rows_needed(target, delta, shares=shares, eta=self.eta, probabilities=np.ones((len(groups), 1)))
+        have = ", ".join(f"{count:,} of {group!r}" for group, count in zip(groups, n, strict=True))
+        take = ", ".join(f"{count:,} of {group!r}" for group, count in zip(groups, needed, strict=True))
+        raise DataError(
+            f"A group is too small for the target Δ ≤ {target:.4g} at δ = {delta:.3g}: there are {have}, and even "
+            f"cells that tell nothing need {take} at these shares."
+        )
+
+
+def group_numbers(table: Table, groups: list[Any]) -> npt.NDArray[np.intp]:
+    """Each row's group, as a place among the groups of the encoder."""
+    numbers = pd.Index(groups, dtype=object).get_indexer(table.a.astype(object))
+    if (numbers < 0).any():
+        first = table.a.iloc[int((numbers < 0).argmax())]
+        raise DataError(f"The rows have a group that the model does not know: {first!r}.")
+    return numbers
+
+
+def releases_cells(model: Any) -> bool:
+    """Whether the last step of a model releases one of finitely many cells."""
+    last = pipeline_steps(model)[-1]
+    return hasattr(last, "cells") and hasattr(last, "n_cells_")
