@@ -58,7 +58,8 @@ class Frontier:
         mean = by_gamma.mean()
         quantile = t.ppf(0.975, np.maximum(n - 1, 1))
         half_width = by_gamma.std() * np.where(n > 1, quantile, np.nan) / np.sqrt(n)
-        return mean.join(half_width, rsuffix=" ±")[[c for m in self._measures() for c in (m, f"{m} ±")]]
+        joined = mean.join(half_width.add_suffix(" ±"))
+        return joined[[column for measure in self._measures() for column in (measure, f"{measure} ±")]]
 
     def select(
         self,

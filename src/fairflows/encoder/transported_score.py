@@ -64,8 +64,7 @@ class Barycentre:
             rows = group == a
             below = np.searchsorted(known, scores[rows], side="left")
             upto = np.searchsorted(known, scores[rows], side="right")
-            # Among n calibration scores and the new one, its rank is uniform on the places it may take.
-            rank[rows] = (below + tie[rows] * (upto - below + 1)) / (len(known) + 1)
+            rank[rows] = (below + tie[rows] * (upto - below)) / len(known)
         common = np.interp(rank, np.linspace(0, 1, _N_QUANTILES), self.quantiles)
         return (1 - strength) * scores + strength * common
 
@@ -198,7 +197,14 @@ def _pipeline(classifier: Any, X: pd.DataFrame, random_state: int) -> Any:
 
 
 def _seconds(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.apply(lambda column: (column - column.dtype.type(0)) / pd.Timedelta(seconds=1))
+    """Times as seconds since 1970, durations as seconds."""
+    return frame.apply(
+        lambda column: (
+            column.dt.total_seconds()
+            if column.dtype.kind == "m"
+            else (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds()
+        )
+    )
 
 
 def _best_threshold(scores: FloatArray, y: npt.NDArray[np.intp]) -> float:

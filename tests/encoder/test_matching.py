@@ -1,0 +1,211 @@
+"""FairMatching as its users meet it."""
+
+import subprocess
+import sys
+from itertools import permutations
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from pandas.testing import assert_frame_equal
+
+from fairflows.data.identity import Key
+from fairflows.encoder.cell_maps import statistical_distance_of_cells
+from fairflows.encoder.matching import FairMatching
+from fairflows.exceptions import DataError, DataWarning
+
+KEY = Key(range(32))
+QUICK = {"density": "counts", "key": KEY}
+
+
+def fit(table, **settings):
+    return FairMatching(**{**QUICK, **settings}).fit(table.X, table.y, sensitive_features=table.a)
+
+
+@pytest.mark.parametrize("output", ["categories", "one-hot", "codes"])
+@pytest.mark.parametrize("gamma", [0.0, 0.3, 1.0])
+def test_rows_come_back(categorical, output, gamma):
+    encoder = fit(categorical, gamma=gamma, output=output)
+    Z = encoder.transform(categorical.X, sensitive_features=categorical.a)
+    assert list(Z) == encoder.get_feature_names_out().tolist()
+    assert_frame_equal(encoder.inverse_transform(Z, sensitive_features=categorical.a), categorical.X)
+
+
+def test_outputs_say_the_same(categorical):
+    codes, hot, named = (fit(categorical, output=output) for output in ("codes", "one-hot", "categories"))
+    Z = [e.transform(categorical.X, sensitive_features=categorical.a) for e in (codes, hot, named)]
+    codec = named.model_.codec
+    np.testing.assert_array_equal(codec.encode(Z[2]), Z[0]["cell"])
+    assert (Z[1].sum(axis=1) == 4).all()
+    assert (Z[1]["town=Ulm"] == (Z[2]["town"] == "Ulm")).all()
+
+
+def test_the_exact_law_is_that_of_encoded_draws(categorical):
+    encoder = fit(categorical, gamma=0.4, output="codes")
+    for a, rows in enumerate(encoder.sample_rows(40_000, random_state=1)):
+        group = np.full(len(rows), encoder.groups_[a])
+        cells = encoder.transform(rows.rename_axis("row"), sensitive_features=group)["cell"]
+        frequency = np.bincount(cells, minlength=encoder.latent_laws_.shape[1]) / len(rows)
+        np.testing.assert_allclose(frequency, encoder.latent_laws_[a], atol=0.012)
+
+
+def test_gamma_one_is_the_best_bijection():
+    rng = np.random.default_rng(0)
+    n = 400
+    X = pd.DataFrame({"c": rng.choice(list("abcde"), n, p=[0.5, 0.2, 0.1, 0.1, 0.1])}).rename_axis("row")
+    a = (X["c"].isin(["a", "c"]) ^ (rng.random(n) < 0.3)).astype(int)
+    encoder = FairMatching(gamma=1.0, **QUICK).fit(X, sensitive_features=a)
+    p0, p1 = np.exp(encoder.model_.log_p)
+    best = min(statistical_distance_of_cells(p0, p1[list(order)]) for order in permutations(range(5)))
+    assert statistical_distance_of_cells(*encoder.latent_laws_) == pytest.approx(best, abs=1e-12)
+
+
+def test_more_gamma_is_fairer_and_less_more_accurate(categorical):
+    encoders = FairMatching(**QUICK).fit_many(
+        categorical.X, categorical.y, sensitive_features=categorical.a, gammas=[0.0, 0.5, 1.0], seeds=[0]
+    )
+    distances = [statistical_distance_of_cells(*e.latent_laws_) for e in encoders]
+    assert distances[0] > distances[1] > distances[2]
+    right = [
+        (e.predict(categorical.X, sensitive_features=categorical.a) == categorical.y.to_numpy()).mean()
+        for e in encoders
+    ]
+    assert right[0] > 0.75
+    assert right[0] >= right[2]
+
+
+def test_two_keys_disagree_as_often_as_gamma_says(categorical):
+    gamma = 0.3
+    one, two = (fit(categorical, gamma=gamma, key=Key([i] * 32), output="codes") for i in (1, 2))
+    Z = [e.transform(categorical.X, sensitive_features=categorical.a)["cell"] for e in (one, two)]
+    group = (categorical.a == "young").astype(int).to_numpy()
+    cells = one.model_.codec.encode(categorical.X)
+    parts = one.matched_[group, cells] != one.split_[group, cells]
+    assert parts.sum() > 500
+    disagree = (Z[0].to_numpy() != Z[1].to_numpy())[parts].mean()
+    assert disagree == pytest.approx(2 * gamma * (1 - gamma), abs=4 * np.sqrt(0.25 / parts.sum()))
+
+
+def test_equal_rows_of_two_persons_can_part(categorical):
+    encoder = fit(categorical, gamma=0.5, output="codes")
+    group = (categorical.a == "young").astype(int).to_numpy()
+    cells = encoder.model_.codec.encode(categorical.X)
+    where = np.flatnonzero(encoder.matched_[group, cells] != encoder.split_[group, cells])[0]
+    copies = categorical.X.iloc[[where] * 50].set_axis(pd.Index(range(50), name="person"))
+    assert encoder.transform(copies, sensitive_features=categorical.a.iloc[[where] * 50])["cell"].nunique() == 2
+
+
+def test_order_and_process_do_not_matter(categorical, tmp_path):
+    encoder = fit(categorical, gamma=0.5)
+    Z = encoder.transform(categorical.X, sensitive_features=categorical.a)
+    order = np.random.default_rng(0).permutation(len(categorical))
+    again = encoder.transform(categorical.X.iloc[order], sensitive_features=categorical.a.iloc[order])
+    assert_frame_equal(Z.iloc[order], again)
+    frame = categorical.X.assign(group=categorical.a, label=categorical.y)
+    frame.reset_index().to_parquet(tmp_path / "t.parquet")
+    Z.reset_index(drop=True).to_parquet(tmp_path / "z.parquet")
+    code = f"""
+import pandas as pd
+from fairflows import FairMatching
+t, z = (pd.read_parquet({str(tmp_path)!r} + "/" + n + ".parquet") for n in "tz")
+e = FairMatching(gamma=0.5, density="counts", key=bytes(range(32)), identifier="row")
+X = t.drop(columns=["group", "label"])
+again = e.fit(X, t["label"], sensitive_features=t["group"]).transform(X, sensitive_features=t["group"])
+assert again.equals(z), (again, z)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("reference", ["largest", "mean", "young"])
+def test_any_reference(categorical, reference):
+    encoder = fit(categorical, gamma=1.0, reference=reference)
+    plain = fit(categorical, gamma=1.0)
+    expected = statistical_distance_of_cells(*plain.latent_laws_)
+    assert statistical_distance_of_cells(*encoder.latent_laws_) == pytest.approx(expected, abs=1e-12)
+
+
+def test_three_groups_and_polars(categorical):
+    a = np.random.default_rng(0).choice(["r", "s", "t"], len(categorical))
+    X = polars.from_pandas(categorical.X.reset_index())
+    encoder = FairMatching(0.5, **QUICK, identifier="row").fit(X, categorical.y, sensitive_features=a)
+    Z = encoder.transform(X, sensitive_features=a)
+    assert isinstance(Z, polars.DataFrame)
+    assert encoder.log_density_table(100).shape == (100, 3, 3)
+
+
+@pytest.mark.parametrize("density", ["made", "latent_class", "best"])
+def test_every_density(categorical, density):
+    encoder = fit(categorical, density=density)
+    assert encoder.held_out_log_likelihood_.shape == (2,)
+    np.testing.assert_allclose(np.exp(encoder.model_.log_p).sum(axis=1), 1, atol=1e-10)
+
+
+def test_numbers_are_binned(mixed):
+    encoder = FairMatching(0.2, **QUICK, n_bins=3).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    Z = encoder.transform(mixed.X, sensitive_features=mixed.a)
+    assert Z["age"].nunique() <= 3
+    assert Z["town"].isin(["Ulm", "Bonn", "Köln"]).all()
+
+
+def test_spaces_too_large_to_list_use_the_observed_cells(categorical):
+    with pytest.warns(DataWarning, match="48 cells, .* only observed cells are used, with a tail"):
+        encoder = fit(categorical, max_cells=10, output="codes")
+    whole = fit(categorical, output="codes")
+    m = len(encoder.model_.support)
+    assert m <= 48
+    tails = encoder.model_.tails
+    assert (tails >= 0).all()
+    bound = statistical_distance_of_cells(*encoder.latent_laws_, *tails)
+    assert bound >= statistical_distance_of_cells(*whole.latent_laws_) - 0.05
+    Z = encoder.transform(categorical.X, sensitive_features=categorical.a)
+    assert set(Z["cell"]) <= set(encoder.model_.support)
+    table = encoder.log_density_table(1000)
+    assert table.shape == (1000, 2, 2)
+
+
+def test_rows_in_unobserved_cells_keep_them(categorical):
+    seen = categorical.X[["work", "town"]].drop_duplicates().iloc[:6]
+    known = categorical.X[["work", "town"]].apply(tuple, axis=1).isin(seen.apply(tuple, axis=1)).to_numpy()
+    part = categorical.take(known)
+    with pytest.warns(DataWarning, match="observed cells"):
+        encoder = FairMatching(1.0, **QUICK, max_cells=2, output="codes", kinds=None).fit(
+            part.X.astype({"town": pd.CategoricalDtype(["Ulm", "Bonn", "Köln", "Trier"])}),
+            part.y,
+            sensitive_features=part.a,
+        )
+    outside = ~np.isin(np.arange(encoder.model_.codec.n_cells_), encoder.model_.support)
+    rows = encoder.model_.codec.decode(np.flatnonzero(outside)).rename_axis("row")
+    Z = encoder.transform(rows, sensitive_features=np.full(len(rows), "old"))
+    np.testing.assert_array_equal(Z["cell"], np.flatnonzero(outside))
+    assert len(encoder.predict(rows, sensitive_features=np.full(len(rows), "old"))) == len(rows)
+
+
+def test_wrong_input(categorical):
+    encoder = fit(categorical)
+    other = categorical.X.assign(town="Rom")
+    with pytest.raises(DataError, match="'town' must hold one of its 4 categories .* 'Rom'"):
+        encoder.transform(other, sensitive_features=categorical.a)
+    assert fit(categorical, unseen="other").transform(other, sensitive_features=categorical.a).shape == (3000, 4)
+    lacking = categorical.take((categorical.a == "old") | (categorical.y == 0))
+    with pytest.raises(DataError, match="every label; group 'young' has none with label 1"):
+        fit(lacking)
+    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got -0\.1"):
+        fit(categorical, gamma=-0.1)
+    with pytest.raises(ValueError, match="density must be one of made"):
+        fit(categorical, density="guess")
+    with pytest.raises(ValueError, match="reference must be 'largest', 'mean' or a group"):
+        fit(categorical, reference="nobody")
+    with pytest.raises(ValueError, match="output must be one of"):
+        fit(categorical, output="words").transform(categorical.X, sensitive_features=categorical.a)
+    one_value = categorical.X.assign(town="Ulm")
+    same = FairMatching(0.5, **QUICK).fit(one_value, categorical.y, sensitive_features=categorical.a)
+    assert (same.transform(one_value, sensitive_features=categorical.a)["town"] == "Ulm").all()
+
+
+def test_without_a_label_everything_is_matched(categorical):
+    encoder = FairMatching(0.0, **QUICK).fit(categorical.X, sensitive_features=categorical.a)
+    np.testing.assert_array_equal(encoder.matched_, encoder.split_)
+    with pytest.raises(DataError, match="fitted without a label"):
+        encoder.predict(categorical.X, sensitive_features=categorical.a)

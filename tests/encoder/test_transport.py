@@ -1,0 +1,161 @@
+"""FairTransport: of cells, and of scores."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from fairflows.data.identity import Key
+from fairflows.data.table import Table
+from fairflows.encoder.cell_maps import statistical_distance_of_cells
+from fairflows.encoder.cell_transport import class_distance
+from fairflows.encoder.transport import FairTransport
+from fairflows.encoder.transported_score import Barycentre, _best_threshold
+from fairflows.exceptions import DataError
+
+KEY = Key(range(32))
+CELLS = {"density": "counts", "key": KEY}
+
+
+def fit(table, **settings):
+    return FairTransport(**{**CELLS, **settings}).fit(table.X, table.y, sensitive_features=table.a)
+
+
+def test_full_strength_leaves_no_distance(categorical):
+    encoder = fit(categorical)
+    assert statistical_distance_of_cells(*encoder.latent_laws_) < 1e-10
+    assert np.isclose(encoder.latent_laws_.sum(axis=1), 1).all()
+
+
+def test_the_frontier_has_its_closed_form(categorical):
+    encoders = FairTransport(**CELLS, reference="old").fit_many(
+        categorical.X, categorical.y, sensitive_features=categorical.a, gammas=np.linspace(0, 1, 11), seeds=[0]
+    )
+    model = encoders[0].transport_.model
+    labels = model.scores.argmax(axis=1)
+    p = np.exp(model.log_p)
+    tv_class = class_distance(p[1], p[0], labels, labels)
+    for encoder in encoders:
+        distance = statistical_distance_of_cells(*encoder.latent_laws_)
+        changed = encoder.transport_.couplings[1].label_change(labels, labels)
+        assert distance == pytest.approx((1 - encoder.strength) * tv_class, abs=1e-9)
+        assert changed == pytest.approx(tv_class - distance, abs=1e-9)
+
+
+def test_the_law_is_that_of_encoded_draws(categorical):
+    encoder = fit(categorical, strength=0.7, output="codes")
+    for a, rows in enumerate(encoder.sample_rows(40_000, random_state=1)):
+        group = np.full(len(rows), encoder.groups_[a])
+        cells = encoder.transform(rows.rename_axis("row"), sensitive_features=group)["cell"]
+        frequency = np.bincount(cells, minlength=encoder.latent_laws_.shape[1]) / len(rows)
+        np.testing.assert_allclose(frequency, encoder.latent_laws_[a], atol=0.012)
+
+
+def test_one_person_is_always_encoded_alike(categorical):
+    encoder = fit(categorical)
+    Z = encoder.transform(categorical.X, sensitive_features=categorical.a)
+    order = np.random.default_rng(0).permutation(len(categorical))
+    again = encoder.transform(categorical.X.iloc[order], sensitive_features=categorical.a.iloc[order])
+    pd.testing.assert_frame_equal(Z.iloc[order], again)
+    other = fit(categorical, key=Key([9] * 32)).transform(categorical.X, sensitive_features=categorical.a)
+    assert not Z.equals(other)
+
+
+def test_decoding_samples_the_group(categorical):
+    encoder = fit(categorical)
+    Z = encoder.transform(categorical.X, sensitive_features=categorical.a)
+    back = encoder.inverse_transform(Z, sensitive_features=categorical.a)
+    assert not back.equals(categorical.X)  # a sample, not the rows themselves
+    for group in encoder.groups_:
+        mine = (categorical.a == group).to_numpy()
+        share, expected = (frame[mine]["work"].eq("office").mean() for frame in (back, categorical.X))
+        assert share == pytest.approx(expected, abs=0.06)
+
+
+def test_predictions_keep_their_parity(categorical):
+    encoder = fit(categorical)
+    predicted = encoder.predict(categorical.X, sensitive_features=categorical.a)
+    rates = [predicted[(categorical.a == group).to_numpy()].mean() for group in encoder.groups_]
+    raw = [categorical.y[(categorical.a == group)].mean() for group in encoder.groups_]
+    assert abs(rates[0] - rates[1]) < 0.06 < abs(raw[0] - raw[1])
+
+
+def scored(n=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 2, n)
+    x = rng.normal(size=(n, 3)) + 1.2 * a[:, None]
+    y = (x[:, 0] + 0.5 * rng.normal(size=n) > 0.6).astype(int)
+    return Table(pd.DataFrame(x).add_prefix("x"), sensitive=a, label=y)
+
+
+def test_scores_get_one_law():
+    train, _, test = scored().split()
+    encoder = FairTransport(classifier=LogisticRegression(), key=KEY).fit(train.X, train.y, sensitive_features=train.a)
+    t = encoder.transform(test.X, sensitive_features=test.a)["score"].to_numpy()
+    raw = encoder.transport_.at(0.0).encode(encoder._read(test.X, test.a), KEY)["score"].to_numpy()
+    quantiles = np.linspace(0.05, 0.95, 19)
+    gap = lambda s: np.abs(np.diff([np.quantile(s[test.a == g], quantiles) for g in (0, 1)], axis=0)).max()  # noqa: E731
+    assert gap(t) < 0.1 < gap(raw)
+    for g in (0, 1):  # the order within a group is kept
+        mine = (test.a == g).to_numpy()
+        assert (np.diff(t[mine][np.argsort(raw[mine])]) >= -1e-12).all()
+    assert encoder.predict(test.X, sensitive_features=test.a).shape == (len(test),)
+    assert encoder.log_density_table(500).shape == (500, 2, 2)
+
+
+def test_ties_are_broken_by_the_person():
+    group = np.repeat([0, 1], 500)
+    scores = np.where(np.arange(1000) % 2, 0.2, np.where(group, 0.9, 0.4))
+    barycentre = Barycentre.fit(scores, group, 2)
+    moved = barycentre.move(scores, group, np.random.default_rng(0).random(1000), 1.0)
+    low = moved[:500], moved[500:]
+    assert abs(np.mean(low[0]) - np.mean(low[1])) < 0.03
+
+
+def test_mixed_tables_transport_a_score_by_themselves(mixed):
+    encoder = FairTransport(key=KEY).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    Z = encoder.transform(mixed.X, sensitive_features=mixed.a)
+    assert list(Z) == ["score"]
+    assert set(encoder.predict(mixed.X, sensitive_features=mixed.a)) <= {"no", "yes"}
+    with pytest.raises(DataError, match="cannot be decoded"):
+        encoder.inverse_transform(Z, sensitive_features=mixed.a)
+    with pytest.raises(AttributeError, match="no law of cells"):
+        encoder.latent_laws_  # noqa: B018
+    with pytest.raises(DataError, match="estimates no density of rows"):
+        encoder.sample_rows(3)
+
+
+def test_several_labels_give_several_scores(mixed):
+    labels = pd.DataFrame({"repaid": mixed.y, "town": mixed.X["town"]})
+    X = mixed.X.drop(columns="town")
+    encoder = FairTransport(classifier=LogisticRegression(max_iter=5000), key=KEY)
+    encoder.fit(X[["age", "wage", "rate"]], labels, sensitive_features=mixed.a)
+    Z = encoder.transform(X[["age", "wage", "rate"]], sensitive_features=mixed.a)
+    assert list(Z) == ["repaid", "town=Bonn", "town=Köln", "town=Ulm"]
+    predicted = encoder.predict(X[["age", "wage", "rate"]], sensitive_features=mixed.a)
+    assert predicted.shape == (480, 2)
+
+
+def test_best_threshold():
+    assert 0.3 < _best_threshold(np.array([0.1, 0.3, 0.5, 0.9]), np.array([0, 0, 1, 1])) < 0.5
+    assert _best_threshold(np.array([0.1, 0.9]), np.array([1, 1])) == -np.inf
+    assert _best_threshold(np.array([0.1, 0.9]), np.array([0, 0])) == np.inf
+    assert 0.5 < _best_threshold(np.array([0.5, 0.5, 0.5, 0.8]), np.array([0, 1, 0, 1])) < 0.8
+
+
+def test_wrong_input(categorical, mixed):
+    with pytest.raises(ValueError, match=r"strength must be in \[0, 1\]; got 2"):
+        fit(categorical, strength=2)
+    with pytest.raises(ValueError, match="of must be 'auto', 'cells' or 'score'"):
+        fit(categorical, of="rows")
+    with pytest.raises(DataError, match="needs a label to score"):
+        FairTransport().fit(mixed.X, sensitive_features=mixed.a)
+    with pytest.raises(DataError, match="takes one label; got 2"):
+        FairTransport(**CELLS).fit(
+            categorical.X, np.column_stack([categorical.y, categorical.y]), sensitive_features=categorical.a
+        )
+    with pytest.raises(ValueError, match="reference must be"):
+        fit(categorical, reference="nobody")
+    lacking = categorical.take((categorical.a == "old") | (categorical.y == 0))
+    with pytest.raises(DataError, match="group 'young' has none with label 1"):
+        fit(lacking)
