@@ -18,7 +18,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, TargetEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from fairflows.data.columns import is_number, is_time
 from fairflows.data.identity import Persons
@@ -184,13 +184,13 @@ def _scores(classifiers: list[Any], X: pd.DataFrame) -> FloatArray:
 
 
 def _pipeline(classifier: Any, X: pd.DataFrame, random_state: int) -> Any:
-    """The classifier behind columns made numeric: categories by label rate, times as seconds."""
+    """The classifier behind columns made numeric: categories one-hot, times as seconds."""
     model = HistGradientBoostingClassifier(random_state=random_state) if classifier is None else clone(classifier)
     times = [name for name in X if is_time(X[name].dtype)]
     texts = [name for name in X if not (is_number(X[name].dtype) or is_time(X[name].dtype))]
     columns = make_column_transformer(
         (FunctionTransformer(_seconds, feature_names_out="one-to-one"), times),
-        (TargetEncoder(random_state=random_state), texts),
+        (OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=40, sparse_output=False), texts),
         remainder="passthrough",
     )
     return make_pipeline(columns, model)
