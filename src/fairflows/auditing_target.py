@@ -23,7 +23,7 @@ from fairflows.auditing_attacks import (
 from fairflows.auditing_features import Constraint, Reference, cell_model_of, white_box
 from fairflows.certificate.certifying import checked_released
 from fairflows.certificate.evidence import group_numbers, releases_cells
-from fairflows.certificate.identification import places_of_persons, rows_hash, secret_of
+from fairflows.certificate.identification import places_of_persons, rows_hash, sample_rows, secret_of
 from fairflows.data.columns import is_number, is_time
 from fairflows.data.frames import to_pandas
 from fairflows.data.hashing import content_hashes
@@ -192,18 +192,19 @@ class Target:
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """For each group, adversaries between its real rows and draws from its density."""
         encoder = None if self.model is None else pipeline_steps(self.model)[0]
-        if encoder is None or not hasattr(encoder, "sample_rows"):
-            return
         parts = ("fit", "validation", "test")
         draws = {
-            part: encoder.sample_rows(int(np.bincount(self.group[part]).max()), random_state=seed)
+            part: sample_rows(encoder, int(np.bincount(self.group[part]).max()), seed)
             for seed, part in enumerate(parts, start=1)
         }
         for a, group in enumerate(self.groups):
             rows, is_drawn = {}, {}
             for part in parts:
+                drawn_rows = draws[part]
+                if drawn_rows is None:
+                    return
                 real = _as_modelled(encoder, self.X[part][self.group[part] == a])
-                drawn = draws[part][a].iloc[: len(real)][list(real)]
+                drawn = drawn_rows[a].iloc[: len(real)][list(real)]
                 rows[part] = pd.concat([real, drawn], ignore_index=True)
                 is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
             view = _view(rows["fit"], is_drawn["fit"], 2)

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.data.hashing import content_hashes, fingerprint
+from fairflows.data.hashing import Hashes, content_hashes, fingerprint
 from fairflows.data.ledger import named_persons
 from fairflows.data.table import Table
 from fairflows.encoder.pipelines import pipeline_steps
-from fairflows.exceptions import DataWarning
+from fairflows.exceptions import DataError, DataWarning
 
 _N_PROBES = 64
 _DECIMALS = 6  # another machine may round the last bits of a float otherwise
@@ -29,8 +29,7 @@ def secret_of(model: Any) -> bytes:
 
 def rows_hash(table: Table, key: bytes) -> str:
     """A hash of the rows' values, labels and groups, in whatever order they come."""
-    columns = [table.X, table.a.rename("a"), *([] if table.y is None else [table.y.rename("y")])]
-    return fingerprint([np.sort(content_hashes(pd.concat(columns, axis=1), key))], key)
+    return fingerprint([np.sort(_whole_rows(table, key))], key)
 
 
 def model_hash(model: Any, key: bytes) -> str:
@@ -44,7 +43,7 @@ def model_hash(model: Any, key: bytes) -> str:
         warnings.simplefilter("ignore", DataWarning)  # draws may lie outside the training range
         parts += list(_behaviour(encoder))
     if len(parts) == 1 + len(getattr(encoder, "groups_", [])):
-        parts.append(joblib.hash(encoder))
+        parts.append(joblib.hash(vars(encoder)))
     for step in others:
         parts.append(type(step).__name__)
         state = {name: value for name, value in vars(step).items() if name.endswith("_") and name != "key_"}
@@ -63,18 +62,33 @@ def places_of_persons(table: Table, identifier: str | None, seed: int) -> npt.ND
     persons = named_persons(table.X, identifier)
     if persons is None or len(persons.names) == len(persons.codes):
         return np.arange(len(table))
-    lot = content_hashes(table.X, f"one row a person: {seed}".encode())
+    lot = _whole_rows(table, f"one row a person: {seed}".encode())
     order = np.lexsort([lot, persons.codes])
     first = np.unique(persons.codes[order], return_index=True)[1]
     return np.sort(order[first])
 
 
+def sample_rows(encoder: Any, n: int, seed: int) -> list[pd.DataFrame] | None:
+    """Rows of each group drawn from its density; None for an encoder that estimates none."""
+    if not hasattr(encoder, "sample_rows"):
+        return None
+    try:
+        return encoder.sample_rows(n, random_state=seed)
+    except DataError:  # transport of a score has a density of the score alone
+        return None
+
+
+def _whole_rows(table: Table, key: bytes) -> Hashes:
+    columns = [table.X, table.a.rename("a"), *([] if table.y is None else [table.y.rename("y")])]
+    return content_hashes(pd.concat([column.reset_index(drop=True) for column in columns], axis=1), key)
+
+
 def _behaviour(encoder: Any) -> Iterator[Any]:
     if hasattr(encoder, "log_density_table"):
         yield np.round(encoder.log_density_table(_N_PROBES, random_state=0), _DECIMALS) + 0.0
-    if not hasattr(encoder, "sample_rows"):
-        return
-    for group, rows in zip(encoder.groups_, encoder.sample_rows(_N_PROBES, random_state=0), strict=True):
+    yield from _numbers_and_texts(getattr(getattr(encoder, "transport_", None), "barycentres", []))
+    for a, rows in enumerate(sample_rows(encoder, _N_PROBES, 0) or []):
+        group = encoder.groups_[a]
         probes = rows.set_axis(pd.Index([f"probe {i}" for i in range(len(rows))], name="person"))
         wanted = list(getattr(encoder, "feature_names_in_", probes.columns))
         constants = {encoder.sensitive: group, encoder.identifier: probes.index}

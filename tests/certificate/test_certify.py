@@ -1,0 +1,347 @@
+"""certify and verify: status, refusals, persons, joint releases, reuse, tampering."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+
+from fairflows import FairMatching, FairTransport, Table, load_adult
+from fairflows.certificate import cell_upper_bound, delta_of_look, exact_statistical_distance, per_label
+from fairflows.certificate.certifying import certify
+from fairflows.certificate.document import Certificate, ContradictionError
+from fairflows.certificate.verifying import verify
+from fairflows.data.identity import Persons
+from fairflows.data.ledger import Ledger, named_persons
+from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.release import CellRelease
+
+
+def with_ledger(model, train):
+    encoder = model[0] if hasattr(model, "steps") else model
+    encoder.ledger_ = Ledger.of(train.X, named_persons(train.X), encoder.key_)
+    return model
+
+
+@pytest.fixture(scope="module")
+def adult():
+    return load_adult().paper_split()
+
+
+@pytest.fixture(scope="module")
+def fitted(adult):
+    train, _, _ = adult
+    model = make_pipeline(FairTransport(density="counts"), CellRelease(n_cells=8))
+    return fit_pipeline(model, train.X, train.y, sensitive_features=train.a)
+
+
+@pytest.fixture
+def model(fitted, adult):
+    """The same fitted pipeline with a ledger of its own."""
+    return with_ledger(copy.deepcopy(fitted), adult[0])
+
+
+def attack(certificate_rows="", **changes):
+    found = {"released": ("cell",), "delta": 0.05, "attack_lower": 0.0, "best": "nobody", "density_gap_lower": {}}
+    return {**found, "rows": certificate_rows, **changes}
+
+
+def counts_of(model, rows):
+    cells = transform_pipeline(model, rows.X, sensitive_features=rows.a)["cell"].to_numpy()
+    group = pd.Index(model[0].groups_).get_indexer(rows.a)
+    counts = np.zeros((2, model[-1].n_cells_))
+    np.add.at(counts, (group, cells), 1)
+    return counts, cells, group
+
+
+def test_cells_of_transported_adult_are_certified(model, adult):
+    test = adult[2]
+    certificate = certify(model, test, target=0.05)
+    counts, _, _ = counts_of(model, test)
+    assert certificate.status == "CERTIFIED"
+    assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, delta_of_look(0.05, 1)))
+    assert certificate.cell_accuracy_upper == pytest.approx((1 + certificate.cell_upper) / 2)
+    assert certificate.n == {"0": int(counts[0].sum()), "1": int(counts[1].sum())}
+    assert certificate.model_upper == exact_statistical_distance(model[0].latent_laws_)
+    assert certificate.spent == {"cells": delta_of_look(0.05, 1), "model": 0.0}
+    assert certificate.attack_lower is None
+    assert verify(certificate, model, test)
+
+
+def test_equalized_odds_are_bounded_within_labels(model, adult):
+    test = adult[2]
+    certificate = certify(model, test)
+    by_label = {str(y): counts_of(model, test.take((test.y == y).to_numpy()))[0] for y in test.labels}
+    assert certificate.cell_odds_upper == pytest.approx(per_label(cell_upper_bound, by_label, delta_of_look(0.05, 1)))
+
+
+def test_a_latent_is_never_more_than_model_only(adult):
+    train, _, test = adult
+    encoder = FairTransport(density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    certificate = certify(encoder, test, target=0.05)
+    assert certificate.status == "MODEL_ONLY"
+    assert certificate.released == ("latent",)
+    assert certificate.cell_upper is None
+    assert certificate.model_upper < 1e-9
+    refuted = certify(encoder, test, target=0.05, audit=attack(released=("latent",), attack_lower=0.02))
+    assert refuted.status == "REFUTED"
+    assert refuted.density_error_lower == pytest.approx(0.02)
+
+
+def test_certified_comes_before_refuted(model, adult):
+    """Cells are certified on the truth: that the densities are wrong takes nothing from it."""
+    certificate = certify(model, adult[2], target=0.05, audit=attack(attack_lower=0.01))
+    assert certificate.model_upper < 0.01
+    assert certificate.status == "CERTIFIED"
+
+
+@pytest.mark.parametrize(
+    ("target", "status"), [(None, "MODEL_ONLY"), (0.5, "MODEL_ONLY"), (0.05, "NOT_MET"), (0.0, "NOT_MET")]
+)
+def test_status_without_cells(adult, target, status):
+    train, _, test = adult
+    encoder = FairMatching(gamma=0.0, density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    assert 0.05 < exact_statistical_distance(encoder.latent_laws_) < 0.5
+    assert certify(encoder, test, target=target).status == status
+
+
+def test_target_as_an_adversarys_accuracy(model, adult):
+    reached = certify(model, adult[2], max_adversary_accuracy=0.53)
+    assert reached.status == "CERTIFIED"
+    assert reached.cell_accuracy_upper <= 0.53
+    model[0].ledger_.looks.clear()
+    assert certify(model, adult[2], max_adversary_accuracy=0.515).status == "MODEL_ONLY"
+    with pytest.raises(ValueError, match="not both"):
+        certify(model, adult[2], target=0.1, max_adversary_accuracy=0.6)
+
+
+def test_cell_and_label_are_certified_as_a_pair(model, adult):
+    """What the label itself tells is in the bound: Adult's labels alone are .20 apart."""
+    test = adult[2]
+    alone, pair = certify(model, test), certify(model, test, released=["cell", "label"])
+    gap = abs(np.subtract(*[(test.y[test.a == a] == 1).mean() for a in test.groups]))
+    assert pair.cell_upper > gap > alone.cell_upper
+    assert pair.n_cells == 2 * alone.n_cells
+    _, cells, group = counts_of(model, test)
+    joint = np.zeros((2, 16))
+    np.add.at(joint, (group, cells * 2 + test.y.to_numpy()), 1)
+    assert pair.cell_upper == pytest.approx(cell_upper_bound(joint, delta_of_look(0.05, 2)))
+    assert pair.model_upper is None, "no density says how z and y go together"
+    assert verify(pair, model, test)
+
+
+def test_next_to_the_latent_a_cell_certifies_nothing(model, adult):
+    certificate = certify(model, adult[2], released=["latent", "cell"])
+    assert certificate.cell_upper is None
+    assert certificate.model_upper is not None
+
+
+def test_randomised_response_is_certified_by_soft_counts(adult, fitted):
+    train, _, test = adult
+    encoder = fitted[0]
+    Z = encoder.transform(train.X, sensitive_features=train.a)
+    plain = certify(make_pipeline(encoder, CellRelease(n_cells=32).fit(Z, train.y)), test)
+    noisy = certify(make_pipeline(encoder, CellRelease(n_cells=32, randomise=0.5).fit(Z, train.y)), test)
+    assert noisy.cell_upper == pytest.approx(plain.cell_upper / 2), "distance and radius both shrink by 1 − randomise"
+    assert noisy.model_upper == pytest.approx(plain.model_upper / 2)
+    assert any("secret" in sentence for sentence in noisy.assumptions)
+
+
+def test_persons_not_rows_are_counted(model, adult):
+    """Three identical rows a person are one person's evidence."""
+    test = adult[2].take(np.arange(3000))
+    once = Table(test.X.assign(a=test.a, y=test.y, who=range(3000)), sensitive="a", label="y", identifier="who")
+    thrice = Table(
+        pd.concat([test.X.assign(a=test.a, y=test.y, who=range(3000))] * 3).sample(frac=1, random_state=0),
+        sensitive="a", label="y", identifier="who",
+    )  # fmt: skip
+    del model[0].ledger_
+    one, three = certify(model, once), certify(model, thrice)
+    assert sum(three.n.values()) == 3000
+    assert three.cell_upper == pytest.approx(one.cell_upper)
+    assert any("One random row" in sentence for sentence in three.assumptions)
+
+
+def test_a_persons_row_is_chosen_by_seed_and_not_by_order(model, adult):
+    test = adult[2].take(np.arange(4000))
+    frame = test.X.assign(a=test.a, y=test.y, who=np.arange(4000) // 2)
+    del model[0].ledger_
+    orders = [frame, frame.iloc[::-1]]
+    tables = [Table(order, sensitive="a", label="y", identifier="who") for order in orders]
+    first, second = (certify(model, table) for table in tables)
+    assert first == second
+    assert certify(model, tables[0], random_state=1).cell_upper != first.cell_upper
+
+
+def test_a_group_too_small_for_the_target_is_refused_with_the_number_needed(model, adult):
+    few = adult[2].take(np.arange(400))
+    with pytest.raises(DataError, match=r"too small for the target Δ ≤ 0.05.*need ([\d,]+) of 0, ([\d,]+) of 1"):
+        certify(model, few, target=0.05)
+    assert certify(model, few, target=0.3).status == "CERTIFIED"
+
+
+def test_training_rows_are_refused(model, adult):
+    train, validation, test = adult
+    with pytest.raises(DataError, match="fitted to, or chosen by, 500 of the 500 rows"):
+        certify(model, train.take(np.arange(500)))
+    mixed = Table(
+        pd.concat([test.X, train.X.iloc[:40]]).rename_axis("row"),
+        sensitive=np.concatenate([test.a, train.a.iloc[:40]]),
+    )
+    with pytest.raises(DataError, match="chosen by, 40 of"):
+        certify(model, mixed)
+    certify(model, validation)
+    model[0].ledger_.use(validation.X, Persons.of(validation.X.index))
+    with pytest.raises(DataError, match="chosen by"):
+        certify(model, validation)
+
+
+def test_named_persons_are_recognised_in_any_row(adult):
+    train = adult[0].take(np.arange(3000))
+    frame = train.X.assign(a=train.a, y=train.y, who=[f"p{i}" for i in range(3000)])
+    table = Table(frame, sensitive="a", label="y", identifier="who")
+    encoder = FairTransport(density="counts").fit(table.X, table.y, sensitive_features=table.a)
+    with_ledger(encoder, table)
+    strangers = frame.assign(who=[f"q{i}" for i in range(3000)])
+    assert certify(encoder, Table(strangers, sensitive="a", label="y", identifier="who")).status == "MODEL_ONLY"
+    strangers.loc[strangers.index[5], "who"] = "p77"
+    with pytest.raises(DataError, match="1 of the 3,000 persons"):
+        certify(encoder, Table(strangers, sensitive="a", label="y", identifier="who"))
+
+
+def test_each_look_at_the_same_rows_spends_its_share(model, adult):
+    test = adult[2]
+    looks = [certify(model, test) for _ in range(3)]
+    assert [c.look for c in looks] == [1, 2, 3]
+    assert [c.spent["cells"] for c in looks] == [delta_of_look(0.05, j) for j in (1, 2, 3)]
+    assert looks[0].cell_upper < looks[1].cell_upper < looks[2].cell_upper
+    assert certify(model, adult[1]).look == 1, "other rows"
+    assert all(verify(certificate, model, test) for certificate in looks)
+
+
+def test_a_second_model_on_the_same_persons_warns(model, adult):
+    train, _, test = adult
+    certify(model, test)
+    other = make_pipeline(FairTransport(0.5, density="counts"), CellRelease(n_cells=8))
+    fit_pipeline(other, train.X, train.y, sensitive_features=train.a)
+    other[0].key_, other[0].ledger_ = model[0].key_, model[0].ledger_  # two models of one frontier
+    with pytest.warns(DataWarning, match="two models' encodings of one person"):
+        assert certify(other, test).look == 2
+
+
+def test_an_attack_above_the_certified_bound_on_the_same_rows_is_a_bug(model, adult):
+    test = adult[2]
+    certificate = certify(model, test)
+    impossible = attack(certificate.rows, attack_lower=certificate.cell_upper + 0.2)
+    with pytest.raises(ContradictionError, match="same rows.*bug"):
+        certify(model, test, audit=impossible)
+    with pytest.warns(DataWarning, match="on other rows"):
+        certify(model, test, audit={**impossible, "rows": "others"})
+
+
+def test_an_attack_on_another_release_is_refused(model, adult):
+    with pytest.raises(ValueError, match="must have attacked what is released"):
+        certify(model, adult[2], audit=attack(released=("latent",)))
+
+
+def test_somebody_vouches_for_the_densities(adult):
+    train, _, test = adult
+    encoder = FairMatching(gamma=0.5, density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    certificate = certify(encoder, test, density_error=[0.01, 0.02])
+    assert certificate.vouched_upper == pytest.approx(certificate.model_upper + 0.03)
+    assert verify(certificate, encoder, test)
+
+
+def test_anything_with_cells_can_be_certified(adult):
+    """A representation learner of somebody else, as one step: no densities, no ledger."""
+
+    class Halves:
+        n_cells_ = 2
+
+        def cells(self, X):
+            return (X["education"].astype(str) > "H").to_numpy().astype(int)
+
+        def transform(self, X, sensitive_features=None):
+            return pd.DataFrame({"cell": self.cells(X)})
+
+        def get_params(self):
+            return {}
+
+    certificate = certify(Halves(), adult[2], target=0.3)
+    assert certificate.status == "CERTIFIED"
+    assert certificate.model_upper is None
+    assert any("keeps no ledger" in sentence for sentence in certificate.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"delta": 0}, "delta must be"),
+        ({"target": 1.5}, r"target must be a distance in \[0, 1\]; got 1.5"),
+        ({"max_adversary_accuracy": 50}, "max_adversary_accuracy must be"),
+        ({"released": ["prediction"]}, "released must name cell, latent, label; got 'prediction'"),
+        ({"density": "mixture"}, "density is for encoders of continuous tables"),
+    ],
+)
+def test_wrong_arguments_are_named(model, adult, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        certify(model, adult[2], **arguments)
+    assert not model[0].ledger_.looks, "what was refused has not looked"
+
+
+class TestVerify:
+    @pytest.fixture
+    def certificate(self, model, adult):
+        return certify(model, adult[2], target=0.05, audit=attack(attack_lower=0.001))
+
+    def whats(self, *arguments):
+        return {difference.what for difference in verify(*arguments).differences}
+
+    def test_what_was_written_and_read_holds(self, certificate, model, adult):
+        assert verify(Certificate.from_json(certificate.to_json()), model, adult[2])
+        shuffled = adult[2].take(np.random.default_rng(0).permutation(len(adult[2])))
+        assert verify(certificate, model, shuffled)
+
+    @pytest.mark.parametrize("name", ["cell_upper", "cell_delta", "model_upper"])
+    def test_a_changed_bound_is_named(self, certificate, model, adult, name):
+        changed = replace(certificate, **{name: getattr(certificate, name) / 2 + 0.001})
+        assert self.whats(changed, model, adult[2]) == {"seal", name}
+
+    def test_a_changed_status_or_attack_breaks_the_seal(self, certificate, model, adult):
+        refuted = replace(certificate, status="REFUTED")
+        assert self.whats(refuted, model, adult[2]) == {"seal", "status"}
+        assert "seal" in self.whats(replace(certificate, attack_lower=0.0), model, adult[2])
+
+    def test_other_rows(self, certificate, model, adult):
+        assert self.whats(certificate, model, adult[1]) == {"rows"}
+        one_less = adult[2].take(np.arange(1, len(adult[2])))
+        assert "rows" in self.whats(certificate, model, one_less)
+
+    def test_another_model(self, certificate, model, adult):
+        train, _, test = adult
+        other = make_pipeline(FairTransport(0.9, density="counts", key=model[0].key_), CellRelease(n_cells=8))
+        fit_pipeline(other, train.X, train.y, sensitive_features=train.a)
+        other[0].ledger_ = model[0].ledger_
+        assert self.whats(certificate, other, test) == {"model"}
+        Z = model[0].transform(train.X, sensitive_features=train.a)
+        other_cells = make_pipeline(model[0], CellRelease(n_cells=9).fit(Z, train.y))
+        assert self.whats(certificate, other_cells, test) == {"model"}
+
+    def test_reused_rows(self, certificate, model, adult):
+        """The best of several looks, dressed up as the first."""
+        again = certify(model, adult[2], target=0.05)
+        fresh = copy.deepcopy(model)
+        fresh[0].ledger_.looks.clear()
+        best = certify(fresh, adult[2], target=0.05, random_state=3)
+        assert best.look == 1
+        assert self.whats(best, model, adult[2]) == {"look"}
+        assert "counts 2 certificates" in repr(verify(best, model, adult[2]))
+        assert verify(again, model, adult[2])
+
+    def test_training_rows(self, certificate, model, adult):
+        found = verify(certificate, model, adult[0].take(np.arange(5000)))
+        assert "fitted to" in repr(found)
+        assert not found
