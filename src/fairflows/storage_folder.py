@@ -58,6 +58,16 @@ def new_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(side, ignore_errors=True)
 
 
+@contextmanager
+def side_folder(target: Path) -> Iterator[Path]:
+    """A private folder beside `target` for the time of the block."""
+    folder = Path(tempfile.mkdtemp(prefix=_side_name(target, ""), dir=target.parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def settle_folder(target: Path) -> None:
     """Put the old folder back, where a process without an atomic exchange was killed between its two renames."""
     previous = _previous(Path(target))
