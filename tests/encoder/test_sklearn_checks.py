@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from fairflows.data.identity import Key
 from fairflows.encoder.flow import FairFlow
 from fairflows.encoder.matching import FairMatching
 from fairflows.encoder.transport import FairTransport
@@ -20,6 +21,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:No identifier column"),
     pytest.mark.filterwarnings("ignore:Values outside the training range"),
     pytest.mark.filterwarnings("ignore:Column .* repeats its values"),
+    pytest.mark.filterwarnings("ignore:.*only observed cells are used"),
 ]
 
 
@@ -73,11 +75,11 @@ class Transport(_NeedsEveryLabel, FairTransport):
     pass
 
 
-KEY = bytes(32)
+KEY = Key(32)
 ENCODERS = [
     Flow(n_epochs=2, key=KEY),
-    Matching(density="counts", output="codes", key=KEY),
-    Transport(of="cells", density="counts", output="codes", key=KEY),
+    Matching(density="counts", output="codes", max_cells=5000, key=KEY),
+    Transport(of="cells", density="counts", output="codes", max_cells=5000, key=KEY),
 ]
 
 TOO_FEW_ROWS = "a table of 20 rows has groups with fewer rows than features, for which no density is fitted"
