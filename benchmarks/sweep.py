@@ -3,8 +3,8 @@
     python benchmarks/sweep.py crime [--device cpu|cuda] [--bijection realnvp|spline] [--json FILE]
     python benchmarks/sweep.py health --device cuda
 
-The datasets come from FAIRFLOWS_DATA. Seconds are wall-clock, of one run, after the libraries are imported; the density's
-share is stated apart.
+The datasets come from FAIRFLOWS_DATA. Seconds are wall-clock, of one run, once the libraries are imported; those of the
+densities and of the training are stated apart.
 """
 
 from __future__ import annotations
