@@ -67,11 +67,6 @@ def categorical(table):
                  missing="category", multiclass=True)  # fmt: skip
 
 
-def without_dates(table):
-    return Table(table.X.drop(columns="since"), sensitive=table.a.to_numpy(), label=table.y.to_numpy(),
-                 identifier=table.identifier.to_numpy(), missing="category", multiclass=True)  # fmt: skip
-
-
 QUICK = {"n_epochs": 2, "n_blocks": 2, "hidden": (8,), "head": (8,), "missing": "category"}
 CELLS = {"missing": "category"}
 ENCODERS = {
@@ -84,7 +79,7 @@ ENCODERS = {
     "matching, latent classes": (FairMatching(density="latent_class", output="codes", **CELLS), categorical),
     "matching, few cells": (FairMatching(0.4, density="counts", max_cells=2, **CELLS), categorical),
     "transport of cells": (FairTransport(0.7, density="counts", **CELLS), categorical),
-    "transport of a score": (FairTransport(0.7, of="score", **CELLS), without_dates),
+    "transport of a score": (FairTransport(0.7, of="score", **CELLS), None),
     "transport, logistic": (FairTransport(classifier=LogisticRegression(), of="score", **CELLS), lambda t: whole(t)),
 }
 
@@ -377,3 +372,16 @@ def test_metadata_requests_are_kept(mixed, tmp_path):
         save(encoder, tmp_path / "model")
         request = load(tmp_path / "model").get_metadata_routing().fit.requests
     assert request["sensitive_features"] is True
+
+
+def test_rare_categories_stay_together_in_a_stored_score():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"town": np.minimum(rng.geometric(0.05, 2000), 90).astype(str), "x": rng.normal(size=2000)})
+    X["town"] = "t" + X["town"]
+    y = (X["x"] + (X["town"] < "t3") > 0.5).astype(int)
+    encoder = FairTransport(of="score", classifier=HistGradientBoostingClassifier(max_iter=20))
+    quietly(lambda: encoder.fit(X, y, sensitive_features=rng.integers(0, 2, 2000)))
+    score = encoder.transport_.classifiers[0]
+    assert score[0].transformers_[1][1].infrequent_categories_[0] is not None
+    new = pd.concat([X, X.head(1).assign(town="never seen")])
+    np.testing.assert_array_equal(StoredScore.of(score, "score").predict_proba(new), score.predict_proba(new))

@@ -1,6 +1,6 @@
 """A task score as plain arrays: what a fitted scikit-learn pipeline of `FairTransport` becomes in a saved model.
 
-scikit-learn has no file format but pickle, which runs code on loading. What a score needs is little: the label rates of
+scikit-learn has no file format but pickle, which runs code on loading. What a score needs is little: the columns of
 categories, and trees or coefficients. The stand-in gives the same probabilities, bit for bit.
 """
 
@@ -16,6 +16,7 @@ from scipy.special import expit
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.extmath import softmax
 
 from fairflows.encoder.transported_score import _seconds
@@ -111,7 +112,7 @@ class BoostedTrees:
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of categories, each with its label rates.
+    """A column of categories, each with its row of numbers.
 
     Attributes
     ----------
@@ -119,19 +120,19 @@ class TextColumn:
         The column.
     values : list
         The categories, the missing one left out.
-    rates : ndarray of shape (n_values + 2, n_rates)
-        The rates of each category; then of a missing value, then of an unknown one.
+    table : ndarray of shape (n_values + 2, n_numbers)
+        The numbers of each category; then of a missing value, then of an unknown one.
     """
 
     name: Any
     values: list[Any]
-    rates: FloatArray
+    table: FloatArray
 
     def features(self, column: pd.Series) -> FloatArray:
-        """Each value's rates."""
+        """Each value's numbers."""
         place = pd.Index(self.values, dtype=object).get_indexer(column.astype(object))
         place = np.where(place < 0, len(self.values) + 1, place)
-        return self.rates[np.where(column.isna(), len(self.values), place)]
+        return self.table[np.where(column.isna(), len(self.values), place)]
 
 
 @dataclass(frozen=True)
@@ -182,16 +183,20 @@ class StoredScore:
         return self.model.predict_proba(np.concatenate(parts, axis=1))
 
 
-def _text_columns(encoder: Any, names: list[Any]) -> list[TextColumn]:
-    if not names:
-        return []
-    per_column = len(encoder.encodings_) // len(names)  # one rate a class where there are more than two
-    average = np.broadcast_to(np.asarray(encoder.target_mean_, dtype=np.float64), (per_column,))
+def _text_columns(encoder: OneHotEncoder, names: list[Any]) -> list[TextColumn]:
     columns = []
-    for j, (name, categories) in enumerate(zip(names, encoder.categories_, strict=True)):
-        rates = np.stack(encoder.encodings_[j * per_column : (j + 1) * per_column], axis=1)
+    rare = getattr(encoder, "infrequent_categories_", [None] * len(names))
+    for name, categories, together in zip(names, encoder.categories_ if names else [], rare, strict=True):
+        is_rare = np.isin(np.arange(len(categories)), [] if together is None else _places(together, categories))
+        n_columns = int((~is_rare).sum()) + (together is not None)
+        one_hot = np.eye(n_columns)[np.where(is_rare, n_columns - 1, np.cumsum(~is_rare) - 1)]
+        unknown = np.eye(n_columns)[-1] if together is not None else np.zeros(n_columns)
         missing = pd.isna(categories)
-        of_missing = rates[missing][:1] if missing.any() else average[None]
+        of_missing = one_hot[missing][0] if missing.any() else unknown
         values = np.asarray(categories, dtype=object)[~missing].tolist()
-        columns.append(TextColumn(name, values, np.concatenate([rates[~missing], of_missing, average[None]])))
+        columns.append(TextColumn(name, values, np.vstack([one_hot[~missing], of_missing, unknown])))
     return columns
+
+
+def _places(some: Any, categories: Any) -> npt.NDArray[np.intp]:
+    return pd.Index(categories, dtype=object).get_indexer(pd.Index(some, dtype=object))
