@@ -36,7 +36,7 @@ def augment(x: Tensor) -> Tensor:
     """x̄ = (x, 1, 0, …) along the last axis."""
     width = x.shape[-1]
     tail = x.new_zeros(padded(width) - width)
-    tail[0] = 1
+    tail[:1].fill_(1)  # an assignment would copy from the host, which a CUDA graph cannot hold
     return torch.cat([x, tail.expand(*x.shape[:-1], -1)], dim=-1)
 
 
