@@ -1,0 +1,131 @@
+"""Certificates of continuous encoders: closed forms, refutation, better densities, densities given the label."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from fairflows import Table, make_shifted_gaussians
+from fairflows.auditing import audit
+from fairflows.certificate.certifying import certify
+from fairflows.certificate.verifying import verify
+from fairflows.density import MixtureDensity
+from fairflows.encoder.flow import FairFlow
+
+
+# A test row may be larger than all training rows; the encoder says so, and it does not matter here.
+pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
+
+
+class Identity:
+    """Releases rows of unit Gaussians at known means as they are."""
+
+    sensitive = identifier = None
+
+    def __init__(self, means: list[float]) -> None:
+        self.means, self.groups_ = np.array(means), list(range(len(means)))
+
+    def transform(self, X, sensitive_features=None):
+        return X
+
+    def log_density_table(self, n: int, random_state: int = 0) -> np.ndarray:
+        z = np.random.default_rng(random_state).normal(self.means, size=(n, len(self.means)))
+        return norm.logpdf(z[:, :, None], self.means)
+
+
+def gaussian_rows(means: list[float], n: int = 3000) -> Table:
+    a = np.arange(n) % len(means)
+    x = np.random.default_rng(1).normal(np.array(means)[a])
+    return Table({"x": x, "a": a}, sensitive="a", kinds={"x": "continuous"})
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.1, 1.0, 4.0])
+def test_two_gaussians(distance):
+    """Δ = 2Φ(d/2) − 1, estimated within Monte-Carlo error and bounded from above."""
+    certificate = certify(Identity([0.0, distance]), gaussian_rows([0.0, distance]), n_draws=200_000)
+    truth = 2 * norm.cdf(distance / 2) - 1
+    assert certificate.model_delta == pytest.approx(truth, abs=0.004)
+    assert truth <= certificate.model_upper <= truth + 0.006
+    assert certificate.model_accuracy_upper == pytest.approx((1 + certificate.model_upper) / 2, abs=1e-6)
+    assert certificate.spent == {"model": 0.001}
+    assert certificate.status == ("MODEL_ONLY" if certificate.model_upper < 1 else "NOT_MET")
+
+
+def test_three_gaussians():
+    """The worst pair's Δ, and A* of three groups: the middle one is guessed between the others."""
+    certificate = certify(Identity([-1.0, 0.0, 1.0]), gaussian_rows([-1.0, 0.0, 1.0]), n_draws=200_000)
+    assert certificate.model_delta == pytest.approx(2 * norm.cdf(1) - 1, abs=0.004)
+    accuracy = (2 * norm.cdf(0.5) + 2 * norm.cdf(0.5) - 1) / 3
+    assert certificate.model_accuracy_upper == pytest.approx(accuracy, abs=0.006)
+    wanted = certify(
+        Identity([-1.0, 0.0, 1.0]), gaussian_rows([-1.0, 0.0, 1.0]), n_draws=200_000, max_adversary_accuracy=0.6
+    )
+    assert wanted.status == "MODEL_ONLY", "accuracy .589 of three groups, though the worst pair's is .84"
+
+
+def test_a_true_density_is_not_refuted():
+    means = [0.0, 0.7]
+    train, test = gaussian_rows(means, 6000).split(test=0.5, validation=0)
+    found = audit(Identity(means), train, test, quick=True)
+    certificate = certify(Identity(means), test, audit=found, n_draws=100_000)
+    assert certificate.status == "MODEL_ONLY"
+    assert 0.15 < certificate.attack_lower < certificate.model_upper
+
+
+@pytest.fixture(scope="module")
+def two_humps():
+    """½N(−3, 1) + ½N(3, 1) against N(0, 10): the same mean and variance, a true TV of .41."""
+    rng = np.random.default_rng(0)
+    a = np.arange(6000) % 2
+    humps = rng.choice([-3.0, 3.0], size=6000) + rng.normal(size=6000)
+    x = np.where(a == 0, humps, np.sqrt(10) * rng.normal(size=6000))
+    table = Table(pd.DataFrame({"x": x, "a": a}), sensitive="a", kinds={"x": "continuous"})
+    train, test = table.split(test=0.5, validation=0)
+    encoder = FairFlow(gamma=1.0, density=MixtureDensity(1), n_epochs=10)
+    return encoder.fit(train.X, sensitive_features=train.a), train, test
+
+
+def test_single_gaussians_on_two_humps_are_refuted(two_humps):
+    encoder, train, test = two_humps
+    found = audit(encoder, train, test, quick=True)
+    certificate = certify(encoder, test, audit=found, target=0.1, n_draws=50_000)
+    assert certificate.model_upper < 0.05, "the model sees two alike Gaussians"
+    assert 0.25 < certificate.attack_lower < 0.41
+    assert certificate.status == "REFUTED"
+    assert certificate.density_error_lower == pytest.approx(certificate.attack_lower - certificate.model_upper)
+    assert certificate.density_gap_lower["0"] > 0.15, "the density of the two humps is the wrong one"
+    assert verify(certificate, encoder, test)
+
+
+def test_a_better_density_sees_what_the_trained_one_did_not(two_humps):
+    encoder, train, test = two_humps
+    trained = certify(encoder, test, n_draws=50_000)
+    certificate = certify(encoder, test, density=[MixtureDensity(1), MixtureDensity(4)], train=train, n_draws=50_000)
+    assert "best of 2" in certificate.density
+    assert trained.model_upper < 0.05 < 0.3 < certificate.model_upper
+    assert verify(certificate, encoder, test, density=[MixtureDensity(1), MixtureDensity(4)], train=train), (
+        "computed again with the same candidates"
+    )
+    assert not verify(certificate, encoder, test), "and not without them"
+    with pytest.raises(ValueError, match="pass train"):
+        certify(encoder, test, density="mixture")
+
+
+def test_known_densities_certify_a_trained_flow():
+    table, densities = make_shifted_gaussians(1.0, 2000, random_state=0)
+    train, test = table.split(test=0.5, validation=0)
+    encoder = FairFlow(gamma=0.9, density=densities, n_epochs=15).fit(train.X, train.y, sensitive_features=train.a)
+    certificate = certify(encoder, test, n_draws=20_000)
+    assert certificate.model_upper < 2 * norm.cdf(0.5) - 1, "training brought the groups together"
+    found = audit(encoder, train, test, quick=True)
+    assert found.attack_lower <= certificate.model_upper, "the densities are the truth: nothing to refute"
+
+
+def test_equalized_odds_of_the_model():
+    table, _ = make_shifted_gaussians(1.0, 1500, random_state=0)
+    train, test = table.split(test=0.5, validation=0)
+    encoder = FairFlow(gamma=0.5, density=MixtureDensity(1), criterion="equalized_odds", n_epochs=3)
+    encoder.fit(train.X, train.y, sensitive_features=train.a)
+    certificate = certify(encoder, test, n_draws=5_000)
+    assert set(certificate.model_odds_upper) == {"0", "1"}
+    assert all(0 < bound <= 1 for bound in certificate.model_odds_upper.values())
