@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -363,12 +364,15 @@ class FairFlow(GroupEncoder):
         """
         import torch
 
+        from fairflows.encoder.flow_fitting import chosen_device
         from fairflows.training_evaluation import log_density_table
 
         check_is_fitted(self)
         densities = self.flow_.densities if label is None else self.flow_.of_label(label, self.classes_)
-        generator = torch.Generator().manual_seed(random_state)
-        return log_density_table(self.flow_.bijection, densities, n, generator)[0].numpy()
+        device = chosen_device(self.device)
+        generator = torch.Generator(device).manual_seed(random_state)
+        bijection, densities = (copy.deepcopy(part).to(device) for part in (self.flow_.bijection, densities))
+        return log_density_table(bijection, densities, n, generator)[0].numpy()
 
     def _to_model_space(self, rows: Rows) -> tuple[Array, Array]:
         return self.codec_.encode(rows.X, rows.persons)

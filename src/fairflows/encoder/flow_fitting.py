@@ -95,7 +95,7 @@ def fit_flows(
     seeds: Sequence[int],
 ) -> list[FittedFlow | None]:
     """Train all gammas, seeds and restarts in one run; None stands for a model that diverged."""
-    device = _device(settings.device)
+    device = chosen_device(settings.device)
     n_groups = len(settings.groups_)
     train_rows, held_rows = _hold_out(rows, settings.validation, settings.random_state)
     groups = _Groups.of(x, labels, rows.group, weight, n_groups, device)
@@ -174,7 +174,8 @@ class _Groups:
         return min(len(x) for x in self.x)
 
 
-def _device(name: str) -> torch.device:
+def chosen_device(name: str) -> torch.device:
+    """The device of that name; "auto" is a GPU where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(name)
