@@ -47,6 +47,7 @@ class AdamSteps:
         self._loss = loss
         self._capture = capture
         trained = list(parameters)
+        self._current_rate = learning_rate
         self._rate = torch.tensor(learning_rate, device=trained[0].device)
         on_gpu = trained[0].device.type == "cuda"
         self._adam = torch.optim.Adam(trained, lr=self._rate, weight_decay=weight_decay, fused=True, capturable=on_gpu)
@@ -55,7 +56,9 @@ class AdamSteps:
 
     def set_learning_rate(self, rate: float) -> None:
         """Change the learning rate from the next step on."""
-        self._rate.fill_(rate)
+        if rate != self._current_rate:
+            self._rate.fill_(rate)
+            self._current_rate = rate
 
     def step(self) -> None:
         """One step."""

@@ -192,9 +192,12 @@ def test_mixture_equals_torch_distribution():
     mixture = MixtureDensity(3).fit(rows())
     covariance = torch.linalg.inv(mixture.whitening @ mixture.whitening.mT)
     truth = td.MixtureSameFamily(
-        td.Categorical(logits=mixture.log_weights), td.MultivariateNormal(mixture.means, (covariance + covariance.mT) / 2)
+        td.Categorical(logits=mixture.log_weights),
+        td.MultivariateNormal(mixture.means, (covariance + covariance.mT) / 2),
     )
-    torch.testing.assert_close(mixture.log_prob(rows(30, seed=4)), truth.log_prob(rows(30, seed=4)), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        mixture.log_prob(rows(30, seed=4)), truth.log_prob(rows(30, seed=4)), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_too_few_rows_is_an_error_that_names_the_group():

@@ -43,10 +43,11 @@ def passive_features(n_features: int, n_blocks: int) -> Tensor:
     """
     if n_features < 2:
         raise ValueError(f"a coupling needs two features or more; got {n_features}. Use ElementwiseSpline for one.")
-    masks = []
-    for block in range(n_blocks):
-        order = torch.randperm(n_features, generator=torch.Generator().manual_seed(block // 2))
-        first = torch.zeros(n_features, dtype=torch.bool)
-        first[order[: n_features // 2]] = True
-        masks.append(first if block % 2 == 0 else ~first)
-    return torch.stack(masks)
+    generator = torch.Generator().manual_seed(0)
+    masks: list[Tensor] = []
+    while len(masks) < n_blocks:
+        half = torch.zeros(n_features, dtype=torch.bool)
+        half[torch.randperm(n_features, generator=generator)[: n_features // 2]] = True
+        if not masks or not torch.equal(half, masks[-1]):  # two blocks in a row on one half would act as one
+            masks += [half, ~half]
+    return torch.stack(masks[:n_blocks])
