@@ -11,6 +11,8 @@ __version__ = "0.1.0"
 
 _HOME = {
     "CellCodec": "fairflows.data.cells",
+    "CellRelease": "fairflows.release",
+    "Certificate": "fairflows.certificate.document",
     "Codec": "fairflows.data.codec",
     "DataError": "fairflows.exceptions",
     "DataWarning": "fairflows.exceptions",
@@ -19,10 +21,14 @@ _HOME = {
     "FairTransport": "fairflows.encoder.transport",
     "Table": "fairflows.data.table",
     "attack_lower_bound": "fairflows.certificate.lower",
+    "audit": "fairflows.auditing",
     "betting_upper_bound": "fairflows.certificate.betting",
     "cell_upper_bound": "fairflows.certificate.cells",
+    "certify": "fairflows.certificate.certifying",
     "describe_datasets": "fairflows.data.catalogue",
+    "fit_pipeline": "fairflows.encoder.pipelines",
     "frontier": "fairflows.frontiers",
+    "load": "fairflows.storage",
     "load_adult": "fairflows.data.datasets",
     "load_compas": "fairflows.data.datasets",
     "load_crime": "fairflows.data.datasets",
@@ -31,8 +37,13 @@ _HOME = {
     "make_gaussians": "fairflows.data.synthetic",
     "make_shifted_gaussians": "fairflows.data.synthetic",
     "make_three_groups": "fairflows.data.synthetic",
+    "matched_pairs": "fairflows.explain.pairs",
+    "recourse": "fairflows.explain.flipping",
     "samples_needed": "fairflows.certificate.paper",
+    "save": "fairflows.storage",
     "statistical_distance": "fairflows.certificate.model",
+    "transform_pipeline": "fairflows.encoder.pipelines",
+    "verify": "fairflows.certificate.verifying",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.data.codec import Codec
+from fairflows.data.ledger import Ledger
 from fairflows.encoder.base import GroupEncoder, Rows
 from fairflows.exceptions import DataError
 
@@ -248,6 +249,7 @@ class FairFlow(GroupEncoder):
             key=self.key,
         ).fit(rows.X, labels, self.kinds)
         self.key_ = self.codec_.key
+        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         x, log_det = self._to_model_space(rows)
         flows = fit_flows(self, x, log_det, labels, rows, weight, gammas, seeds)
         learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}

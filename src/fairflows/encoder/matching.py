@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.data.cells import CellCodec
 from fairflows.data.columns import shown
 from fairflows.data.identity import Persons, new_key
+from fairflows.data.ledger import Ledger
 from fairflows.density.cells import MOST_CELLS_ENUMERATED
 from fairflows.encoder.base import GroupEncoder, Rows
 from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, mean_law, sort_and_match
@@ -173,7 +174,8 @@ class FairMatching(GroupEncoder):
         codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing).fit(rows.X, self.kinds)
         cells = codec.encode(rows.X)
         weight = self._read_weight(sample_weight, rows.X)
-        key = self.key if self.key is not None else new_key()
+        self.key_ = self.key if self.key is not None else new_key()
+        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
         for j, seed in enumerate(seeds):
             model = fit_cell_model(
@@ -193,7 +195,7 @@ class FairMatching(GroupEncoder):
             matched, split = self._maps(model)
             for i, gamma in enumerate(gammas):
                 encoder = made[i * len(seeds) + j]
-                encoder.__dict__.update(learnt, model_=model, matched_=matched, split_=split, key_=key)
+                encoder.__dict__.update(learnt, model_=model, matched_=matched, split_=split)
                 encoder._settle(gamma)
         return made
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.data.cells import CellCodec
 from fairflows.data.columns import infer_kind
 from fairflows.data.identity import new_key
+from fairflows.data.ledger import Ledger
 from fairflows.density.cells import MOST_CELLS_ENUMERATED
 from fairflows.encoder.base import GroupEncoder, Rows
 from fairflows.encoder.cell_model import check_labels, fit_cell_model
@@ -160,7 +161,8 @@ class FairTransport(GroupEncoder):
         rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
         weight = self._read_weight(sample_weight, rows.X)
         labels, names = self._read_labels(y, len(rows.X))
-        key = self.key if self.key is not None else new_key()
+        self.key_ = self.key if self.key is not None else new_key()
+        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         for j, seed in enumerate(seeds):
             if self._transports_cells(rows.X):
                 transport: Any = self._fit_cells(rows, labels, weight, seed)
@@ -169,7 +171,7 @@ class FairTransport(GroupEncoder):
             learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
             for i, strength in enumerate(strengths):
                 encoder = made[i * len(seeds) + j]
-                encoder.__dict__.update(learnt, key_=key, transport_=transport.at(strength))
+                encoder.__dict__.update(learnt, transport_=transport.at(strength))
 
     def _transports_cells(self, X: pd.DataFrame) -> bool:
         if self.of not in ("auto", "cells", "score"):
