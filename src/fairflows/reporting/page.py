@@ -1,0 +1,129 @@
+"""From plain values to one self-contained HTML page."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fairflows.reporting import plots
+from fairflows.reporting.words import TITLES, consequences, distance, percent, statements, verdict
+
+_INTERNAL = ("points", "matches", "recourse")
+"""What shows single persons, or what only those who hold the table may see."""
+
+
+class Report:
+    """A report about one model, in plain values.
+
+    Parameters
+    ----------
+    contents : dict
+        What `fairflows.workflow.report_contents` collects: the certificate, and what belongs to it. All of it is JSON.
+
+    Examples
+    --------
+    >>> from fairflows import FairMatching, load_adult
+    >>> from fairflows.workflow import report
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> encoder = FairMatching(density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    >>> "<h1>" in report(encoder, test).to_html()
+    True
+    """
+
+    def __init__(self, contents: Mapping[str, Any]) -> None:
+        self.contents = json.loads(json.dumps(contents))  # plain values only, and ours alone
+
+    def to_html(self, *, public: bool = False) -> str:
+        """The page; a public one leaves out everything that shows single persons."""
+        contents = public_part(self.contents) if public else self.contents
+        template = _environment().get_template("report.html.jinja")
+        certificate = contents["certificate"]
+        return template.render(
+            c=certificate,
+            r=contents,
+            public=public,
+            title=TITLES[certificate["status"]],
+            verdict=verdict(certificate),
+            statements=statements(certificate),
+            consequences=consequences(certificate),
+            figures=_figures(contents),
+        )
+
+    def save(self, path: str | Path, *, public: bool = False) -> None:
+        """Write the page to a file."""
+        from fairflows.storage_folder import new_file
+
+        with new_file(Path(path)) as side:
+            side.write_text(self.to_html(public=public), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        page = base64.b64encode(self.to_html().encode()).decode()
+        return f'<iframe src="data:text/html;base64,{page}" style="width:100%;height:40em;border:0"></iframe>'
+
+
+def public_part(contents: Mapping[str, Any]) -> dict[str, Any]:
+    """What may leave the house: nothing that shows single persons, nor anything but the bins of the latent."""
+    kept = {name: value for name, value in contents.items() if name not in _INTERNAL}
+    return {**kept, "points": None, "matches": None, "recourse": None}
+
+
+def _figures(r: Mapping[str, Any]) -> dict[str, Markup]:
+    """Each figure as an image with its alternative text; those without data are left out."""
+    c = r["certificate"]
+    drawn: dict[str, tuple[str, str]] = {}
+    if any(c[name] is not None for name in ("attack_lower", "model_upper", "cell_upper")):
+        said = "; ".join(f"{s['name'].lower()}: {s['bound']}" for s in statements(c))
+        drawn["gauge"] = plots.gauge(c), f"Distance between the groups on a scale from 0 to 1: {said}."
+    if r.get("frontier"):
+        f = r["frontier"]
+        chosen = next((p for p in f["points"] if p["chosen"]), None)
+        where = "" if chosen is None else f" The chosen one: {f['x']} {chosen['x']:.3f}, {f['y']} {chosen['y']:.3f}."
+        svg = plots.frontier(f["points"], f["y"], f["x"], f["target"])
+        drawn["frontier"] = svg, f"{len(f['points'])} models: {f['y']} against {f['x']}.{where}"
+    if r.get("metrics"):
+        m = r["metrics"]
+        for side in ("rates", "accuracy"):
+            names, series = m["groups"], {"before": m["before"][side], "after": m["after"][side]}
+            texts = [f"{g}: {b} before, {a} after" for g, b, a in zip(names, *series.values(), strict=True)]
+            x_name = f"share predicted {m['positive']}" if side == "rates" else "accuracy"
+            drawn[side] = plots.bars(names, series, x_name), f"{x_name} by group. {'; '.join(texts)}."
+    if r.get("cells"):
+        cells = r["cells"]
+        text = f"Share of each of {len(cells['names'])} cells in every group; groups that look alike have equal bars."
+        drawn["cells"] = plots.shares(cells["names"], cells["shares"], "share of the group"), text
+    if r.get("points"):
+        names = ", ".join(group["name"] for group in r["points"])
+        drawn["points"] = plots.points(r["points"]), f"Encoded rows of the groups {names} in two dimensions, overlaid."
+    if r.get("bins"):
+        b = r["bins"]
+        names = " and ".join(group["name"] for group in b["groups"])
+        svg = plots.heat(b["groups"], b["x_edges"], b["y_edges"])
+        drawn["bins"] = svg, f"Encoded rows in two dimensions as shares of bins, for {names} side by side."
+    if r.get("matches"):
+        m = r["matches"]
+        names = [column["name"] for column in m["columns"]]
+        series = {m["measure"]: [column["moved"] for column in m["columns"]]}
+        drawn["matches"] = (
+            plots.bars(names, series, m["measure"]),
+            "How far each feature is from a person to her match.",
+        )
+    return {name: _image(svg, text) for name, (svg, text) in drawn.items()}
+
+
+def _image(svg: str, text: str) -> Markup:
+    """An image that carries its picture: nothing inside it can run, and nothing is fetched."""
+    data = base64.b64encode(svg.encode()).decode()
+    return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, text)
+
+
+def _environment() -> Environment:
+    loader = PackageLoader("fairflows.reporting", ".")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters |= {"percent": percent, "distance": distance, "thousands": lambda n: f"{n:,}"}
+    return environment

@@ -1,0 +1,204 @@
+"""The report's figures, as SVG, from plain values. Colour is never the only key: markers and hatches differ too."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_HATCHES = ("", "///", "...", "xx", "++")
+INK, FAINT = "#202124", "#dadce0"
+
+_SETTINGS: dict[str, Any] = {
+    "text.parse_math": False,  # a column called $x$ is text
+    "svg.fonttype": "none",  # text stays text: small, sharp, and in the reader's own fonts
+    "svg.hashsalt": "fairflows",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.edgecolor": "#5f6368",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": "#3c4043",
+    "ytick.color": "#3c4043",
+    "grid.color": FAINT,
+    "legend.frameon": False,
+}
+
+
+@contextmanager
+def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], str]]]:
+    with rc_context(cast(Any, _SETTINGS)), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph")  # the reader's browser has fonts that we lack
+        figure = Figure(figsize=(width, height), layout="constrained")
+
+        def to_svg() -> str:
+            stream = io.StringIO()
+            FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
+            return stream.getvalue()
+
+        yield figure, to_svg
+
+
+def gauge(certificate: dict[str, Any]) -> str:
+    """From what an attack reached, over what the model says, to what is certified; the truth lies between."""
+    marks = [
+        ("attack reached at least", certificate["attack_lower"], ">", COLOURS[1]),
+        ("model says at most", certificate["model_upper"], "D", COLOURS[4]),
+        ("certified at most", certificate["cell_upper"], "<", COLOURS[2]),
+    ]
+    marks = [mark for mark in marks if mark[1] is not None]
+    with _canvas(5.4, 1.3 + 0.32 * len(marks)) as (figure, to_svg):
+        axes: Any = figure.subplots()
+        shown = [value for _, value, _, _ in marks] + [certificate["target"] or 0]
+        end = min(1.0, max(0.1, 1.25 * max(shown, default=0.1)))
+        for i, (_, value, marker, colour) in enumerate(reversed(marks)):
+            axes.plot([0, end], [i, i], color=FAINT, linewidth=5, solid_capstyle="round", zorder=1)
+            if marker != ">":
+                axes.plot([0, value], [i, i], color=colour, linewidth=5, alpha=0.45, solid_capstyle="round", zorder=2)
+            axes.plot(value, i, marker=marker, markersize=9, color=colour, zorder=3, clip_on=False)
+            side = (8, "left") if value < 0.75 * end else (-10, "right")
+            axes.annotate(f"{value:.3f}", (value, i), xytext=(side[0], 7), textcoords="offset points", ha=side[1])
+        axes.set_yticks(range(len(marks)), [name for name, *_ in reversed(marks)])
+        if certificate["target"] is not None:
+            axes.axvline(certificate["target"], color=INK, linestyle="--", linewidth=1)
+            axes.annotate("target", (certificate["target"], len(marks) - 0.45), ha="center", va="bottom")
+        axes.set_xlim(0, end)
+        axes.set_ylim(-0.6, len(marks) - 0.3)
+        axes.set_xlabel("distance Δ between the groups (0: alike)")
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        if len(certificate["n"]) == 2:
+            top = axes.secondary_xaxis("top", functions=(lambda d: 50 * (1 + d), lambda a: a / 50 - 1))
+            top.set_xlabel("best guess of the group is right, %")
+        return to_svg()
+
+
+def frontier(points: list[dict[str, Any]], y_name: str, x_name: str, target: float | None) -> str:
+    """Every trained model: how well the task is done against how much is told; the chosen one is ringed."""
+    with _canvas(5.4, 3.6) as (figure, to_svg):
+        axes: Any = figure.subplots()
+        for i, method in enumerate(dict.fromkeys(point["method"] for point in points)):
+            mine = sorted((p for p in points if p["method"] == method), key=lambda p: p["x"])
+            style: dict[str, Any] = {
+                "color": COLOURS[i],
+                "marker": MARKERS[i],
+                "linewidth": 1,
+                "markersize": 6,
+                "alpha": 0.9,
+            }
+            axes.plot([p["x"] for p in mine], [p["y"] for p in mine], label=method, **style)
+            for point in mine:
+                if point.get("text"):
+                    axes.annotate(
+                        point["text"], (point["x"], point["y"]), xytext=(6, -11), textcoords="offset points", size=8
+                    )
+        chosen = [point for point in points if point["chosen"]]
+        ring: dict[str, Any] = {"facecolors": "none", "edgecolors": INK, "linewidths": 2, "zorder": 4}
+        axes.scatter([p["x"] for p in chosen], [p["y"] for p in chosen], s=170, label="chosen", **ring)
+        if target is not None:
+            axes.axvline(target, color=INK, linestyle="--", linewidth=1)
+            axes.annotate("target", (target, 1.0), xycoords=("data", "axes fraction"), ha="center", va="bottom")
+        axes.set_xlabel(x_name)
+        axes.set_ylabel(y_name)
+        axes.grid(True, linewidth=0.6)
+        axes.margins(0.08)
+        axes.legend(loc="best")
+        return to_svg()
+
+
+def bars(names: list[str], series: dict[str, list[float | None]], x_name: str, *, limit: float | None = None) -> str:
+    """Horizontal bars, several series side by side; the value is written at each bar's end."""
+    n, k = len(names), len(series)
+    with _canvas(5.4, 1.1 + max(0.34 * n * k * 0.8, 0.6)) as (figure, to_svg):
+        axes: Any = figure.subplots()
+        height = 0.8 / k
+        for j, (name, values) in enumerate(series.items()):
+            places = np.arange(n) + (j - (k - 1) / 2) * height
+            known = [value if value is not None else 0.0 for value in values]
+            drawn = axes.barh(
+                places, known, height * 0.92, color=COLOURS[j], label=name, alpha=0.85, hatch=_HATCHES[j % 5],
+                edgecolor="white",
+            )  # fmt: skip
+            texts = ["–" if value is None else f"{value:.3f}" for value in values]
+            axes.bar_label(drawn, texts, padding=3, fontsize=8)
+        if limit is not None:
+            axes.axvline(limit, color=INK, linestyle="--", linewidth=1)
+        axes.set_yticks(np.arange(n), [_short(name) for name in names])
+        axes.invert_yaxis()
+        axes.set_xlabel(x_name)
+        axes.margins(x=0.14)
+        if k > 1:
+            figure.legend(loc="outside upper left", ncols=min(k, 3))
+        return to_svg()
+
+
+def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str:
+    """Many small bars, side by side, cell by cell."""
+    n, k = len(names), len(series)
+    with _canvas(5.4, 3.0) as (figure, to_svg):
+        axes: Any = figure.subplots()
+        width = 0.84 / k
+        for j, (name, values) in enumerate(series.items()):
+            places = np.arange(n) + (j - (k - 1) / 2) * width
+            axes.bar(places, values, width * 0.95, color=COLOURS[j % 7], label=name, hatch=_HATCHES[j % 5],
+                     edgecolor="white", linewidth=0)  # fmt: skip
+        every = max(1, -(-n // 16))
+        axes.set_xticks(np.arange(n)[::every], [_short(name, 12) for name in names[::every]])
+        if max(map(len, names)) > 4:
+            axes.tick_params(axis="x", labelrotation=90)
+        axes.set_ylabel(y_name)
+        axes.margins(x=0.01)
+        figure.legend(loc="outside upper left", ncols=3)
+        return to_svg()
+
+
+def points(groups: list[dict[str, Any]]) -> str:
+    """The encoded rows of each group in two dimensions, one dot a person. Not for the public."""
+    with _canvas(5.4, 4.0) as (figure, to_svg):
+        axes: Any = figure.subplots()
+        for i, group in enumerate(groups):
+            place = np.array(group["points"], dtype=float).reshape(-1, 2)
+            style: dict[str, Any] = {"s": 9, "alpha": 0.45, "linewidths": 0, "rasterized": False}
+            axes.scatter(
+                place[:, 0], place[:, 1], c=COLOURS[i % 7], marker=MARKERS[i % 7], label=group["name"], **style
+            )
+        _plain_plane(axes)
+        figure.legend(loc="outside upper left", ncols=3, markerscale=2)
+        return to_svg()
+
+
+def heat(groups: list[dict[str, Any]], x_edges: list[float], y_edges: list[float]) -> str:
+    """The encoded rows of each group as shares of bins, side by side; bins of few people are left empty."""
+    n = len(groups)
+    with _canvas(min(7.0, 2.5 * n), 2.9) as (figure, to_svg):
+        top = max(max(map(max, group["shares"])) for group in groups) or 1.0
+        mesh: Any = None
+        for axes, group in zip(figure.subplots(1, n, squeeze=False)[0], groups, strict=True):
+            shares = np.ma.masked_equal(np.array(group["shares"], dtype=float), 0)
+            mesh = axes.pcolormesh(x_edges, y_edges, shares.T, cmap="cividis", vmin=0, vmax=top, rasterized=False)
+            axes.set_title(_short(group["name"]), fontsize=10)
+            _plain_plane(axes)
+        figure.colorbar(mesh, ax=figure.axes, location="bottom", label="share of the group", shrink=0.8)
+        return to_svg()
+
+
+def _plain_plane(axes: Axes) -> None:
+    axes.set_xlabel("first direction")
+    axes.set_ylabel("second direction")
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _short(text: str, length: int = 28) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
