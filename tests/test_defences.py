@@ -260,4 +260,5 @@ def test_what_is_released_together_is_certified_together():
     alone, both = certify(Coin(), rows), certify(Coin(), rows, released=["cell", "label"])
     assert alone.cell_upper < 0.08
     assert both.cell_upper == 1.0
+    assert alone.cell_odds_upper == {"0": 1.0, "1": 1.0}, "equalized odds does not follow from parity"
     assert abs(rows.y[a == 0].mean() - rows.y[a == 1].mean()) < 0.05, "the label by itself is as silent"

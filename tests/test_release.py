@@ -8,9 +8,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fairflows import FairTransport, load_adult
+from fairflows import FairTransport, Table, load_adult
 from fairflows.certificate import cell_upper_bound, randomised_counts
-from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
+from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline, transform_table
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release import CellRelease
 
@@ -182,3 +182,14 @@ def test_a_pipeline_runs_without_any_global_setting():
     with_column = clone(pipeline).set_params(fairtransport__sensitive="sex", cellrelease__n_cells=4)
     frame = train.X.assign(sex=train.a)
     assert with_column.fit(frame, train.y).transform(frame).shape[0] == len(frame)
+
+
+def test_a_table_keeps_apart_what_the_encoder_saw_as_columns():
+    """An encoder that was told its sensitive and identifier columns gets them back from a table."""
+    train = load_adult().split(random_state=0)[0].take(np.arange(3000))
+    frame = train.X.reset_index(drop=True).assign(sex=train.a.to_numpy(), who=[f"p{i}" for i in range(3000)])
+    encoder = FairTransport(density="counts", sensitive="sex", identifier="who").fit(frame, train.y)
+    table = Table(frame.assign(y=train.y.to_numpy()), sensitive="sex", label="y", identifier="who")
+    assert "sex" not in table.X
+    expected = encoder.transform(frame).reset_index(drop=True)
+    assert transform_table(encoder, table).reset_index(drop=True).equals(expected)

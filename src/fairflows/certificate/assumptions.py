@@ -10,8 +10,9 @@ def assumptions(
     """Those sentences that apply."""
     what = " and ".join(released)
     sentences = [
-        f"The {what} {'are' if len(released) > 1 else 'is'} all that is released. Functions of that are covered; bounds "
-        "of separate releases do not add up to one of both, and predictions made from the original rows are not covered.",
+        f"The {what} {'are' if len(released) > 1 else 'is'} all that is released. Functions of that are covered; "
+        "bounds of separate releases do not add up to one of both, and predictions made from the original rows are not "
+        "covered.",
         "The groups are those that the rows say; a group label that is wrong at encoding is not covered.",
     ]
     if cells:
