@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
 from fairflows.data.columns import shown, sorted_values
@@ -47,8 +48,63 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
 
     sensitive: str | list[str] | None
     identifier: str | None
+    random_state: int
     groups_: list[Any]
     classes_: Any
+
+    _strength: ClassVar[str] = "gamma"
+    """The setting that a frontier varies."""
+
+    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+        """Learn one encoder per group.
+
+        Parameters
+        ----------
+        X : frame or array
+            Rows to learn from.
+        y : array, optional
+            The label; without one, the encoder keeps no task in mind.
+        sensitive_features : array, optional
+            The sensitive attribute, unless a column of X holds it.
+        sample_weight : array, optional
+            Weight of each row.
+        """
+        strength = getattr(self, self._strength)
+        self._fit(X, y, sensitive_features, sample_weight, [strength], [self.random_state], [self])
+        return self
+
+    def fit_many(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        gammas: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Self]:
+        """Fitted encoders for every gamma (or strength) and seed, gamma by gamma, sharing all that they can."""
+        made = [clone(self).set_params(**{self._strength: g, "random_state": s}) for g in gammas for s in seeds]
+        self._fit(X, y, sensitive_features, sample_weight, gammas, seeds, made)
+        return made
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sensitive_features: Any,
+        sample_weight: Any,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+        made: list[Self],
+    ) -> None:
+        """Fit the encoders `made`, one for each strength and seed, to the same rows."""
+        raise NotImplementedError
+
+    def _check_strengths(self, strengths: Sequence[float]) -> None:
+        for strength in strengths:
+            if not 0 <= strength <= 1:
+                raise ValueError(f"{self._strength} must be in [0, 1]; got {strength!r}.")
 
     def fit_transform(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None, **settings: Any
@@ -173,10 +229,6 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         return np.array(self._names_out(), dtype=object)
 
     def _names_out(self) -> list[str]:
-        raise NotImplementedError
-
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
-        """Learn one encoder per group."""
         raise NotImplementedError
 
     def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.data.codec import Codec
@@ -184,56 +183,19 @@ class FairFlow(GroupEncoder):
         self.progress = progress
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
-        """Estimate the groups' densities and train one encoder per group.
-
-        Parameters
-        ----------
-        X : frame or array
-            Rows to learn from.
-        y : array, optional
-            The label; without one, fairness alone is trained for.
-        sensitive_features : array, optional
-            The sensitive attribute, unless a column of X holds it.
-        sample_weight : array, optional
-            How often a row is drawn into a batch, relative to the others of its group.
-        """
-        self._fit(X, y, sensitive_features, sample_weight, [self.gamma], [self.random_state], [self])
-        return self
-
-    def fit_many(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
-        gammas: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Self]:
-        """Fitted encoders for every gamma and seed, gamma by gamma, trained in one run.
-
-        All share the codec and the densities; a model that diverged is left unfitted.
-        """
-        made = [clone(self).set_params(gamma=gamma, random_state=seed) for gamma in gammas for seed in seeds]
-        self._fit(X, y, sensitive_features, sample_weight, gammas, seeds, made)
-        return made
-
     def _fit(
         self,
         X: Any,
         y: Any,
         sensitive_features: Any,
         sample_weight: Any,
-        gammas: Sequence[float],
+        strengths: Sequence[float],
         seeds: Sequence[int],
         made: list[Self],
     ) -> None:
         from fairflows.encoder.flow_fitting import fit_flows
 
-        for gamma in gammas:
-            if not 0 <= gamma <= 1:
-                raise ValueError(f"gamma must be in [0, 1]; got {gamma!r}.")
+        self._check_strengths(strengths)
         rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
         labels = self._read_label(y, len(rows.X))
         if self.criterion != "demographic_parity" and labels is None:
@@ -251,7 +213,7 @@ class FairFlow(GroupEncoder):
         self.key_ = self.codec_.key
         self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         x, log_det = self._to_model_space(rows)
-        flows = fit_flows(self, x, log_det, labels, rows, weight, gammas, seeds)
+        flows = fit_flows(self, x, log_det, labels, rows, weight, strengths, seeds)
         learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
         for encoder, flow in zip(made, flows, strict=True):
             if flow is not None:
@@ -373,8 +335,8 @@ class FairFlow(GroupEncoder):
         densities = self.flow_.densities if label is None else self.flow_.of_label(label, self.classes_)
         device = chosen_device(self.device)
         generator = torch.Generator(device).manual_seed(random_state)
-        bijection, densities = (copy.deepcopy(part).to(device) for part in (self.flow_.bijection, densities))
-        return log_density_table(bijection, densities, n, generator)[0].numpy()
+        bijection = copy.deepcopy(self.flow_.bijection).to(device)
+        return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()
 
     def _to_model_space(self, rows: Rows) -> tuple[Array, Array]:
         return self.codec_.encode(rows.X, rows.persons)

@@ -315,8 +315,7 @@ def _best_restarts(
     if n > 1 and held.smallest > 0:
         loss = held_out_losses(bijection, head, densities, held.x, held.y, gamma=gamma).joint.double().cpu().numpy()
     loss = np.where(diverged | ~np.isfinite(loss), np.inf, loss).reshape(-1, n)
-    lost: list[bool] = diverged.reshape(-1, n).all(axis=1).tolist()
-    return [None if lost[i] else int(i * n + loss[i].argmin()) for i in range(len(loss))]
+    return [None if np.isinf(losses).all() else int(i * n + losses.argmin()) for i, losses in enumerate(loss)]
 
 
 def _history(result: TrainingResult, model: int) -> pd.DataFrame:

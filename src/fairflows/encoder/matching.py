@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.data.cells import CellCodec
@@ -124,49 +123,17 @@ class FairMatching(GroupEncoder):
         self.random_state = random_state
         self.device = device
 
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the groups' densities and build both maps.
-
-        Parameters
-        ----------
-        X : frame or array
-            Rows to learn from.
-        y : array, optional
-            The label. Without one there is no label split, and every gamma gives sort-and-match.
-        sensitive_features : array, optional
-            The sensitive attribute, unless a column of X holds it.
-        sample_weight : array, optional
-            Weight of each row.
-        """
-        return self._fit(X, y, sensitive_features, sample_weight, [self.gamma], [self.random_state], [self])[0]
-
-    def fit_many(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
-        gammas: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Self]:
-        """Fitted encoders for every gamma and seed, gamma by gamma; densities are fitted once a seed."""
-        made = [clone(self).set_params(gamma=gamma, random_state=seed) for gamma in gammas for seed in seeds]
-        return self._fit(X, y, sensitive_features, sample_weight, gammas, seeds, made)
-
     def _fit(
         self,
         X: Any,
         y: Any,
         sensitive_features: Any,
         sample_weight: Any,
-        gammas: Sequence[float],
+        strengths: Sequence[float],
         seeds: Sequence[int],
         made: list[Self],
-    ) -> list[Self]:
-        for gamma in gammas:
-            if not 0 <= gamma <= 1:
-                raise ValueError(f"gamma must be in [0, 1]; got {gamma!r}.")
+    ) -> None:
+        self._check_strengths(strengths)
         rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
         labels = self._read_label(y, len(rows.X))
         if labels is not None:
@@ -193,11 +160,10 @@ class FairMatching(GroupEncoder):
                 device=self.device,
             )
             matched, split = self._maps(model)
-            for i, gamma in enumerate(gammas):
+            for i, gamma in enumerate(strengths):
                 encoder = made[i * len(seeds) + j]
                 encoder.__dict__.update(learnt, model_=model, matched_=matched, split_=split)
                 encoder._settle(gamma)
-        return made
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
         """Every group's sort-and-match and label split to the reference, (K, m) each."""

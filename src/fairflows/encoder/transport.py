@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.data.cells import CellCodec
@@ -72,6 +71,7 @@ class FairTransport(GroupEncoder):
     True
     """
 
+    _strength = "strength"
     transport_: TransportedCells | TransportedScore
 
     def __init__(
@@ -113,38 +113,6 @@ class FairTransport(GroupEncoder):
         self.random_state = random_state
         self.device = device
 
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the groups' laws, or the score and its distribution functions.
-
-        Parameters
-        ----------
-        X : frame or array
-            Rows to learn from.
-        y : array, or frame of several labels
-            The label. Cells can do without; several labels give several scores.
-        sensitive_features : array, optional
-            The sensitive attribute, unless a column of X holds it.
-        sample_weight : array, optional
-            Weight of each row.
-        """
-        self._fit(X, y, sensitive_features, sample_weight, [self.strength], [self.random_state], [self])
-        return self
-
-    def fit_many(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
-        gammas: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Self]:
-        """Fitted encoders for every strength (``gammas``) and seed; all but the strength is fitted once a seed."""
-        made = [clone(self).set_params(strength=gamma, random_state=seed) for gamma in gammas for seed in seeds]
-        self._fit(X, y, sensitive_features, sample_weight, gammas, seeds, made)
-        return made
-
     def _fit(
         self,
         X: Any,
@@ -155,9 +123,7 @@ class FairTransport(GroupEncoder):
         seeds: Sequence[int],
         made: list[Self],
     ) -> None:
-        for strength in strengths:
-            if not 0 <= strength <= 1:
-                raise ValueError(f"strength must be in [0, 1]; got {strength!r}.")
+        self._check_strengths(strengths)
         rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
         weight = self._read_weight(sample_weight, rows.X)
         labels, names = self._read_labels(y, len(rows.X))
