@@ -423,3 +423,10 @@ def _frontier_of(front: Frontier, model: Any) -> dict[str, Any] | None:
     ]
     caption = "Each point is an encoder; Δ is by its own densities, the accuracy on held-out rows."
     return {"points": points, "x": "Δ by the model", "y": "accuracy", "target": None, "caption": caption}
+
+
+def certifying_part(table: Table, run: dict[str, Any]) -> Table:
+    """The rows that `fit` certified on, where this is the table that it was given; else the table as it is."""
+    if len(table) != run.get("rows"):
+        return table
+    return table.split(_CERTIFYING, _VALIDATION, run.get("seed", 0))[2]

@@ -232,7 +232,7 @@ def _densities(model: Any, audit: Any) -> dict[str, Any] | None:
     return {
         "groups": groups,
         "caption": "A classifier tried to tell real rows from rows drawn from the estimated density. What it reached "
-        "is a lower bound on how far the density is from the truth, and so on how far off the model-based bound may be.",
+        "is a lower bound on how far the density is from the truth, and on the error of the model-based bound.",
     }
 
 

@@ -58,9 +58,12 @@ def gauge(certificate: dict[str, Any]) -> str:
         ("certified at most", certificate["cell_upper"], "<", COLOURS[2]),
     ]
     marks = [mark for mark in marks if mark[1] is not None]
+    target = certificate["target"]
+    if target is None and certificate["target_accuracy"] is not None and len(certificate["n"]) == 2:
+        target = 2 * certificate["target_accuracy"] - 1
     with _canvas(5.4, 1.3 + 0.32 * len(marks)) as (figure, to_svg):
         axes: Any = figure.subplots()
-        shown = [value for _, value, _, _ in marks] + [certificate["target"] or 0]
+        shown = [value for _, value, _, _ in marks] + [target or 0]
         end = min(1.0, max(0.1, 1.25 * max(shown, default=0.1)))
         for i, (_, value, marker, colour) in enumerate(reversed(marks)):
             axes.plot([0, end], [i, i], color=FAINT, linewidth=5, solid_capstyle="round", zorder=1)
@@ -70,13 +73,13 @@ def gauge(certificate: dict[str, Any]) -> str:
             side = (8, "left") if value < 0.75 * end else (-10, "right")
             axes.annotate(f"{value:.3f}", (value, i), xytext=(side[0], 7), textcoords="offset points", ha=side[1])
         axes.set_yticks(range(len(marks)), [name for name, *_ in reversed(marks)])
-        if certificate["target"] is not None:
-            axes.axvline(certificate["target"], color=INK, linestyle="--", linewidth=1)
-            axes.annotate("target", (certificate["target"], len(marks) - 0.45), ha="center", va="bottom")
+        if target is not None:
+            axes.axvline(target, color=INK, linestyle="--", linewidth=1)
+            axes.annotate("target", (target, -0.55), xytext=(4, 0), textcoords="offset points", ha="left", va="bottom")
         axes.set_xlim(0, end)
         axes.set_ylim(-0.6, len(marks) - 0.3)
         axes.set_xlabel("distance Δ between the groups (0: alike)")
-        axes.tick_params(axis="y", length=0)
+        axes.tick_params(axis="y", length=0, pad=11)
         axes.spines["left"].set_visible(False)
         if len(certificate["n"]) == 2:
             top = axes.secondary_xaxis("top", functions=(lambda d: 50 * (1 + d), lambda a: a / 50 - 1))

@@ -87,12 +87,14 @@ def statements(certificate: dict[str, Any]) -> list[dict[str, str]]:
         )
     if c["attack_lower"] is not None:
         lower = 0.5 * (1 + c["attack_lower"])
+        reached = f"An actual adversary reaches this: {c['attack_by']}."
+        nothing = f"No adversary was shown to beat a blind guess; the most promising was {c['attack_by']}."
         found.append(
             {
                 "name": "Attack",
                 "bound": f"Δ ≥ {distance(c['attack_lower'])}",
                 "accuracy": f"≥ {percent(lower)} between two groups",
-                "says": f"An actual adversary reaches this: {c['attack_by']}.",
+                "says": reached if c["attack_lower"] > 0 else nothing,
                 "rests": f"Held-out persons of the true population; error probability {percent(c['spent']['attack'])}.",
             }
         )

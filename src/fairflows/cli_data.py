@@ -1,0 +1,153 @@
+"""Commands about tables: describe, datasets, demo, reproduce."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairflows.cli_base import (
+    Drop,
+    Identifier,
+    Json,
+    Label,
+    Missing,
+    Multiclass,
+    Quiet,
+    Sensitive,
+    app,
+    print_frame,
+    print_json,
+    stages,
+)
+
+
+@app.command()
+def datasets(as_json: Json = False) -> None:
+    """List the datasets that come with fairflows: rows, groups, rates, licence, and where each would come from.
+
+    Adult is inside the package. The others are looked for in the folder that the environment variable
+    `FAIRFLOWS_DATA` names, else downloaded from their publisher where there still is one.
+    """
+    from fairflows.data.catalogue import describe_datasets
+
+    print_frame(describe_datasets(), as_json, title="Datasets")
+
+
+@app.command()
+def describe(
+    file: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
+    sensitive: Sensitive,
+    label: Label = None,
+    identifier: Identifier = None,
+    drop: Drop = None,
+    missing: Missing = "error",
+    multiclass: Multiclass = False,
+    as_json: Json = False,
+) -> None:
+    """Say what a table holds: groups and their rates, and each column's kind, range and grid.
+
+    Example: `fairflows describe loans.csv --sensitive sex --label repaid`
+    """
+    from fairflows.data.table import Table
+
+    table = Table.read(
+        file,
+        sensitive=sensitive,
+        label=label,
+        identifier=identifier,
+        drop=drop or (),
+        missing=missing,
+        multiclass=multiclass,
+    )
+    if as_json:
+        summary, columns = (json.loads(part.to_json(orient="index")) for part in (table.summary(), table.columns()))
+        record = {"name": table.name, "rows": len(table), "groups": summary, "columns": columns, "notes": table.notes}
+        print_json(record)
+    else:
+        typer.echo(repr(table))
+        print_frame(table.columns().reset_index(), as_json=False, title="Columns")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("fairflows-demo"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Adult, end to end and offline: the paper's encoder, and transport with cells, each attacked and certified.
+
+    Writes two results, `latent/` and `cells/`, each with a model, a certificate and a report.
+    """
+    import pandas as pd
+
+    from fairflows.data.datasets import load_adult
+    from fairflows.workflow import fit_table, refuse_other_folder, write_fit
+
+    table = load_adult()
+    jobs: dict[str, dict[str, Any]] = {
+        "latent": {"method": "matching", "release": "latent", "gamma": 0.9},
+        "cells": {"method": "transport", "release": "cells", "max_adversary_accuracy": 0.55},
+    }
+    for name in jobs:
+        refuse_other_folder(out / name)
+    if not (quiet or as_json):
+        typer.echo(repr(table))
+    found = {}
+    with stages(quiet or as_json) as say:
+        for name, settings in jobs.items():
+            say(f"{name}: {settings['method']}")
+            found[name] = fit_table(table, density="counts", quick=True, say=say, **settings)
+            run = {"sensitive": [str(table.a.name)], "label": str(table.y.name) if table.y is not None else None}
+            write_fit(found[name], table, out / name, {**run, "drop": [], "rows": len(table), "seed": 0})
+    sides = {name: _what_it_tells(fit) for name, fit in found.items()}
+    title = "Adult: what is released, and what it still tells about sex"
+    if as_json:
+        print_json(sides)
+    else:
+        print_frame(pd.DataFrame(sides).rename_axis("release").reset_index(), as_json, title)
+    if not (quiet or as_json):
+        typer.echo(f"\nOpen {out / 'cells' / 'report.html'} and {out / 'latent' / 'report.html'} in a browser.")
+
+
+def _what_it_tells(fit: Any) -> dict[str, Any]:
+    c = fit.certificate
+    metrics = {line["name"]: line["after"] for line in fit.report.contents["metrics"]["overall"]}
+
+    def shown(value: float | None) -> str:
+        return "–" if value is None else f"{value:.3f}"
+
+    return {
+        "encoder": fit.chosen.method,
+        "cells": "–" if c.n_cells is None else str(c.n_cells),
+        "accuracy of the task": shown(metrics["accuracy"]),
+        "demographic parity gap": shown(metrics["demographic parity difference"]),
+        "attack proves Δ ≥": shown(c.attack_lower),
+        "model says Δ ≤": shown(c.model_upper),
+        "certified Δ ≤": shown(c.cell_upper),
+        "status": c.status,
+    }
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="An experiment; without one, all are listed.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds and epochs.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
+    device: Annotated[str, typer.Option(help="Where to train: auto, cpu or cuda.")] = "auto",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reproduction"),
+    as_json: Json = False,
+) -> None:
+    """Run an experiment of the paper, and print its numbers beside ours.
+
+    Example: `fairflows reproduce figure-4a --quick`
+    """
+    from fairflows.experiments import list_experiments, run
+
+    if name is None:
+        print_frame(list_experiments(), as_json, title="Experiments")
+        return
+    result = run(name, quick=quick, seeds=seeds, device=device, out=out)
+    raise typer.Exit(1 if result.skipped else 0)
