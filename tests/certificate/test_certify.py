@@ -142,10 +142,11 @@ def test_next_to_the_latent_a_cell_certifies_nothing(model, adult):
 
 def test_randomised_response_is_certified_by_soft_counts(adult, fitted):
     train, _, test = adult
-    encoder = fitted[0]
-    Z = encoder.transform(train.X, sensitive_features=train.a)
-    plain = certify(make_pipeline(encoder, CellRelease(n_cells=32).fit(Z, train.y)), test)
-    noisy = certify(make_pipeline(encoder, CellRelease(n_cells=32, randomise=0.5).fit(Z, train.y)), test)
+    Z = fitted[0].transform(train.X, sensitive_features=train.a)
+    plain, noisy = (
+        certify(with_ledger(make_pipeline(copy.deepcopy(fitted[0]), release.fit(Z, train.y)), train), test)
+        for release in (CellRelease(n_cells=32), CellRelease(n_cells=32, randomise=0.5))
+    )
     assert noisy.cell_upper == pytest.approx(plain.cell_upper / 2), "distance and radius both shrink by 1 − randomise"
     assert noisy.model_upper == pytest.approx(plain.model_upper / 2)
     assert any("secret" in sentence for sentence in noisy.assumptions)
