@@ -184,6 +184,16 @@ def test_a_pipeline_runs_without_any_global_setting():
     assert with_column.fit(frame, train.y).transform(frame).shape[0] == len(frame)
 
 
+def test_typical_rows_show_no_group_and_no_person():
+    train = load_adult().split(random_state=0)[0].take(np.arange(3000))
+    frame = train.X.reset_index(drop=True).assign(sex=train.a.to_numpy(), who=[f"p{i}" for i in range(3000)])
+    encoder = FairTransport(density="counts", sensitive="sex", identifier="who")
+    release = CellRelease(n_cells="auto", target=0.5, output="row")
+    pipeline = fit_pipeline(make_pipeline(encoder, release), frame, train.y)
+    assert list(pipeline[-1].typical_rows_) == list(train.X)
+    assert pipeline[-1].planned_, "the attribute was found in its column"
+
+
 def test_a_table_keeps_apart_what_the_encoder_saw_as_columns():
     """An encoder that was told its sensitive and identifier columns gets them back from a table."""
     train = load_adult().split(random_state=0)[0].take(np.arange(3000))

@@ -6,10 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.pipeline import make_pipeline
 
 from fairflows import FairMatching, FairTransport, Table, load_adult
-from fairflows.certificate import cell_upper_bound, delta_of_look, exact_statistical_distance, per_label
+from fairflows.certificate import (
+    cell_upper_bound,
+    delta_of_look,
+    exact_adversary_accuracy,
+    exact_statistical_distance,
+    per_label,
+)
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate, ContradictionError
 from fairflows.certificate.verifying import verify
@@ -276,6 +283,42 @@ def test_anything_with_cells_can_be_certified(adult):
     assert certificate.status == "CERTIFIED"
     assert certificate.model_upper is None
     assert any("keeps no ledger" in sentence for sentence in certificate.assumptions)
+
+
+class ThirdOfALine:
+    """Cuts the line in three; the groups 0, 1 and 2 lie on it one after the other."""
+
+    n_cells_ = 3
+
+    def cells(self, X):
+        return np.searchsorted([-0.5, 0.5], X["x"].to_numpy())
+
+
+def test_three_groups():
+    """The worst pair's distance for Δ, and the accuracy of guessing one of three for a target accuracy."""
+    a = np.arange(9000) % 3
+    x = np.random.default_rng(0).normal(0.2 * (a - 1))
+    rows = Table({"x": x, "a": a}, sensitive="a", kinds={"x": "continuous"})
+    certificate = certify(ThirdOfALine(), rows, max_adversary_accuracy=0.45)
+    laws = np.diff(norm.cdf([-np.inf, -0.5, 0.5, np.inf] - 0.2 * np.array([[-1], [0], [1]])), axis=1)
+    delta, accuracy = exact_statistical_distance(laws), exact_adversary_accuracy(laws)
+    assert delta < certificate.cell_upper < delta + 0.1
+    assert accuracy < certificate.cell_accuracy_upper < accuracy + 0.05
+    assert certificate.status == "CERTIFIED"
+    assert certify(ThirdOfALine(), rows, max_adversary_accuracy=0.4).status == "NOT_MET"
+    assert certificate.n == {"0": 3000, "1": 3000, "2": 3000}
+
+
+def test_the_bound_misses_no_more_often_than_delta():
+    """By simulation, with the share of δ that a first look may spend: it would miss that often at the most."""
+    rng = np.random.default_rng(0)
+    truth = norm.cdf(-0.4) - norm.cdf(-0.6)
+    misses, runs = 0, 200
+    for _ in range(runs):
+        x = rng.normal(0.1 * np.repeat([-1, 1], 300))
+        rows = Table({"x": x, "a": np.repeat([0, 1], 300)}, sensitive="a", kinds={"x": "continuous"})
+        misses += certify(ThirdOfALine(), rows, delta=0.3).cell_upper < truth
+    assert misses / runs <= delta_of_look(0.3, 1) + 3 * np.sqrt(0.3 * 0.7 / runs)
 
 
 @pytest.mark.parametrize(

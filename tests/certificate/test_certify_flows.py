@@ -12,7 +12,6 @@ from fairflows.certificate.verifying import verify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.flow import FairFlow
 
-
 # A test row may be larger than all training rows; the encoder says so, and it does not matter here.
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 

@@ -12,6 +12,8 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from fairflows.data.frames import to_pandas
+from fairflows.data.roles import role_column
 from fairflows.data.table import Table
 
 
@@ -43,7 +45,7 @@ def fit_pipeline(pipeline: Any, X: Any, y: Any = None, *, sensitive_features: An
     encoder.fit(X, y, sensitive_features=sensitive_features)
     Z = encoder.transform(X, sensitive_features=sensitive_features) if others else None
     for place, step in enumerate(others):
-        offered = {"sensitive_features": sensitive_features, "rows": X}
+        offered = {"sensitive_features": _attribute(encoder, X, sensitive_features), "rows": _features(encoder, X)}
         step.fit(Z, y, **{name: value for name, value in offered.items() if has_fit_parameter(step, name)})
         if place < len(others) - 1:
             Z = step.transform(Z)
@@ -67,8 +69,8 @@ def transform_table(pipeline: Any, table: Table) -> Any:
 def as_fitted(pipeline: Any, table: Table) -> pd.DataFrame:
     """The table's features with the columns that the encoder was fitted on.
 
-    An encoder that was told ``sensitive="sex"`` or ``identifier="name"`` may have seen these columns in X; a table keeps
-    them apart.
+    An encoder that was told ``sensitive="sex"`` or ``identifier="name"`` may have seen these columns in X; a table
+    keeps them apart.
     """
     encoder = pipeline_steps(pipeline)[0]
     wanted = list(getattr(encoder, "feature_names_in_", table.X.columns))
@@ -76,3 +78,22 @@ def as_fitted(pipeline: Any, table: Table) -> pd.DataFrame:
     absent = {name: values for name, values in apart.items() if isinstance(name, str) and name in wanted}
     extra = {name: values.to_numpy() for name, values in absent.items() if name not in table.X and values is not None}
     return table.X.assign(**extra)[wanted] if extra else table.X
+
+
+def _named_columns(encoder: Any, X: Any) -> list[str]:
+    """The columns of X that the encoder was told are the sensitive attribute or the identifier."""
+    sensitive = getattr(encoder, "sensitive", None)
+    names = [*([sensitive] if isinstance(sensitive, str) else sensitive or []), getattr(encoder, "identifier", None)]
+    return [name for name in names if name is not None and name in getattr(X, "columns", ())]
+
+
+def _features(encoder: Any, X: Any) -> Any:
+    """X without them: a typical row must not show a group or a person."""
+    frame = to_pandas(X)
+    return frame.drop(columns=_named_columns(encoder, frame))
+
+
+def _attribute(encoder: Any, X: Any, sensitive_features: Any) -> Any:
+    """The sensitive attribute, from wherever the encoder takes it."""
+    given = sensitive_features if sensitive_features is not None else getattr(encoder, "sensitive", None)
+    return None if given is None else role_column(to_pandas(X), given, "sensitive")[0]
