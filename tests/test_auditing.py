@@ -197,6 +197,13 @@ def test_persons_are_the_units():
     assert found.attack_lower < 2 * norm.cdf(0.5) - 1
 
 
+def test_persons_that_adversaries_learnt_from_prove_nothing():
+    train, _ = pair_of(make_shifted_gaussians, distance=1.0, n_samples=1000, random_state=0)
+    both = train.take(np.arange(100))
+    with pytest.raises(DataError, match="100 test rows are among the training rows"):
+        audit((train.X, both.X), train, both)
+
+
 class TestReference:
     """What an adversary checks of an inverted row."""
 

@@ -27,7 +27,7 @@ from fairflows.certificate.identification import places_of_persons, rows_hash, s
 from fairflows.data.columns import is_number, is_time
 from fairflows.data.frames import to_pandas
 from fairflows.data.hashing import content_hashes
-from fairflows.data.ledger import named_persons
+from fairflows.data.ledger import RowsSeen, named_persons
 from fairflows.data.table import Table
 from fairflows.encoder.pipelines import pipeline_steps, transform_table
 from fairflows.exceptions import DataError
@@ -124,6 +124,7 @@ class Target:
         encoder = None if given else pipeline_steps(model)[0]
         identifier = getattr(encoder, "identifier", None)
         groups = list(getattr(encoder, "groups_", train.groups))
+        _refuse_shared_persons(train, test, identifier)
         places = _parts(train, identifier, seed, quick)
         places["test"] = places_of_persons(test, identifier, seed)
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
@@ -222,6 +223,16 @@ class Target:
     def _scored(self, name: str, box: str, validation: FloatArray, test: FloatArray) -> Trial:
         nothing = np.empty((0, 0))
         return Trial(name, box, None, nothing, self.group["fit"][:0], (validation, test), self._judged_groups)
+
+
+def _refuse_shared_persons(train: Table, test: Table, identifier: str | None) -> None:
+    seen, tested = (RowsSeen.of(t.X, named_persons(t.X, identifier), b"") for t in (train, test))
+    shared = seen.shared(tested)
+    if shared:
+        raise DataError(
+            f"{shared:,} test {'persons' if seen.named else 'rows'} are among the training rows: an adversary proves "
+            "something only on persons that it has not learnt from."
+        )
 
 
 def _parts(train: Table, identifier: str | None, seed: int, quick: bool) -> dict[str, IntArray]:
