@@ -20,17 +20,10 @@ from fairflows.frontiers import Frontier, frontier
 from fairflows.scale import BATCH_ROWS, RowEncoder
 
 
-class _Worker:
-    """Holds the model, and encodes the batches that Ray hands it."""
-
-    def __init__(self, encode: RowEncoder, single: bool) -> None:
-        self._encode, self._single = encode, single
-
-    def __call__(self, batch: pd.DataFrame) -> pd.DataFrame:
-        """One batch."""
-        made = self._encode(batch)
-        doubles = [name for name in made if made[name].dtype == np.float64] if self._single else []
-        return made.astype(dict.fromkeys(doubles, np.float32)).reset_index(drop=True)
+def _encode_batch(batch: pd.DataFrame, encode: RowEncoder, single: bool) -> pd.DataFrame:
+    made = encode(batch)
+    doubles = [name for name in made if made[name].dtype == np.float64] if single else []
+    return made.astype(dict.fromkeys(doubles, np.float32)).reset_index(drop=True)
 
 
 def encode_folder(
@@ -68,8 +61,8 @@ def encode_folder(
     context.execution_options.preserve_order = keep_order
     rows = ray.data.read_parquet(str(source), columns=encode.columns)
     encoded = rows.map_batches(
-        _Worker,
-        fn_constructor_args=(encode, precision == "float32"),
+        _encode_batch,
+        fn_args=(encode, precision == "float32"),
         batch_format="pandas",
         batch_size=batch_rows,
         concurrency=n_workers,

@@ -377,8 +377,8 @@ def _frontier_contents(candidates: list[Candidate], chosen: Candidate, goal: Goa
                 "chosen": candidate is chosen,
             }
         )
-    if not points:
-        return None
+    if len(points) < 2:
+        return None  # nothing was traded off
     points = _upper_left(points)
     has_cells = chosen.n_cells is not None
     return {

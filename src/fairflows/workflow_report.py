@@ -24,7 +24,7 @@ from fairflows.release_columns import NumericView
 FEWEST_PEOPLE = 10
 """A bin of fewer people is not shown: it might show a person."""
 
-_MOST_POINTS, _MOST_MATCHES, _BINS = 800, 2_000, 24
+_MOST_POINTS, _MOST_MATCHES, _BINS = 800, 2_000, 16
 
 
 def report_contents(
@@ -82,6 +82,7 @@ def _data(table: Table, split: str) -> dict[str, Any]:
         "sensitive": str(table.a.name),
         "label": None if table.y is None else str(table.y.name),
         "split": split,
+        "group_names": {str(group): str(table.group_names.get(group, group)) for group in table.groups},
         "groups": [
             {
                 "name": str(table.group_names.get(group, group)),

@@ -125,5 +125,14 @@ def _image(svg: str, text: str) -> Markup:
 def _environment() -> Environment:
     loader = PackageLoader("fairflows.reporting", ".")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"percent": percent, "distance": distance, "thousands": lambda n: f"{n:,}"}
+    environment.filters |= {"percent": percent, "distance": distance, "thousands": _thousands, "named": _named}
     return environment
+
+
+def _thousands(n: int) -> str:
+    return f"{n:,}"
+
+
+def _named(groups: str, names: Mapping[str, str]) -> str:
+    """A pair of groups by their readable names."""
+    return " / ".join(names.get(group, group) for group in groups.split(" / "))

@@ -100,7 +100,7 @@ def frontier(points: list[dict[str, Any]], y_name: str, x_name: str, target: flo
                 "markersize": 6,
                 "alpha": 0.9,
             }
-            axes.plot([p["x"] for p in mine], [p["y"] for p in mine], label=method, **style)
+            axes.plot([p["x"] for p in mine], [p["y"] for p in mine], label=_short(method), **style)
             for point in mine:
                 if point.get("text"):
                     axes.annotate(
@@ -112,8 +112,8 @@ def frontier(points: list[dict[str, Any]], y_name: str, x_name: str, target: flo
         if target is not None:
             axes.axvline(target, color=INK, linestyle="--", linewidth=1)
             axes.annotate("target", (target, 1.0), xycoords=("data", "axes fraction"), ha="center", va="bottom")
-        axes.set_xlabel(x_name)
-        axes.set_ylabel(y_name)
+        axes.set_xlabel(_short(x_name, 48))
+        axes.set_ylabel(_short(y_name))
         axes.grid(True, linewidth=0.6)
         axes.margins(0.08)
         axes.legend(loc="best")
@@ -130,8 +130,8 @@ def bars(names: list[str], series: dict[str, list[float | None]], x_name: str, *
             places = np.arange(n) + (j - (k - 1) / 2) * height
             known = [value if value is not None else 0.0 for value in values]
             drawn = axes.barh(
-                places, known, height * 0.92, color=COLOURS[j], label=name, alpha=0.85, hatch=_HATCHES[j % 5],
-                edgecolor="white",
+                places, known, height * 0.92, color=COLOURS[j % 7], label=_short(name), alpha=0.85,
+                hatch=_HATCHES[j % 5], edgecolor="white",
             )  # fmt: skip
             texts = ["–" if value is None else f"{value:.3f}" for value in values]
             axes.bar_label(drawn, texts, padding=3, fontsize=8)
@@ -139,7 +139,7 @@ def bars(names: list[str], series: dict[str, list[float | None]], x_name: str, *
             axes.axvline(limit, color=INK, linestyle="--", linewidth=1)
         axes.set_yticks(np.arange(n), [_short(name) for name in names])
         axes.invert_yaxis()
-        axes.set_xlabel(x_name)
+        axes.set_xlabel(_short(x_name, 48))
         axes.margins(x=0.14)
         if k > 1:
             figure.legend(loc="outside upper left", ncols=min(k, 3))
@@ -154,13 +154,13 @@ def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str
         width = 0.84 / k
         for j, (name, values) in enumerate(series.items()):
             places = np.arange(n) + (j - (k - 1) / 2) * width
-            axes.bar(places, values, width * 0.95, color=COLOURS[j % 7], label=name, hatch=_HATCHES[j % 5],
+            axes.bar(places, values, width * 0.95, color=COLOURS[j % 7], label=_short(name), hatch=_HATCHES[j % 5],
                      edgecolor="white", linewidth=0)  # fmt: skip
         every = max(1, -(-n // 16))
         axes.set_xticks(np.arange(n)[::every], [_short(name, 12) for name in names[::every]])
         if max(map(len, names)) > 4:
             axes.tick_params(axis="x", labelrotation=90)
-        axes.set_ylabel(y_name)
+        axes.set_ylabel(_short(y_name))
         axes.margins(x=0.01)
         figure.legend(loc="outside upper left", ncols=3)
         return to_svg()
@@ -174,7 +174,7 @@ def points(groups: list[dict[str, Any]]) -> str:
             place = np.array(group["points"], dtype=float).reshape(-1, 2)
             style: dict[str, Any] = {"s": 9, "alpha": 0.45, "linewidths": 0, "rasterized": False}
             axes.scatter(
-                place[:, 0], place[:, 1], c=COLOURS[i % 7], marker=MARKERS[i % 7], label=group["name"], **style
+                place[:, 0], place[:, 1], c=COLOURS[i % 7], marker=MARKERS[i % 7], label=_short(group["name"]), **style
             )
         _plain_plane(axes)
         figure.legend(loc="outside upper left", ncols=3, markerscale=2)
