@@ -13,8 +13,9 @@ SOURCE = Path(fairflows.__file__).parent
 
 # Imports go one way: a module may import from its own part and from earlier ones.
 ORDER = [
-    "exceptions", "data", "optimisation", "bijection", "density", "training", "encoder", "release", "metrics", "certificate",
-    "auditing", "frontiers", "explain", "baselines", "storage", "reporting", "scale", "workflow", "experiments", "cli",
+    "exceptions", "data", "optimisation", "bijection", "density", "training", "encoder", "certificate", "release",
+    "metrics", "auditing", "frontiers", "explain", "baselines", "storage", "reporting", "scale", "workflow",
+    "experiments", "cli",
 ]  # fmt: skip
 
 

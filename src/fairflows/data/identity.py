@@ -7,18 +7,16 @@ repeatable for whoever holds the key, unpredictable for everybody else, independ
 
 from __future__ import annotations
 
-import base64
-import hmac
 import secrets
 import warnings
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.data.hashing import keyed_hashes
 from fairflows.exceptions import DataError, DataWarning
 
 KEY_BYTES = 32
@@ -88,8 +86,5 @@ class Persons:
         purpose : str
             What the number is for, say the column it is added to; numbers for two purposes are independent.
         """
-        # pandas takes a key of 16 characters; 16 of base64's carry 96 bits of the derived key.
-        derived = hmac.new(key, purpose.encode(), sha256).digest()[:12]
-        siphash_key = base64.urlsafe_b64encode(derived).decode()
-        hashed = pd.util.hash_array(self.names, hash_key=siphash_key, categorize=False)
-        return ((hashed >> np.uint64(11)) * 2.0**-53)[self.codes]
+        bits = keyed_hashes(self.names, key, purpose) >> np.uint64(11)
+        return (bits * 2.0**-53)[self.codes]
