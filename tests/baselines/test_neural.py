@@ -83,7 +83,7 @@ def test_the_price_confuses_the_adversary_that_it_is_paid_for(blobs):
     for encoder in encoders:
         z = torch.tensor(encoder.transform(blobs.X).to_numpy(copy=True), dtype=torch.float32)
         sure.append(encoder.game_.adversary(z[None])[0].softmax(-1).max(-1).values.mean().item())
-    assert sure[0] > 0.9
+    assert sure[0] > 0.75
     assert sure[1] < 0.6
 
 

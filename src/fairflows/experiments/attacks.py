@@ -31,8 +31,8 @@ def run(setting: Setting) -> Result:
     by_model = table.groupby(["data", "gamma"], sort=False)
     refuted = by_model.apply(lambda part: bool((part["chosen"] & part["beats the bound"]).any()))
     notes += [
-        f"{int(refuted.sum())} of {len(refuted)} models are REFUTED: the adversary that was best on validation rows beats "
-        "the model-based bound on test rows with 95 % confidence.",
+        f"{int(refuted.sum())} of {len(refuted)} models are REFUTED: the adversary that was best on validation rows "
+        "beats the model-based bound on test rows with 95 % confidence.",
         "chosen marks that adversary; the others' bounds are each at 95 %, not together.",
     ]
     if setting.quick:

@@ -7,7 +7,7 @@ import pandas as pd
 from fairflows.data.synthetic import make_gaussians
 from fairflows.experiments.figures import COLOURS, new_figure
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import FIRST_SEED, Setting
+from fairflows.experiments.settings import FIRST_SEED, Setting, labels_of
 
 
 def run(setting: Setting) -> Result:
@@ -16,7 +16,7 @@ def run(setting: Setting) -> Result:
     figure, ((ax,),) = new_figure()
     for group, colour in zip(table.groups, COLOURS, strict=False):
         for label, marker in ((1, "o"), (0, "*")):
-            rows = ((table.a == group) & (table.y == label)).to_numpy()
+            rows = ((table.a == group) & (labels_of(table) == label)).to_numpy()
             ax.scatter(
                 *table.X[rows].to_numpy().T, s=12, marker=marker, color=colour, label=f"a = {group}, y = {label}"
             )
@@ -24,6 +24,6 @@ def run(setting: Setting) -> Result:
     ax.set_ylabel("$x_2$")
     ax.legend(fontsize=7)
     means = table.X.groupby(table.a.to_numpy()).mean().rename_axis("a").reset_index()
-    share = table.y.groupby(table.a.to_numpy()).mean().to_numpy()
+    share = [labels_of(table)[table.a == group].mean() for group in table.groups]
     summary = pd.DataFrame({"a": means["a"], "mean x1": means["x1"], "mean x2": means["x2"], "P(y = 1)": share})
     return Result(summary, "drawn: the four blobs, 200 rows of each group", figure=figure)

@@ -36,8 +36,8 @@ def run(setting: Setting) -> Result:
     held = (table["2×50 adversary"] <= table["bound"] + hoeffding_radius(N_DRAWS, 0.05) / 2).mean()
     refuted = (table["status"] == "REFUTED").mean()
     notes += [
-        f"The paper's adversary stays under the bound (within its Hoeffding bar) in {100 * held:.0f} % of the models; in "
-        "the paper, in all.",
+        f"The paper's adversary stays under the bound (within its Hoeffding bar) in {100 * held:.0f} % of the models; "
+        "in the paper, in all.",
         f"The suite refutes {100 * refuted:.0f} % of the models: an adversary beats the bound with 95 % confidence.",
     ]
     return Result(table, described(models), notes, _figure(table), {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
@@ -16,7 +18,7 @@ PAPER = {0: ("white", 7.7, 0.6), 1: ("non-white", 4.2, 0.7)}  # mean change of L
 
 
 def run(setting: Setting) -> Result:
-    """Encode with γ = 1, decide by logistic regression on z, and lead every rejected row to the nearest accepted one."""
+    """Encode with γ = 1, decide by logistic regression on z, and lead each rejected row to its nearest accepted one."""
     problem = settings.law().at(setting)
     train, test = problem.tables()
     seeds = setting.seed_list(full=5, quick=1)
@@ -27,7 +29,7 @@ def run(setting: Setting) -> Result:
         z = model.transform(train.X, sensitive_features=train.a)
         h = LogisticRegression().fit(z, train.y)
         for way, kept in (("nearest, college unchanged", ()), ("college kept", ("college",))):
-            tries = {"keep": kept, "n_candidates": 10 if kept else 1}
+            tries: dict[str, Any] = {"keep": kept, "n_candidates": 10 if kept else 1}
             advice = recourse(model, train.X, sensitive_features=train.a, classifier=h, pool=train, **tries)
             stays = (advice.before["college"] == advice.after["college"]).to_numpy()
             changes = pd.concat([advice.changes(), advice.details[["group", "plausibility"]]], axis=1)[stays]

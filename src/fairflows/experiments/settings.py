@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fairflows.data import datasets
 from fairflows.data.table import Table
+from fairflows.exceptions import DataError
 
 FIRST_SEED = 100  # the paper's seeds are 100, 101, …
 
@@ -75,6 +77,13 @@ class Problem:
         return _quick(self) if setting.quick else self
 
 
+def labels_of(table: Table) -> npt.NDArray[Any]:
+    """The label, which every experiment on a task needs."""
+    if table.y is None:
+        raise DataError(f"{table.name} has no label.")
+    return table.y.to_numpy()
+
+
 def _mixtures(*components: int) -> list[Any]:
     from fairflows.density import MixtureDensity
 
@@ -84,7 +93,7 @@ def _mixtures(*components: int) -> list[Any]:
 def _health_density(n_steps: int = 8000) -> Any:
     from fairflows.density import FlowDensity
 
-    return FlowDensity("realnvp", n_blocks=4, hidden=(20, 20), n_steps=n_steps)
+    return FlowDensity("realnvp", n_blocks=4, hidden=(20, 20), n_steps=n_steps)  # type: ignore[abstract]
 
 
 CONTINUOUS_GAMMAS = (0.0, 0.02, 0.1, 0.2, 0.9)

@@ -18,7 +18,7 @@ from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
 from fairflows.encoder.transport import FairTransport
 from fairflows.experiments.adversaries import adversary_accuracies, balanced_accuracy, device_of
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import Setting
+from fairflows.experiments.settings import Setting, labels_of
 from fairflows.release import CellRelease
 
 PAPER = {  # accuracy, adversary in G, adversary outside G, bound
@@ -49,7 +49,7 @@ def run(setting: Setting) -> Result:
         strength = [getattr(baseline, baseline._strength)]
         where = {"sensitive_features": train.a, "gammas": strength, "seeds": seeds}
         encoders = baseline.fit_many(train.X, train.y, **where)
-        epochs = {"epochs": 10 if setting.quick else 30, "device": device_of(setting.device)}
+        epochs: dict[str, Any] = {"epochs": 10 if setting.quick else 30, "device": device_of(setting.device)}
         found = audit(encoders[0], train, test, quick=setting.quick)
         rows.append(
             {
@@ -87,7 +87,7 @@ def _parts(table: Table, most: int | None) -> tuple[Table, Table]:
 
 def _accuracy(encoder: Any, test: Table) -> float:
     guess = encoder.predict(test.X, sensitive_features=test.a)
-    return float(balanced_accuracy(guess, test.y.to_numpy(), test.a.to_numpy()))
+    return float(balanced_accuracy(guess, labels_of(test), test.a.to_numpy()))
 
 
 def _matching(train: Table, test: Table, setting: Setting) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _transport(train: Table, test: Table, setting: Setting) -> dict[str, Any]:
     guess = release.class_of_cell_[released]
     return {
         "method": "transport, 16 cells",
-        "accuracy": float(balanced_accuracy(guess, test.y.to_numpy(), test.a.to_numpy())),
+        "accuracy": float(balanced_accuracy(guess, labels_of(test), test.a.to_numpy())),
         "suite ≥": (1 + found.attack_lower) / 2,
         "by": found.best,
         "bound": (1 + float(cell_upper_bound(counts, 0.05))) / 2,

@@ -8,7 +8,7 @@ from fairflows.data import datasets
 from fairflows.data.table import Table
 from fairflows.exceptions import DataError
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import Setting
+from fairflows.experiments.settings import Setting, labels_of
 
 LOADERS = {
     "Adult": datasets.load_adult,
@@ -52,5 +52,5 @@ def run(setting: Setting) -> Result:
 
 
 def _rates(part: Table) -> tuple[float, ...]:
-    y, a = part.y == 1, part.a == 1
+    y, a = labels_of(part) == 1, part.a.to_numpy() == 1
     return len(part), *(round(100 * float(rate), 1) for rate in (a.mean(), y[~a].mean(), y[a].mean(), y.mean()))

@@ -14,7 +14,7 @@ from fairflows.data.table import Table
 from fairflows.exceptions import DataError
 from fairflows.experiments.adversaries import balanced_accuracy, device_of, predicted, trained_networks
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import Setting
+from fairflows.experiments.settings import Setting, labels_of
 from fairflows.release_columns import NumericView
 
 LOADERS: dict[str, Callable[..., Table]] = {
@@ -67,6 +67,6 @@ def accuracies(table: Table, seeds: list[int], setting: Setting) -> np.ndarray:
     z, z_test = (torch.as_tensor(view.features(p.X), dtype=torch.float32, device=device)[None] for p in (learn, judge))
     # About 4,000 steps for any size of table: small ones need many passes, large ones few.
     epochs = int(np.clip((500 if setting.quick else 4000) * 256 / len(learn), 5, 60))
-    y = torch.as_tensor(learn.y.to_numpy(), device=device)
+    y = torch.as_tensor(labels_of(learn), device=device)
     network = trained_networks(z, y, seeds=seeds, epochs=epochs, **NETWORK)
-    return balanced_accuracy(predicted(network, z_test), judge.y.to_numpy(), judge.a.to_numpy())
+    return balanced_accuracy(predicted(network, z_test), labels_of(judge), judge.a.to_numpy())

@@ -7,7 +7,7 @@ import pandas as pd
 from fairflows.certificate import error_lower_bound
 from fairflows.experiments.models import trained
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import Setting
+from fairflows.experiments.settings import Setting, labels_of
 
 PAPER = {0: (0.29, 0.71), 1: (0.82, 0.18)}
 
@@ -19,7 +19,7 @@ def run(setting: Setting) -> Result:
     train, _, _ = table.paper_split()
     rows = []
     for group, paper in PAPER.items():
-        rate = float(train.y[train.a == group].mean())
+        rate = float(labels_of(train)[train.a == group].mean())
         ours = {"P(y = 0 | a)": 1 - rate, "P(y = 1 | a)": rate}
         rows.append({"a": group, **ours, "paper: y = 0": paper[0], "paper: y = 1": paper[1]})
     rates = [row["P(y = 1 | a)"] for row in rows]

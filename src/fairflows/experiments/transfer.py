@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,11 @@ from fairflows.experiments import settings
 from fairflows.experiments.adversaries import balanced_accuracy, device_of, latents, predicted, trained_networks
 from fairflows.experiments.models import encoder_of
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import Setting
+from fairflows.experiments.settings import Setting, labels_of
 
 GAMMAS = (0.0, 0.95)
 PAPER_DELTA = {0.0: 0.99, 0.95: 0.31}
-PAPER_ACCURACY = {"MSC2a3": (73.8, 73.8), "METAB3": (75.4, 73.1)}
+PAPER_ACCURACY: dict[Any, tuple[float, float]] = {"MSC2a3": (73.8, 73.8), "METAB3": (75.4, 73.1)}
 
 
 def run(setting: Setting) -> Result:
@@ -40,13 +41,12 @@ def run(setting: Setting) -> Result:
     delta = np.array([statistical_distance(model.log_density_table(20_000)) for model in fitted])
     z, z_test = (latents(fitted, part, device) for part in (train, test))
     gamma = np.repeat(GAMMAS, len(seeds))
-    right = [(m.predict(test.X, sensitive_features=test.a) == test.y.to_numpy()).mean() for m in fitted]
+    right = [(m.predict(test.X, sensitive_features=test.a) == labels_of(test)).mean() for m in fitted]
     own = np.reshape(right, (len(GAMMAS), -1)).mean(axis=1)
     rows = []
     for label, paper in PAPER_ACCURACY.items():
-        y, y_test = (
-            part.y.to_numpy() for part in replace(problem, load=partial(load_health, "transfer", label)).tables()
-        )
+        same_rows = replace(problem, load=partial(load_health, "transfer", label)).tables()
+        y, y_test = (labels_of(part) for part in same_rows)
         network = trained_networks(
             z,
             torch.as_tensor(y, device=device),
