@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import DataError, FairFlow, FairMatching, make_gaussians
+from fairflows import DataError, FairFlow, FairMatching, Table, make_gaussians
 from fairflows.density import MixtureDensity
 from fairflows.release import CellRelease
 from fairflows.scale import decode_file, encode_file
@@ -253,13 +253,24 @@ def test_ray_gives_the_same_rows(frame, flow, tmp_path):
         for i in range(4):
             write(frame.iloc[i * 250 : (i + 1) * 250], tmp_path / "in" / f"{i}.parquet")
         roles = {"sensitive": "sex", "identifier": "person", "keep": ["person"]}
-        assert encode_folder(flow, tmp_path / "in", tmp_path / "out", n_workers=2, **roles) == N
+        assert encode_folder(flow, tmp_path / "in", tmp_path / "out", **roles) == N
         encode_file(flow, write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet", **roles)
         one, other = (
-            pd.concat(map(pd.read_parquet, paths)).sort_values("person").reset_index(drop=True)
+            pd.concat(map(pd.read_parquet, paths)).astype({"person": object}).set_index("person").sort_index()
             for paths in (sorted(Path(tmp_path / "out").glob("*.parquet")), [tmp_path / "z.parquet"])
         )
         pd.testing.assert_frame_equal(one, other, check_exact=True)
+
+        from fairflows.frontiers import frontier
+        from fairflows.scale_ray import frontier_on_ray
+
+        X = frame[["age", "income"]]
+        table = Table(X, sensitive=frame["sex"].to_numpy(), label=frame["repaid"].to_numpy())
+        flows = FairFlow(n_epochs=2, hidden=(8,), density=MixtureDensity(1), key=b"the same on all machines")
+        settings = {"gammas": [0.1, 0.9], "seeds": 2, "n_draws": 100}
+        here, there = frontier(flows, table, **settings), frontier_on_ray(flows, table, **settings)
+        pd.testing.assert_frame_equal(here.to_frame(), there.to_frame(), rtol=1e-4)
+        assert [e.gamma for e in there.encoders] == [0.1, 0.1, 0.9, 0.9]
     finally:
         ray.shutdown()
 

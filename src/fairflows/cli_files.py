@@ -62,7 +62,7 @@ def encode(
     if engine == "ray":
         from fairflows.scale_ray import encode_folder
 
-        n_rows = encode_folder(model, source, out, n_workers=workers or 2, **settings)
+        n_rows = encode_folder(model, source, out, **settings)
     else:
         with row_counter(quiet or as_json, "encoding") as count:
             n_rows = encode_file(model, source, out, n_workers=workers, report=count, **settings)

@@ -124,6 +124,7 @@ def certify(
     train: Annotated[
         Path | None, typer.Option(help="Rows for adversaries to learn from; without, nothing is attacked.")
     ] = None,
+    draws: Annotated[int, typer.Option(help="Draws from each group behind the model-based bound.")] = 1_000_000,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the certificate.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -162,6 +163,7 @@ def certify(
             audit=found,
             delta=delta,
             released=released,
+            n_draws=draws,
         )
     ledger = getattr(pipeline_steps(model)[0], "ledger_", None)
     if ledger is not None:

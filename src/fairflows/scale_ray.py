@@ -36,7 +36,6 @@ def encode_folder(
     keep: Sequence[str] = (),
     keep_order: bool = False,
     precision: Literal["float32", "float64"] = "float32",
-    n_workers: int = 2,
     batch_rows: int = BATCH_ROWS,
 ) -> int:
     """Encode a folder of Parquet files into another, on the Ray cluster that this process is connected to.
@@ -65,7 +64,6 @@ def encode_folder(
         fn_args=(encode, precision == "float32"),
         batch_format="pandas",
         batch_size=batch_rows,
-        concurrency=n_workers,
     )
     if not keep_order:
         encoded = encoded.random_shuffle()

@@ -142,7 +142,7 @@ def fit_table(
     frontiers = {}
     for name, estimator in estimators.items():
         say(f"training: {name}")
-        frontiers[name] = frontier(estimator, train, gammas=_gammas(estimator, gamma, quick), test=validation)
+        frontiers[name] = frontier(estimator, train, gammas=_gammas(estimator, table, gamma, quick), test=validation)
     say("choosing on validation persons")
     if release == "cells":
         candidates = judge_cells(frontiers, train, validation, certifying, goal, with_label=with_label)
@@ -346,11 +346,14 @@ def _estimators(
     return {_NAMES[type(estimator).__name__]: estimator for estimator in made}
 
 
-def _gammas(estimator: Any, gamma: float | None, quick: bool) -> Sequence[float]:
+def _gammas(estimator: Any, table: Table, gamma: float | None, quick: bool) -> Sequence[float]:
     if gamma is not None:
         return [gamma]
-    grid = STRENGTHS if isinstance(estimator, FairTransport) else GAMMAS
-    return grid[1::2] if quick else grid
+    if not isinstance(estimator, FairTransport):
+        return GAMMAS[1::2] if quick else GAMMAS
+    if table.y is None:
+        return [1.0]  # without labels to spare there is nothing to trade the distance for
+    return STRENGTHS[1::2] if quick else STRENGTHS
 
 
 def _note_use(model: Any, train: Table, validation: Table) -> None:
