@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import distributions as td
 
+from fairflows import training
 from fairflows.bijection import ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
 from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
 from fairflows.training import DivergedError, LossRange, divergence, train
@@ -163,8 +164,6 @@ def test_gamma_rises_and_the_learning_rate_falls(monkeypatch):
     densities, rows, labels = gaussians()
     f, h = small([3])
     rates = []
-    import fairflows.training as training
-
     original = training.AdamSteps.set_learning_rate
     monkeypatch.setattr(
         training.AdamSteps, "set_learning_rate", lambda self, rate: (rates.append(rate), original(self, rate))[1]
@@ -393,8 +392,8 @@ def best_restart(make, densities, rows, labels, *, gamma, seed, n_restarts, **se
     return f, float(accuracy)
 
 
-def check_blobs(seed):
-    densities, rows, labels = four_blobs(seed=seed)
+def check_blobs(seed, n_restarts):
+    densities, rows, labels = four_blobs(n=1366, seed=seed)  # 1024 to train on, the rest held out
     f, accuracy = best_restart(
         lambda seeds: RealNVP(2, n_blocks=6, hidden=(50, 50), seeds=seeds),
         densities,
@@ -402,7 +401,7 @@ def check_blobs(seed):
         labels,
         gamma=0.8,
         seed=seed,
-        n_restarts=8,
+        n_restarts=n_restarts,
         epochs=60,
         batch_size=128,
         ramp_epochs=50,
@@ -413,13 +412,14 @@ def check_blobs(seed):
 
 
 def test_four_blobs():
-    check_blobs(seed=0)
+    check_blobs(seed=4, n_restarts=4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 20))
-def test_four_blobs_every_seed(seed):
-    check_blobs(seed)
+@pytest.mark.parametrize("seed", range(20))
+def test_four_blobs_in_every_seed(seed):
+    """About every second start ends in the local optimum that mixes the labels; twelve starts are enough."""
+    check_blobs(seed, n_restarts=12)
 
 
 def test_three_groups_become_indistinguishable():
