@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -284,15 +283,8 @@ def report(
 
     Example: `fairflows report out --public -o report.html`
     """
-    from fairflows.reporting import Report
+    from fairflows.workflow import read_report
 
-    path = folder / "report.json"
-    if not path.is_file():
-        raise DataError(f"{folder}: the folder holds no result of `fairflows fit` (report.json is missing).")
-    try:
-        page = Report(json.loads(path.read_text(encoding="utf-8")))
-        page.to_html(public=public)
-    except (ValueError, KeyError, TypeError, AttributeError, LookupError):
-        raise DataError(f"{path}: the file is damaged.") from None
+    page = read_report(folder)
     page.save(out, public=public)
     typer.echo(f"wrote {out}")

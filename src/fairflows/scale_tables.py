@@ -18,6 +18,7 @@ from fairflows.data.reading import COMPRESSION, CSV_SUFFIXES, PARQUET_SUFFIXES
 from fairflows.data.reading import _refuse_cut_off as refuse_cut_off
 from fairflows.exceptions import DataError
 
+_ROW_GROUP = 2**17
 _TEXT = {"string", "mixed", "mixed-integer", "mixed-integer-float"}
 
 
@@ -125,11 +126,11 @@ class TableReader:
 class TableWriter:
     """A CSV or Parquet file, written batch by batch; the first batch fixes the columns' types."""
 
-    def __init__(self, path: Path, kind: str, schema: pa.Schema | None = None) -> None:
+    def __init__(self, path: Path, kind: str) -> None:
         self._path, self._kind = path, kind
-        self._schema = schema
         self._parquet: pq.ParquetWriter | None = None
         self._csv: Any = None
+        self._waiting: list[pa.Table] = []
 
     def __enter__(self) -> Self:
         return self
@@ -137,12 +138,25 @@ class TableWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for stream in (self._parquet, self._csv):
-            if stream is not None:
-                stream.close()
+        try:
+            if error is None:
+                self._flush()
+        finally:
+            for stream in (self._parquet, self._csv):
+                if stream is not None:
+                    stream.close()
 
     def write(self, table: pa.Table) -> None:
-        """Append rows."""
+        """Append rows; they are written in groups of a size that readers of Parquet like."""
+        self._waiting.append(table)
+        if sum(part.num_rows for part in self._waiting) >= _ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting)
+        self._waiting = []
         if self._kind == "csv":
             if self._csv is None:
                 self._csv = self._path.open("w", encoding="utf-8", newline="")

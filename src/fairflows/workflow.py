@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from jinja2 import TemplateError
 
 from fairflows.auditing import Audit, audit
 from fairflows.certificate.certifying import certify
@@ -258,6 +259,21 @@ def read_certificate(path: Path) -> Certificate:
         raise DataError(
             f"{path}: not a certificate: {str(error).splitlines()[0] if str(error) else 'damaged'}"
         ) from None
+
+
+def read_report(out: Path) -> Report:
+    """The report of an earlier `fit`; its certificate must be the one that lies beside it."""
+    path = out / "report.json"
+    if not path.is_file():
+        raise DataError(f"{out}: the folder holds no result of `fairflows fit` (report.json is missing).")
+    try:
+        page = Report(json.loads(path.read_text(encoding="utf-8")))
+        page.to_html()
+    except (ValueError, LookupError, TypeError, AttributeError, TemplateError):
+        raise DataError(f"{path}: the file is damaged.") from None
+    if page.contents["certificate"] != read_certificate(out / "certificate.json").to_dict():
+        raise DataError(f"{path}: the file is damaged: its certificate is not the one in certificate.json.")
+    return page
 
 
 def read_table(path: Path, run: dict[str, Any]) -> Table:
