@@ -21,7 +21,7 @@ from fairflows.scale_tables import TableReader, TableWriter, kind_of, to_arrow
 from fairflows.storage_folder import new_file, side_folder
 
 BATCH_ROWS = 2**14
-"""What a network makes of so many rows stays in a core's cache; with four times as many, each row takes more than twice as long."""
+"""What a network makes of so many rows stays in a core's cache; of four times as many, each takes twice as long."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
