@@ -16,7 +16,7 @@ from fairflows.experiments.figures import COLOURS, new_figure
 from fairflows.experiments.frontier_figures import all_trained, described
 from fairflows.experiments.models import Trained
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import Setting
+from fairflows.experiments.settings import Setting, apart_from
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ def against(model: Trained, setting: Setting) -> pd.DataFrame:
     for i, line in frame[frame["seed"] == frame["seed"].min()].iterrows():
         encoder = model.frontier.encoders[int(i)]
         upper = statistical_distance_upper_bound(encoder.log_density_table(100_000, random_state=1), 0.001)
-        found = audit(encoder, model.train, model.test, quick=setting.quick)
+        found = audit(encoder, apart_from(model.train, model.test), model.test, quick=setting.quick)
         for attack in found.attacks:
             rows.append(
                 {

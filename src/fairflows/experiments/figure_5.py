@@ -18,7 +18,7 @@ from fairflows.experiments.figures import COLOURS, new_figure
 from fairflows.experiments.frontier_figures import all_trained, described
 from fairflows.experiments.models import Trained
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import Setting
+from fairflows.experiments.settings import Setting, apart_from
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ def attacked(model: Trained, setting: Setting) -> pd.DataFrame:
     rows = []
     for (_, line), encoder, accuracy in zip(frame.iterrows(), encoders, reached, strict=True):
         upper = statistical_distance_upper_bound(encoder.log_density_table(N_DRAWS, random_state=1), 0.001)
-        found = audit(encoder, model.train, model.test, quick=setting.quick)
+        found = audit(encoder, apart_from(model.train, model.test), model.test, quick=setting.quick)
         black = max((attack for attack in found.attacks if attack.box == "black"), key=lambda attack: attack.expected)
         rows.append(
             {

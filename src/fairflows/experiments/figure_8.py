@@ -15,11 +15,10 @@ from fairflows.experiments.settings import CONTINUOUS_GAMMAS, Setting
 
 def run(setting: Setting) -> Result:
     """A mixture of three Gaussians, an autoregressive density and RealNVP."""
-    n_steps = 500 if setting.quick else 4000
     densities: dict[str, Any] = {
         "mixture, 3 Gaussians": MixtureDensity(3),
-        "autoregressive": AutoregressiveDensity(n_steps=n_steps),  # type: ignore[abstract]
-        "RealNVP": FlowDensity("realnvp", n_steps=n_steps),  # type: ignore[abstract]
+        "autoregressive": AutoregressiveDensity(n_steps=300, weight_decay=0.01),  # type: ignore[abstract]
+        "RealNVP": FlowDensity("realnvp", n_steps=500),  # type: ignore[abstract]
     }
     parts, data = [], ""
     for name, density in densities.items():
@@ -38,7 +37,11 @@ def run(setting: Setting) -> Result:
     figure, _ = frontier_figure(table, {"delta": "Δ, statistical distance"})
     shown = ["data", "gamma", "delta", "balanced_accuracy", *table.filter(like="held-out")]
     note = "The paper shows curves only, and finds them alike. Each Δ is a claim about its own density, not the truth."
-    notes = [note]
+    notes = [
+        note,
+        "With more steps or less decay the networks overfit 1,435 rows: their variances run away where no row is, and "
+        "training the encoder with them diverges.",
+    ]
     if lost := int(table["delta"].isna().sum()):
         notes.append(f"{lost} of {len(table)} lines diverged: at γ = 0 nothing keeps matches where a flow is finite.")
     return Result(table[shown].rename(columns={"data": "density"}), data, notes, figure)

@@ -77,11 +77,21 @@ class Problem:
         return _quick(self) if setting.quick else self
 
 
+def apart_from(train: Table, test: Table) -> Table:
+    """The training rows of persons who are not among the test persons.
+
+    The paper splits Health by rows, so most test persons are in training too; an adversary must not have met them.
+    """
+    if train.identifier is None or test.identifier is None:
+        return train
+    return train.take(np.flatnonzero(~train.identifier.isin(test.identifier).to_numpy()))
+
+
 def labels_of(table: Table) -> npt.NDArray[Any]:
     """The label, which every experiment on a task needs."""
     if table.y is None:
         raise DataError(f"{table.name} has no label.")
-    return table.y.to_numpy()
+    return table.y.to_numpy(copy=True)
 
 
 def _mixtures(*components: int) -> list[Any]:
