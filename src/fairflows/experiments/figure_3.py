@@ -18,6 +18,7 @@ from fairflows.experiments.result import Result
 from fairflows.experiments.settings import FIRST_SEED, Setting, labels_of
 
 GAMMA = 0.5
+N_EPOCHS = 60
 
 
 def run(setting: Setting) -> Result:
@@ -30,8 +31,8 @@ def run(setting: Setting) -> Result:
         bijection="spline",
         density=known,
         n_restarts=3,
-        n_epochs=60,
-        ramp_epochs=60,
+        n_epochs=N_EPOCHS,
+        ramp_epochs=N_EPOCHS,
         batch_size=128,
         weight_decay=0,
         device=setting.device,

@@ -83,7 +83,7 @@ def run(setting: Setting) -> Result:
 
 def _parts(table: Table, most: int | None) -> tuple[Table, Table]:
     rows = np.flatnonzero(table.parts != "test")
-    if most is not None:
+    if most is not None and most < len(rows):
         rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
     return table.take(rows), table.take(np.flatnonzero(table.parts == "test"))
 
