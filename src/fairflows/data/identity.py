@@ -87,4 +87,4 @@ class Persons:
             What the number is for, say the column it is added to; numbers for two purposes are independent.
         """
         bits = keyed_hashes(self.names, key, purpose) >> np.uint64(11)
-        return (bits * 2.0**-53)[self.codes]
+        return (bits.astype(np.float64) * 2.0**-53)[self.codes]

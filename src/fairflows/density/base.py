@@ -43,9 +43,9 @@ class Density(nn.Module):
         """A density with these settings for each of several groups, fitted together where that is faster."""
         return [copy.deepcopy(self)._fit(checked_rows(x), random_state) for x in rows]
 
-    @abstractmethod
     def _fit(self, x: Tensor, random_state: int) -> Self:
-        """Estimate from checked rows."""
+        """Estimate from checked rows; a family that fits its groups together has a ``fit_groups`` of its own instead."""
+        raise NotImplementedError(f"{type(self).__name__} fits groups together.")
 
     @abstractmethod
     def log_prob(self, x: Tensor) -> Tensor:
