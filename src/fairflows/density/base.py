@@ -44,7 +44,7 @@ class Density(nn.Module):
         return [copy.deepcopy(self)._fit(checked_rows(x), random_state) for x in rows]
 
     def _fit(self, x: Tensor, random_state: int) -> Self:
-        """Estimate from checked rows; a family that fits its groups together has a ``fit_groups`` of its own instead."""
+        """Estimate from checked rows; a family that fits groups together has its own ``fit_groups`` instead."""
         raise NotImplementedError(f"{type(self).__name__} fits groups together.")
 
     @abstractmethod
