@@ -23,7 +23,7 @@ N_EPOCHS = 60
 
 def run(setting: Setting) -> Result:
     """Train both methods with every seed in one run each, and attack every model with a fresh 2×50 network."""
-    seeds = setting.seed_list(full=100, quick=8)
+    seeds = setting.seed_list(full=100, quick=5)
     train, known = make_gaussians(2048, random_state=FIRST_SEED)
     test, _ = make_gaussians(2048, random_state=FIRST_SEED + 1)
     where = {"X": train.X, "y": train.y, "sensitive_features": train.a, "seeds": seeds}
