@@ -4,7 +4,6 @@ python benchmarks/stream.py [rows]        (needs FAIRFLOWS_DATA with the Crime d
 """
 
 import multiprocessing
-import resource
 import sys
 import tempfile
 import time
@@ -60,7 +59,9 @@ def encode(folder: Path, n_rows: int, keep_order: bool) -> None:
         keep_order=keep_order,
     )
     seconds, busy = time.perf_counter() - start, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    # The process's own peak, in kB: ru_maxrss would count that of the process that started it.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 2**20
     order = "in order" if keep_order else "shuffled"
     print(
         f"{n_rows:,} rows, {order}: {n_rows / seconds:,.0f} rows a second ({n_rows / busy:,.0f} a processor second), "
