@@ -217,8 +217,9 @@ def test_shifted_gaussians_become_alike():
     assert statistical_distance(encoder.log_density_table(20_000)) < 0.02
 
 
-# A flow has to swap the humps of one group, which most single starts fail to do: restarts are what makes it reliable.
-BLOBS = {"gamma": 0.5, "n_epochs": 60, "n_restarts": 12}
+# A flow has to swap the humps of one group, which splines find far more often than affine couplings, though not in
+# every start: restarts are what makes it reliable.
+BLOBS = {"gamma": 0.7, "bijection": "spline", "n_epochs": 60, "n_restarts": 4}
 
 
 def blobs_reach(seed: int) -> tuple[float, float]:
