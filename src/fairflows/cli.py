@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from typing import Annotated
@@ -17,6 +18,8 @@ __all__ = ["app", "cli_data", "cli_files", "cli_fit", "main"]
 def main() -> None:
     """Run the command; what is wrong with the input is one line on standard error and exit code 2."""
     warnings.showwarning = show_warning
+    # Batches and adversaries run side by side already; on busy cores, threads within each only wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         app()
     except (ValueError, OSError, OverflowError, MemoryError) as error:  # a DataError is a ValueError
