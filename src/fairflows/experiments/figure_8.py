@@ -17,8 +17,8 @@ def run(setting: Setting) -> Result:
     """A mixture of three Gaussians, an autoregressive density and RealNVP."""
     densities: dict[str, Any] = {
         "mixture, 3 Gaussians": MixtureDensity(3),
-        "autoregressive": AutoregressiveDensity(n_steps=300, weight_decay=0.01),  # type: ignore[abstract]
-        "RealNVP": FlowDensity("realnvp", n_steps=500),  # type: ignore[abstract]
+        "autoregressive": AutoregressiveDensity(n_steps=300, weight_decay=0.01),
+        "RealNVP": FlowDensity("realnvp", n_steps=500),
     }
     parts, data = [], ""
     for name, density in densities.items():
