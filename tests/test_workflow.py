@@ -11,14 +11,8 @@ from fairflows.certificate.certifying import certify
 from fairflows.certificate.verifying import verify
 from fairflows.frontiers import frontier
 from fairflows.storage import load
-from fairflows.workflow import (
-    certifying_part,
-    fit_table,
-    read_certificate,
-    read_run,
-    report,
-    write_fit,
-)
+from fairflows.workflow import fit_table, report, write_fit
+from fairflows.workflow_files import certifying_part, read_certificate, read_run
 from fairflows.workflow_selection import Candidate, Goal, choose
 
 

@@ -133,7 +133,7 @@ def row_counter(quiet: bool, verb: str) -> Iterator[Any]:
 def open_model(folder: Path) -> tuple[Any, dict[str, Any] | None]:
     """The model in a folder that `fit` wrote, and how its table was read; or a saved model alone."""
     from fairflows.storage import load
-    from fairflows.workflow import RUN, read_run
+    from fairflows.workflow_files import RUN, read_run
 
     if (folder / RUN).is_file():
         return load(folder / "model"), read_run(folder)

@@ -84,7 +84,8 @@ def demo(
     import pandas as pd
 
     from fairflows.data.datasets import load_adult
-    from fairflows.workflow import fit_table, refuse_other_folder, write_fit
+    from fairflows.workflow import fit_table, write_fit
+    from fairflows.workflow_files import refuse_other_folder
 
     table = load_adult()
     jobs: dict[str, dict[str, Any]] = {

@@ -74,7 +74,8 @@ def fit(
 
     `fairflows fit loans.csv --sensitive sex --sensitive race --label repaid --id person --missing category -o out`
     """
-    from fairflows.workflow import fit_table, read_table, refuse_other_folder, write_fit
+    from fairflows.workflow import fit_table, write_fit
+    from fairflows.workflow_files import read_table, refuse_other_folder
 
     run = {
         "sensitive": sensitive,
@@ -139,7 +140,7 @@ def certify(
     from fairflows.encoder.pipelines import pipeline_steps
     from fairflows.storage import save_ledger
     from fairflows.storage_folder import new_file
-    from fairflows.workflow import read_certificate, read_table
+    from fairflows.workflow_files import read_certificate, read_table
 
     model, run = open_model(folder)
     run = need_run(folder, run)
@@ -189,7 +190,7 @@ def verify(
     Example: `fairflows verify out loans.csv`
     """
     from fairflows.certificate.verifying import verify as check
-    from fairflows.workflow import certifying_part, read_certificate, read_table
+    from fairflows.workflow_files import certifying_part, read_certificate, read_table
 
     model, run = open_model(folder)
     run = need_run(folder, run)
@@ -219,7 +220,7 @@ def audit(
     Example: `fairflows audit out held-out.csv --quick`
     """
     from fairflows.auditing import audit as attack
-    from fairflows.workflow import read_table
+    from fairflows.workflow_files import read_table
 
     model, run = open_model(folder)
     run = need_run(folder, run)
@@ -252,7 +253,7 @@ def recourse(
     from fairflows.encoder.pipelines import as_fitted, pipeline_steps
     from fairflows.explain import recourse as find
     from fairflows.storage_folder import new_file
-    from fairflows.workflow import read_table
+    from fairflows.workflow_files import read_table
 
     model, run = open_model(folder)
     run = need_run(folder, run)
@@ -283,7 +284,7 @@ def report(
 
     Example: `fairflows report out --public -o report.html`
     """
-    from fairflows.workflow import read_report
+    from fairflows.workflow_files import read_report
 
     page = read_report(folder)
     page.save(out, public=public)

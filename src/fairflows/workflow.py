@@ -10,8 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-from jinja2 import TemplateError
 
 from fairflows.auditing import Audit, audit
 from fairflows.certificate.certifying import certify
@@ -20,14 +18,14 @@ from fairflows.data.ledger import Ledger, named_persons
 from fairflows.data.table import Table
 from fairflows.encoder.flow import FairFlow
 from fairflows.encoder.matching import FairMatching
-from fairflows.encoder.pipelines import pipeline_steps, transform_table
+from fairflows.encoder.pipelines import pipeline_steps
 from fairflows.encoder.transport import FairTransport
 from fairflows.exceptions import DataError
 from fairflows.frontiers import Frontier, frontier
 from fairflows.reporting import Report
-from fairflows.scale_tables import TableWriter, kind_of, to_arrow
 from fairflows.storage import load, save
 from fairflows.storage_folder import new_folder
+from fairflows.workflow_files import CERTIFYING, RUN, VALIDATION, refuse_other_folder, write_encoded
 from fairflows.workflow_report import report_contents, settings_of
 from fairflows.workflow_selection import Candidate, Goal, choose, judge_cells, judge_latents
 
@@ -37,9 +35,7 @@ Say = Callable[[str], None]
 
 GAMMAS = (0.0, 0.1, 0.5, 0.9, 0.99)
 STRENGTHS = (0.0, 0.5, 0.8, 0.95, 1.0)
-RUN = "run.json"
 
-_CERTIFYING, _VALIDATION = 0.3, 0.25
 _NAMES = {"FairFlow": "FNF, flows", "FairMatching": "FNF, matching", "FairTransport": "transport"}
 
 
@@ -136,7 +132,7 @@ def fit_table(
     if with_label and table.y is None:
         raise DataError("The label is to be released, but the table has none.")
     goal = Goal(max_parity, max_adversary_accuracy, delta)
-    train, validation, certifying = table.split(_CERTIFYING, _VALIDATION, random_state)
+    train, validation, certifying = table.split(CERTIFYING, VALIDATION, random_state)
     if release == "cells":
         goal.check_reachable(certifying)
     estimators = _estimators(method, release, table, missing, density, random_state)
@@ -211,82 +207,6 @@ def write_fit(
         write_encoded(fit.model, table, folder / encoded, with_label=labelled)
         record = {"format": 1, **run, "encoded": encoded, "released": list(fit.certificate.released)}
         (folder / RUN).write_text(json.dumps(record, indent=1), encoding="utf-8")
-
-
-def write_encoded(model: Any, table: Table, path: Path, *, with_label: bool = False) -> None:
-    """A table's encoded rows, in random order, without identifiers."""
-    encoded = transform_table(model, table)
-    if with_label and table.y is not None:
-        encoded = encoded.assign(**{str(table.y.name): table.y.to_numpy()})
-    order = np.random.default_rng().permutation(len(encoded))  # from the system's entropy: no seed repeats it
-    rows: pa.Table = to_arrow(encoded.iloc[order].reset_index(drop=True), None, single=True)
-    with TableWriter(path, kind_of(path)) as writer:
-        writer.write(rows)
-
-
-def refuse_other_folder(out: Path) -> None:
-    """Never replace a folder that no `fit` wrote."""
-    if out.is_dir() and any(out.iterdir()) and not (out / RUN).is_file():
-        raise DataError(f"{out}: the folder is not empty and holds no earlier result; choose another one.")
-
-
-def read_run(out: Path) -> dict[str, Any]:
-    """How the table of an earlier `fit` was read."""
-    if not out.is_dir():
-        raise DataError(f"{out}: there is no such folder.")
-    path = out / RUN
-    if not path.is_file():
-        raise DataError(f"{out}: the folder holds no result of `fairflows fit` ({RUN} is missing).")
-    try:
-        run = json.loads(path.read_text(encoding="utf-8"))
-        if run["format"] != 1:
-            raise DataError(f"{path}: written by another release of fairflows (format {run['format']!r}).")
-        for name in ("sensitive", "drop"):
-            if not isinstance(run[name], list):
-                raise TypeError(name)
-        return {**{"label": None, "identifier": None, "missing": "error", "multiclass": False}, **run}
-    except (ValueError, KeyError, TypeError):
-        raise DataError(f"{path}: the file is damaged.") from None
-
-
-def read_certificate(path: Path) -> Certificate:
-    """A certificate from its file."""
-    try:
-        return Certificate.from_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file.") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{path}: not a certificate: {str(error).splitlines()[0] if str(error) else 'damaged'}"
-        ) from None
-
-
-def read_report(out: Path) -> Report:
-    """The report of an earlier `fit`; its certificate must be the one that lies beside it."""
-    path = out / "report.json"
-    if not path.is_file():
-        raise DataError(f"{out}: the folder holds no result of `fairflows fit` (report.json is missing).")
-    try:
-        page = Report(json.loads(path.read_text(encoding="utf-8")))
-        page.to_html()
-    except (ValueError, LookupError, TypeError, AttributeError, TemplateError):
-        raise DataError(f"{path}: the file is damaged.") from None
-    if page.contents["certificate"] != read_certificate(out / "certificate.json").to_dict():
-        raise DataError(f"{path}: the file is damaged: its certificate is not the one in certificate.json.")
-    return page
-
-
-def read_table(path: Path, run: dict[str, Any]) -> Table:
-    """A file's table in the roles of an earlier `fit`."""
-    return Table.read(
-        path,
-        sensitive=run["sensitive"] if len(run["sensitive"]) > 1 else run["sensitive"][0],
-        label=run["label"],
-        identifier=run["identifier"],
-        drop=run["drop"],
-        missing=run["missing"],
-        multiclass=run["multiclass"],
-    )
 
 
 def report(
@@ -442,10 +362,3 @@ def _frontier_of(front: Frontier, model: Any) -> dict[str, Any] | None:
     ]
     caption = "Each point is an encoder; Δ is by its own densities, the accuracy on held-out rows."
     return {"points": points, "x": "Δ by the model", "y": "accuracy", "target": None, "caption": caption}
-
-
-def certifying_part(table: Table, run: dict[str, Any]) -> Table:
-    """The rows that `fit` certified on, where this is the table that it was given; else the table as it is."""
-    if len(table) != run.get("rows"):
-        return table
-    return table.split(_CERTIFYING, _VALIDATION, run.get("seed", 0))[2]
