@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from fairflows import make_gaussians, make_three_groups
+from fairflows import certify, make_gaussians, make_three_groups
 from fairflows.baselines import LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
 from fairflows.baselines.laftr import separation
 from fairflows.encoder.pipelines import fit_pipeline
@@ -100,6 +100,13 @@ def test_cells_of_a_baseline_can_be_certified_and_the_latent_says_why_not(blobs)
     assert pipeline[-1].n_cells_ <= 4
     assert not hasattr(pipeline[0], "log_density_table")
     assert "not invertible" in pipeline[0].no_density
+
+
+def test_certifying_the_latent_of_a_baseline_says_why_it_cannot(blobs):
+    train, _, test = blobs.split()
+    encoder = LAFTR(n_epochs=1).fit(train.X, train.y, sensitive_features=train.a)
+    with pytest.raises(DataError, match="LAFTR cannot be certified. A plain network is not invertible"):
+        certify(encoder, test)
 
 
 def test_errors_name_what_is_wrong(blobs):

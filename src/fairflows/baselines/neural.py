@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
@@ -38,39 +37,6 @@ class NeuralBaseline(GroupEncoder):
     random_state: int
     view_: NumericView
     game_: Game
-
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
-        """Train the encoder against its adversary.
-
-        Parameters
-        ----------
-        X : frame or array
-            Rows to learn from.
-        y : array
-            The label.
-        sensitive_features : array, optional
-            The sensitive attribute, unless a column of X holds it.
-        sample_weight : None
-            Not supported.
-        """
-        strength = [getattr(self, self._strength)]
-        self._fit(X, y, sensitive_features, sample_weight, strength, [self.random_state], [self])
-        return self
-
-    def fit_many(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
-        gammas: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Self]:
-        """Fitted encoders for every strength and seed, strength by strength, trained in one run."""
-        made = [clone(self).set_params(**{self._strength: g, "random_state": s}) for g in gammas for s in seeds]
-        self._fit(X, y, sensitive_features, sample_weight, gammas, seeds, made)
-        return made
 
     def _fit(
         self,
@@ -112,7 +78,6 @@ class NeuralBaseline(GroupEncoder):
         for m, encoder in enumerate(made):
             encoder.__dict__.update(learnt, game_=game.select(m).requires_grad_(False))
 
-    _strength: ClassVar[str] = "gamma"
     _balanced: ClassVar[bool] = False
 
     @abstractmethod

@@ -171,6 +171,8 @@ def make_certificate(
     if "label" not in released:
         shrink = 1.0 if cells is None else cells.own_share
         said |= _about_model(encoder, judged, n_draws, monte_carlo_delta, random_state, shrink, spent)
+        if cells is None and "model_upper" not in said and hasattr(encoder, "no_density"):
+            raise DataError(f"{type(encoder).__name__} cannot be certified. {encoder.no_density}")
     if density_error is not None and "model_upper" in said:
         errors = np.broadcast_to(np.asarray(density_error, dtype=np.float64), (len(groups),)).tolist()
         vouched = true_distance_upper_bound(said["model_upper"], errors)
