@@ -112,5 +112,7 @@ def test_without_a_label_only_the_distance_is_measured(blobs):
 def test_wrong_settings(blobs):
     with pytest.raises(ValueError, match="at least one value"):
         frontier(FairFlow(), blobs, gammas=[])
+    with pytest.raises(ValueError, match="engine must be 'local' or 'ray'; got 'spark'"):
+        frontier(FairFlow(), blobs, engine="spark")
     with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got 2\.0"):
         frontier(FairFlow(), blobs, gammas=[2])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -131,6 +132,7 @@ def frontier(
     seeds: int | Sequence[int] = 1,
     test: Table | None = None,
     n_draws: int = 10_000,
+    engine: Literal["local", "ray"] = "local",
 ) -> Frontier:
     """Train every gamma with every seed in one run, and measure all of them.
 
@@ -149,6 +151,8 @@ def frontier(
     n_draws : int
         Draws from each group that Δ is estimated from (standard error below 0.5/√n); an encoder of cells has it
         exactly.
+    engine : {"local", "ray"}
+        "ray" spreads the seeds over a Ray cluster (the extra ``fairflows[ray]``); the same models come out.
 
     Examples
     --------
@@ -160,6 +164,12 @@ def frontier(
     >>> front.select(max_adversary_accuracy=0.57).gamma
     0.9
     """
+    if engine not in ("local", "ray"):
+        raise ValueError(f"engine must be 'local' or 'ray'; got {engine!r}.")
+    if engine == "ray":
+        # Ray is optional and builds on this function, so it is looked up only when asked for.
+        on_ray = import_module("fairflows.scale_ray").frontier_on_ray
+        return on_ray(estimator, table, gammas=gammas, seeds=seeds, test=test, n_draws=n_draws)
     gammas = [float(gamma) for gamma in gammas]
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not gammas or not seeds:

@@ -173,7 +173,9 @@ def _class_masses_towards(P: FloatArray, Q: FloatArray, distance: float) -> Floa
     gain = np.where(Q > 0, np.maximum(0.0, P - Q), 0.0)
     loss = np.maximum(0.0, Q - P)
     step = min(distance, gain.sum())
-    return Q + step * (gain / gain.sum() - loss / loss.sum()) if step > 0 else Q
+    if step <= 0 or loss.sum() <= 0:  # equal up to rounding: there is nowhere to go
+        return Q
+    return Q + step * (gain / gain.sum() - loss / loss.sum())
 
 
 class _Segments(NamedTuple):

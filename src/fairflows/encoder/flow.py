@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 
-_ROWS_PER_CHUNK = 2**16
+_ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times faster than all rows at once
 
 
 @dataclass(frozen=True)
