@@ -117,7 +117,8 @@ class TransportedScore:
         persons = np.arange(len(rows.X)) if rows.persons is None else rows.persons.codes
         learn, _ = train_test_split(np.unique(persons), test_size=_CALIBRATION, random_state=random_state)
         train = np.isin(persons, learn)
-        sizes = np.bincount(rows.group[~train], minlength=n_groups)
+        rest = _one_row_a_person(persons, ~train, random_state)  # what is released, and certified, is of persons
+        sizes = np.bincount(rows.group[rest], minlength=n_groups)
         if sizes.min() < 2 or np.bincount(rows.group[train], minlength=n_groups).min() < 1:
             raise DataError(
                 f"Every group needs rows both to train the score and to learn its distribution; the smallest has "
@@ -128,11 +129,11 @@ class TransportedScore:
             fitted = _pipeline(classifier, rows.X, random_state)
             weight = {} if sample_weight is None else {f"{fitted.steps[-1][0]}__sample_weight": sample_weight[train]}
             classifiers.append(fitted.fit(rows.X[train], labels[train, j], **weight))
-        scores = _scores(classifiers, rows.X[~train])
-        group = rows.group[~train]
+        scores = _scores(classifiers, rows.X.iloc[rest])
+        group = rows.group[rest]
         tie = np.random.default_rng(random_state).random(scores.shape)
         barycentres = [Barycentre.fit(column, group, n_groups) for column in scores.T]
-        return cls(names, classifiers, n_classes, barycentres, (scores, labels[~train], group, tie))
+        return cls(names, classifiers, n_classes, barycentres, (scores, labels[rest], group, tie))
 
     def at(self, strength: float) -> TransportedScore:
         """The same scores and distribution functions at another strength."""
@@ -172,6 +173,14 @@ class TransportedScore:
     def _move(self, scores: FloatArray, group: Groups, tie: FloatArray, strength: float) -> FloatArray:
         columns = [b.move(scores[:, j], group, tie[:, j], strength) for j, b in enumerate(self.barycentres)]
         return np.column_stack(columns)
+
+
+def _one_row_a_person(
+    persons: npt.NDArray[np.intp], among: npt.NDArray[np.bool_], random_state: int
+) -> npt.NDArray[np.intp]:
+    """One random row of each person among these rows."""
+    order = np.random.default_rng(random_state).permutation(np.flatnonzero(among))
+    return np.sort(order[np.unique(persons[order], return_index=True)[1]])
 
 
 def _scores(classifiers: list[Any], X: pd.DataFrame) -> FloatArray:
