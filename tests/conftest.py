@@ -1,12 +1,38 @@
-"""Settings and fixtures for all tests."""
+"""Settings and fixtures for all tests: a test that passed once passes again."""
 
+import hashlib
 import os
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
+import hypothesis
 import pytest
 
 # Two test processes share two cores; more threads than that only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A slow machine is no counter-example, and which examples are tried must not depend on the day.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def repeatable_keys():
+    """Secret keys that follow from the test's name: other ones with FAIRFLOWS_TEST_KEYS=2 and so on."""
+    from fairflows.data import identity  # after the number of threads is set
+
+    salt = os.environ.get("FAIRFLOWS_TEST_KEYS", "1")
+    drawn: Counter[str] = Counter()
+
+    def token_bytes(n: int) -> bytes:
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0]
+        drawn[test] += 1
+        return hashlib.shake_256(f"{salt} {test} {drawn[test]}".encode()).digest(n)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(identity, "secrets", SimpleNamespace(token_bytes=token_bytes))
+        yield
 
 
 @pytest.fixture(scope="session")

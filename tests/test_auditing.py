@@ -173,7 +173,7 @@ class TestCategorical:
 
     def test_a_released_label_is_seen_by_the_adversary(self, adult, cells):
         found = audit(cells, adult[0], adult[2], quick=True, released=["cell", "label"])
-        assert found.attack_lower > 0.15, "the label alone tells .20"
+        assert found.attack_lower > 0.1, "the label alone tells .20"
         certificate = certify(cells, adult[2], audit=found, released=["cell", "label"])
         assert certificate.cell_upper > found.attack_lower
 

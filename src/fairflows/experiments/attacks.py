@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fairflows.auditing import audit
 from fairflows.certificate import statistical_distance_upper_bound
 from fairflows.experiments.figures import COLOURS, new_figure
 from fairflows.experiments.frontier_figures import all_trained, described
-from fairflows.experiments.models import Trained
+from fairflows.experiments.models import Trained, audited
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import Setting, apart_from
+from fairflows.experiments.settings import Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +46,7 @@ def against(model: Trained, setting: Setting) -> pd.DataFrame:
     for i, line in frame[frame["seed"] == frame["seed"].min()].iterrows():
         encoder = model.frontier.encoders[int(i)]
         upper = statistical_distance_upper_bound(encoder.log_density_table(100_000, random_state=1), 0.001)
-        found = audit(encoder, apart_from(model.train, model.test), model.test, quick=setting.quick)
+        found = audited(model, int(i), setting.quick)
         for attack in found.attacks:
             rows.append(
                 {

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fairflows.auditing import audit
 from fairflows.certificate import statistical_distance_upper_bound
 from fairflows.certificate.paper import hoeffding_radius
 from fairflows.experiments.adversaries import adversary_accuracies, device_of
 from fairflows.experiments.figures import COLOURS, new_figure
 from fairflows.experiments.frontier_figures import all_trained, described
-from fairflows.experiments.models import Trained
+from fairflows.experiments.models import Trained, audited
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import Setting, apart_from
+from fairflows.experiments.settings import Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,9 +52,9 @@ def attacked(model: Trained, setting: Setting) -> pd.DataFrame:
         encoders, model.train, model.test, epochs=model.problem.adversary_epochs, device=device_of(setting.device)
     )
     rows = []
-    for (_, line), encoder, accuracy in zip(frame.iterrows(), encoders, reached, strict=True):
+    for (i, line), encoder, accuracy in zip(frame.iterrows(), encoders, reached, strict=True):
         upper = statistical_distance_upper_bound(encoder.log_density_table(N_DRAWS, random_state=1), 0.001)
-        found = audit(encoder, apart_from(model.train, model.test), model.test, quick=setting.quick)
+        found = audited(model, int(i), setting.quick)
         black = max((attack for attack in found.attacks if attack.box == "black"), key=lambda attack: attack.expected)
         rows.append(
             {

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fairflows.auditing import Audit, audit
 from fairflows.data.table import Table
 from fairflows.encoder.flow import FairFlow
 from fairflows.encoder.matching import FairMatching
 from fairflows.experiments import settings
-from fairflows.experiments.settings import Problem, Setting
+from fairflows.experiments.settings import Problem, Setting, apart_from
 from fairflows.frontiers import Frontier, frontier
 
 PROBLEMS = {
@@ -23,7 +24,7 @@ PROBLEMS = {
 CATEGORICAL = ("adult", "compas")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity, so that what was found of a model can be kept
 class Trained:
     """A frontier with the rows behind it."""
 
@@ -54,6 +55,12 @@ def trained(name: str, setting: Setting) -> Trained:
     seeds = setting.seed_list(full=5, quick=2 if name == "crime" else 1)
     encoder = encoder_of(name, problem, setting)
     return Trained(problem, frontier(encoder, train, gammas=problem.gammas, seeds=seeds, test=test), train, test)
+
+
+@lru_cache(maxsize=256)
+def audited(model: Trained, i: int, quick: bool) -> Audit:
+    """What the suite reaches against one encoder of a frontier; persons to learn from are none of the test persons."""
+    return audit(model.frontier.encoders[i], apart_from(model.train, model.test), model.test, quick=quick)
 
 
 def fit_crime(setting: Setting, seeds: list[int], gammas: tuple[float, ...], **changes: Any) -> Trained:
