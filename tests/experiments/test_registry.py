@@ -15,7 +15,7 @@ PAPER = [f"figure-{i}" for i in (1, 2, 3, "4a", "4b", 5, 6, 7, 8, 9)] + [f"table
 
 def test_every_experiment_of_the_paper_is_there_and_has_a_file():
     ids = list_experiments()["id"].tolist()
-    assert set(PAPER) | {"recourse", "transfer", "certificates", "attacks"} == set(ids)
+    assert set(PAPER) | {"recourse", "transfer", "certificates", "attacks", "densities"} == set(ids)
     for name in ids:
         module = import_module(f"fairflows.experiments.{name.replace('-', '_')}")
         assert callable(module.run)

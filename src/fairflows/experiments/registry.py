@@ -35,6 +35,7 @@ TITLES = {
     "transfer": "An encoder for one label, reused for others, on Health",
     "certificates": "Bounds for the true distribution: ours and FARE's, as rows and cells grow",
     "attacks": "What black-box and white-box adversaries reach against every model",
+    "densities": "The same encoders with every grid dequantised, judged by the best density found",
 }
 
 
