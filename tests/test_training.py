@@ -435,3 +435,20 @@ def test_estimated_densities_of_equalized_odds_can_be_trained():
     f, h = small([0])
     result = train(f, h, densities, rows, labels, gamma=[0.9], seeds=[0], epochs=40, batch_size=100, ramp_epochs=1)
     assert float(result.kl[-1]) < float(result.kl[0]) / 4
+
+
+def test_a_model_with_gamma_zero_outlives_densities_that_are_zero():
+    """Positive rows and negative ones: a match has density zero at the start, and only the task may count."""
+    positive = td.Gamma(torch.full((2,), 2.0), torch.ones(2))
+    mirrored = td.TransformedDistribution(positive, td.AffineTransform(0.0, -1.0))
+    densities = GroupDensities([KnownDensity(td.Independent(side, 1)) for side in (positive, mirrored)])
+    rows = list(densities.sample(300, torch.Generator().manual_seed(0)))
+    labels = [(x[:, 0].abs() > 1.7).long() for x in rows]
+    f, h = small([0, 1])
+    with pytest.warns(RuntimeWarning, match=r"1 of 2 models .*\[0\.5\]"):
+        result = train(f, h, densities, rows, labels, gamma=[0.0, 0.5], seeds=[0, 1], epochs=3, batch_size=100)
+    assert result.diverged.tolist() == [False, True]
+    assert not torch.isfinite(result.kl[0, 0])
+    assert result.task[-1, 0] < result.task[0, 0]
+    losses = held_out_losses(f, h, densities, rows, labels, gamma=[0.0, 0.5])
+    torch.testing.assert_close(losses.joint[0], losses.task[0])

@@ -156,6 +156,8 @@ def train(
     feed = Feed(draws)
     now = _Schedule(target_gamma)
     seen = _Losses(rows[0].new_zeros(3, bijection.n_models))
+    # With γ = 0 nothing keeps draws where the other densities are positive, and 0·∞ would be the end of the model.
+    counts = target_gamma > 0 if head is not None and bool((target_gamma == 0).any()) else None
 
     def loss() -> Tensor:
         """The body of Algorithm 1, one batch: the models' joint losses, added up."""
@@ -163,9 +165,9 @@ def train(
         z, log_det = bijection.forward(x)  # z = f_a(x)
         rows_z, samples_z = z.tensor_split([-log_p_x.shape[-1]], dim=2)
         log_p_z = log_p_x - log_det[..., -log_p_x.shape[-1] :]  # log p̂_Za(z), by the change of variables
-        kl = divergence(bijection, densities, samples_z, log_p_z)
+        kl = divergence(bijection, densities, samples_z, log_p_z, counts)
         task = task_loss(head, rows_z, y) if head is not None and y is not None else None
-        joint = _joint_loss(task, kl, now, scalarisation, loss_range)
+        joint = _joint_loss(task, _or_zero(counts, kl), now, scalarisation, loss_range)
         seen.add(torch.zeros_like(kl) if task is None else task, kl, joint)
         return joint.sum()  # each model's gradient reaches its own weights only
 
@@ -195,16 +197,22 @@ def train(
     return TrainingResult(task, kl, joint, seen.lowest, seen.highest, diverged)
 
 
-def divergence(bijection: Bijection, densities: GroupDensities, z: Tensor, log_p_z: Tensor) -> Tensor:
+def divergence(
+    bijection: Bijection, densities: GroupDensities, z: Tensor, log_p_z: Tensor, counts: Tensor | None = None
+) -> Tensor:
     r"""L_KL of each model, (M,), from draws z ~ p̂_Za (M, K, R, D) and their log p̂_Za(z) (M, K, R).
 
-    With one density a group and label it is the sum of the labels' divergences; the rows are then L blocks.
+    With one density a group and label it is the sum of the labels' divergences; the rows are then L blocks. ``counts``,
+    (M,), says which models are trained by it; in the others it has no gradient, and may be infinite.
     """
     n_groups, n_labels = z.shape[1], densities.n_labels
     blocks = z.unflatten(2, (n_labels, -1))
     # Group b decodes the draws of all others: those of b + 1, b + 2, … (mod K), block by block.
     others = torch.cat([blocks.roll(-shift, dims=1) for shift in range(1, n_groups)], dim=3).flatten(2, 3)
     x, log_det = bijection.inverse(others)
+    if counts is not None:
+        x = torch.where(counts[:, None, None, None], x, x.detach())
+        log_det = torch.where(counts[:, None, None], log_det, log_det.detach())
     log_p_other = densities.log_prob(x) + log_det  # log p̂_Zb(z)
     return n_labels * (log_p_z.mean((1, 2)) - log_p_other.mean((1, 2)))
 
@@ -247,6 +255,10 @@ class _Losses:
         torch.maximum(self.highest, values, out=self.highest)
 
 
+def _or_zero(counts: Tensor | None, kl: Tensor) -> Tensor:
+    return kl if counts is None else torch.where(counts, kl, 0.0)
+
+
 def _joint_loss(
     task: Tensor | None, kl: Tensor, now: _Schedule, scalarisation: Scalarisation, loss_range: LossRange | None
 ) -> Tensor:
@@ -278,7 +290,7 @@ def _normalised(loss: Tensor, bounds: tuple[float, float]) -> Tensor:
 
 
 def _diverged(trained: Sequence[nn.Parameter], history: Tensor) -> Tensor:
-    finite = torch.isfinite(history[-1]).all(0)
+    finite = torch.isfinite(history[-1, -1])  # the joint loss: the divergence may be infinite where γ = 0
     for parameter in trained:
         finite &= torch.isfinite(parameter.detach()).flatten(1).all(1)
     return ~finite

@@ -53,7 +53,8 @@ def held_out_losses(
     ]
     task = torch.stack(by_group).mean(0)
     weight = torch.as_tensor(gamma, dtype=kl.dtype, device=kl.device)
-    return HeldOutLosses(task, kl, weight * kl + (1 - weight) * task)
+    counted = torch.where(weight > 0, weight * kl, 0.0)  # an infinite divergence is none of γ = 0's concern
+    return HeldOutLosses(task, kl, counted + (1 - weight) * task)
 
 
 def _mean_task_loss(encoder: Bijection, head: StackedMLP, x: Tensor, y: Tensor, chunk: int) -> Tensor:
