@@ -18,6 +18,7 @@ import pytest
 from fairflows import __version__
 from fairflows.cli import main
 from fairflows.cli_base import in_flags
+from fairflows.exceptions import DataError
 
 
 def spawn(*words, **settings):
@@ -257,6 +258,42 @@ def test_a_saved_model_alone_needs_to_be_told_the_columns(run, fitted, tmp_path)
     assert run("encode", model, fitted / "new.csv", "--sensitive", "sex", "-o", tmp_path / "z.csv", "-q")[0] == 0
     code, _, err = run("certify", model, fitted / "new.csv")
     assert (code, "needs the folder that `fairflows fit` wrote" in err) == (2, True)
+
+
+def test_experiments_are_listed_and_run(run, tmp_path):
+    names = [line["id"] for line in json.loads(run("reproduce", "--list", "--json")[1])]
+    assert {"figure-1", "table-1", "attacks"} <= set(names)
+    code, out, err = run("reproduce", "figure-2", "certificates", "--quick", "-o", tmp_path)
+    assert code == 0
+    assert "certificates, 2 of 2" in err
+    assert out.index("figure-2: Four Gaussian blobs") < out.index("certificates: Bounds")
+    assert out.count("done") == 2
+    records = json.loads(run("reproduce", "figure-2", "--quick", "-o", tmp_path, "--json")[1])
+    assert [record["id"] for record in records] == ["figure-2"]
+    code, out, err = run("reproduce", "figure-2", "figure-99", "-o", tmp_path / "none")
+    assert (code, out, "there is no experiment 'figure-99'" in err) == (2, "", True)
+    assert not (tmp_path / "none").exists(), "a wrong name is found before anything runs"
+
+
+def test_all_experiments_run_in_order_and_say_which_were_skipped(run, tmp_path, monkeypatch):
+    from fairflows.experiments import Result, registry
+
+    asked = []
+
+    def instant(self):
+        asked.append(self.id)
+        if self.id == "recourse":
+            raise DataError("put lawschs1_1.dta into a folder")
+        return lambda setting: Result(pd.DataFrame({"seeds": [setting.seeds]}), "no rows")
+
+    monkeypatch.setattr(registry.Experiment, "function", property(instant))
+    code, out, _ = run("reproduce", "--all", "--quick", "--seeds", "3", "-o", tmp_path)
+    assert code == 0
+    assert asked == registry.list_experiments()["id"].tolist()
+    assert json.loads((tmp_path / "transfer.json").read_text())["table"] == [{"seeds": 3}]
+    assert "skipped: put lawschs1_1.dta" in out
+    assert run("reproduce", "recourse", "-o", tmp_path)[0] == 1
+    assert run("reproduce", "recourse", "--all", "-o", tmp_path)[0] == 2
 
 
 @pytest.mark.parametrize(

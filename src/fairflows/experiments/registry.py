@@ -64,6 +64,7 @@ def run(
     seeds: int | None = None,
     device: str = "auto",
     out: str | Path | None = None,
+    show: bool = True,
 ) -> Result:
     """Run an experiment, print its numbers beside the paper's, and save them.
 
@@ -79,6 +80,8 @@ def run(
         "auto" takes a GPU where there is one.
     out : path, optional
         Folder to save to; ``reproduction/`` in the current folder when not given.
+    show : bool
+        Print the numbers, and what was written.
 
     Returns
     -------
@@ -101,7 +104,7 @@ def run(
     result.id, result.title = experiment.id, experiment.title
     result.seconds = time.perf_counter() - start
     result.setting |= {"quick" if quick else "full": "settings", "device": device}
-    print(result)
-    for path in result.save(Path("reproduction" if out is None else out)):
-        print(f"  wrote {path}")
+    written = result.save(Path("reproduction" if out is None else out))
+    if show:
+        print(result, *(f"  wrote {path}" for path in written), sep="\n", flush=True)
     return result
