@@ -2,6 +2,7 @@
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import t
 
@@ -11,7 +12,7 @@ from fairflows.encoder.flow import FairFlow
 from fairflows.encoder.matching import FairMatching
 from fairflows.encoder.transport import FairTransport
 from fairflows.exceptions import DataError
-from fairflows.frontiers import frontier
+from fairflows.frontiers import Frontier, frontier
 
 mpl.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
@@ -40,6 +41,13 @@ def test_one_row_a_model(front):
     assert frame[COLUMNS[2:]].apply(lambda c: c.between(0, 1)).all(axis=None)
     np.testing.assert_allclose(frame["adversary_accuracy"], (1 + frame["delta"]) / 2)
     assert frame.loc[frame["gamma"] == 1, "delta"].max() < frame.loc[frame["gamma"] == 0, "delta"].min()
+
+
+def test_a_model_that_diverged_widens_the_interval():
+    measured = pd.DataFrame({"gamma": 0.5, "seed": range(5), "delta": [0.1, 0.2, 0.4, np.nan, np.nan]})
+    summary = Frontier([], measured).summary()
+    finite = measured["delta"].dropna()
+    assert summary.loc[0.5, "delta ±"] == pytest.approx(t.ppf(0.975, 2) * finite.std() / np.sqrt(3))
 
 
 def test_summary_has_means_and_intervals(front):
@@ -86,8 +94,6 @@ def test_encoders_of_cells_have_frontiers_too(categorical_table):
 
 @pytest.fixture(scope="module")
 def categorical_table():
-    import pandas as pd
-
     from fairflows.data.table import Table
 
     rng = np.random.default_rng(1)

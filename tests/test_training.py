@@ -251,12 +251,21 @@ def test_chebyshev_takes_the_larger_of_the_normalised_losses():
     torch.testing.assert_close(result.joint[2:], largest[2:])
 
 
-def test_chebyshev_finds_the_range_of_the_losses_itself():
+def test_chebyshev_finds_each_seeds_range_of_the_losses_itself():
     densities, rows, labels = gaussians()
-    f, h = small([3, 4])
-    result = train(f, h, densities, rows, labels, gamma=[0.2, 0.8], seeds=[3, 4], scalarisation="chebyshev", **SETTINGS)
-    assert bool(torch.isfinite(result.joint).all())
+    chebyshev = {"scalarisation": "chebyshev", **SETTINGS}
+    gamma, seeds = [0.2, 0.8, 0.8], [3, 4, 3]
+    result = train(*small(seeds), densities, rows, labels, gamma=gamma, seeds=seeds, **chebyshev)
     assert bool((result.lowest <= result.highest).all())
+    for m, (g, seed) in enumerate(zip(gamma, seeds, strict=True)):
+        alone = train(*small([seed]), densities, rows, labels, gamma=[g], seeds=[seed], **chebyshev)
+        torch.testing.assert_close(result.joint[:, m], alone.joint[:, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_loss_without_a_ramp_has_its_own_range():
+    densities, rows, labels = gaussians()
+    result = train(*small([3]), densities, rows, labels, gamma=[0.5], seeds=[3], epochs=2, batch_size=50, ramp_epochs=0)
+    assert bool((result.lowest[0] > 0).all()), "zero was never a task loss"
 
 
 def test_a_diverged_model_is_reported_and_leaves_the_others_alone():
@@ -286,6 +295,7 @@ def test_when_all_models_diverge_the_error_says_what_to_lower():
         ({"gamma": [1.5]}, r"gamma must be in \[0, 1\]; got \[1.5\]"),
         ({"gamma": [0.1, 0.2]}, "one value for each of 1 models"),
         ({"labels": None}, "labels and a task head go together"),
+        ({"scalarisation": "chebyshev", "epochs": 2, "ramp_epochs": 2}, "less than the 2 epochs; got 2"),
         ({"scalarisation": "sum"}, "scalarisation must be 'convex' or 'chebyshev'; got 'sum'"),
         ({"rows": [torch.zeros(5, 2)]}, "got rows of 1, densities of 2 and encoders of 2"),
     ],

@@ -55,10 +55,9 @@ class Frontier:
         from scipy.stats import t
 
         by_gamma = self.measured.groupby("gamma")[list(self._measures())]
-        n = by_gamma.size().to_numpy()[:, None]
-        mean = by_gamma.mean()
+        n = by_gamma.count()  # a model that diverged has no numbers
         quantile = t.ppf(0.975, np.maximum(n - 1, 1))
-        half_width = by_gamma.std() * np.where(n > 1, quantile, np.nan) / np.sqrt(n)
+        mean, half_width = by_gamma.mean(), by_gamma.std() * quantile / np.sqrt(n)  # one seed alone has no interval
         joined = mean.join(half_width.add_suffix(" ±"))
         return joined[[column for measure in self._measures() for column in (measure, f"{measure} ±")]]
 

@@ -34,10 +34,18 @@ class DivergedError(RuntimeError):
 
 @dataclass(frozen=True)
 class LossRange:
-    """The smallest and largest value of each loss along the run that minimises it alone (Wei and Niethammer, 2020)."""
+    """The smallest and largest value of each loss along the run that minimises it alone (Wei and Niethammer, 2020).
 
-    task: tuple[float, float]
-    kl: tuple[float, float]
+    Numbers, or one a model, (M,).
+    """
+
+    task: tuple[Any, Any]
+    kl: tuple[Any, Any]
+
+    def to(self, reference: Tensor) -> LossRange:
+        """With the type and device of a tensor, where a captured step finds them."""
+        task, kl = (torch.stack([torch.as_tensor(b).to(reference) for b in pair]) for pair in (self.task, self.kl))
+        return LossRange((task[0], task[1]), (kl[0], kl[1]))
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ def train(
         ``"convex"``: γ·KL + (1 − γ)·task. ``"chebyshev"``: the larger of γ·KL′ and (1 − γ)·task′, both normalised to
         ``loss_range``, once γ has risen.
     loss_range
-        For Chebyshev; when not given, two models that minimise one loss each are trained first to find it.
+        For Chebyshev; when not given, two models a seed that minimise one loss each are trained first to find it.
     sample_weight
         Each group's row weights: a row is drawn with a chance proportional to its weight.
     draws
@@ -134,7 +142,7 @@ def train(
     """
     device = rows[0].device
     target_gamma = torch.as_tensor(gamma, dtype=rows[0].dtype, device=device)
-    _check(bijection, head, densities, rows, labels, target_gamma, seeds, scalarisation)
+    _check(bijection, head, densities, rows, labels, target_gamma, seeds, scalarisation, epochs, ramp_epochs)
     if scalarisation == "chebyshev" and loss_range is None:
         loss_range = _single_objective_range(
             bijection,
@@ -142,7 +150,7 @@ def train(
             densities,
             rows,
             labels,
-            seeds=[seeds[0], seeds[0]],
+            seeds=seeds,
             epochs=epochs,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -153,6 +161,7 @@ def train(
         )
     if draws is None:
         draws = FreshDraws(rows, labels, densities, seeds=seeds, batch_size=batch_size, sample_weight=sample_weight)
+    loss_range = loss_range and loss_range.to(rows[0])
     feed = Feed(draws)
     now = _Schedule(target_gamma)
     seen = _Losses(rows[0].new_zeros(3, bijection.n_models))
@@ -185,7 +194,7 @@ def train(
         for epoch in range(epochs):
             now.set(epoch, ramp_epochs)
             steps.set_learning_rate(milestone_rate(learning_rate, epoch, epochs))
-            seen.restart(forget_range=epoch < ramp_epochs)
+            seen.restart(forget_range=epoch < max(ramp_epochs, 1))
             for _ in range(steps_per_epoch):
                 feed.refill_when_empty()
                 steps.step()
@@ -277,16 +286,22 @@ def _joint_loss(
 def _single_objective_range(
     bijection: Bijection, head: StackedMLP | None, *args: Any, seeds: Sequence[int], **settings: Any
 ) -> LossRange:
-    """The range of each loss along the training of a model that minimises it alone, from the first model's start."""
-    alone = bijection.select([0, 0])
-    result = train(alone, head and head.select([0, 0]), *args, gamma=[0.0, 1.0], seeds=seeds, **settings)
-    low, high = result.lowest, result.highest
-    return LossRange(task=(float(low[0, 0]), float(high[0, 0])), kl=(float(low[1, 1]), float(high[1, 1])))
+    """The range of each loss along the training of a model that minimises it alone, for each model's seed.
+
+    Models of equal seed start alike, so one pair a seed is enough.
+    """
+    different = sorted(set(seeds))
+    n, starts = len(different), 2 * [list(seeds).index(seed) for seed in different]
+    alone, heads = bijection.select(starts), head and head.select(starts)
+    result = train(alone, heads, *args, gamma=[0.0] * n + [1.0] * n, seeds=2 * different, **settings)
+    of_model = [different.index(seed) for seed in seeds]
+    low, high = result.lowest.unflatten(1, (2, n))[..., of_model], result.highest.unflatten(1, (2, n))[..., of_model]
+    return LossRange(task=(low[0, 0], high[0, 0]), kl=(low[1, 1], high[1, 1]))
 
 
-def _normalised(loss: Tensor, bounds: tuple[float, float]) -> Tensor:
+def _normalised(loss: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
     low, high = bounds
-    return (loss - low) / max(high - low, 1e-6)
+    return (loss - low) / (high - low).clamp_min(1e-6)
 
 
 def _diverged(trained: Sequence[nn.Parameter], history: Tensor) -> Tensor:
@@ -303,7 +318,7 @@ def _report_divergence(diverged: Tensor, gamma: Tensor, learning_rate: float) ->
     message = (
         f"{len(lost)} of {len(diverged)} models did not stay finite "
         f"(models {lost}, gamma {[round(g, 4) for g in gamma[diverged].tolist()]}): "
-        f"lower learning_rate (now {learning_rate:g}) or gamma."
+        f"lower learning_rate (now {learning_rate:g}) or gamma, and take densities that are positive everywhere."
     )
     if len(lost) == len(diverged):
         raise DivergedError(message)
@@ -319,6 +334,8 @@ def _check(
     gamma: Tensor,
     seeds: Sequence[int],
     scalarisation: str,
+    epochs: int,
+    ramp_epochs: int,
 ) -> None:
     n_models, n_groups = bijection.n_models, bijection.n_groups
     if len(rows) != n_groups or densities.n_groups != n_groups or n_groups < 2:
@@ -330,6 +347,11 @@ def _check(
         raise ValueError(f"gamma and seeds must have one value for each of {n_models} models.")
     if scalarisation not in ("convex", "chebyshev"):
         raise ValueError(f"scalarisation must be 'convex' or 'chebyshev'; got {scalarisation!r}.")
+    if scalarisation == "chebyshev" and ramp_epochs >= epochs:
+        raise ValueError(
+            f"Chebyshev's loss begins once γ has risen: ramp_epochs must be less than the {epochs} epochs; got "
+            f"{ramp_epochs}."
+        )
     if not bool(((gamma >= 0) & (gamma <= 1)).all()):
         raise ValueError(f"gamma must be in [0, 1]; got {gamma.tolist()}.")
     if (head is None) != (labels is None):

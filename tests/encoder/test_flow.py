@@ -11,15 +11,18 @@ from sklearn import config_context
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from torch.distributions import MultivariateNormal
 
 from fairflows.certificate import statistical_distance
 from fairflows.data.identity import Key, Persons
 from fairflows.data.synthetic import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.density import KnownDensity, MixtureDensity
+from fairflows.encoder import flow_fitting
 from fairflows.encoder.flow import FairFlow
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.frontiers import frontier
 from fairflows.training import DivergedError
+from fairflows.training_evaluation import held_out_losses
 
 KEY = Key(range(32))
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
@@ -187,6 +190,56 @@ def test_equalized_odds_has_densities_by_label(mixed):
         FairFlow(**QUICK, criterion="equalized_odds").fit(mixed.X, sensitive_features=mixed.a)
 
 
+def test_equal_opportunity_is_about_the_last_of_three_labels():
+    """Labels at 0, 3 and 6: the density given the favourable label draws rows about 6."""
+    rng = np.random.default_rng(0)
+    a, y = rng.integers(2, size=(2, 3000))
+    y = y + (rng.random(3000) < 0.5)
+    X = pd.DataFrame(rng.normal(size=(3000, 2)) + 3.0 * y[:, None], columns=["u", "v"]).rename_axis("who")
+    encoder = FairFlow(criterion="equal_opportunity", n_epochs=2).fit(X, y, sensitive_features=a)
+    x = encoder.flow_.label_densities.sample(500, torch.Generator().manual_seed(0)).numpy()
+    low, width = encoder.codec_.units_
+    last = X[y == 2]
+    drawn = low + width * (1 / (1 + np.exp(-x)) - encoder.alpha / 2) / (1 - encoder.alpha)
+    np.testing.assert_allclose(drawn.mean((0, 1)), last.mean(), atol=0.3)
+
+
+def test_densities_follow_the_weights():
+    """Rows of weight zero might as well not be there."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(2000, 2)), columns=["u", "v"]).rename_axis("who")
+    a, weight = np.arange(2000) % 2, (X["u"] > 0).to_numpy(dtype=float)
+    settings = {"n_epochs": 1, "density": "mixture", "random_state": 0, "key": bytes(32)}
+    weighted = FairFlow(**settings).fit(X, sensitive_features=a, sample_weight=weight)
+    x = weighted.codec_.encode(X, Persons.of(X.index))[0]
+    drawn = weighted.flow_.densities.sample(20_000, torch.Generator().manual_seed(0)).numpy()
+    np.testing.assert_allclose(drawn.mean((0, 1)), x[weight > 0].mean(0), atol=0.1)
+
+
+def test_known_densities_far_from_zero_keep_their_precision():
+    rng = np.random.default_rng(0)
+    a = np.arange(400) % 2
+    X = pd.DataFrame(1e7 + rng.normal(size=(400, 2)), columns=["u", "v"]).rename_axis("who")
+    known = [MultivariateNormal(torch.full((2,), 1e7, dtype=torch.float64), torch.eye(2, dtype=torch.float64))] * 2
+    encoder = FairFlow(density=known, n_epochs=1, dequantise=False).fit(X, sensitive_features=a)
+    x, log_det = encoder.codec_.encode(X, Persons.of(X.index))
+    found = encoder.flow_.densities.log_prob(torch.as_tensor(x).expand(2, -1, -1))[0].numpy() + log_det
+    np.testing.assert_allclose(found, known[0].log_prob(torch.as_tensor(X.to_numpy(copy=True))).numpy(), atol=1e-6)
+
+
+def test_restarts_are_compared_by_the_criterion_they_are_trained_for(mixed, monkeypatch):
+    seen = []
+
+    def spy(bijection, head, densities, *args, **settings):
+        seen.append(densities.n_labels)
+        return held_out_losses(bijection, head, densities, *args, **settings)
+
+    monkeypatch.setattr(flow_fitting, "held_out_losses", spy)
+    settings = {**QUICK, "n_restarts": 2, "criterion": "equalized_odds", "validation": 0.2}
+    FairFlow(**settings).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    assert seen == [2]
+
+
 def test_chebyshev_scalarisation_trains(mixed):
     encoder = FairFlow(**QUICK, scalarisation="chebyshev", ramp_epochs=1)
     encoder.fit(mixed.X, mixed.y, sensitive_features=mixed.a)
@@ -261,6 +314,12 @@ def test_three_groups_become_alike():
         ({"scalarisation": "sum"}, "scalarisation must be 'convex' or 'chebyshev'; got 'sum'"),
         ({"validation": 1.0}, r"validation must be a share in \[0, 1\); got 1\.0"),
         ({"alpha": 0.0}, r"alpha must be in \(0, 1\)"),
+        ({"n_epochs": 0}, "n_epochs must be a whole number of at least 1; got 0"),
+        ({"n_restarts": 0}, "n_restarts must be .* got 0"),
+        ({"n_blocks": 2.5}, "n_blocks must be .* got 2.5"),
+        ({"batch_size": 0}, "batch_size must be .* got 0"),
+        ({"ramp_epochs": -3}, "ramp_epochs must be a whole number of at least 0; got -3"),
+        ({"n_restarts": "auto"}, "n_restarts must be .* got 'auto'"),
     ],
 )
 def test_wrong_settings(mixed, settings, message):

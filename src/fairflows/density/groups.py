@@ -163,5 +163,6 @@ def _rows_by_label(rows: Sequence[Tensor], labels: Sequence[Tensor] | None, crit
         )
     if labels is None:
         raise ValueError(f"criterion {criterion!r} needs labels; got none.")
-    wanted = [1] if criterion == "equal_opportunity" else range(1 + max(int(y.max()) for y in labels))
+    last = max(int(y.max()) for y in labels)  # the favourable label
+    wanted = [last] if criterion == "equal_opportunity" else range(last + 1)
     return [[x[y == label] for label in wanted] for x, y in zip(rows, labels, strict=True)]

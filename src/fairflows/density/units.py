@@ -25,7 +25,7 @@ class InModelSpace(Density):
     density
         The density in table units.
     low, width : Tensor of shape (D,)
-        The training range of each dimension, in table units.
+        The training range of each dimension, in table units; in float64, since a range may be far from zero.
     alpha : float
         The range is scaled into [alpha/2, 1 − alpha/2] before the logit, and continued along the tangent outside.
     """
@@ -51,13 +51,14 @@ class InModelSpace(Density):
         edge = torch.sigmoid(inside)
         slope = edge * (1 - edge)
         s = edge + (x - inside) * slope
-        v = self.low + self.width * (s - self.alpha / 2) / (1 - self.alpha)
-        return self.density.log_prob(v) + (slope.log() + (self.width / (1 - self.alpha)).log()).sum(-1)
+        low, width = self.low.to(x), self.width.to(x)
+        v = low + width * (s - self.alpha / 2) / (1 - self.alpha)
+        return self.density.log_prob(v) + (slope.log() + (width / (1 - self.alpha)).log()).sum(-1)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """n draws of x, (n, D)."""
-        v = self.density.sample(n, generator).to(self.low)
-        s = self.alpha / 2 + (1 - self.alpha) * (v - self.low) / self.width
+        v = self.density.sample(n, generator)
+        s = self.alpha / 2 + (1 - self.alpha) * (v - self.low.to(v)) / self.width.to(v)
         edge = s.clamp(self.alpha / 2, 1 - self.alpha / 2)
         return torch.logit(edge) + (s - edge) / (edge * (1 - edge))
 

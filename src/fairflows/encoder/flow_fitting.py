@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,6 +96,7 @@ def fit_flows(
     seeds: Sequence[int],
 ) -> list[FittedFlow | None]:
     """Train all gammas, seeds and restarts in one run; None stands for a model that diverged."""
+    _check_counts(settings)
     device = chosen_device(settings.device)
     n_groups = len(settings.groups_)
     train_rows, held_rows = _hold_out(rows, settings.validation, settings.random_state)
@@ -112,7 +114,7 @@ def fit_flows(
     if n_classes:
         head = StackedMLP(x.shape[1], settings.head, n_classes, seeds=model_seeds, stream="head").to(device)
     result = _train(settings, bijection, head, label_densities or densities, fit_part, gamma, model_seeds)
-    best = _best_restarts(settings, bijection, head, densities, held_part, gamma, result)
+    best = _best_restarts(settings, bijection, head, label_densities or densities, held_part, gamma, result)
 
     bijection, densities = bijection.double().cpu(), densities.double().cpu()
     head = None if head is None else head.double().cpu()
@@ -131,6 +133,14 @@ def fit_flows(
         )
         for m in best
     ]
+
+
+def _check_counts(settings: FairFlow) -> None:
+    for name, least in {"n_restarts": 1, "n_blocks": 1, "n_epochs": 1, "batch_size": 1, "ramp_epochs": 0}.items():
+        value = getattr(settings, name)
+        chosen = value == "auto" and name in ("n_epochs", "batch_size", "ramp_epochs")
+        if not chosen and not (isinstance(value, Integral) and int(value) >= least):
+            raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -169,9 +179,25 @@ class _Groups:
         places = [p[rows[p]] for p in self.places]
         return _Groups(part(self.x) or [], part(self.y), part(self.weight), places)
 
+    def as_weighted(self) -> _Groups:
+        """As many rows, each as often as its weight says: the sample that a density is estimated from."""
+        if self.weight is None:
+            return self
+        chosen = [_repeated(w) for w in self.weight]
+        x = [v[c] for v, c in zip(self.x, chosen, strict=True)]
+        y = None if self.y is None else [v[c] for v, c in zip(self.y, chosen, strict=True)]
+        return _Groups(x, y, None, [p[c.cpu().numpy()] for p, c in zip(self.places, chosen, strict=True)])
+
     @property
     def smallest(self) -> int:
         return min(len(x) for x in self.x)
+
+
+def _repeated(weight: Tensor) -> Tensor:
+    """Rows by systematic resampling: row i comes n·w_i / Σw times, up to one; equal weights give every row once."""
+    share = weight.double().cumsum(0)
+    marks = (torch.arange(len(weight), device=weight.device, dtype=torch.float64) + 0.5) / len(weight)
+    return torch.searchsorted(share / share[-1], marks)
 
 
 def chosen_device(name: str) -> torch.device:
@@ -211,6 +237,7 @@ def _densities(settings: FairFlow, rows: _Groups) -> tuple[GroupDensities, Group
     if isinstance(template, list) and len(template) != len(settings.groups_):
         raise DataError(f"density must have one entry a group ({len(settings.groups_)}); got {len(template)}.")
     fit: dict[str, Any] = {"group_names": settings.groups_, "random_state": settings.random_state}
+    rows = rows.as_weighted()
     densities = GroupDensities.fit(template, rows.x, **fit)
     if settings.criterion == "demographic_parity":
         return densities, None, ()
@@ -232,7 +259,7 @@ def _known(settings: FairFlow, given: Sequence[Any]) -> GroupDensities:
     """Densities stated in table units, as densities of model space."""
     if len(given) != len(settings.groups_):
         raise DataError(f"density must have one entry a group ({len(settings.groups_)}); got {len(given)}.")
-    low, width = (torch.as_tensor(values, dtype=torch.float32) for values in settings.codec_.units_)
+    low, width = (torch.as_tensor(values, dtype=torch.float64) for values in settings.codec_.units_)
     known = [d if isinstance(d, Density) else KnownDensity(d) for d in given]
     return GroupDensities([InModelSpace(density, low, width, settings.alpha) for density in known])
 
