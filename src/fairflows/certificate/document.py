@@ -7,7 +7,11 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from html import escape
 from typing import Any, Literal, Self
 
+from fairflows.certificate.derived import balanced_accuracy, four_fifths_rate, selection_ratio_lower_bound
 from fairflows.data.hashing import fingerprint
+
+FORMAT = 2
+"""The version of the JSON that is written and read."""
 
 Status = Literal["CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"]
 
@@ -21,7 +25,7 @@ _COLOURS = {"CERTIFIED": "#1b7f4b", "REFUTED": "#b3261e", "MODEL_ONLY": "#8a6100
 
 
 class ContradictionError(RuntimeError):
-    """A lower bound above the upper bound for the same release on the same rows: only a bug can do that."""
+    """A lower bound above the upper bound for the same deterministic release of the same rows: only a bug does that."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +43,22 @@ class Certificate:
         MODEL_ONLY: ``model_upper`` is within the target. Else NOT_MET. Without a target, which kind of bound there is.
     target, target_accuracy : float or None
         The distance, or the adversary's accuracy, that was asked for.
+    priors : tuple of float, or None
+        Share of each group where the adversary works; None means equal shares.
     released : tuple of str
         All that goes out together: "cell" or "latent", and "label".
     model_delta, model_upper : float or None
         Δ if the estimated densities are the truth: the estimate, and its upper bound at ``spent["model"]``.
     model_accuracy_upper : float or None
-        The same for the accuracy of the best guess of the group, all groups equally likely.
+        The same for the accuracy of the best guess of the group, at the priors.
     model_odds_upper : dict
         Δ_y within each label, for models with densities of each label.
+    estimator : {"betting", "sign"}
+        What the model-based bound was computed by.
     cell_delta, cell_upper : float or None
         Δ of the *true* distribution, for released cells: as observed, and its upper bound at ``spent["cells"]``.
     cell_accuracy_upper : float or None
-        The same for the accuracy of the best guess of the group, all groups equally likely.
+        The same for the accuracy of the best guess of the group, at the priors.
     cell_odds_upper : dict
         Δ_y within each label, all labels at once: bounds the equalized-odds gap of every classifier.
     attack_lower : float or None
@@ -58,7 +66,7 @@ class Certificate:
     attack_by : str
         Which one.
     density_gap_lower : dict
-        How far p̂_a is from the truth at least, for each group.
+        How far the model's own p̂_a is from the truth at least, for each group.
     density_error_lower : float or None
         Where the model is refuted: TV(p̂_a, p_a) summed over the two worst groups, at least.
     vouched_upper : float or None
@@ -74,7 +82,7 @@ class Certificate:
     delta : float
         δ, the probability of error that was asked for.
     spent : dict
-        What each statement spends of it.
+        The probability of error of each kind of statement, by name; all of them hold together but for the sum.
     look : int
         The number of this certificate among those made from the same rows.
     assumptions : tuple of str
@@ -86,7 +94,7 @@ class Certificate:
     versions : dict
         Of the software.
     seal : str
-        A keyed hash of all of the above.
+        A keyed hash of all of the above; empty for a model without a key.
     """
 
     status: Status
@@ -102,6 +110,7 @@ class Certificate:
     versions: dict[str, str]
     target: float | None = None
     target_accuracy: float | None = None
+    priors: tuple[float, ...] | None = None
     model_delta: float | None = None
     model_upper: float | None = None
     model_accuracy_upper: float | None = None
@@ -117,6 +126,7 @@ class Certificate:
     vouched_upper: float | None = None
     density_error: tuple[float, ...] | None = None
     density: str = ""
+    estimator: str = "betting"
     n_cells: int | None = None
     look: int = 1
     seal: str = ""
@@ -127,18 +137,22 @@ class Certificate:
 
     def to_json(self, indent: int | None = 2) -> str:
         """The certificate as JSON, which `from_json` reads back without loss."""
-        return json.dumps({"format": 1, **self.to_dict()}, indent=indent, ensure_ascii=False)
+        return json.dumps({"format": FORMAT, **self.to_dict()}, indent=indent, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """A certificate from its JSON."""
         values = json.loads(text)
-        if values.pop("format", None) != 1:
-            raise ValueError("this is not a certificate that this version can read: 'format' must be 1.")
+        written = values.pop("format", None)
+        if written != FORMAT:
+            raise ValueError(
+                f"this is no certificate that this version can read: 'format' must be {FORMAT}; got {written!r}. One "
+                "of another version must be made again."
+            )
         unknown = set(values) - {f.name for f in fields(cls)}
         if unknown:
             raise ValueError(f"a certificate has no field {sorted(unknown)[0]!r}.")
-        for name in ("released", "assumptions", "density_error"):
+        for name in ("released", "assumptions", "density_error", "priors"):
             values[name] = None if values[name] is None else tuple(values[name])
         return cls(**values)
 
@@ -146,6 +160,41 @@ class Certificate:
         """The same certificate with a seal that only the holder of the key can make."""
         content = json.dumps({**self.to_dict(), "seal": ""}, sort_keys=True)
         return replace(self, seal=fingerprint([content], key))
+
+    def derived(self, largest_rate: float | None = None) -> dict[str, dict[str, float]]:
+        """What the upper bounds say about every classifier on the release.
+
+        Parameters
+        ----------
+        largest_rate : float, optional
+            The selection rate of the group that a classifier selects most; a lower confidence bound where it is
+            estimated.
+
+        Returns
+        -------
+        dict
+            For the "true distribution" and the "model", where there is a bound: the demographic "parity" distance, at
+            most; "equalized odds", the largest gap given a label, at most; "adversary accuracy", at most; "four-fifths
+            from", the largest rate from which on the four-fifths rule is kept (above 1: it may be broken at any); and
+            with ``largest_rate`` the "selection ratio" of the least over the most selected group, at least.
+        """
+        kinds = {
+            "true distribution": (self.cell_upper, self.cell_accuracy_upper, self.cell_odds_upper),
+            "model": (self.model_upper, self.model_accuracy_upper, self.model_odds_upper),
+        }
+        found: dict[str, dict[str, float]] = {}
+        for kind, (upper, accuracy, odds) in kinds.items():
+            if upper is None or accuracy is None:
+                continue
+            found[kind] = {
+                "parity": upper,
+                **({"equalized odds": max(odds.values())} if odds else {}),
+                "adversary accuracy": accuracy,
+                "four-fifths from": float(four_fifths_rate(upper)),
+            }
+            if largest_rate is not None:
+                found[kind]["selection ratio"] = float(selection_ratio_lower_bound(upper, largest_rate))
+        return found
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self._lines())
@@ -171,13 +220,18 @@ class Certificate:
         cells = f" ({self.n_cells} cells)" if self.n_cells is not None else ""
         lines = [("released", " and ".join(self.released) + cells)]
         if self.target is not None:
-            lines.append(("target", f"Δ ≤ {self.target:.4g} (adversary {_accuracy(self.target)})"))
+            lines.append(("target", f"Δ ≤ {self.target:.4g} ({self._between_two} {_accuracy(self.target)})"))
         elif self.target_accuracy is not None:
-            lines.append(("target", f"an adversary is right at most {100 * self.target_accuracy:.1f} % of the time"))
+            lines.append(("target", f"an adversary is right at most {_percent(self.target_accuracy)} of the time"))
+        if self.priors is not None:
+            shares = ", ".join(f"{group}: {_percent(share)}" for group, share in zip(self.n, self.priors, strict=True))
+            lines.append(("group shares", shares))
         lines.append(("true distribution", self._certified()))
         if self.cell_odds_upper:
             lines.append(("  given the label", _by_name("Δ ≤", self.cell_odds_upper)))
         lines.append(("model", self._modelled()))
+        if self.model_upper is not None and self.density:
+            lines.append(("  p̂ is", self.density))
         if self.model_odds_upper:
             lines.append(("  given the label", _by_name("Δ ≤", self.model_odds_upper)))
         if self.vouched_upper is not None:
@@ -185,7 +239,7 @@ class Certificate:
             lines.append(("  vouched for", f"Δ ≤ {self.vouched_upper:.4f} if the densities err by at most {errors}"))
         lines.append(("attack", self._attacked()))
         if self.density_gap_lower:
-            lines.append(("densities", f"{_by_name('TV(p̂, p) ≥', self.density_gap_lower)}"))
+            lines.append(("densities", _by_name("TV(p̂, p) ≥", self.density_gap_lower)))
         persons = ", ".join(f"{group}: {count:,}" for group, count in self.n.items())
         lines.append(("persons", f"{persons}; certificate {self.look} from these rows"))
         spent = ", ".join(f"{name} {share:.2g}" for name, share in self.spent.items())
@@ -194,15 +248,29 @@ class Certificate:
         return lines
 
     def _certified(self) -> str:
-        if self.cell_upper is None:
+        if self.cell_upper is None or self.cell_accuracy_upper is None:
             return "nothing is certified: that takes a release of cells"
-        return f"Δ ≤ {self.cell_upper:.4f}, adversary {_accuracy(self.cell_upper)} (observed {self.cell_delta:.4f})"
+        return f"{self._bounds(self.cell_upper, self.cell_accuracy_upper)} (observed {self.cell_delta:.4f})"
 
     def _modelled(self) -> str:
-        if self.model_upper is None or self.model_delta is None:
+        if self.model_upper is None or self.model_accuracy_upper is None:
             return "no statement: there is no density of what is released"
         estimate = f"estimate {self.model_delta:.4f}" if self.spent.get("model") else "exact"
-        return f"Δ ≤ {self.model_upper:.4f}, adversary {_accuracy(self.model_upper)} ({estimate}), if p̂ is the truth"
+        return f"{self._bounds(self.model_upper, self.model_accuracy_upper)} ({estimate}), if p̂ is the truth"
+
+    def _bounds(self, upper: float, accuracy: float) -> str:
+        """The bound on Δ and the one on the adversary's accuracy, which for two equal groups is (1 + Δ)/2."""
+        if self._between_two == "adversary":
+            return f"Δ ≤ {upper:.4f}, adversary {_percent(accuracy)}"
+        blind = _percent(1 / len(self.n) if self.priors is None else max(self.priors))
+        return f"Δ ≤ {upper:.4f} ({self._between_two} {_accuracy(upper)}), adversary {_percent(accuracy)} (blind {blind})"
+
+    @property
+    def _between_two(self) -> str:
+        """What (1 + Δ)/2 is the accuracy of."""
+        if len(self.n) > 2:
+            return "worst pair"
+        return "adversary" if self.priors is None else "equal shares"
 
     def _attacked(self) -> str:
         if self.attack_lower is None:
@@ -214,7 +282,11 @@ class Certificate:
 
 
 def _accuracy(distance: float) -> str:
-    return f"{50 * (1 + distance):.1f} %"
+    return _percent(float(balanced_accuracy(distance)))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _by_name(relation: str, values: dict[str, float]) -> str:

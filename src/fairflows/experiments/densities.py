@@ -7,6 +7,7 @@ claims. No person is on both sides: the paper's test rows are kept, and training
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,13 +15,14 @@ import pandas as pd
 from fairflows.auditing import audit
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.densities import best_densities
+from fairflows.data.table import Table
 from fairflows.density import FlowDensity, KernelDensity, MixtureDensity
 from fairflows.exceptions import DataError
+from fairflows.experiments.adversaries import balanced_accuracy
 from fairflows.experiments.figures import COLOURS, new_figure
-from fairflows.experiments.models import CATEGORICAL, PROBLEMS, Trained, encoder_of
+from fairflows.experiments.models import CATEGORICAL, PROBLEMS, encoder_of
 from fairflows.experiments.result import Result
-from fairflows.experiments.settings import Setting, apart_from
-from fairflows.frontiers import frontier
+from fairflows.experiments.settings import Problem, Setting, apart_from, labels_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +39,7 @@ def run(setting: Setting) -> Result:
         except DataError as error:
             notes.append(f"{name} was skipped: {error}")
             continue
-        data.append(model.data)
+        data.append(model.problem.describe(model.train, model.test))
         lines.append(judged(name, model, setting))
     if not lines:
         raise DataError(" ".join(notes))
@@ -54,15 +56,26 @@ def run(setting: Setting) -> Result:
     return Result(table, "; ".join(data), notes, _figure(table))
 
 
-def honest(name: str, setting: Setting) -> Trained:
+@dataclass(frozen=True)
+class Honest:
+    """An encoder for each of the paper's γ, the rows it was trained on, and test rows of other persons."""
+
+    problem: Problem
+    encoders: list[Any]
+    train: Table
+    test: Table
+
+
+def honest(name: str, setting: Setting) -> Honest:
     """The paper's encoder on a dataset, every grid dequantised, and no test person in training."""
     problem = PROBLEMS[name]().at(setting)
     train, test = problem.tables()
     train = apart_from(train, test)
     changes: dict[str, Any] = {"density": "best"} if name in CATEGORICAL else {"dequantise": True}
-    encoder = encoder_of(name, problem, setting, **changes)
-    seeds = setting.seed_list(full=1)
-    return Trained(problem, frontier(encoder, train, gammas=problem.gammas, seeds=seeds, test=test), train, test)
+    encoder = encoder_of(name, problem, setting, kinds=train.kinds, **changes)
+    models = {"gammas": problem.gammas, "seeds": setting.seed_list(full=1)[:1]}
+    encoders = encoder.fit_many(train.X, train.y, sensitive_features=train.a, **models)
+    return Honest(problem, encoders, train, test)
 
 
 def candidates(quick: bool) -> list[Any]:
@@ -75,9 +88,9 @@ def candidates(quick: bool) -> list[Any]:
     return [*small, MixtureDensity(32), wide, splines]
 
 
-def judged(name: str, model: Trained, setting: Setting) -> pd.DataFrame:
-    """Both certificates of every model of a frontier, and what the suite reaches."""
-    encoders = model.frontier.encoders
+def judged(name: str, model: Honest, setting: Setting) -> pd.DataFrame:
+    """Both certificates of every encoder, and what the suite reaches."""
+    encoders, test = model.encoders, model.test
     best, kind = None, ""
     if name in CATEGORICAL:
         kind = " / ".join(sorted({type(density).__name__ for density in encoders[0].model_.densities}))
@@ -85,15 +98,16 @@ def judged(name: str, model: Trained, setting: Setting) -> pd.DataFrame:
         best, described = best_densities(encoders[0], candidates(setting.quick), model.train, 0)
         kind = described.split(",")[0]
     rows, n_draws = [], 50_000 if setting.quick else 400_000
-    for (_, line), encoder in zip(model.frontier.to_frame().iterrows(), encoders, strict=True):
-        found = audit(encoder, model.train, model.test, quick=setting.quick)
-        own = certify(encoder, model.test, audit=found, n_draws=n_draws)
-        better = own if best is None else certify(encoder, model.test, audit=found, density=best, n_draws=n_draws)
+    for gamma, encoder in zip(model.problem.gammas, encoders, strict=True):
+        found = audit(encoder, model.train, test, quick=setting.quick)
+        own = certify(encoder, test, audit=found, n_draws=n_draws)
+        better = own if best is None else certify(encoder, test, audit=found, density=best, n_draws=n_draws)
+        guess = encoder.predict(test.X, sensitive_features=test.a)
         rows.append(
             {
                 "data": model.problem.name,
-                "gamma": line["gamma"],
-                "accuracy": line["balanced_accuracy"],
+                "gamma": gamma,
+                "accuracy": float(balanced_accuracy(guess, labels_of(test), test.a.to_numpy())),
                 "model ≤": None if best is None else own.model_upper,
                 "status": "" if best is None else own.status,
                 "best density": kind,
