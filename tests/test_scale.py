@@ -144,6 +144,25 @@ def test_text_that_looks_like_numbers_in_some_batches_stays_text(matching, frame
     assert set(read(target)["town"]) == {"Ulm", "Bonn", "12"}
 
 
+def test_text_and_dates_of_a_file_come_back_as_they_were_written(tmp_path):
+    rng = np.random.default_rng(1)
+    texts = pd.DataFrame(
+        {
+            "zip": rng.choice(["00123", "04567", "10001"], 200),
+            "town": rng.choice(["NA", "None", "Ulm"], 200),
+            "day": rng.choice(pd.date_range("2020-01-01", periods=50).strftime("%Y-%m-%d"), 200),
+            "sex": rng.choice(["f", "m"], 200),
+        }
+    )
+    source, encoded, back = (tmp_path / name for name in ("a.csv", "z.csv", "back.csv"))
+    texts.to_csv(source, index=False)
+    table = Table.read(source, sensitive="sex")
+    flow = FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1)).fit(table.X, sensitive_features=table.a)
+    encode_file(flow, source, encoded, sensitive="sex", keep=["sex"], keep_order=True, precision="float64")
+    decode_file(flow, encoded, back, sensitive="sex", keep=["sex"])
+    assert back.read_text() == source.read_text()
+
+
 def test_intersectional_groups(frame, tmp_path):
     both = frame[["sex", "town"]]
     X = frame[["age", "income"]].set_index(pd.Index(frame["person"]))

@@ -14,10 +14,11 @@ from typing import Any, Literal, TypeVar
 import pandas as pd
 import pyarrow as pa
 
+from fairflows.data.reading import kind_of
 from fairflows.encoder.pipelines import pipeline_steps, transform_pipeline
 from fairflows.exceptions import DataError
 from fairflows.scale_shuffle import number_of_buckets, shuffled
-from fairflows.scale_tables import TableReader, TableWriter, kind_of, to_arrow
+from fairflows.scale_tables import TableReader, TableWriter, to_arrow
 from fairflows.storage_folder import new_file, side_folder
 
 BATCH_ROWS = 2**14

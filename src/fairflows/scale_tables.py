@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,24 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fairflows.data.columns import check_known
-from fairflows.data.reading import COMPRESSION, CSV_SUFFIXES, PARQUET_SUFFIXES
-from fairflows.data.reading import _refuse_cut_off as refuse_cut_off
+from fairflows.data.csv_types import as_types, column_types
+from fairflows.data.frames import from_arrow
+from fairflows.data.reading import CsvText, explained, kind_of, refuse_repeated
 from fairflows.exceptions import DataError
 
 _ROW_GROUP = 2**17
-_TEXT = {"string", "mixed", "mixed-integer", "mixed-integer-float"}
-
-
-def kind_of(path: Path) -> str:
-    """What the file's name says it is: "csv" or "parquet"."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = next((suffix for suffix in reversed(suffixes) if suffix not in COMPRESSION), "")
-    if kind in PARQUET_SUFFIXES:
-        return "parquet"
-    if kind in CSV_SUFFIXES:
-        return "csv"
-    known = ", ".join(sorted(CSV_SUFFIXES | PARQUET_SUFFIXES))
-    raise DataError(f"{path}: a table must be a CSV or Parquet file ({known}); got {kind or 'no suffix'!r}.")
 
 
 class TableReader:
@@ -50,77 +37,56 @@ class TableReader:
         self.batch_rows = batch_rows
         if not path.is_file():
             raise DataError(f"{path}: there is no such file.")
-        self._is_parquet = kind_of(path) == "parquet"
-        self.columns = self._read_columns()
-        if not self._is_parquet:
-            refuse_cut_off(path, self._csv_settings["sep"], len(self.columns))
-        repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
-        if repeated:
-            raise DataError(f"{path}: column names must be unique; {repeated[0]!r} occurs more than once.")
+        self._text: CsvText | None = None
+        with explained(path):
+            if kind_of(path) == "parquet":
+                self.columns = list(pq.ParquetFile(path).schema_arrow.names)
+                refuse_repeated(path, self.columns)
+            else:
+                self._text = CsvText(path)
+                self.columns = self._text.columns
 
     @property
     def n_rows(self) -> int | None:
         """How many rows there are, where the file says so."""
-        return pq.ParquetFile(self.path).metadata.num_rows if self._is_parquet else None
+        return pq.ParquetFile(self.path).metadata.num_rows if self._text is None else None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """These columns, batch by batch."""
         for name in columns:
             check_known(name, pd.Index(self.columns), "needed")
         start = 0
-        parts = self._parquet(list(columns)) if self._is_parquet else self._csv(list(columns))
-        while (frame := self._next(parts)) is not None:
-            yield frame.set_axis(pd.RangeIndex(start, start + len(frame), name="row"))
-            start += len(frame)
+        with explained(self.path):
+            for frame in self._frames(list(columns)):
+                yield frame.set_axis(pd.RangeIndex(start, start + len(frame), name="row"))
+                start += len(frame)
         if not start:
             raise DataError(f"{self.path}: the table has no rows.")
 
-    def _read_columns(self) -> list[str]:
-        if self._is_parquet:
-            return list(self._guarded(lambda: pq.ParquetFile(self.path).schema_arrow.names))
-        header = self._guarded(lambda: pd.read_csv(self.path, header=None, nrows=1, dtype=str, **self._csv_settings))
-        return [str(name) for name in header.iloc[0].tolist()]
+    def _frames(self, columns: list[str]) -> Iterator[pd.DataFrame]:
+        if self._text is None:
+            file = pq.ParquetFile(self.path)
+            for batch in file.iter_batches(self.batch_rows, columns=columns, use_threads=False):
+                yield from_arrow(pa.Table.from_batches([batch]))
+            return
+        # A type must hold for the whole file: a batch of digits alone may be of a column of text.
+        *_, last = self.columns
+        types = column_types(self._text.batches([*(name for name in columns if name != last), last]))
+        for table in _slices(self._text.batches(columns), self.batch_rows):
+            yield from_arrow(as_types(table, types))
 
-    def _parquet(self, columns: list[str]) -> Iterator[pd.DataFrame]:
-        file = pq.ParquetFile(self.path)
-        for batch in file.iter_batches(self.batch_rows, columns=columns, use_threads=False):
-            yield batch.to_pandas()
 
-    @property
-    def _csv_settings(self) -> dict[str, Any]:
-        separator = "\t" if ".tsv" in [suffix.lower() for suffix in self.path.suffixes] else ","
-        return {"sep": separator, "encoding": "utf-8-sig"}
-
-    def _csv(self, columns: list[str]) -> Iterator[pd.DataFrame]:
-        settings = {**self._csv_settings, "usecols": columns, "chunksize": self.batch_rows}
-        texts = self._text_columns(settings)
-        with pd.read_csv(self.path, dtype=dict.fromkeys(texts, "str"), **settings) as chunks:
-            for chunk in chunks:
-                yield chunk[columns]
-
-    def _text_columns(self, settings: dict[str, Any]) -> set[str]:
-        """Columns that are text anywhere in the file: a batch of digits alone would be read as numbers."""
-        texts: set[str] = set()
-        with pd.read_csv(self.path, **settings) as chunks:
-            for chunk in chunks:
-                texts |= {name for name in chunk if pd.api.types.infer_dtype(chunk[name], skipna=True) in _TEXT}
-        return texts
-
-    def _next(self, parts: Iterator[pd.DataFrame]) -> pd.DataFrame | None:
-        return self._guarded(lambda: next(parts, None))
-
-    def _guarded(self, read: Any) -> Any:
-        try:
-            return read()
-        except DataError:
-            raise
-        except pd.errors.EmptyDataError:
-            raise DataError(f"{self.path}: the file is empty.") from None
-        except UnicodeDecodeError as error:
-            raise DataError(f"{self.path}: not UTF-8 text at byte {error.start}; save the file as UTF-8.") from None
-        except (OSError, EOFError, ValueError, csv.Error, pa.ArrowException) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise DataError(f"{self.path}: cannot be read: {reason}") from None
+def _slices(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
+    """The rows of the batches, so many at a time."""
+    waiting: pa.Table | None = None
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        waiting = table if waiting is None else pa.concat_tables([waiting, table])
+        while waiting.num_rows >= n_rows:
+            yield waiting.slice(0, n_rows)
+            waiting = waiting.slice(n_rows)
+    if waiting is not None and waiting.num_rows:
+        yield waiting
 
 
 class TableWriter:

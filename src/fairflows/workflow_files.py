@@ -11,11 +11,12 @@ import pyarrow as pa
 from jinja2 import TemplateError
 
 from fairflows.certificate.document import Certificate
+from fairflows.data.reading import kind_of
 from fairflows.data.table import Table
 from fairflows.encoder.pipelines import transform_table
 from fairflows.exceptions import DataError
 from fairflows.reporting import Report
-from fairflows.scale_tables import TableWriter, kind_of, to_arrow
+from fairflows.scale_tables import TableWriter, to_arrow
 
 RUN = "run.json"
 CERTIFYING, VALIDATION = 0.3, 0.25

@@ -1,14 +1,11 @@
 """A table from any source, its checks, its splits."""
 
-import gzip
-
 import numpy as np
 import pandas as pd
 import polars
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.data.reading import read_frame
 from fairflows.data.table import Table
 from fairflows.exceptions import DataError
 
@@ -186,36 +183,3 @@ def test_a_column_declared_categorical_may_name_the_rows(frame):
     named = frame.assign(name=[f"n{i}" for i in range(60)])
     assert Table(named, **ROLES, kinds={"name": "categorical"}).kinds["name"] == "categorical"
     assert "name" not in Table(named, **ROLES, drop=["name"]).X
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("absent.csv", None, "there is no such file"),
-        ("table.xlsx", b"PK", "must be a CSV or Parquet file .* got '.xlsx'"),
-        ("empty.csv", b"", "the file is empty"),
-        ("ragged.csv", b"a,b\n1,2\n1,2,3\n", "cannot be read: .*line 3"),
-        ("quote.csv", b'a,b\n"1,2\n3,4\n', "cannot be read: .*EOF inside string"),
-        ("cut.csv", b"a,b,c\n1,2,3\n4,5", "cut off: its last row has 2 of 3 fields"),
-        ("latin.csv", "a,b\nä,ö\n".encode("latin-1"), "not UTF-8"),
-        ("twice.csv", b"a,a\n1,2\n", "unique; 'a' occurs more than once"),
-        ("cut.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 999, mtime=0)[:-9], "damaged or cut off"),
-        ("cut.parquet", b"PAR1 and then nothing", "cannot be read"),
-    ],
-)
-def test_files_that_cannot_be_read(tmp_path, name, content, message):
-    path = tmp_path / name
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(DataError, match=message) as raised:
-        read_frame(path)
-    assert str(path) in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-def test_truncated_parquet(frame, tmp_path):
-    path = tmp_path / "t.parquet"
-    frame.to_parquet(path)
-    path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(DataError, match="t.parquet: cannot be read"):
-        read_frame(path)

@@ -1,4 +1,4 @@
-"""The same kind of frame out as came in: pandas, polars or NumPy."""
+"""The same kind of frame out as came in: pandas, polars or NumPy; no value changes on the way."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fairflows.exceptions import DataError
+
+_DAY = 86_400
+_NULLABLE = {
+    getattr(pa, kind.lower())(): getattr(pd, f"{kind}Dtype")()
+    for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+}
 
 
 def is_polars(data: Any) -> bool:
@@ -18,28 +26,54 @@ def is_polars(data: Any) -> bool:
 
 
 def to_pandas(data: Any, columns: list[str] | None = None) -> pd.DataFrame:
-    """A pandas frame of `data`: a pandas or polars frame, a mapping of columns, or a two-dimensional array.
+    """A pandas frame of `data`: a pandas, polars or Arrow table, a mapping of columns, or a two-dimensional array.
 
     Columns of an array are named ``columns``, else x0, x1, ...; duplicate column names are refused, since no
     value could be given back to the right one.
     """
     if is_polars(data):
-        frame = data.to_pandas()
+        frame = from_arrow((data.to_frame() if data.__class__.__name__ == "Series" else data).to_arrow())
+    elif isinstance(data, pa.Table):
+        frame = from_arrow(data)
     elif isinstance(data, pd.DataFrame):
-        frame = data
+        frame = with_plain_times(data)
     elif isinstance(data, dict):
         frame = pd.DataFrame(data)
     else:
-        array = np.asarray(data)
-        if array.ndim != 2:
-            raise DataError(
-                f"A table needs two dimensions, rows and columns; got an array of shape {array.shape}. "
-                "Reshape your data: a single column is array.reshape(-1, 1)."
-            )
-        frame = pd.DataFrame(array, columns=columns or [f"x{j}" for j in range(array.shape[1])])
+        frame = _from_array(data, columns)
     repeated = frame.columns[frame.columns.duplicated()]
     if len(repeated):
         raise DataError(f"Column names must be unique; {str(repeated[0])!r} occurs more than once.")
+    return frame
+
+
+def from_arrow(table: pa.Table) -> pd.DataFrame:
+    """An Arrow table in pandas: whole numbers stay whole where some are missing, decimals become the nearest floats.
+
+    A date becomes its midnight in seconds; neither polars nor Parquet has times in that unit, so that `like` knows
+    dates again.
+    """
+    for j, field in enumerate(table.schema):
+        column = table.column(j)
+        if pa.types.is_date(field.type):
+            table = table.set_column(j, field.name, column.cast(pa.timestamp("ms")).cast(pa.timestamp("s")))
+        elif pa.types.is_decimal(field.type):
+            table = table.set_column(j, field.name, _from_decimal(column))
+    frame = table.to_pandas()
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if field.type in _NULLABLE and column.null_count and frame.get(field.name) is not None:
+            whole = column.to_pandas(types_mapper=_NULLABLE.get)
+            frame[field.name] = whole.set_axis(frame.index)
+    return frame
+
+
+def with_plain_times(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with dates, times and durations of Arrow's types in pandas' own, which all of pandas works with."""
+    times = [j for j, dtype in enumerate(frame.dtypes) if isinstance(dtype, pd.ArrowDtype) and dtype.kind in "mM"]
+    for j in times:
+        plain = from_arrow(pa.table({"time": pa.array(frame.iloc[:, j])}))["time"]
+        frame = frame.copy(deep=False)
+        frame.isetitem(j, plain.set_axis(frame.index))
     return frame
 
 
@@ -48,7 +82,39 @@ def like(original: Any, frame: pd.DataFrame) -> Any:
     if is_polars(original):
         import polars
 
-        return polars.from_pandas(frame)
+        dates = [name for name, column in frame.items() if _holds_dates(column)]
+        return polars.from_pandas(frame).with_columns(polars.col(dates).cast(polars.Date))
     if isinstance(original, np.ndarray):
         return frame.to_numpy()
     return frame
+
+
+def _from_array(data: Any, columns: list[str] | None) -> pd.DataFrame:
+    array = np.asarray(data)
+    if array.ndim == 0:
+        raise DataError(
+            "A table must be a pandas, polars or Arrow table, a dict of columns or an array; got "
+            f"{type(data).__module__.split('.')[0]}.{type(data).__name__}."
+        )
+    if array.ndim != 2:
+        raise DataError(
+            f"A table needs two dimensions, rows and columns; got an array of shape {array.shape}. "
+            "Reshape your data: a single column is array.reshape(-1, 1)."
+        )
+    return pd.DataFrame(array, columns=columns or [f"x{j}" for j in range(array.shape[1])])
+
+
+def _from_decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whole numbers where the type has no decimals and they fit, else floats."""
+    if column.type.scale <= 0:
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            pass
+    return pc.cast(column.cast(pa.string()), pa.float64())  # Arrow's own way to floats is not the nearest
+
+
+def _holds_dates(column: pd.Series) -> bool:
+    if column.dtype != "M8[s]":
+        return False
+    return bool((column.dropna().astype(np.int64) % _DAY == 0).all())
