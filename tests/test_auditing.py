@@ -1,19 +1,25 @@
 """audit: bounds that hold, adversaries that find what is there, white-box ones that find what z alone hides."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 from fairflows import FairMatching, FairTransport, Table, load_adult, make_shifted_gaussians, make_three_groups
 from fairflows.auditing import audit
-from fairflows.auditing_attacks import LEARNERS, frequency_scores, judge
+from fairflows.auditing_attacks import LEARNERS, Learner, frequency_scores, judge, stratified_sample
 from fairflows.auditing_features import Reference
 from fairflows.certificate import attack_lower_bound
 from fairflows.certificate.certifying import certify
+from fairflows.density import MixtureDensity
+from fairflows.encoder.flow import FairFlow
 from fairflows.encoder.pipelines import fit_pipeline
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, DataWarning
 from fairflows.release import CellRelease
 
 
@@ -101,6 +107,37 @@ class TestJudge:
         assert misses / runs < 0.2 + 3 * np.sqrt(0.2 * 0.8 / runs)
 
 
+class TestLearner:
+    """A learner that sees few of the rows sees every group, and says which column is whose."""
+
+    def test_a_rare_group_keeps_its_column(self):
+        rng = np.random.default_rng(0)
+        group = np.repeat([0, 1, 2], [6, 9000, 9000])
+        rows = rng.normal(size=(len(group), 1)) + np.array([8.0, 0.0, 3.0])[group][:, None]
+        learner = Learner(LEARNERS["logistic regression"].make, 1000)
+        for seed in range(3):
+            (scores,) = learner.scores(rows, group, [rows], seed)
+            assert scores.shape == (len(group), 3)
+            found = judge("logistic", "black", (scores, scores), (group, group), delta=0.05)
+            assert found.groups == (1, 2)
+            assert found.lower == pytest.approx(2 * norm.cdf(1.5) - 1, abs=0.03)
+
+    def test_a_group_that_was_never_seen_is_never_guessed(self):
+        rng = np.random.default_rng(0)
+        rows, group = rng.normal(size=(400, 1)), np.repeat([0, 2], 200)
+        (scores,) = LEARNERS["logistic regression"].scores(rows, group, [rows], 0)
+        assert scores.shape == (400, 3)
+        assert (scores.argmax(axis=1) != 1).all()
+
+    def test_the_sample_is_in_proportion(self):
+        group = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [10, 3000, 9000]))
+        chosen = stratified_sample(group, 1200, seed=0)
+        assert len(np.unique(chosen)) == 1200
+        n = np.bincount(group[chosen])
+        assert n[0] == 10
+        assert n[2] / n[1] == pytest.approx(3, rel=0.15)
+
+
 def test_frequencies_are_log_shares():
     fit, group = np.array([5, 5, 5, 7]), np.array([0, 0, 1, 1])
     (scores,) = frequency_scores(fit, group, [np.array([5, 7, 9])])
@@ -141,6 +178,38 @@ class TestArrays:
         with pytest.raises(DataError, match="as many rows"):
             audit((test.X.iloc[1:], train.X), train, test)
 
+    def test_one_array_of_all_rows(self):
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=3000, random_state=0)
+        pair = audit((train.X.to_numpy(), test.X.to_numpy()), train, test, quick=True)
+        assert audit(np.concatenate([train.X, test.X]), train, test, quick=True) == pair
+        with pytest.raises(DataError, match="1,500 rows of train and then the 1,500 of test; got 1,500 rows"):
+            audit(test.X, train, test)
+        with pytest.raises(DataError, match="an encoder, a pipeline or an array; got int"):
+            audit(7, train, test)
+
+    def test_a_label_beside_an_array_is_seen(self):
+        train, test = pair_of(make_shifted_gaussians, distance=0.0, n_samples=4000, random_state=0)
+        train, test = (Table(t.X.assign(a=t.a, y=t.a), sensitive="a", label="y") for t in (train, test))
+        assert audit((train.X, test.X), train, test, quick=True).attack_lower == 0
+        found = audit((train.X, test.X), train, test, quick=True, released=["label"])
+        assert found.released == ("latent", "label")
+        assert found.attack_lower > 0.9, "the label is the group"
+        with pytest.raises(ValueError, match="released must name .* got 'nonsense'"):
+            audit((train.X, test.X), train, test, released=["nonsense"])
+
+    @pytest.mark.parametrize("hole", [np.nan, np.inf])
+    def test_holes_are_named(self, hole):
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
+        with pytest.raises(DataError, match="column 'x0' has NaN or infinity"):
+            audit((np.full(train.X.shape, hole), test.X.to_numpy()), train, test)
+
+    def test_says_nothing_about_a_model(self, adult, cells):
+        train, _, test = adult
+        found = audit((train.X, test.X), train, test, quick=True)
+        assert found.model == ""
+        with pytest.raises(ValueError, match="it attacked an array"):
+            certify(cells[0], test, audit=found)
+
     def test_a_missing_group_is_named(self):
         train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
         with pytest.raises(DataError, match="the test part lacks one"):
@@ -157,6 +226,12 @@ class TestCategorical:
         certificate = certify(encoder, adult[2], audit=found)
         assert certificate.attack_lower == found.attack_lower
         assert certificate.attack_by == found.best
+        assert certificate.model == found.model == found.to_dict()["model"]
+        assert certify(encoder, adult[2], audit=found.to_dict()).attack_lower == found.attack_lower
+        weaker = FairMatching(gamma=0.0, density="counts", key=encoder.key_)
+        weaker.fit(adult[0].X, adult[0].y, sensitive_features=adult[0].a)
+        with pytest.raises(ValueError, match="it attacked another one"):
+            certify(weaker, adult[2], audit=found)
 
     def test_the_same_key_and_seed_give_the_same_audit(self, adult, cells):
         train, _, test = (part.take(np.arange(3000)) for part in adult)
@@ -184,6 +259,47 @@ class TestCategorical:
         swapped = FairMatching(gamma=1.0, density="counts")
         swapped.fit(train.X, train.y, sensitive_features=1 - train.a)
         assert min(audit(swapped, train, test, quick=True).density_gap_lower.values()) > 0.3
+
+
+class TestLaterSteps:
+    """Steps between the encoder and the release do not hide the encoder from those who know it."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def gridded(cls):
+        rng = np.random.default_rng(0)
+        a = rng.integers(0, 2, 2000)
+        frame = pd.DataFrame(np.round(rng.normal(size=(2000, 3)) + 0.2 * a[:, None], 2), columns=list("uvw"))
+        train, test = Table(frame.assign(a=a), sensitive="a").split(test=0.4, validation=0)
+        encoder = FairFlow(gamma=0.9, n_epochs=5, dequantise=False, density=MixtureDensity(1), key=bytes(32))
+        return encoder.fit(train.X, sensitive_features=train.a), train, test
+
+    def audited(self, gridded, step):
+        encoder, train, test = gridded
+        pipeline = make_pipeline(encoder, step.fit(encoder.transform(train.X, sensitive_features=train.a)))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Values outside the training range", DataWarning)
+            return audit(pipeline, train, test, quick=True)
+
+    def test_a_step_that_can_be_turned_round(self, gridded):
+        found = self.audited(gridded, StandardScaler())
+        assert found.best == "grid test"
+        assert found.attack_lower > 0.95
+        assert found.limits == ()
+
+    def test_a_step_that_loses_something(self, gridded):
+        found = self.audited(gridded, PCA(2))
+        assert "white" in set(found.to_frame()["box"])
+        assert "lose something" in repr(found)
+
+    def test_a_step_that_cannot_be_turned_round(self, gridded):
+        found = self.audited(gridded, Normalizer())
+        assert set(found.to_frame()["box"]) == {"black"}
+        assert "Normalizer cannot be turned round" in repr(found)
+        encoder, train, test = gridded
+        pipeline = make_pipeline(encoder, Normalizer().fit(encoder.transform(train.X, sensitive_features=train.a)))
+        certificate = certify(pipeline, test, audit=found, n_draws=2000)
+        assert any("Normalizer cannot be turned round" in sentence for sentence in certificate.assumptions)
 
 
 def test_persons_are_the_units():

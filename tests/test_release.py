@@ -1,5 +1,7 @@
 """CellRelease: what comes out, that cells are functions of z alone, and the number of cells chosen by plan."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairflows import FairTransport, Table, load_adult
-from fairflows.certificate import cell_upper_bound, randomised_counts
+from fairflows.certificate import cell_upper_bound, delta_of_look, randomised_counts
 from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline, transform_table
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release import CellRelease
@@ -140,6 +142,12 @@ def test_auto_takes_the_most_cells_within_the_target(blobs):
     release = CellRelease(n_cells="auto", target=0.12, random_state=1).fit(z, y, sensitive_features=a)
     planned = release.planned_
     assert planned[release.n_cells_] <= 0.12 < planned[2 * release.n_cells_]
+    spent = CellRelease(n_cells="auto", target=0.12, delta=0.3, random_state=1).fit(z, y, sensitive_features=a)
+    radii = [math.sqrt(math.log(1 / delta_of_look(delta, 1))) for delta in (0.05, 0.3)]
+    shares = [sum(a == g) for g in (0, 1)]
+    radius = math.sqrt(0.5 * sum(1 / (0.3 * n) for n in shares))
+    drop = planned[2] - spent.planned_[2]
+    assert drop == pytest.approx(radius * (radii[0] - radii[1]), rel=0.05), "with what the first certificate spends"
     assert list(planned.values()) == sorted(planned.values()), "more cells cost more"
     with pytest.raises(DataError, match=r"target 0.001 is out of reach.*lowest bound to expect is 0\.\d+, with 2"):
         CellRelease(n_cells="auto", target=0.001).fit(z, y, sensitive_features=a)

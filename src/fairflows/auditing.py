@@ -17,6 +17,7 @@ from fairflows.auditing_attacks import Attack
 from fairflows.auditing_features import Constraint
 from fairflows.auditing_target import Target
 from fairflows.certificate.arguments import checked_delta
+from fairflows.certificate.identification import model_hash, secret_of
 from fairflows.data.table import Table
 
 
@@ -40,8 +41,10 @@ class Audit:
         Test persons of each.
     released : tuple of str
         What was attacked.
-    rows : str
-        Keyed hash of the test rows.
+    model, rows : str
+        Keyed hashes, as in a certificate: which model, empty for an array; which test rows, one a person.
+    limits : tuple of str
+        What adversaries could not try, in sentences.
     """
 
     attacks: tuple[Attack, ...]
@@ -50,7 +53,9 @@ class Audit:
     groups: tuple[Any, ...]
     n: tuple[int, ...]
     released: tuple[str, ...]
+    model: str
     rows: str
+    limits: tuple[str, ...] = ()
 
     @property
     def best(self) -> str:
@@ -87,7 +92,9 @@ class Audit:
             "density_gap_lower": self.density_gap_lower,
             "n": {str(group): count for group, count in zip(self.groups, self.n, strict=True)},
             "released": list(self.released),
+            "model": self.model,
             "rows": self.rows,
+            "limits": list(self.limits),
             "attacks": lines,
         }
 
@@ -104,6 +111,7 @@ class Audit:
         if self.density_gap_lower:
             gaps = ", ".join(f"{group}: {gap:.4f}" for group, gap in self.density_gap_lower.items())
             lines.append(f"  the densities are from the truth at least  {gaps}")
+        lines += [f"  {sentence}" for sentence in self.limits]
         return "\n".join(lines)
 
 
@@ -129,9 +137,9 @@ def audit(
 
     Parameters
     ----------
-    model : encoder, pipeline, or pair of frames or arrays
+    model : encoder, pipeline, frame or array, or pair of these
         What is attacked: an encoder's latent, a pipeline's cells, or any representation of the rows of `train` and of
-        `test`, given as a pair.
+        `test`, given as a pair, or as one of both, train first.
     train : Table
         Rows for the adversaries to learn from; a part of the persons is kept aside for validation.
     test : Table
@@ -182,7 +190,17 @@ def audit(
         if of_group:
             gaps[str(group)] = max(of_group, key=_promise).lower
     n = np.bincount(target.group["test"], minlength=len(target.groups))
-    return Audit(tuple(attacks), delta, gaps, tuple(target.groups), tuple(n.tolist()), target.released, target.rows)
+    return Audit(
+        attacks=tuple(attacks),
+        delta=delta,
+        density_gap_lower=gaps,
+        groups=tuple(target.groups),
+        n=tuple(n.tolist()),
+        released=target.released,
+        model="" if target.model is None else model_hash(target.model, secret_of(target.model)),
+        rows=target.rows,
+        limits=target.limits,
+    )
 
 
 def _promise(attack: Attack) -> tuple[float, float]:

@@ -23,6 +23,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 
 _SMALLEST = 1e-12
+_FEWEST_ROWS = 50  # of each group that a learner sees, where there are so many
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,25 @@ class Learner:
 
     def scores(self, fit: FloatArray, group: IntArray, others: list[FloatArray], seed: int) -> list[FloatArray]:
         """Log-probabilities of the groups, (n, K), for other rows than those it learns from."""
-        chosen = np.random.default_rng(seed).permutation(len(fit))[: self.most_rows]
+        chosen = stratified_sample(group, self.most_rows, seed)
+        K = group.max() + 1
         # The audit runs learners side by side: threads of one would only get in the way of the others.
         with threadpool_limits(1):
             learnt = self.make(seed).fit(fit[chosen], group[chosen])
-            return [np.log(np.maximum(learnt.predict_proba(rows), _SMALLEST)) for rows in others]
+            found = [np.full((len(rows), K), _SMALLEST) for rows in others]
+            for probabilities, rows in zip(found, others, strict=True):
+                probabilities[:, learnt.classes_] = np.maximum(learnt.predict_proba(rows), _SMALLEST)
+        return [np.log(probabilities) for probabilities in found]
+
+
+def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
+    """Places of at most so many rows at random, in the groups' proportions, but a few of every group in any case."""
+    order = np.random.default_rng(seed).permutation(len(group))
+    by_group = order[np.argsort(group[order], kind="stable")]
+    n = np.bincount(group)
+    rank = np.arange(len(group)) - np.repeat(np.cumsum(n) - n, n)  # within the group
+    share = np.maximum(rank - _FEWEST_ROWS, 0) / np.repeat(n, n)
+    return by_group[np.argsort(share, kind="stable")[:most]]
 
 
 def _boosting(seed: int) -> Any:

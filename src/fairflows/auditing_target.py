@@ -21,10 +21,10 @@ from fairflows.auditing_attacks import (
     judge,
 )
 from fairflows.auditing_features import Constraint, Reference, cell_model_of, white_box
-from fairflows.certificate.certifying import checked_released
 from fairflows.certificate.evidence import group_numbers, releases_cells
 from fairflows.certificate.identification import places_of_persons, rows_hash, sample_rows, secret_of
-from fairflows.data.columns import is_number, is_time
+from fairflows.certificate.settings import checked_released
+from fairflows.data.columns import is_number, is_time, numbers
 from fairflows.data.frames import to_pandas
 from fairflows.data.hashing import content_hashes
 from fairflows.data.ledger import RowsSeen, named_persons
@@ -99,10 +99,14 @@ class Target:
         Each row's group.
     X : dict of DataFrame
         The rows themselves.
+    latent : dict of DataFrame
+        What the encoder made of them, as computed back from what is released; empty where that is impossible.
     released : tuple of str
         What is released, by name.
     rows : str
-        Keyed hash of the test rows.
+        Keyed hash of the test rows that are attacked, one a person.
+    limits : tuple of str
+        What adversaries could not try, in sentences.
     """
 
     model: Any
@@ -110,17 +114,17 @@ class Target:
     Z: dict[str, pd.DataFrame]
     group: dict[str, IntArray]
     X: dict[str, pd.DataFrame]
+    latent: dict[str, pd.DataFrame]
     released: tuple[str, ...]
     rows: str
+    limits: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls, model: Any, train: Table, test: Table, released: Sequence[str] | None, seed: int, quick: bool
     ) -> Target:
         """Part the persons, and encode their rows."""
-        given = isinstance(model, tuple | list)
-        if given and (len(model) != 2 or [len(z) for z in model] != [len(train), len(test)]):
-            raise DataError("A pair of representations must have as many rows as train and as test.")
+        given = _representation(model, train, test)
         encoder = None if given else pipeline_steps(model)[0]
         identifier = getattr(encoder, "identifier", None)
         groups = list(getattr(encoder, "groups_", train.groups))
@@ -129,23 +133,28 @@ class Target:
         places["test"] = places_of_persons(test, identifier, seed)
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
         group = {part: group_numbers(table, groups) for part, table in tables.items()}
-        for part, numbers in group.items():
-            if np.bincount(numbers, minlength=len(groups)).min() == 0:
+        for part, number in group.items():
+            if np.bincount(number, minlength=len(groups)).min() == 0:
                 raise DataError(f"An audit needs rows of every group; the {part} part lacks one.")
-        if given:
-            whole = [to_pandas(z) for z in model]
-            Z = {part: whole[part == "test"].iloc[rows] for part, rows in places.items()}
-            names: tuple[str, ...] = ("latent",)
+        cells = given is None and releases_cells(model)
+        names = checked_released(released, cells=cells)
+        latent: dict[str, pd.DataFrame] = {}
+        limits: tuple[str, ...] = ()
+        if given is not None:
+            Z = {part: given[part == "test"].iloc[rows] for part, rows in places.items()}
         else:
-            names = checked_released(released, model)
             Z = {part: to_pandas(transform_table(model, table)) for part, table in tables.items()}
-            if releases_cells(model):
-                Z = {part: z.astype(str) for part, z in Z.items()}  # cells have numbers, but no order or distance
+        if cells:
+            Z = {part: z.astype(str) for part, z in Z.items()}  # cells have numbers, but no order or distance
+        elif given is None:
+            latent, limits = _turned_round(model, Z, tables)
         if "label" in names:
             Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
         X = {part: table.X for part, table in tables.items()}
-        rows_seen = "" if given else rows_hash(test, secret_of(model))
-        return cls(None if given else model, groups, Z, group, X, names, rows_seen)
+        if given is not None:
+            return cls(None, groups, Z, group, X, latent, names, "")
+        attacked = rows_hash(tables["test"], secret_of(model))
+        return cls(model, groups, Z, group, X, latent, names, attacked, limits)
 
     def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
         """All adversaries that this release calls for."""
@@ -160,7 +169,7 @@ class Target:
         fit, validation, test = (view.features(z) for z in parts)
         for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
             yield Trial(name, "black", learner, fit, learnt_group, (validation, test), self._judged_groups)
-        if self.model is not None and not releases_cells(self.model):
+        if self.latent:
             yield from self._white_box_trials(constraints, quick)
 
     def _white_box_trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
@@ -168,10 +177,7 @@ class Target:
         encoder = pipeline_steps(self.model)[0]
         reference = Reference(self.X["reference"], constraints)
         label = [_LABEL] if "label" in self.released else []
-        told = {
-            part: white_box(encoder, self.Z[part].drop(columns=label), reference)
-            for part in ("fit", "validation", "test")
-        }
+        told = {part: white_box(encoder, self.latent[part], reference) for part in ("fit", "validation", "test")}
         fit, validation, test = told["fit"], told["validation"], told["test"]
         if fit is None or validation is None or test is None:
             return
@@ -223,6 +229,65 @@ class Target:
     def _scored(self, name: str, box: str, validation: FloatArray, test: FloatArray) -> Trial:
         nothing = np.empty((0, 0))
         return Trial(name, box, None, nothing, self.group["fit"][:0], (validation, test), self._judged_groups)
+
+
+def _representation(model: Any, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """What was given as a pair of frames or arrays, or as one of all rows; None for a model."""
+    n, m = len(train), len(test)
+    if isinstance(model, tuple | list):
+        if len(model) != 2 or [len(z) for z in model] != [n, m]:
+            raise DataError(f"A pair of representations must have as many rows as train ({n:,}) and as test ({m:,}).")
+        first, second = to_pandas(model[0]), to_pandas(model[1])
+    elif hasattr(model, "__array__"):
+        whole = to_pandas(model)
+        if len(whole) != n + m:
+            raise DataError(
+                f"One representation must hold the {n:,} rows of train and then the {m:,} of test; got {len(whole):,} "
+                "rows. Or pass a pair: (Z_train, Z_test)."
+            )
+        first, second = whole.iloc[:n], whole.iloc[n:]
+    elif hasattr(model, "transform"):
+        return None
+    else:
+        raise DataError(f"An audit attacks an encoder, a pipeline or an array; got {type(model).__name__}.")
+    for frame in (first, second):
+        for name in frame:
+            known = frame[name].notna().all()
+            if known and is_number(frame[name].dtype):
+                known = np.isfinite(numbers(frame[name])).all()
+            if not known:
+                raise DataError(f"A representation must be known in every row; column {name!r} has NaN or infinity.")
+    return first, second
+
+
+def _turned_round(
+    model: Any, Z: dict[str, pd.DataFrame], tables: dict[str, Table]
+) -> tuple[dict[str, pd.DataFrame], tuple[str, ...]]:
+    """The encoder's own rows behind what the later steps of a pipeline release, and what is lost on the way."""
+    encoder, *others = pipeline_steps(model)
+    if not others:
+        return Z, ()
+    for step in others:
+        if not hasattr(step, "inverse_transform"):
+            missed = f"{type(step).__name__} cannot be turned round: no adversary used its knowledge of the encoders."
+            return {}, (missed,)
+    latent = {}
+    for part, released in Z.items():
+        z: Any = released.to_numpy()
+        for step in reversed(others):
+            z = step.inverse_transform(z)
+        latent[part] = pd.DataFrame(np.asarray(z), columns=encoder.get_feature_names_out(), index=released.index)
+    own = to_pandas(transform_table(encoder, tables["validation"]))
+    if _alike(latent["validation"], own):
+        return latent, ()
+    lossy = "The steps after the encoder lose something: adversaries who know the encoders had less than encoded rows."
+    return latent, (lossy,)
+
+
+def _alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    if all(is_number(dtype) for dtype in other.dtypes):
+        return bool(np.allclose(one.to_numpy(np.float64), other.to_numpy(np.float64), rtol=1e-5, atol=1e-8))
+    return bool((one.astype(str).to_numpy() == other.astype(str).to_numpy()).all())
 
 
 def _refuse_shared_persons(train: Table, test: Table, identifier: str | None) -> None:

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairflows.certificate.planning import planned_cell_bound
+from fairflows.certificate.spending import delta_of_look
 from fairflows.data.columns import is_number, is_time, sorted_values
 from fairflows.data.frames import is_polars, like, to_pandas
 from fairflows.data.identity import Persons, new_key
@@ -50,7 +51,7 @@ class CellRelease(TransformerMixin, BaseEstimator):
     target : float, optional
         With "auto": the distance Δ that is to be certified.
     delta : float
-        With "auto": the δ that it is to be certified with.
+        With "auto": the δ that it is to be certified with, of which the first certificate spends its share.
     key : bytes, optional
         The secret behind the coins; a new one at each fit when not given.
     random_state : int
@@ -216,6 +217,7 @@ class CellRelease(TransformerMixin, BaseEstimator):
             raise DataError(
                 f"n_cells='auto' keeps rows of every group aside, but of {groups[n.argmin()]!r} it has none."
             )
+        delta = delta_of_look(self.delta, 1)  # what the first certificate spends
         planned = {}
         for k in _CANDIDATES:
             view, partition = self._cut(frame[~held], None if y is None else y[~held], k)
@@ -223,7 +225,7 @@ class CellRelease(TransformerMixin, BaseEstimator):
             counts = np.zeros((len(groups), partition.n_cells))
             np.add.at(counts, (group[held_rows], cells), 1)
             laws = counts / n[:, None] @ self._channel(partition.n_cells)
-            planned[k] = float(planned_cell_bound(laws, n, self.delta, eta=1 - self.randomise))
+            planned[k] = float(planned_cell_bound(laws, n, delta, eta=1 - self.randomise))
         return planned
 
     def _check_settings(self) -> None:

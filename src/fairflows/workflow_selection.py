@@ -17,6 +17,7 @@ from fairflows.certificate.identification import one_row_a_person
 from fairflows.certificate.planning import planned_cell_bound
 from fairflows.certificate.spending import delta_of_look
 from fairflows.data.table import Table
+from fairflows.encoder.pipelines import transform_table
 from fairflows.exceptions import DataError
 from fairflows.frontiers import Frontier
 from fairflows.release import CellRelease
@@ -78,14 +79,13 @@ class Goal:
     def check_reachable(self, rows: Table) -> None:
         """Refuse at once what so few certifying persons cannot show, whatever is released."""
         groups = rows.groups
-        limit = self.distance if self.accuracy is None else 2 * self.accuracy - 1
-        if limit is None or (len(groups) > 2 and self.accuracy is not None):
-            return
-        if limit <= 0:
-            raise DataError(f"A guess of the group is right half of the time by chance; {self.accuracy} is below that.")
         persons = one_row_a_person(rows, None, 0)
         n = np.bincount(group_numbers(persons, groups), minlength=len(groups))
-        CellEvidence(n[None, :, None], None, []).check_size(limit, delta_of_look(self.delta, 1), groups)
+        counted, delta = CellEvidence(n[None, :, None], None, []), delta_of_look(self.delta, 1)
+        if self.distance is not None:
+            counted.check_distance(self.distance, delta, groups)
+        if self.accuracy is not None:
+            counted.check_accuracy(self.accuracy, delta, groups)
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def judge_cells(
         for encoder, row in zip(front.encoders, front.measured.to_dict("records"), strict=True):
             if not hasattr(encoder, "groups_"):
                 continue  # it diverged
-            Z, Z_judged = (encoder.transform(t.X, sensitive_features=t.a) for t in (train, judged))
+            Z, Z_judged = (transform_table(encoder, t) for t in (train, judged))
             for release in _releases(Z, train, sizes):
                 laws = _laws(release, Z_judged, judged, train.groups, with_label)
                 accuracy = None if train.y is None else _accuracy(release, Z_judged, judged)

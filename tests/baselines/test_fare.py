@@ -1,5 +1,7 @@
 """FARE's tree: the best split by brute force, the frontier, and both certificates."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from fairflows.baselines import FARE
 from fairflows.baselines.fair_tree import best_split
 from fairflows.certificate import cell_upper_bound, delta_of_look
 from fairflows.certificate.certifying import certify
+from fairflows.certificate.verifying import verify
 from fairflows.exceptions import DataError
 
 
@@ -89,6 +92,21 @@ def test_both_certificates_hold_the_observed_distance_and_ours_is_tighter(adult)
     assert observed < ours < tree.own_upper_bound(train, validation, test)
     first_look = cell_upper_bound(counts, delta_of_look(0.05, 1))
     assert certify(tree, test, delta=0.05).cell_upper == pytest.approx(first_look)
+
+
+def test_a_certificate_is_sealed_and_its_rows_are_remembered(adult):
+    train, _, test = adult
+    tree = FARE(0.5).fit(train.X, train.y, sensitive_features=train.a)
+    certificate = certify(tree, test)
+    assert verify(certificate, tree, test)
+    forged = replace(certificate, attack_lower=0.0, attack_by="nobody")
+    for key in (b"", b"another"):
+        assert "seal" in {difference.what for difference in verify(forged.sealed(key), tree, test).differences}
+    assert certify(tree, test).look == 2
+    with pytest.raises(DataError, match="fitted to, or chosen by"):
+        certify(tree, train.take(np.arange(500)))
+    again = FARE(0.5, key=tree.key_).fit(train.X, train.y, sensitive_features=train.a)
+    assert verify(certificate, again, test), "what a model is called does not hang on its ledger"
 
 
 def test_numbers_and_unseen_levels():

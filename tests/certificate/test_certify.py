@@ -10,17 +10,19 @@ from scipy.stats import norm
 from sklearn.pipeline import make_pipeline
 
 from fairflows import FairMatching, FairTransport, Table, load_adult
+from fairflows.auditing_target import Target
 from fairflows.certificate import (
     cell_upper_bound,
     delta_of_look,
     exact_adversary_accuracy,
     exact_statistical_distance,
     per_label,
+    stratified_accuracy_upper_bound,
 )
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate, ContradictionError
+from fairflows.certificate.identification import model_hash, secret_of
 from fairflows.certificate.verifying import verify
-from fairflows.data.identity import Persons
 from fairflows.data.ledger import Ledger, named_persons
 from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
 from fairflows.exceptions import DataError, DataWarning
@@ -52,9 +54,10 @@ def model(fitted, adult):
     return with_ledger(copy.deepcopy(fitted), adult[0])
 
 
-def attack(certificate_rows="", **changes):
+def attack(model, rows="", **changes):
+    """What an audit of the model might have found."""
     found = {"released": ("cell",), "delta": 0.05, "attack_lower": 0.0, "best": "nobody", "density_gap_lower": {}}
-    return {**found, "rows": certificate_rows, **changes}
+    return {**found, "model": model_hash(model, secret_of(model)), "rows": rows, **changes}
 
 
 def counts_of(model, rows):
@@ -74,7 +77,8 @@ def test_cells_of_transported_adult_are_certified(model, adult):
     assert certificate.cell_accuracy_upper == pytest.approx((1 + certificate.cell_upper) / 2)
     assert certificate.n == {"0": int(counts[0].sum()), "1": int(counts[1].sum())}
     assert certificate.model_upper == exact_statistical_distance(model[0].latent_laws_)
-    assert certificate.spent == {"cells": delta_of_look(0.05, 1), "model": 0.0}
+    first = delta_of_look(0.05, 1)
+    assert certificate.spent == {"cells": first, "odds": first, "model": 0.0}
     assert certificate.attack_lower is None
     assert verify(certificate, model, test)
 
@@ -94,14 +98,14 @@ def test_a_latent_is_never_more_than_model_only(adult):
     assert certificate.released == ("latent",)
     assert certificate.cell_upper is None
     assert certificate.model_upper < 1e-9
-    refuted = certify(encoder, test, target=0.05, audit=attack(released=("latent",), attack_lower=0.02))
+    refuted = certify(encoder, test, target=0.05, audit=attack(encoder, released=("latent",), attack_lower=0.02))
     assert refuted.status == "REFUTED"
     assert refuted.density_error_lower == pytest.approx(0.02)
 
 
 def test_certified_comes_before_refuted(model, adult):
     """Cells are certified on the truth: that the densities are wrong takes nothing from it."""
-    certificate = certify(model, adult[2], target=0.05, audit=attack(attack_lower=0.01))
+    certificate = certify(model, adult[2], target=0.05, audit=attack(model, attack_lower=0.01))
     assert certificate.model_upper < 0.01
     assert certificate.status == "CERTIFIED"
 
@@ -203,7 +207,7 @@ def test_training_rows_are_refused(model, adult):
     with pytest.raises(DataError, match="chosen by, 40 of"):
         certify(model, mixed)
     certify(model, validation)
-    model[0].ledger_.use(validation.X, Persons.of(validation.X.index))
+    model[0].ledger_.use(validation.X, named_persons(validation.X))
     with pytest.raises(DataError, match="chosen by"):
         certify(model, validation)
 
@@ -244,16 +248,53 @@ def test_a_second_model_on_the_same_persons_warns(model, adult):
 def test_an_attack_above_the_certified_bound_on_the_same_rows_is_a_bug(model, adult):
     test = adult[2]
     certificate = certify(model, test)
-    impossible = attack(certificate.rows, attack_lower=certificate.cell_upper + 0.2)
+    impossible = attack(model, certificate.rows, attack_lower=certificate.cell_upper + 0.2)
     with pytest.raises(ContradictionError, match="same rows.*bug"):
         certify(model, test, audit=impossible)
     with pytest.warns(DataWarning, match="on other rows"):
         certify(model, test, audit={**impossible, "rows": "others"})
 
 
+def test_an_attack_above_the_bound_for_random_cells_may_be_bad_luck(model, adult):
+    """The bound is about the expected cells, the attack saw those that were drawn."""
+    train, _, test = adult
+    Z = model[0].transform(train.X, sensitive_features=train.a)
+    noisy = make_pipeline(model[0], CellRelease(n_cells=8, randomise=0.9).fit(Z, train.y))
+    certificate = certify(noisy, test)
+    found = attack(noisy, certificate.rows, attack_lower=certificate.cell_upper + 0.2)
+    with pytest.warns(DataWarning, match="random cells"):
+        certify(noisy, test, audit=found)
+
+
+def test_other_rows_of_the_same_persons_are_other_rows(model, adult):
+    """Another seed draws another row of a person: the same table was attacked, but not the same rows."""
+    test = adult[2].take(np.arange(4000))
+    frame = test.X.assign(a=test.a, y=test.y, who=np.arange(4000) // 2)
+    table = Table(frame, sensitive="a", label="y", identifier="who")
+    drawn = [Target.of(model, adult[0], table, None, seed, quick=True) for seed in (0, 1)]
+    del model[0].ledger_
+    upper = certify(model, table).cell_upper
+    impossible = [attack(model, target.rows, attack_lower=upper + 0.2) for target in drawn]
+    with pytest.raises(ContradictionError, match="same rows"):
+        certify(model, table, audit=impossible[0])
+    with pytest.warns(DataWarning, match="on other rows"):
+        certify(model, table, audit=impossible[1])
+
+
 def test_an_attack_on_another_release_is_refused(model, adult):
     with pytest.raises(ValueError, match="must have attacked what is released"):
-        certify(model, adult[2], audit=attack(released=("latent",)))
+        certify(model, adult[2], audit=attack(model, released=("latent",)))
+
+
+def test_an_attack_on_another_model_is_refused(model, adult):
+    train, _, test = adult
+    Z = model[0].transform(train.X, sensitive_features=train.a)
+    other = make_pipeline(model[0], CellRelease(n_cells=2).fit(Z, train.y))
+    with pytest.raises(ValueError, match="it attacked another one"):
+        certify(model, test, audit=attack(other))
+    with pytest.raises(ValueError, match="it attacked an array"):
+        certify(model, test, audit={**attack(model), "model": ""})
+    assert not model[0].ledger_.looks, "what was refused has not looked"
 
 
 def test_somebody_vouches_for_the_densities(adult):
@@ -261,7 +302,12 @@ def test_somebody_vouches_for_the_densities(adult):
     encoder = FairMatching(gamma=0.5, density="counts").fit(train.X, train.y, sensitive_features=train.a)
     certificate = certify(encoder, test, density_error=[0.01, 0.02])
     assert certificate.vouched_upper == pytest.approx(certificate.model_upper + 0.03)
+    assert certificate.density_error == (0.01, 0.02)
     assert verify(certificate, encoder, test)
+    with pytest.raises(ValueError, match="one for each of 2 groups; got .0.01, 0.02, 0.03."):
+        certify(encoder, test, density_error=[0.01, 0.02, 0.03])
+    with pytest.raises(ValueError, match="density_error adds to a model-based bound, and there is none"):
+        certify(encoder, test, density_error=0.01, released=["latent", "label"])
 
 
 def test_anything_with_cells_can_be_certified(adult):
@@ -283,6 +329,11 @@ def test_anything_with_cells_can_be_certified(adult):
     assert certificate.status == "CERTIFIED"
     assert certificate.model_upper is None
     assert any("keeps no ledger" in sentence for sentence in certificate.assumptions)
+    assert certificate.seal == "", "without a key, anybody could make one"
+    assert any("no seal" in sentence for sentence in certificate.assumptions)
+    found = verify(certificate, Halves(), adult[2])
+    assert found
+    assert "not sealed" in repr(found)
 
 
 class ThirdOfALine:
@@ -307,6 +358,48 @@ def test_three_groups():
     assert certificate.status == "CERTIFIED"
     assert certify(ThirdOfALine(), rows, max_adversary_accuracy=0.4).status == "NOT_MET"
     assert certificate.n == {"0": 3000, "1": 3000, "2": 3000}
+    first = delta_of_look(0.05, 1)
+    assert certificate.spent == {"cells": first, "accuracy": first}, "of three groups, Δ does not bound the accuracy"
+
+
+def test_three_groups_too_small_for_an_accuracy():
+    a = np.arange(300) % 3
+    rows = Table({"x": np.zeros(300) + a, "a": a}, sensitive="a", kinds={"x": "continuous"})
+    with pytest.raises(DataError, match=r"at most 35 %.*100 of 0.*need ([\d,]+) of 0") as refused:
+        certify(ThirdOfALine(), rows, max_adversary_accuracy=0.35)
+    n = int(str(refused.value).split("need ")[1].split(" of")[0].replace(",", ""))
+    needed = [stratified_accuracy_upper_bound([[m]] * 3, delta_of_look(0.05, 1)) for m in (n - 1, n)]
+    assert needed[0] > 0.35 >= needed[1]
+
+
+def test_priors_are_where_the_adversary_works(model, adult):
+    test = adult[2]
+    counts, _, _ = counts_of(model, test)
+    priors, first = (0.9, 0.1), delta_of_look(0.05, 1)
+    certificate = certify(model, test, priors=priors, max_adversary_accuracy=0.92)
+    assert certificate.status == "CERTIFIED"
+    assert certificate.cell_accuracy_upper == pytest.approx(stratified_accuracy_upper_bound(counts, first, priors))
+    assert certificate.model_accuracy_upper == pytest.approx(0.9)
+    assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, first)), "Δ knows no priors"
+    assert certificate.spent["accuracy"] == first
+    assert verify(certificate, model, test)
+    assert verify(replace(certificate, priors=(0.5, 0.5)), model, test).differences[0].what == "seal"
+    text = repr(certificate)
+    assert "blind 90.0 %" in text
+    assert f"adversary {100 * certificate.cell_accuracy_upper:.1f} %" in text
+
+
+def test_what_the_bounds_say_about_classifiers(model, adult):
+    certificate = certify(model, adult[2])
+    derived = certificate.derived(largest_rate=0.5)
+    said = derived["true distribution"]
+    assert said["parity"] == certificate.cell_upper
+    assert said["adversary accuracy"] == certificate.cell_accuracy_upper
+    assert said["equalized odds"] == max(certificate.cell_odds_upper.values())
+    assert said["four-fifths from"] == pytest.approx(5 * certificate.cell_upper)
+    assert said["selection ratio"] == pytest.approx(1 - certificate.cell_upper / 0.5)
+    assert derived["model"]["parity"] == certificate.model_upper
+    assert "selection ratio" not in certificate.derived()["model"]
 
 
 def test_the_bound_misses_no_more_often_than_delta():
@@ -327,6 +420,13 @@ def test_the_bound_misses_no_more_often_than_delta():
         ({"delta": 0}, "delta must be"),
         ({"target": 1.5}, r"target must be a distance in \[0, 1\]; got 1.5"),
         ({"max_adversary_accuracy": 50}, "max_adversary_accuracy must be"),
+        ({"max_adversary_accuracy": 0.4}, "at least that of a blind guess, 0.5"),
+        ({"max_adversary_accuracy": 0.5}, "above that of a blind guess"),
+        ({"target": 0.0}, "no number of persons proves Δ = 0"),
+        ({"priors": [0.5, 0.4]}, "priors must be non-negative and sum to 1"),
+        ({"estimator": "guess"}, "estimator must be 'betting' or 'sign'; got 'guess'"),
+        ({"n_draws": 0}, "n_draws must be a whole number of at least 1; got 0"),
+        ({"random_state": None}, "random_state must be a whole number of at least 0; got None"),
         ({"released": ["prediction"]}, "released must name cell, latent, label; got 'prediction'"),
         ({"density": "mixture"}, "density is for encoders of continuous tables"),
     ],
@@ -337,10 +437,15 @@ def test_wrong_arguments_are_named(model, adult, arguments, message):
     assert not model[0].ledger_.looks, "what was refused has not looked"
 
 
+def test_rows_must_be_a_table(model, adult):
+    with pytest.raises(DataError, match="rows must be a Table.*got DataFrame"):
+        certify(model, adult[2].X)
+
+
 class TestVerify:
     @pytest.fixture
     def certificate(self, model, adult):
-        return certify(model, adult[2], target=0.05, audit=attack(attack_lower=0.001))
+        return certify(model, adult[2], target=0.05, audit=attack(model, attack_lower=0.001))
 
     def whats(self, *arguments):
         return {difference.what for difference in verify(*arguments).differences}
@@ -374,6 +479,35 @@ class TestVerify:
         Z = model[0].transform(train.X, sensitive_features=train.a)
         other_cells = make_pipeline(model[0], CellRelease(n_cells=9).fit(Z, train.y))
         assert self.whats(certificate, other_cells, test) == {"model"}
+
+    def test_another_model_with_another_key(self, certificate, model, adult):
+        """Under another key nothing but the model can be judged: neither the rows nor the seal is to blame."""
+        train, _, test = adult
+        other = make_pipeline(FairTransport(density="counts", key=b"k" * 32), CellRelease(n_cells=8))
+        fit_pipeline(other, train.X, train.y, sensitive_features=train.a)
+        assert self.whats(certificate, other, test) == {"model"}
+        assert "no more can be said" in repr(verify(certificate, other, test))
+
+    def test_the_encoder_without_its_cells(self, certificate, model, adult):
+        assert self.whats(certificate, model[0], adult[2]) == {"model"}
+
+    def test_rows_that_the_model_cannot_read(self, certificate, model, adult):
+        test = adult[2]
+        strange = Table(test.X.assign(a=test.a + 1, y=test.y), sensitive="a", label="y")
+        lacking = Table(test.X.iloc[:, 1:].assign(a=test.a, y=test.y), sensitive="a", label="y")
+        assert self.whats(certificate, model, strange) == {"rows"}
+        assert self.whats(certificate, model, lacking) == {"rows"}
+
+    def test_a_model_that_is_not_the_one_named(self, certificate, model, adult):
+        assert self.whats(replace(certificate, model="0" * 32), model, adult[2]) == {"model", "seal"}
+
+    @pytest.mark.parametrize("changes", [{"delta": 7.0}, {"look": 0}, {"released": ("cellar",)}, {"n_draws": 0}])
+    def test_settings_that_no_certificate_has(self, certificate, model, adult, changes):
+        assert {"seal", "settings"} <= self.whats(replace(certificate, **changes), model, adult[2])
+
+    def test_a_seal_made_with_another_key(self, certificate, model, adult):
+        forged = replace(certificate, attack_lower=0.0).sealed(b"another key")
+        assert "seal" in self.whats(forged, model, adult[2])
 
     def test_reused_rows(self, certificate, model, adult):
         """The best of several looks, dressed up as the first."""

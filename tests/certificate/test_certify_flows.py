@@ -7,7 +7,9 @@ from scipy.stats import norm
 
 from fairflows import Table, make_shifted_gaussians
 from fairflows.auditing import audit
+from fairflows.certificate import sign_estimate, sign_upper_bound
 from fairflows.certificate.certifying import certify
+from fairflows.certificate.densities import best_densities
 from fairflows.certificate.verifying import verify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.flow import FairFlow
@@ -110,6 +112,42 @@ def test_a_better_density_sees_what_the_trained_one_did_not(two_humps):
         certify(encoder, test, density="mixture")
 
 
+def test_the_judged_densities_are_named_and_stand_alone(two_humps):
+    encoder, train, test = two_humps
+    found = audit(encoder, train, test, quick=True)
+    candidates = [MixtureDensity(1), MixtureDensity(4)]
+    certificate = certify(encoder, test, audit=found, density=candidates, train=train, n_draws=20_000)
+    assert "MixtureDensity(n_components=4)" in repr(certificate)
+    assert found.density_gap_lower
+    assert certificate.density_gap_lower == {}, "what the audit found is about the encoder's own densities"
+    assert "densities" not in certificate.spent
+    fitted = best_densities(encoder, candidates, train, 0).densities
+    assert certify(encoder, test, density=fitted, n_draws=20_000).model_upper == certificate.model_upper
+    with pytest.raises(ValueError, match="must not name fitted densities among several"):
+        certify(encoder, test, density=[fitted, MixtureDensity(1)], train=train)
+
+
+def test_the_papers_estimator():
+    """The sign estimator and Hoeffding's radius, as the paper has them."""
+    means = [0.0, 0.5]
+    certificate = certify(Identity(means), gaussian_rows(means), estimator="sign", n_draws=20_000)
+    table = Identity(means).log_density_table(20_000)
+    assert certificate.model_delta == sign_estimate(table)
+    assert certificate.model_upper == sign_upper_bound(table, 0.001)
+    assert certificate.model_accuracy_upper == pytest.approx((1 + certificate.model_upper) / 2)
+    assert certify(Identity(means), gaussian_rows(means), n_draws=20_000).model_upper < certificate.model_upper
+    assert verify(certificate, Identity(means), gaussian_rows(means))
+
+
+def test_model_accuracy_at_priors():
+    means, priors = [0.0, 1.0], (0.8, 0.2)
+    certificate = certify(Identity(means), gaussian_rows(means), priors=priors, n_draws=200_000)
+    z = np.linspace(-9, 10, 100_001)
+    truth = np.trapezoid((np.array(priors) * norm.pdf(z[:, None], means)).max(axis=1), z)
+    assert truth <= certificate.model_accuracy_upper <= truth + 0.006
+    assert certificate.spent == {"model": 0.001, "model accuracy": 0.001}
+
+
 def test_known_densities_certify_a_trained_flow():
     table, densities = make_shifted_gaussians(1.0, 2000, random_state=0)
     train, test = table.split(test=0.5, validation=0)
@@ -128,3 +166,7 @@ def test_equalized_odds_of_the_model():
     certificate = certify(encoder, test, n_draws=5_000)
     assert set(certificate.model_odds_upper) == {"0", "1"}
     assert all(0 < bound <= 1 for bound in certificate.model_odds_upper.values())
+    assert certificate.spent == {"model": 0.001, "model odds": 0.001}
+    other = certify(encoder, test, density=MixtureDensity(1), train=train, n_draws=5_000)
+    assert other.model_odds_upper == {}
+    assert any("nothing is said given the label" in sentence for sentence in other.assumptions)

@@ -49,8 +49,8 @@ def test_json_loses_nothing(certificate):
 
 def test_json_of_another_format_is_refused(certificate):
     values = json.loads(certificate.to_json())
-    with pytest.raises(ValueError, match="'format' must be 1"):
-        Certificate.from_json(json.dumps({**values, "format": 2}))
+    with pytest.raises(ValueError, match="'format' must be 2; got 1"):
+        Certificate.from_json(json.dumps({**values, "format": 1}))
     with pytest.raises(ValueError, match="no field 'better'"):
         Certificate.from_json(json.dumps({**values, "better": 0}))
 
@@ -70,6 +70,22 @@ def test_repr_says_what_about_what_and_under_which_assumptions(certificate):
                  "cell and label (16 cells)", "certificate 2 from these rows", *certificate.assumptions):  # fmt: skip
         assert part in text
     assert max(len(line) for line in text.splitlines()[:-2]) < 140
+
+
+def test_of_three_groups_the_deciding_number_is_shown(certificate):
+    """The accuracy of guessing one of three decides, and (1 + Δ)/2 is that of the worst pair alone."""
+    three = replace(
+        certificate, n={"a": 10, "b": 10, "c": 10}, target=None, target_accuracy=0.45, cell_upper=0.184,
+        cell_accuracy_upper=0.431, model_upper=0.1, model_accuracy_upper=0.377,
+    )  # fmt: skip
+    for text in (repr(three), three._repr_html_()):
+        for part in ("adversary 43.1 % (blind 33.3 %)", "worst pair 59.2 %", "adversary 37.7 %", "worst pair 55.0 %"):
+            assert part in text
+    assert "worst pair 52.5 %" in repr(replace(three, target=0.05, target_accuracy=None))
+
+
+def test_the_densities_that_were_judged_are_named(certificate):
+    assert "KernelDensity, the best of 3" in repr(replace(certificate, density="KernelDensity, the best of 3"))
 
 
 def test_html_escapes_what_comes_from_the_table(certificate):

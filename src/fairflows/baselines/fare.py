@@ -13,6 +13,8 @@ from fairflows.baselines.fair_tree import FairTree, grow
 from fairflows.baselines.neural import check_strength
 from fairflows.certificate import fare_upper_bound
 from fairflows.data.columns import is_number, is_time, sorted_values
+from fairflows.data.identity import new_key
+from fairflows.data.ledger import Ledger
 from fairflows.data.table import Table
 from fairflows.encoder.base import GroupEncoder
 from fairflows.exceptions import DataError
@@ -39,6 +41,8 @@ class FARE(GroupEncoder):
         The fewest rows in a cell.
     sensitive, identifier : str, optional
         Columns of X that hold the sensitive attribute and name the person of a row.
+    key : bytes, optional
+        The secret behind the seal of its certificates; a new one at each fit when not given.
 
     Attributes
     ----------
@@ -67,12 +71,14 @@ class FARE(GroupEncoder):
         min_rows: int = 100,
         sensitive: str | list[str] | None = None,
         identifier: str | None = None,
+        key: bytes | None = None,
     ) -> None:
         self.gamma = gamma
         self.max_leaves = max_leaves
         self.min_rows = min_rows
         self.sensitive = sensitive
         self.identifier = identifier
+        self.key = key
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
         """Grow the tree.
@@ -97,6 +103,8 @@ class FARE(GroupEncoder):
         labels = self._read_label(y, len(rows.X))
         if labels is None:
             raise DataError("FARE grows a tree for a label: pass y.")
+        self.key_ = self.key if self.key is not None else new_key()
+        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         self.columns_ = list(rows.X.columns)
         self.cuts_ = {name: _cuts(rows.X[name]) for name in self.columns_}
         ordered = np.array([_is_ordered(rows.X[name]) for name in self.columns_])

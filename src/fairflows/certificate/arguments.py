@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairflows.exceptions import DataError
 
 FloatArray = NDArray[np.float64]
+Estimator = Literal["betting", "sign"]
+Priors = tuple[float, ...] | None
 
 
 def checked_delta(delta: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def assumptions(
     *, released: tuple[str, ...], cells: bool, model: bool, known_persons: bool, several_rows: bool, ledger: bool,
-    checked: bool, odds: bool, randomised: bool,
+    checked: bool, odds: bool, lost_odds: bool, randomised: bool, key: bool, limits: tuple[str, ...],
 ) -> tuple[str, ...]:  # fmt: skip
     """Those sentences that apply."""
     what = " and ".join(released)
@@ -26,7 +26,7 @@ def assumptions(
         if not known_persons:
             sentences.append("No identifier says whose rows these are: no person has two of them.")
         if odds:
-            sentences.append("Bounds given the label hold for that label, and together at δ.")
+            sentences.append("Bounds given the label hold for that label, and all of them together at their own δ.")
     if randomised:
         sentences.append("The key behind the random cells is secret, and one person is always released alike.")
     if model:
@@ -34,11 +34,19 @@ def assumptions(
             "The model-based bound takes the estimated densities for the truth. It says nothing about how far they are "
             "from it; the attack and the check of the densities do."
         )
+    if lost_odds:
+        sentences.append("Under other densities than the model's own, nothing is said given the label.")
+    sentences += limits
     if "latent" in released:
         sentences.append(
             "The noise key is secret, no person is encoded by two models or two keys, and identifiers, index and order "
             "of the rows are not released."
         )
+    sentences.append("Each kind of statement has its own probability of error, listed as spent; all of them hold "
+                     "together but for the sum.")  # fmt: skip
+    if not key:
+        sentences.append("The model has no key, so there is no seal: what cannot be computed again, as the attack, is "
+                         "taken on trust.")  # fmt: skip
     if not ledger:
         sentences.append("The model keeps no ledger: that these rows were neither trained on nor certified on before "
                          "is taken on trust.")  # fmt: skip

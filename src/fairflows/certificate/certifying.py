@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 
 from fairflows import __version__
-from fairflows.certificate.arguments import checked_delta
+from fairflows.certificate.arguments import Estimator
 from fairflows.certificate.assumptions import assumptions
-from fairflows.certificate.densities import best_densities, log_densities_under
-from fairflows.certificate.derived import density_error_lower_bound, distance_for_accuracy, true_distance_upper_bound
+from fairflows.certificate.densities import OWN, Judged, best_densities, log_densities_under
+from fairflows.certificate.derived import density_error_lower_bound, true_distance_upper_bound
 from fairflows.certificate.document import Certificate, ContradictionError, Status
-from fairflows.certificate.evidence import CellEvidence, ModelEvidence, group_numbers, releases_cells
+from fairflows.certificate.evidence import CellEvidence, ModelEvidence, group_numbers
 from fairflows.certificate.identification import model_hash, one_row_a_person, rows_hash, secret_of
+from fairflows.certificate.settings import Settings
 from fairflows.certificate.spending import delta_of_look
 from fairflows.data.ledger import Ledger, RowsSeen, named_persons
 from fairflows.data.table import Table
 from fairflows.encoder.pipelines import pipeline_steps
 from fairflows.exceptions import DataError, DataWarning
-
-_RELEASED = ("cell", "latent", "label")
 
 
 def certify(
@@ -35,12 +34,14 @@ def certify(
     *,
     target: float | None = None,
     max_adversary_accuracy: float | None = None,
+    priors: Sequence[float] | None = None,
     audit: Any = None,
     delta: float = 0.05,
     released: Sequence[str] | None = None,
     density: Any = None,
     train: Table | None = None,
     density_error: float | Sequence[float] | None = None,
+    estimator: Estimator = "betting",
     n_draws: int = 1_000_000,
     monte_carlo_delta: float = 0.001,
     random_state: int = 0,
@@ -57,23 +58,28 @@ def certify(
     target : float, optional
         The statistical distance Δ to stay within.
     max_adversary_accuracy : float, optional
-        The same as the accuracy of the best guess of the group when all groups are equally likely; for two groups this
-        is Δ ≤ 2t − 1.
+        The same as the accuracy t of the best guess of the group; for two equally likely groups this is Δ ≤ 2t − 1.
+    priors : sequence of float, optional
+        How likely each group is where the adversary works, in the order of the model's groups; equally by default.
     audit : Audit, optional
-        What `audit` found on the same release; without, the attack fields are None.
+        What `audit` found on the same release of the same model; without, the attack fields are None.
     delta : float
         δ, the probability that the bound on the true distribution is wrong, over all certificates from these rows: the
-        j-th of them spends δ·6/(π²j²).
+        j-th of them spends δ·6/(π²j²). The bounds given the label together, and that on the accuracy for more than two
+        groups or with priors, are statements of their own and spend as much each (``spent`` lists all).
     released : sequence of {"cell", "latent", "label"}, optional
         All that goes out together; by default what the model's last step gives. The pair (cell, label) is certified as
         such; next to a latent, a cell adds nothing and certifies nothing.
     density : str, density, or a list of these, optional
         For `FairFlow`: other densities than those it was trained with, fitted to `train`; of several, those of best
-        held-out likelihood.
+        held-out likelihood. Fitted `GroupDensities` are taken as they are.
     train : Table, optional
         Rows to fit them to.
     density_error : float, or one for each group, optional
         TV(p̂_a, p_a) at most, if somebody vouches for it; then Δ of the true law is bounded for a latent too.
+    estimator : {"betting", "sign"}
+        Of the model-based bound: the betting bound, or the paper's (decisions of the optimal adversary, plus
+        Hoeffding's radius), which is wider. Exact sums need neither.
     n_draws : int
         Draws from each group behind the model-based bound; exact sums need none.
     monte_carlo_delta : float
@@ -89,8 +95,10 @@ def certify(
     ------
     DataError
         Persons were trained on; or a group is too small for the target, with the number needed.
+    ValueError
+        An argument is wrong, or the audit is of another model.
     ContradictionError
-        The attack's lower bound is above the upper bound on the same rows, which only a bug can do.
+        The attack's lower bound is above the upper bound for the same rows and cells, which only a bug can do.
 
     Examples
     --------
@@ -105,30 +113,28 @@ def certify(
     >>> certificate.status, certificate.cell_upper < 0.1
     ('CERTIFIED', True)
     """
-    checked_delta(delta)
-    checked_delta(monte_carlo_delta)
+    if not isinstance(rows, Table):
+        raise DataError(f"rows must be a Table, which says which column is the group; got {type(rows).__name__}.")
     encoder = pipeline_steps(model)[0]
+    settings = Settings.of(
+        model,
+        groups_of(model, rows),
+        released=released,
+        delta=delta,
+        target=target,
+        target_accuracy=max_adversary_accuracy,
+        priors=priors,
+        density_error=density_error,
+        estimator=estimator,
+        n_draws=n_draws,
+        monte_carlo_delta=monte_carlo_delta,
+        seed=random_state,
+    )
     ledger: Ledger | None = getattr(encoder, "ledger_", None)
     seen = _refuse_used_rows(ledger, rows, encoder)
     look = 1 if ledger is None or seen is None else ledger.next_look(seen)
-    judged: tuple[Any, str] | None = None
-    if density is not None:
-        judged = best_densities(encoder, density, train, random_state)
-    certificate = make_certificate(
-        model,
-        rows,
-        target=_checked_target(target, max_adversary_accuracy),
-        target_accuracy=max_adversary_accuracy,
-        audit=audit,
-        delta=delta,
-        released=checked_released(released, model),
-        judged=judged,
-        density_error=density_error,
-        n_draws=n_draws,
-        monte_carlo_delta=monte_carlo_delta,
-        random_state=random_state,
-        look=look,
-    )
+    judged = None if density is None else best_densities(encoder, density, train, random_state)
+    certificate = make_certificate(model, rows, settings, look=look, audit=audit, judged=judged)
     if ledger is not None and seen is not None:
         _warn_of_other_models(ledger, seen, certificate)
         ledger.record(seen, certificate.model, certificate.seal)
@@ -136,61 +142,48 @@ def certify(
 
 
 def make_certificate(
-    model: Any,
-    rows: Table,
-    *,
-    target: float | None,
-    target_accuracy: float | None,
-    audit: Any,
-    delta: float,
-    released: tuple[str, ...],
-    judged: tuple[Any, str] | None,
-    density_error: float | Sequence[float] | None,
-    n_draws: int,
-    monte_carlo_delta: float,
-    random_state: int,
-    look: int,
+    model: Any, rows: Table, settings: Settings, *, look: int, audit: Any = None, judged: Judged | None = None
 ) -> Certificate:
     """The certificate of a given look, neither checked against the ledger nor recorded in it."""
     encoder = pipeline_steps(model)[0]
-    groups = list(getattr(encoder, "groups_", rows.groups))
+    groups, released = groups_of(model, rows), settings.released
     identifier = getattr(encoder, "identifier", None)
-    sample = one_row_a_person(rows, identifier, random_state)
+    sample = one_row_a_person(rows, identifier, settings.seed)
     key = secret_of(model)
+    name = model_hash(model, key)
+    attack = None if audit is None else _checked_attack(audit, released, name)
     spent: dict[str, float] = {}
     said: dict[str, Any] = {}
 
     cells = None
-    if "cell" in released and "latent" not in released:
+    if settings.certifies_cells:
         cells = CellEvidence.of(model, sample, groups, with_label="label" in released)
-        spent["cells"] = delta_of_look(delta, look)
-        wanted = target if target_accuracy is None or len(groups) > 2 else distance_for_accuracy(target_accuracy)
-        if wanted is not None:
-            cells.check_size(float(wanted), spent["cells"], groups)
-        said |= _about_cells(cells, spent["cells"])
+        said |= _about_cells(cells, settings, groups, delta_of_look(settings.delta, look), spent)
     if "label" not in released:
-        shrink = 1.0 if cells is None else cells.own_share
-        said |= _about_model(encoder, judged, n_draws, monte_carlo_delta, random_state, shrink, spent)
+        said |= _about_model(encoder, judged, settings, 1.0 if cells is None else cells.own_share, spent)
         if cells is None and "model_upper" not in said and hasattr(encoder, "no_density"):
             raise DataError(f"{type(encoder).__name__} cannot be certified. {encoder.no_density}")
-    if density_error is not None and "model_upper" in said:
-        errors = np.broadcast_to(np.asarray(density_error, dtype=np.float64), (len(groups),)).tolist()
-        vouched = true_distance_upper_bound(said["model_upper"], errors)
-        said |= {"density_error": tuple(errors), "vouched_upper": vouched}
-    if audit is not None:
-        said |= _about_attack(audit, released, said, spent)
+    if settings.density_error is not None:
+        if "model_upper" not in said:
+            raise ValueError("density_error adds to a model-based bound, and there is none of what is released.")
+        said["vouched_upper"] = true_distance_upper_bound(said["model_upper"], settings.density_error)
+    if attack is not None:
+        said |= _about_attack(attack, said, spent, of_own_densities=judged is None)
 
     ledger = getattr(encoder, "ledger_", None)
     persons = named_persons(rows.X, identifier)
     certificate = Certificate(
         status="NOT_MET",
-        target=target,
-        target_accuracy=target_accuracy,
+        target=settings.target,
+        target_accuracy=settings.target_accuracy,
+        priors=settings.priors,
         released=released,
         n=_sizes(sample, groups),
-        delta=delta,
+        delta=settings.delta,
         spent=spent,
         look=look,
+        density_error=settings.density_error,
+        estimator=settings.estimator,
         assumptions=assumptions(
             released=released,
             cells=cells is not None,
@@ -200,17 +193,28 @@ def make_certificate(
             ledger=ledger is not None,
             checked=ledger is not None and ledger.comparable(ledger.read(rows.X, persons)),
             odds=bool(said.get("cell_odds_upper")),
+            lost_odds=judged is not None and bool(_labels(encoder)),
             randomised=cells is not None and cells.own_share < 1,
+            key=bool(key),
+            limits=tuple(getattr(attack, "limits", ())),
         ),
-        model=model_hash(model, key),
+        model=name,
         rows=rows_hash(rows, key),
-        seed=random_state,
-        n_draws=n_draws,
+        seed=settings.seed,
+        n_draws=settings.n_draws,
         versions=_versions(),
         **said,
     )
-    _check_for_contradiction(certificate, audit)
-    return replace(certificate, status=status_of(certificate)).sealed(key)
+    if attack is not None and cells is not None:
+        same = cells.is_deterministic and attack.rows == rows_hash(sample, key)
+        _check_for_contradiction(certificate, same_release=same)
+    certificate = replace(certificate, status=status_of(certificate))
+    return certificate.sealed(key) if key else certificate
+
+
+def groups_of(model: Any, rows: Table) -> list[Any]:
+    """The groups that the encoder knows; those of the rows, for one that knows none."""
+    return list(getattr(pipeline_steps(model)[0], "groups_", rows.groups))
 
 
 def status_of(certificate: Certificate) -> Status:
@@ -231,78 +235,111 @@ def _within(upper: float | None, accuracy_upper: float | None, c: Certificate) -
     return upper <= c.target if c.target is not None else upper < 1
 
 
-def _about_cells(cells: CellEvidence, delta: float) -> dict[str, Any]:
+def _about_cells(
+    cells: CellEvidence, settings: Settings, groups: list[Any], delta: float, spent: dict[str, float]
+) -> dict[str, Any]:
+    if settings.target is not None:
+        cells.check_distance(settings.target, delta, groups)
+    if settings.target_accuracy is not None:
+        cells.check_accuracy(settings.target_accuracy, delta, groups, settings.priors)
+    spent["cells"] = delta
+    if _is_another_statement(settings, groups):
+        spent["accuracy"] = delta
+    odds = cells.odds_upper(delta)
+    if odds:
+        spent["odds"] = delta
     return {
         "cell_delta": cells.observed(),
         "cell_upper": cells.upper(delta),
-        "cell_accuracy_upper": cells.accuracy_upper(delta),
-        "cell_odds_upper": cells.odds_upper(delta),
+        "cell_accuracy_upper": cells.accuracy_upper(delta, settings.priors),
+        "cell_odds_upper": odds,
         "n_cells": cells.released().shape[1],
     }
 
 
 def _about_model(
-    encoder: Any,
-    judged: tuple[Any, str] | None,
-    n_draws: int,
-    delta: float,
-    seed: int,
-    shrink: float,
-    spent: dict[str, float],
+    encoder: Any, judged: Judged | None, settings: Settings, shrink: float, spent: dict[str, float]
 ) -> dict[str, Any]:
-    said: dict[str, Any] = {"density": "the densities that the model was fitted with"}
+    n, seed, delta = settings.n_draws, settings.seed, settings.monte_carlo_delta
     if judged is None:
-        evidence = ModelEvidence.of(encoder, n_draws, seed)
+        evidence = ModelEvidence.of(encoder, n, seed)
     else:
-        evidence = ModelEvidence(log_densities=log_densities_under(encoder, judged[0], n_draws, seed))
-        said["density"] = judged[1]
+        evidence = ModelEvidence(log_densities=log_densities_under(encoder, judged.densities, n, seed))
     if evidence is None:
         return {}
-    estimate, upper, accuracy, spent["model"] = evidence.bounds(delta, shrink)
-    said |= {"model_delta": estimate, "model_upper": upper, "model_accuracy_upper": accuracy}
-    numbers = getattr(getattr(encoder, "flow_", None), "label_numbers", ()) if judged is None else ()
+    estimate, upper, accuracy, spent["model"] = evidence.bounds(delta, shrink, settings.priors, settings.estimator)
+    if spent["model"] and settings.estimator == "betting" and _is_another_statement(settings, range(evidence.n_groups)):
+        spent["model accuracy"] = delta
     odds = {}
-    for number in numbers:
-        label = encoder.classes_[number]
-        given = ModelEvidence.of(encoder, n_draws, seed, label)
+    labels = _labels(encoder) if judged is None else []
+    for label in labels:
+        given = ModelEvidence.of(encoder, n, seed, label)
         if given is not None:
-            odds[str(label)] = given.bounds(delta / len(numbers), shrink)[1]
-    return {**said, "model_odds_upper": odds}
+            odds[str(label)] = given.bounds(delta / len(labels), shrink, None, settings.estimator)[1]
+    if odds:
+        spent["model odds"] = delta
+    return {
+        "density": OWN if judged is None else judged.name,
+        "model_delta": estimate,
+        "model_upper": upper,
+        "model_accuracy_upper": accuracy,
+        "model_odds_upper": odds,
+    }
 
 
-def _about_attack(
-    audit: Any, released: tuple[str, ...], said: dict[str, Any], spent: dict[str, float]
-) -> dict[str, Any]:
+def _is_another_statement(settings: Settings, groups: Sequence[Any]) -> bool:
+    """Whether the accuracy is not a function of Δ, as it is for two equally likely groups."""
+    return len(groups) > 2 or settings.priors is not None
+
+
+def _labels(encoder: Any) -> list[Any]:
+    """The labels that an encoder has densities of."""
+    return [encoder.classes_[number] for number in getattr(getattr(encoder, "flow_", None), "label_numbers", ())]
+
+
+def _checked_attack(audit: Any, released: tuple[str, ...], model: str) -> Any:
     found = SimpleNamespace(**audit) if isinstance(audit, dict) else audit
     if tuple(found.released) != released:
         raise ValueError(
             f"audit must have attacked what is released ({', '.join(released)}); it attacked "
             f"{', '.join(found.released)}."
         )
+    if not found.model:
+        raise ValueError("audit must have attacked the model; it attacked an array, of which nobody knows the origin.")
+    if found.model != model:
+        raise ValueError("audit must have attacked the model that is to be certified; it attacked another one.")
+    return found
+
+
+def _about_attack(
+    found: Any, said: dict[str, Any], spent: dict[str, float], *, of_own_densities: bool
+) -> dict[str, Any]:
     spent["attack"] = float(found.delta)
+    gaps = {str(group): float(gap) for group, gap in found.density_gap_lower.items()} if of_own_densities else {}
+    if gaps:
+        spent["densities"] = len(gaps) * float(found.delta)
     upper = said.get("model_upper")
     return {
         "attack_lower": float(found.attack_lower),
         "attack_by": str(found.best),
-        "density_gap_lower": {str(group): float(gap) for group, gap in found.density_gap_lower.items()},
+        "density_gap_lower": gaps,
         "density_error_lower": None if upper is None else density_error_lower_bound(found.attack_lower, upper),
     }
 
 
-def _check_for_contradiction(certificate: Certificate, audit: Any) -> None:
+def _check_for_contradiction(certificate: Certificate, *, same_release: bool) -> None:
     upper, lower = certificate.cell_upper, certificate.attack_lower
     if upper is None or lower is None or lower <= upper:
         return
-    found = SimpleNamespace(**audit) if isinstance(audit, dict) else audit
-    if found.rows == certificate.rows:
+    if same_release:
         raise ContradictionError(
             f"The attack's lower bound {lower:.4f} is above the certified upper bound {upper:.4f} for the same release "
             "on the same rows. That cannot be bad luck: there is a bug in the release, the attack or the bounds."
         )
     chance = certificate.spent["attack"] + certificate.spent["cells"]
     warnings.warn(
-        f"The attack's lower bound {lower:.4f}, on other rows, is above the certified upper bound {upper:.4f}: one of "
-        f"the two is wrong, which has probability {chance:.2g} at most, or the rows have different distributions.",
+        f"The attack's lower bound {lower:.4f}, on other rows or random cells, is above the certified upper bound "
+        f"{upper:.4f}: one of the two is wrong, which has probability {chance:.2g} at most, or the rows differ in law.",
         DataWarning,
         stacklevel=4,
     )
@@ -330,32 +367,6 @@ def _warn_of_other_models(ledger: Ledger, seen: RowsSeen, certificate: Certifica
             DataWarning,
             stacklevel=3,
         )
-
-
-def _checked_target(target: float | None, accuracy: float | None) -> float | None:
-    if target is not None and accuracy is not None:
-        raise ValueError("give target, a distance, or max_adversary_accuracy, not both.")
-    if target is not None and not 0 <= target <= 1:
-        raise ValueError(f"target must be a distance in [0, 1]; got {target!r}.")
-    if accuracy is not None and not 0 < accuracy <= 1:
-        raise ValueError(f"max_adversary_accuracy must be in (0, 1]; got {accuracy!r}.")
-    return target
-
-
-def checked_released(released: Sequence[str] | None, model: Any) -> tuple[str, ...]:
-    """The names of all that is released together, in a fixed order; by default what the model's last step gives."""
-    by_model = "cell" if releases_cells(model) else "latent"
-    if released is None:
-        return (by_model,)
-    names = [released] if isinstance(released, str) else list(released)
-    for name in names:
-        if name not in _RELEASED:
-            raise ValueError(f"released must name {', '.join(_RELEASED)}; got {name!r}.")
-    if "cell" in names and by_model != "cell":
-        raise ValueError("released names cells, but the model's last step releases none: add a CellRelease.")
-    if not {"cell", "latent"} & set(names):
-        names.append(by_model)
-    return tuple(name for name in _RELEASED if name in names)
 
 
 def _sizes(sample: Table, groups: list[Any]) -> dict[str, int]:

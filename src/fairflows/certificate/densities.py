@@ -6,8 +6,9 @@ the density of best held-out likelihood among several, whatever the encoder was 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,25 @@ if TYPE_CHECKING:
     from fairflows.density.groups import GroupDensities
 
 _HELD_OUT = 0.2
+OWN = "the densities that the model was fitted with"
 
 
-def best_densities(encoder: Any, density: Any, train: Table | None, random_state: int) -> tuple[GroupDensities, str]:
+class Judged(NamedTuple):
+    """Densities that a model-based bound is to be about, and what they are called.
+
+    Attributes
+    ----------
+    densities : GroupDensities
+        In model space, in float64.
+    name : str
+        What they are, and how they did.
+    """
+
+    densities: GroupDensities
+    name: str
+
+
+def best_densities(encoder: Any, density: Any, train: Table | None, random_state: int) -> Judged:
     """Fit candidates to the groups' training rows, and take those of best held-out likelihood, all groups together.
 
     Parameters
@@ -31,7 +48,7 @@ def best_densities(encoder: Any, density: Any, train: Table | None, random_state
         A fitted encoder: its codec says what model space is.
     density : str, density, fitted densities, or a list of these
         A name or a density of `fairflows.density` is fitted to `train`; a fitted `GroupDensities` of model space is
-        taken as it is.
+        taken as it is, and cannot be among several: it may have seen the rows that these are compared on.
     train : Table, or None
         Rows to fit on: those that the encoder was fitted on, never those to certify on.
     random_state : int
@@ -39,10 +56,7 @@ def best_densities(encoder: Any, density: Any, train: Table | None, random_state
 
     Returns
     -------
-    densities : GroupDensities
-        In float64.
-    name : str
-        What they are, and how they did.
+    Judged
     """
     import torch
 
@@ -51,22 +65,27 @@ def best_densities(encoder: Any, density: Any, train: Table | None, random_state
     if not hasattr(encoder, "flow_"):
         raise ValueError(f"density is for encoders of continuous tables (FairFlow); got {type(encoder).__name__}.")
     candidates = list(density) if isinstance(density, list | tuple) else [density]
-    if len(candidates) == 1 and isinstance(candidates[0], GroupDensities):
-        return candidates[0].double(), "the densities that were passed"
+    if any(isinstance(candidate, GroupDensities) for candidate in candidates):
+        if len(candidates) > 1:
+            raise ValueError(
+                "density must not name fitted densities among several: they may have been fitted to the rows that the "
+                "others are compared on. Pass them alone, or the settings to fit."
+            )
+        return Judged(candidates[0].double(), "densities that were passed fitted")
+    if not candidates:
+        raise ValueError("density must name at least one density; got an empty list.")
     if train is None:
         raise ValueError("density takes training rows to fit on and to choose by: pass train.")
     fit, held = _by_group(encoder, train, random_state)
     to_tensor = [torch.as_tensor(x, dtype=torch.float32) for x in fit]
     found = []
     for candidate in candidates:
-        densities = candidate
-        if not isinstance(candidate, GroupDensities):
-            densities = GroupDensities.fit(_template(candidate), to_tensor, random_state=random_state)
-        densities = densities.double()
-        likelihood = densities.score([torch.as_tensor(x) for x in held])
-        found.append((float(np.mean(likelihood)), _name(candidate), densities))
+        densities = GroupDensities.fit(_template(candidate), to_tensor, random_state=random_state).double()
+        likelihood = float(np.mean(densities.score([torch.as_tensor(x) for x in held])))
+        found.append((likelihood, name_of(candidate), densities))
     likelihood, name, densities = max(found, key=lambda entry: entry[0])
-    return densities, f"{name}, the best of {len(found)}: {likelihood:.3f} nats a held-out row, in model space"
+    chosen = f"{name}, the best of {len(found)}" if len(found) > 1 else name
+    return Judged(densities, f"{chosen}: {likelihood:.3f} nats a held-out row, in model space")
 
 
 def log_densities_under(encoder: Any, densities: GroupDensities, n: int, seed: int) -> npt.NDArray[np.float64]:
@@ -101,5 +120,21 @@ def _template(candidate: Any) -> Any:
     return DENSITIES[candidate]()
 
 
-def _name(candidate: Any) -> str:
-    return candidate if isinstance(candidate, str) else type(candidate).__name__
+def name_of(candidate: Any) -> str:
+    """A density's name, with those of its settings that are not the default.
+
+    Examples
+    --------
+    >>> from fairflows.density import MixtureDensity
+    >>> name_of(MixtureDensity(3)), name_of("kde")
+    ('MixtureDensity(n_components=3)', 'kde')
+    """
+    if isinstance(candidate, str):
+        return candidate
+    settings = {
+        name: getattr(candidate, name)
+        for name, parameter in inspect.signature(type(candidate)).parameters.items()
+        if hasattr(candidate, name) and getattr(candidate, name) != parameter.default
+    }
+    shown = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    return f"{type(candidate).__name__}({shown})" if shown else type(candidate).__name__

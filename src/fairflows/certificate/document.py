@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from html import escape
 from typing import Any, Literal, Self
 
+from fairflows.certificate.arguments import Estimator, Priors
 from fairflows.certificate.derived import balanced_accuracy, four_fifths_rate, selection_ratio_lower_bound
 from fairflows.data.hashing import fingerprint
 
@@ -110,7 +111,7 @@ class Certificate:
     versions: dict[str, str]
     target: float | None = None
     target_accuracy: float | None = None
-    priors: tuple[float, ...] | None = None
+    priors: Priors = None
     model_delta: float | None = None
     model_upper: float | None = None
     model_accuracy_upper: float | None = None
@@ -126,7 +127,7 @@ class Certificate:
     vouched_upper: float | None = None
     density_error: tuple[float, ...] | None = None
     density: str = ""
-    estimator: str = "betting"
+    estimator: Estimator = "betting"
     n_cells: int | None = None
     look: int = 1
     seal: str = ""
@@ -263,7 +264,9 @@ class Certificate:
         if self._between_two == "adversary":
             return f"Δ ≤ {upper:.4f}, adversary {_percent(accuracy)}"
         blind = _percent(1 / len(self.n) if self.priors is None else max(self.priors))
-        return f"Δ ≤ {upper:.4f} ({self._between_two} {_accuracy(upper)}), adversary {_percent(accuracy)} (blind {blind})"
+        return (
+            f"Δ ≤ {upper:.4f} ({self._between_two} {_accuracy(upper)}), adversary {_percent(accuracy)} (blind {blind})"
+        )
 
     @property
     def _between_two(self) -> str:

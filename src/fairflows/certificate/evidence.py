@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,19 +11,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.certificate.arguments import Estimator, Priors, checked_priors
 from fairflows.certificate.cells import (
     cell_radius,
     cell_upper_bound,
     randomised_counts,
     stratified_accuracy_upper_bound,
 )
-from fairflows.certificate.derived import per_label
+from fairflows.certificate.derived import adversary_accuracy_limits, per_label
 from fairflows.certificate.distance import exact_adversary_accuracy, exact_statistical_distance, total_variation
 from fairflows.certificate.model import (
     adversary_accuracy_upper_bound,
     statistical_distance,
     statistical_distance_upper_bound,
 )
+from fairflows.certificate.paper import sign_estimate, sign_upper_bound
 from fairflows.certificate.planning import rows_needed
 from fairflows.data.table import Table
 from fairflows.encoder.pipelines import as_fitted, pipeline_steps
@@ -59,20 +62,27 @@ class ModelEvidence:
         settings = {} if label is None else {"label": label}
         return cls(log_densities=encoder.log_density_table(n_draws, random_state=seed, **settings))
 
-    def bounds(self, delta: float, shrink: float = 1.0) -> tuple[float, float, float, float]:
-        """Estimate and upper bound of Δ, upper bound of the adversary's accuracy, and the δ that was spent.
+    def bounds(
+        self, delta: float, shrink: float = 1.0, priors: Priors = None, estimator: Estimator = "betting"
+    ) -> tuple[float, float, float, float]:
+        """Estimate and upper bound of Δ, upper bound of the adversary's accuracy, and the δ of each upper bound.
 
-        A random channel after the encoder shrinks every distance by a factor, and the advantage over chance likewise.
+        A random channel after the encoder shrinks every distance by a factor, and the advantage over a blind guess
+        likewise.
         """
+        blind = float(checked_priors(priors, self.n_groups).max())
         if self.laws is not None:
-            distance, accuracy = exact_statistical_distance(self.laws), exact_adversary_accuracy(self.laws)
-            estimate, upper, spent = float(distance), float(distance), 0.0
+            estimate = upper = float(exact_statistical_distance(self.laws))
+            accuracy, spent = float(exact_adversary_accuracy(self.laws, priors)), 0.0
+        elif estimator == "sign":
+            table = np.asarray(self.log_densities)
+            estimate, upper, spent = sign_estimate(table), sign_upper_bound(table, delta), delta
+            accuracy = adversary_accuracy_limits(np.full((self.n_groups, self.n_groups), upper), priors)[1]
         else:
             table = np.asarray(self.log_densities)
             estimate, upper = statistical_distance(table), statistical_distance_upper_bound(table, delta)
-            accuracy, spent = adversary_accuracy_upper_bound(table, delta), delta
-        chance = 1 / self.n_groups
-        return shrink * estimate, shrink * upper, chance + shrink * (float(accuracy) - chance), spent
+            accuracy, spent = adversary_accuracy_upper_bound(table, delta, priors), delta
+        return shrink * estimate, shrink * upper, blind + shrink * max(accuracy - blind, 0.0), spent
 
     @property
     def n_groups(self) -> int:
@@ -137,6 +147,11 @@ class CellEvidence:
         """
         return 1.0 if self.channel is None else float(1 - self.channel.min(axis=0).sum())
 
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether the released cell is the counted one, and not drawn anew."""
+        return self.channel is None or bool(np.isin(self.channel, (0, 1)).all())
+
     def released(self, label: int | None = None) -> FloatArray:
         """(Expected) counts of what is released, (K, k'), of all persons or of those with one label."""
         counts = self.counts.sum(axis=0) if label is None else self.counts[label]
@@ -151,9 +166,9 @@ class CellEvidence:
         """Upper bound on the true Δ."""
         return float(cell_upper_bound(self.released(), delta, eta=self.eta))
 
-    def accuracy_upper(self, delta: float) -> float:
-        """Upper bound on the true accuracy of the best guess of the group, all groups equally likely."""
-        return float(stratified_accuracy_upper_bound(self.released(), delta, eta=self.eta))
+    def accuracy_upper(self, delta: float, priors: Priors = None) -> float:
+        """Upper bound on the true accuracy of the best guess of the group."""
+        return float(stratified_accuracy_upper_bound(self.released(), delta, priors, eta=self.eta))
 
     def odds_upper(self, delta: float) -> dict[str, float]:
         """Upper bounds on the true Δ_y within each label, all at once."""
@@ -163,18 +178,43 @@ class CellEvidence:
         bounds = per_label(partial(cell_upper_bound, eta=self.eta), evidence, delta)
         return {label: float(bound) for label, bound in bounds.items()}
 
-    def check_size(self, target: float, delta: float, groups: list[Any]) -> None:
-        """Refuse a target that these group sizes cannot reach even if the cells told nothing, with what it takes."""
+    def check_distance(self, target: float, delta: float, groups: list[Any]) -> None:
+        """Refuse a distance that these group sizes cannot reach even if the cells told nothing, with what it takes."""
+        if target == 0:
+            raise ValueError("target must be above 0 for a release of cells: no number of persons proves Δ = 0.")
+        if float(cell_radius(self.n, delta, eta=self.eta).max()) > target:
+            nothing = np.ones((len(groups), 1))
+            needed = rows_needed(target, delta, shares=self._shares, eta=self.eta, probabilities=nothing)
+            raise self._too_small(f"Δ ≤ {target:.4g}", needed, delta, groups)
+
+    def check_accuracy(self, target: float, delta: float, groups: list[Any], priors: Priors = None) -> None:
+        """The same for the accuracy of the best guess of the group."""
+        pi = checked_priors(priors, len(groups))
+        room = target - pi.max()
+        if room <= 0:
+            raise ValueError(
+                f"max_adversary_accuracy must be above that of a blind guess, {pi.max():.4g}, for a release of cells; "
+                f"got {target:.4g}."
+            )
+        blind = self.n[:, None].astype(np.float64)  # one cell for all tells nothing
+        if stratified_accuracy_upper_bound(blind, delta, priors, eta=self.eta) > target:
+            persons = -math.log(delta) / 2 * float((pi**2 * self.eta**2 / self._shares).sum()) / room**2
+            needed = np.ceil(self._shares * persons).astype(np.int64)
+            raise self._too_small(f"that an adversary is right at most {100 * target:.4g} %", needed, delta, groups)
+
+    @property
+    def _shares(self) -> FloatArray:
         n = self.n
-        if float(cell_radius(n, delta, eta=self.eta).max()) <= target:
-            return
-        shares = n / n.sum() if n.all() else None
-        needed = rows_needed(target, delta, shares=shares, eta=self.eta, probabilities=np.ones((len(groups), 1)))
-        have = ", ".join(f"{count:,} of {group!r}" for group, count in zip(groups, n, strict=True))
-        take = ", ".join(f"{count:,} of {group!r}" for group, count in zip(groups, needed, strict=True))
-        raise DataError(
-            f"A group is too small for the target Δ ≤ {target:.4g} at δ = {delta:.3g}: there are {have}, and even "
-            f"cells that tell nothing need {take} at these shares."
+        return n / n.sum() if n.all() else np.full(len(n), 1 / len(n))
+
+    def _too_small(self, target: str, needed: npt.NDArray[np.int64], delta: float, groups: list[Any]) -> DataError:
+        have, take = (
+            ", ".join(f"{count:,} of {group!r}" for group, count in zip(groups, counts, strict=True))
+            for counts in (self.n, needed)
+        )
+        return DataError(
+            f"A group is too small for the target {target} at δ = {delta:.3g}: there are {have}, and even cells that "
+            f"tell nothing need {take} at these shares."
         )
 
 

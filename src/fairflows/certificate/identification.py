@@ -19,11 +19,12 @@ from fairflows.encoder.pipelines import pipeline_steps
 from fairflows.exceptions import DataError, DataWarning
 
 _N_PROBES = 64
+_NOT_HASHED = ("key", "key_", "ledger_")  # a ledger grows with every certificate; a key is no part of what is done
 _DECIMALS = 6  # another machine may round the last bits of a float otherwise
 
 
 def secret_of(model: Any) -> bytes:
-    """The encoder's key; models without one are hashed without."""
+    """The encoder's key; models without one are hashed without, and their certificates carry no seal."""
     return bytes(getattr(pipeline_steps(model)[0], "key_", b""))
 
 
@@ -43,7 +44,7 @@ def model_hash(model: Any, key: bytes) -> str:
         warnings.simplefilter("ignore", DataWarning)  # draws may lie outside the training range
         parts += list(_behaviour(encoder))
     if len(parts) == 1 + len(getattr(encoder, "groups_", [])):
-        parts.append(joblib.hash(vars(encoder)))
+        parts.append(joblib.hash({name: value for name, value in vars(encoder).items() if name not in _NOT_HASHED}))
     for step in others:
         parts.append(type(step).__name__)
         state = {name: value for name, value in vars(step).items() if name.endswith("_") and name != "key_"}

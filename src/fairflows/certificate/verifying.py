@@ -7,18 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from fairflows.certificate.certifying import make_certificate, status_of
+from fairflows.certificate.certifying import groups_of, make_certificate, status_of
 from fairflows.certificate.densities import best_densities
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.identification import secret_of
+from fairflows.certificate.identification import model_hash, rows_hash, secret_of
+from fairflows.certificate.settings import Settings
 from fairflows.data.ledger import Ledger, named_persons
 from fairflows.data.table import Table
 from fairflows.encoder.pipelines import pipeline_steps
+from fairflows.exceptions import DataError
 
 _RECOMPUTED = (
-    "status", "n", "n_cells", "model_delta", "model_upper", "model_accuracy_upper", "model_odds_upper", "cell_delta",
-    "cell_upper", "cell_accuracy_upper", "cell_odds_upper", "density_error_lower", "vouched_upper", "spent",
+    "status", "n", "n_cells", "density", "model_delta", "model_upper", "model_accuracy_upper", "model_odds_upper",
+    "cell_delta", "cell_upper", "cell_accuracy_upper", "cell_odds_upper", "density_error_lower", "vouched_upper",
+    "spent",
 )  # fmt: skip
+_ANOTHER = "This is another model than the one that was certified."
 _TOLERANCE = 1e-6  # of sums over many draws, between machines
 
 
@@ -29,7 +33,7 @@ class Difference:
     Attributes
     ----------
     what : str
-        "rows", "model", "look", "seal" or the name of a field.
+        "model", "rows", "look", "seal", "settings" or the name of a field.
     text : str
         What differs, in a sentence.
     """
@@ -40,16 +44,26 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verification:
-    """What differs between a certificate and the same one computed again; true where nothing does."""
+    """What differs between a certificate and the same one computed again; true where nothing does.
+
+    Attributes
+    ----------
+    differences : tuple of Difference
+        What differs.
+    sealed : bool
+        Whether the model has a key, so that a seal vouches for what was not computed again.
+    """
 
     differences: tuple[Difference, ...]
+    sealed: bool = True
 
     def __bool__(self) -> bool:
         return not self.differences
 
     def __repr__(self) -> str:
         if not self.differences:
-            return "The certificate holds: everything was computed again and agrees."
+            holds = "The certificate holds: everything was computed again and agrees."
+            return holds if self.sealed else f"{holds} It is not sealed: what the attack found is taken on trust."
         return "\n".join(["The certificate does not hold:", *(f"  - {d.text}" for d in self.differences)])
 
 
@@ -88,30 +102,53 @@ def verify(
     >>> bool(verify(replace(certificate, cell_upper=0.01), pipeline, test))
     False
     """
-    again = _compute_again(certificate, model, rows, density, train)
+    key = secret_of(model)
+    same_model = model_hash(model, key) == certificate.model
+    same_rows = rows_hash(rows, key) == certificate.rows
+    intact = not key or certificate.sealed(key).seal == certificate.seal
+    if not (same_model or same_rows or (key and intact)):
+        # Hashes and seal under another key say nothing: only the model is known to differ.
+        return Verification((Difference("model", _ANOTHER + " Its key is another, too: no more can be said."),))
     found = []
-    if again.model != certificate.model:
-        found.append(Difference("model", "This is another model than the one that was certified."))
-    if again.rows != certificate.rows:
+    if not same_model:
+        found.append(Difference("model", _ANOTHER))
+    if not same_rows:
         found.append(Difference("rows", "These are other rows than those that were certified on."))
-    found += _differences_in_ledger(certificate, model, rows)
-    if certificate.sealed(secret_of(model)).seal != certificate.seal:
-        found.append(Difference("seal", "The seal is broken: the certificate was changed, or made with another key."))
-    if again.model == certificate.model and again.rows == certificate.rows:
-        found += [
-            Difference(name, f"{name} is {_shown(getattr(again, name))}; the certificate says {_shown(claimed)}.")
-            for name in _RECOMPUTED
-            if not _agree(claimed := getattr(certificate, name), getattr(again, name))
-        ]
-    return Verification(tuple(found))
+    if not intact:
+        found.append(Difference("seal", "The seal is broken: the certificate was changed after it was made."))
+    if same_model:
+        found += _differences_in_ledger(certificate, model, rows, intact)
+    if same_model and same_rows:
+        found += _differences_in_fields(certificate, model, rows, density, train)
+    return Verification(tuple(found), sealed=bool(key))
 
 
-def _compute_again(certificate: Certificate, model: Any, rows: Table, density: Any, train: Table | None) -> Certificate:
+def _differences_in_fields(
+    certificate: Certificate, model: Any, rows: Table, density: Any, train: Table | None
+) -> list[Difference]:
+    try:
+        settings = Settings.read(certificate, model, groups_of(model, rows))
+        again = _compute_again(certificate, settings, model, rows, density, train)
+    except DataError as error:
+        return [Difference("rows", f"It cannot be computed again from these rows: {error}")]
+    except ValueError as error:
+        return [Difference("settings", f"No certificate can have these settings: {error}")]
+    return [
+        Difference(name, f"{name} is {_shown(getattr(again, name))}; the certificate says {_shown(claimed)}.")
+        for name in _RECOMPUTED
+        if not _agree(claimed := getattr(certificate, name), getattr(again, name))
+    ]
+
+
+def _compute_again(
+    certificate: Certificate, settings: Settings, model: Any, rows: Table, density: Any, train: Table | None
+) -> Certificate:
     attack = None
     if certificate.attack_lower is not None:
         attack = {
+            "model": certificate.model,
             "released": certificate.released,
-            "delta": certificate.spent["attack"],
+            "delta": certificate.spent.get("attack", certificate.delta),
             "attack_lower": certificate.attack_lower,
             "best": certificate.attack_by,
             "density_gap_lower": certificate.density_gap_lower,
@@ -120,27 +157,15 @@ def _compute_again(certificate: Certificate, model: Any, rows: Table, density: A
     judged = None
     if density is not None:
         judged = best_densities(pipeline_steps(model)[0], density, train, certificate.seed)
-    again = make_certificate(
-        model,
-        rows,
-        target=None,
-        target_accuracy=None,
-        audit=attack,
-        delta=certificate.delta,
-        released=certificate.released,
-        judged=judged,
-        density_error=certificate.density_error,
-        n_draws=certificate.n_draws,
-        monte_carlo_delta=certificate.spent.get("model") or 0.001,
-        random_state=certificate.seed,
-        look=certificate.look,
-    )
+    # Whether the groups were large enough for the target is no part of what is said.
+    untargeted = replace(settings, target=None, target_accuracy=None)
+    again = make_certificate(model, rows, untargeted, look=certificate.look, audit=attack, judged=judged)
     again = replace(again, target=certificate.target, target_accuracy=certificate.target_accuracy)
     return replace(again, status=status_of(again))
 
 
-def _differences_in_ledger(certificate: Certificate, model: Any, rows: Table) -> list[Difference]:
-    """Whether the ledger knows the certificate, and counts the looks at its rows as it does."""
+def _differences_in_ledger(certificate: Certificate, model: Any, rows: Table, intact: bool) -> list[Difference]:
+    """Whether the ledger knows the certificate by its seal, and counts the looks at its rows as it does."""
     encoder = pipeline_steps(model)[0]
     ledger: Ledger | None = getattr(encoder, "ledger_", None)
     if ledger is None:
@@ -150,6 +175,8 @@ def _differences_in_ledger(certificate: Certificate, model: Any, rows: Table) ->
     if used:
         return [Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows.")]
     marks = [look.mark for look in ledger.looks_at(seen)]
+    if not intact and certificate.seal not in marks:
+        return []
     earlier = marks.index(certificate.seal) if certificate.seal in marks else len(marks)
     if earlier != certificate.look - 1:
         return [
