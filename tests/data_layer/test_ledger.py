@@ -6,7 +6,6 @@ import pytest
 
 from fairflows import load_adult
 from fairflows.data.hashing import content_hashes, fingerprint, keyed_hashes
-from fairflows.data.identity import Persons
 from fairflows.data.ledger import Ledger, named_persons
 
 KEY = b"a secret of thirty-two bytes ...."
@@ -39,7 +38,7 @@ def test_numbers_and_their_text_name_the_same_person():
 
 def test_the_parts_of_one_table_do_not_overlap(parts):
     train, _, test = parts
-    ledger = Ledger.of(train.X, Persons.of(train.X.index), KEY)
+    ledger = Ledger.of(train.X, named_persons(train.X), KEY)
     assert ledger.already_used(read(ledger, test.X)) == 0
     assert ledger.already_used(read(ledger, train.X.iloc[500:560])) == 60
 

@@ -50,4 +50,4 @@ def categorical() -> Table:
             "label": ((work == "office") ^ (rng.random(n) < 0.2)).astype(int),
         }
     )
-    return Table(frame, sensitive="group", label="label")
+    return Table(frame.rename_axis("person"), sensitive="group", label="label")

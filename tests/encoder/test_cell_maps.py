@@ -12,7 +12,6 @@ from fairflows.encoder.cell_maps import (
     inverse_map,
     label_split,
     latent_laws,
-    map_codes,
     mean_law,
     sort_and_match,
     statistical_distance_of_cells,
@@ -164,14 +163,3 @@ def test_a_tail_never_makes_the_bound_smaller_than_the_whole_distance(pair, data
     bound = statistical_distance_of_cells(p[support], q[support], p[~support].sum(), q[~support].sum())
     assert statistical_distance_of_cells(p, q) <= bound + 1e-12
     assert bound <= 1.0 + 1e-12
-
-
-def test_maps_of_a_support_leave_other_cells_alone_and_stay_bijective():
-    support = np.array([2, 5, 9, 11])
-    f = np.array([3, 0, 1, 2])
-    codes = np.arange(15)
-    encoded = map_codes(f, codes, support)
-    np.testing.assert_array_equal(encoded[support], support[f])
-    np.testing.assert_array_equal(np.delete(encoded, support), np.delete(codes, support))
-    np.testing.assert_array_equal(map_codes(inverse_map(f), encoded, support), codes)
-    np.testing.assert_array_equal(map_codes(f, np.array([1, 1, 3])), [0, 0, 2])

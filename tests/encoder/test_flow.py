@@ -344,7 +344,7 @@ def test_wrong_rows(mixed, fitted):
     with pytest.raises(DataError, match=r"group 'rare' has 3 rows for a density of 6 features"):
         FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=few)
     with pytest.warns(DataWarning, match="No identifier column"):
-        FairFlow(**QUICK).fit(mixed.X.reset_index(drop=True), mixed.y, sensitive_features=mixed.a)
+        fitted.transform(mixed.X.reset_index(drop=True), sensitive_features=mixed.a)
 
 
 class _NotDifferentiable(torch.distributions.MultivariateNormal):

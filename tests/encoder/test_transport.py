@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 from sklearn.linear_model import LogisticRegression
 
@@ -46,7 +47,7 @@ def test_the_law_is_that_of_encoded_draws(categorical):
     encoder = fit(categorical, strength=0.7, output="codes")
     for a, rows in enumerate(encoder.sample_rows(40_000, random_state=1)):
         group = np.full(len(rows), encoder.groups_[a])
-        cells = encoder.transform(rows.rename_axis("row"), sensitive_features=group)["cell"]
+        cells = encoder.transform(rows.rename_axis("person"), sensitive_features=group)["cell"]
         frequency = np.bincount(cells, minlength=encoder.latent_laws_.shape[1]) / len(rows)
         np.testing.assert_allclose(frequency, encoder.latent_laws_[a], atol=0.012)
 
@@ -85,7 +86,7 @@ def scored(n=4000, seed=0):
     a = rng.integers(0, 2, n)
     x = rng.normal(size=(n, 3)) + 1.2 * a[:, None]
     y = (x[:, 0] + 0.5 * rng.normal(size=n) > 0.6).astype(int)
-    return Table(pd.DataFrame(x).add_prefix("x"), sensitive=a, label=y)
+    return Table(pd.DataFrame(x).add_prefix("x").rename_axis("person"), sensitive=a, label=y)
 
 
 def test_scores_get_one_law():
@@ -146,7 +147,7 @@ def test_best_threshold():
 def test_wrong_input(categorical, mixed):
     with pytest.raises(ValueError, match=r"strength must be in \[0, 1\]; got 2"):
         fit(categorical, strength=2)
-    with pytest.raises(ValueError, match="of must be 'auto', 'cells' or 'score'"):
+    with pytest.raises(ValueError, match="of must be one of 'auto', 'cells', 'score'; got 'rows'"):
         fit(categorical, of="rows")
     with pytest.raises(DataError, match="needs a label to score"):
         FairTransport().fit(mixed.X, sensitive_features=mixed.a)
@@ -159,3 +160,80 @@ def test_wrong_input(categorical, mixed):
     lacking = categorical.take((categorical.a == "old") | (categorical.y == 0))
     with pytest.raises(DataError, match="group 'young' has none with label 1"):
         fit(lacking)
+
+
+def mixed_score(mixed, **settings):
+    encoder = FairTransport(**{"key": KEY, "classifier": LogisticRegression(max_iter=5000), **settings})
+    return encoder.fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"wage": np.nan}, r"Missing values \(NaN\) are not accepted; found in column 'wage'"),
+        ({"since": pd.NaT}, "Missing values .* 'since'"),
+        ({"town": None}, "Missing values .* 'town'"),
+        ({"wage": np.inf}, "Column 'wage' must hold finite numbers"),
+        ({"town": "Rom"}, "Column 'town' must hold one of its 3 categories .* 'Rom'"),
+        ({"wage": "much"}, "Column 'wage' must hold numbers, as it was fitted"),
+        ({"since": 7}, "Column 'since' must hold times, as it was fitted"),
+    ],
+)
+def test_columns_of_a_score_are_checked(mixed, change, message):
+    encoder = mixed_score(mixed)
+    with pytest.raises(DataError, match=message):
+        encoder.transform(mixed.X.assign(**change), sensitive_features=mixed.a)
+    with pytest.raises(DataError, match=message):
+        encoder.predict(mixed.X.assign(**change), sensitive_features=mixed.a)
+
+
+def test_columns_of_a_score_are_checked_at_fit(mixed):
+    several = mixed.X.assign(town=[7, "Ulm"] * 240)
+    with pytest.raises(DataError, match="Column 'town' must hold values of one type; got int, str"):
+        FairTransport().fit(several, mixed.y, sensitive_features=mixed.a)
+    with pytest.raises(DataError, match="Missing values"):
+        FairTransport().fit(mixed.X.assign(wage=np.nan), mixed.y, sensitive_features=mixed.a)
+    with pytest.raises(DataError, match="Column 'town' must hold numbers or times to be discrete"):
+        mixed_score(mixed, kinds={"town": "discrete"})
+
+
+def test_unseen_categories_of_a_score_count_as_other(mixed):
+    encoder = mixed_score(mixed, unseen="other")
+    Z = [encoder.transform(mixed.X.assign(town=town), sensitive_features=mixed.a) for town in ("Rom", "Oslo")]
+    assert Z[0].equals(Z[1])
+    assert not Z[0].isna().any().any()
+
+
+def test_missing_values_of_a_score_as_a_category(mixed):
+    some = np.arange(len(mixed)) % 7 == 0
+    X = mixed.X.assign(town=mixed.X["town"].mask(some), wage=mixed.X["wage"].mask(some))
+    encoder = FairTransport(key=KEY, missing="category").fit(X, mixed.y, sensitive_features=mixed.a)
+    assert encoder.transform(X, sensitive_features=mixed.a)["score"].between(0, 1).all()
+
+
+def test_a_number_declared_categorical_is_a_category_of_the_score(mixed):
+    X = mixed.X.assign(code=np.arange(len(mixed)) % 4)
+    kinds = {"code": "categorical"}
+    encoder = FairTransport(key=KEY, kinds=kinds).fit(X, mixed.y, sensitive_features=mixed.a)
+    with pytest.raises(DataError, match="Column 'code' must hold one of its 4 categories"):
+        encoder.transform(X.assign(code=9), sensitive_features=mixed.a)
+
+
+def test_labels_keep_their_types(mixed):
+    X = mixed.X[["age", "wage", "rate"]]
+    labels = pd.DataFrame({"repaid": mixed.y, "old": (mixed.X["age"] > 50).astype(int)})
+    encoder = FairTransport(classifier=LogisticRegression(max_iter=5000), key=KEY)
+    for y in (labels, polars.from_pandas(labels.reset_index(drop=True))):
+        encoder.fit(X, y, sensitive_features=mixed.a)
+        assert encoder.get_feature_names_out().tolist() == ["repaid", "old"]
+        predicted = encoder.predict(X, sensitive_features=mixed.a)
+        assert {type(value) for value in predicted[:, 0]} == {str}
+        assert {type(value) for value in predicted[:, 1]} == {int}
+
+
+def test_classes_of_several_types_stay_what_they_are(categorical):
+    y = ["yes" if value else 0 for value in categorical.y]
+    for labels in (y, pd.Series(y), np.array(y, dtype=object)):
+        encoder = FairTransport(**CELLS).fit(categorical.X, labels, sensitive_features=categorical.a)
+        assert encoder.classes_.tolist() == [0, "yes"]
+        assert set(encoder.predict(categorical.X, sensitive_features=categorical.a)) == {0, "yes"}

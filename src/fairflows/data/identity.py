@@ -8,7 +8,6 @@ repeatable for whoever holds the key, unpredictable for everybody else, independ
 from __future__ import annotations
 
 import secrets
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.data.hashing import keyed_hashes
-from fairflows.exceptions import DataError, DataWarning
+from fairflows.exceptions import DataError, warn_user
 
 KEY_BYTES = 32
 
@@ -68,13 +67,11 @@ class Persons:
     @classmethod
     def of_rows(cls, frame: pd.DataFrame) -> Persons:
         """Each row its own person, known by the frame's index; warns that nobody named the persons."""
-        warnings.warn(
+        warn_user(
             "No identifier column says which rows are the same person, so the frame's index does: give identifier=... "
-            "if one person may come twice, or under another index, and must get the same noise.",
-            DataWarning,
-            stacklevel=3,
+            "if one person may come twice, or under another index, and must get the same noise."
         )
-        return cls.of(frame.index.to_numpy())
+        return cls.of(frame.index)
 
     def uniform(self, key: bytes, purpose: str) -> npt.NDArray[np.float64]:
         """One number in [0, 1) a row, with 53 random bits, the same for all rows of a person.

@@ -19,7 +19,7 @@ from fairflows.data.hashing import Hashes, content_hashes, keyed_hashes
 from fairflows.data.identity import Persons
 
 _BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
-_ROW_NUMBERS = (None, "row")  # names of an index that says where a row stands, not whose it is
+ROW_NUMBERS = (None, "row")  # names of an index that says where a row stands, not whose it is
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,8 @@ class RowsSeen:
 
     @classmethod
     def of(cls, X: pd.DataFrame, persons: Persons | None, key: bytes) -> RowsSeen:
-        """The rows of a frame and the persons that they belong to, if anybody said.
-
-        An index called "row" is one that a table without identifiers was given: it counts rows and names nobody.
-        """
-        if persons is not None and X.index.name != "row":
+        """The rows of a frame and the persons that they belong to, as `named_persons` says; None if nobody did."""
+        if persons is not None:
             return cls(True, np.unique(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
         places = keyed_hashes(X.index.astype(str), key, "place")
         return cls(False, places, content_hashes(X, key))
@@ -165,11 +162,18 @@ class Ledger:
 
 
 def named_persons(X: Any, identifier: str | None = None) -> Persons | None:
-    """The persons that a frame's identifier column names, or else its index, if that was given a name."""
-    if identifier is not None and isinstance(X, pd.DataFrame) and identifier in X.columns:
+    """Who the rows of a frame belong to, if anybody said: the one place that decides it.
+
+    The identifier's column says it, else an index that was given a name. An index without one, or called "row" as a
+    table without identifiers calls it, counts rows and names nobody, unless "row" is what the identifier is called.
+    """
+    if not isinstance(X, pd.DataFrame):
+        return None
+    if identifier is not None and identifier in X.columns:
         return Persons.of(X[identifier])
-    named = isinstance(X, pd.DataFrame) and X.index.name not in _ROW_NUMBERS
-    return Persons.of(X.index) if named else None
+    if X.index.name in ROW_NUMBERS and (identifier is None or X.index.name != identifier):
+        return None
+    return Persons.of(X.index)
 
 
 def _collision(one: Hashes, other: Hashes) -> float:

@@ -7,6 +7,7 @@ number with the last variable fastest, as in `numpy.ravel_multi_index`; there ar
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,6 +15,7 @@ from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from fairflows.exceptions import DataError
 
@@ -25,6 +27,9 @@ _HELD_OUT_SHARE = 0.2
 # Measured. Held per cell and group: log p̂ (8), two maps (16), a coupling and its tables for drawing both ways (128).
 # On top, once, what building a coupling takes while it runs.
 _BYTES_HELD, _BYTES_AT_WORK = 152, 222
+_BYTES_OF_A_SCORE = 24  # per cell and class: the classifier's probability, and two arrays of its size at work
+_BYTES_OF_A_PAIR = 48  # per group and pair of levels: what a tree of pairs, or a network's direct connections, take
+_MEMORY_WHERE_UNKNOWN = 8 * 2**30
 
 
 class CellDensity(Protocol):
@@ -135,12 +140,18 @@ def cell_levels(codes: ArrayLike, levels: Sequence[int]) -> IntArray:
     return np.stack(np.unravel_index(np.asarray(codes), tuple(levels)), axis=1).astype(np.int64)
 
 
-def one_hot(cells: IntArray, levels: Sequence[int]) -> FloatArray:
-    """One-hot columns (n, m_1 + ⋯ + m_D) of cells given as levels (n, d); a prefix, d < D, leaves the rest zero."""
-    first_column = np.cumsum([0, *levels[:-1]])[: cells.shape[1]]
-    columns = np.zeros((len(cells), sum(levels)))
-    np.put_along_axis(columns, cells + first_column, 1.0, axis=1)
-    return columns
+def one_hot(cells: IntArray, levels: Sequence[int]) -> sparse.csr_matrix:
+    """Sparse one-hot columns (n, m_1 + ⋯ + m_D) of levels (n, d); a prefix of the variables, d < D, leaves the rest zero.
+
+    Examples
+    --------
+    >>> one_hot(np.array([[0, 2], [1, 0]]), levels=[2, 3]).toarray()
+    array([[1., 0., 0., 0., 1.],
+           [0., 1., 1., 0., 0.]])
+    """
+    n, d = cells.shape
+    columns = cells + np.cumsum([0, *levels[:-1]])[:d]
+    return sparse.csr_matrix((np.ones(n * d), columns.ravel(), np.arange(n + 1) * d), shape=(n, sum(levels)))
 
 
 def level_columns(levels: Sequence[int]) -> list[slice]:
@@ -209,22 +220,65 @@ class CellSpace:
     n_cells : int
         m_1 ⋯ m_D.
     n_bytes : int
-        Memory for the log-probabilities, maps and couplings of all groups, were every cell enumerated.
+        Memory for the densities and for the log-probabilities, maps, couplings and scores of all groups, were every
+        cell enumerated.
+    n_bytes_of_densities : int
+        Memory for the densities alone, which they take in any case.
+    memory : int
+        The bytes that this machine has.
     enumerable : bool
-        Whether n_cells is below the limit; if not, work on the observed support and bound the tail.
+        Whether n_cells is below the limit and n_bytes fits the memory; if not, work on the observed support and bound
+        the tail.
     """
 
     n_cells: int
     n_bytes: int
+    n_bytes_of_densities: int
+    memory: int
     enumerable: bool
 
     def __str__(self) -> str:
         choice = "every cell is enumerated" if self.enumerable else "only observed cells are used, with a tail"
-        return f"{self.n_cells:,} cells, {self.n_bytes / 2**20:,.0f} MiB if enumerated: {choice}."
+        at_hand = f" and there are {_mebibytes(self.memory)}" if self.n_bytes > self.memory else ""
+        return f"{self.n_cells:,} cells, {_mebibytes(self.n_bytes)} if enumerated{at_hand}: {choice}."
+
+    def check_densities(self) -> None:
+        """Refuse levels so many that the densities themselves do not fit the memory."""
+        if self.n_bytes_of_densities > self.memory:
+            raise DataError(
+                f"Densities of {self.n_cells:,} cells over columns with so many levels take "
+                f"{_mebibytes(self.n_bytes_of_densities)}, and there are {_mebibytes(self.memory)}: join rare levels, "
+                "leave out the column with the most of them, or use density='latent_class'."
+            )
 
 
-def cell_space(levels: Sequence[int], n_groups: int, most_cells: int = MOST_CELLS_ENUMERATED) -> CellSpace:
+def _mebibytes(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:,.0f} MiB"
+
+
+def cell_space(
+    levels: Sequence[int],
+    n_groups: int,
+    most_cells: int = MOST_CELLS_ENUMERATED,
+    *,
+    n_classes: int = 0,
+    pairs: bool = True,
+    memory: int | None = None,
+) -> CellSpace:
     """Number of cells and memory needed, before anything is allocated.
+
+    Parameters
+    ----------
+    levels : sequence of int
+        Level counts m_1, ..., m_D.
+    n_groups, n_classes : int
+        Groups, each with a density; and classes, each with a score, 0 without a label.
+    most_cells : int
+        From this many cells on, none are enumerated.
+    pairs : bool
+        Whether the densities keep a number for every pair of levels.
+    memory : int, optional
+        The bytes at hand; the machine's own memory when not given.
 
     Examples
     --------
@@ -232,7 +286,19 @@ def cell_space(levels: Sequence[int], n_groups: int, most_cells: int = MOST_CELL
     329,280 cells, 165 MiB if enumerated: every cell is enumerated.
     """
     n_cells = number_of_cells(levels)
-    return CellSpace(n_cells, n_cells * (n_groups * _BYTES_HELD + _BYTES_AT_WORK), n_cells < most_cells)
+    of_densities = n_groups * _BYTES_OF_A_PAIR * sum(levels) ** 2 if pairs else 0
+    of_cells = n_cells * (n_groups * _BYTES_HELD + n_classes * _BYTES_OF_A_SCORE + _BYTES_AT_WORK)
+    memory = _machine_memory() if memory is None else memory
+    enumerable = n_cells < most_cells and of_cells + of_densities <= memory
+    return CellSpace(n_cells, of_cells + of_densities, of_densities, memory, enumerable)
+
+
+def _machine_memory() -> int:
+    """All memory of the machine; not what is free just now, or the same call would choose differently every time."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on Windows
+        return _MEMORY_WHERE_UNKNOWN
 
 
 def observed_support(samples: Sequence[ArrayLike], levels: Sequence[int]) -> IntArray:

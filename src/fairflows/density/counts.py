@@ -116,7 +116,7 @@ class PairTree:
 
     def __init__(self, counts: CellCounts, levels: Sequence[int]) -> None:
         columns = one_hot(counts.cells, levels)
-        joint = columns.T @ (columns * counts.weights[:, None])
+        joint = (columns.T @ columns.multiply(counts.weights[:, None])).toarray()
         marginal = np.diag(joint)
         blocks = level_columns(levels)
         n = counts.weights.sum()

@@ -85,7 +85,7 @@ class LatentClassMixture:
         counts, held_out = training_and_validation(
             x, self.levels, sample_weight, validation, validation_weight, self.random_state
         )
-        columns, held_out_columns = one_hot(counts.cells, self.levels), one_hot(held_out.cells, self.levels)
+        columns, held_out_columns = (one_hot(sample.cells, self.levels).toarray() for sample in (counts, held_out))
         best = -np.inf
         for n_classes in self.n_classes:
             log_pi, log_theta = self._expectation_maximisation(columns, counts.weights, n_classes)
@@ -101,7 +101,7 @@ class LatentClassMixture:
         log_p = np.empty(len(codes))
         for start in range(0, len(codes), _ROWS_PER_CHUNK):
             rows = slice(start, start + _ROWS_PER_CHUNK)
-            columns = one_hot(cell_levels(codes[rows], self.levels), self.levels)
+            columns = one_hot(cell_levels(codes[rows], self.levels), self.levels).toarray()
             log_p[rows] = logsumexp(self.log_pi_ + columns @ self.log_theta_.T, axis=1)
         return log_p
 

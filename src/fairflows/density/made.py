@@ -142,7 +142,7 @@ class CategoricalMADE:
         with torch.no_grad():
             for start in range(0, len(cells), _ROWS_PER_CHUNK):
                 rows = slice(start, start + _ROWS_PER_CHUNK)
-                x = torch.from_numpy(one_hot(cells[rows], self.levels)).to(self.device)
+                x = torch.from_numpy(one_hot(cells[rows], self.levels).toarray()).to(self.device)
                 out[rows] = _log_softmax(_logits(parameters, masks, x[None])[0], self.levels)[:, columns].cpu().numpy()
         return out
 

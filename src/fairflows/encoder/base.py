@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,10 +14,12 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
-from fairflows.data.columns import shown, sorted_values
+from fairflows.data.columns import check_known, shown, sorted_values
 from fairflows.data.frames import is_polars, like, to_pandas
-from fairflows.data.identity import Persons
+from fairflows.data.identity import Key, Persons
+from fairflows.data.ledger import named_persons
 from fairflows.data.roles import role_column
+from fairflows.encoder.settings import check_key, check_kinds
 from fairflows.exceptions import DataError
 
 
@@ -30,12 +34,26 @@ class Rows:
     group : ndarray of int
         Each row's group, as a place in the encoder's ``groups_``.
     persons : Persons or None
-        Whose rows they are; None when nobody said, and the index must do.
+        Whose rows they are; None when nobody said.
+    identifier : str or None
+        The column that the encoder knows persons by.
     """
 
     X: pd.DataFrame
     group: npt.NDArray[np.intp]
     persons: Persons | None
+    identifier: str | None = None
+
+    def keyed(self) -> Persons:
+        """The persons whose coins and noise the rows get: where nobody named them the index must do, with a warning."""
+        if self.persons is not None:
+            return self.persons
+        if self.identifier is not None:
+            raise DataError(
+                f"The encoder knows persons by their {self.identifier!r} (identifier={self.identifier!r}), which these "
+                "rows lack: add that column, or make it the index."
+            )
+        return Persons.of_rows(self.X)
 
 
 class GroupEncoder(TransformerMixin, BaseEstimator):
@@ -70,7 +88,8 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
             Weight of each row.
         """
         strength = getattr(self, self._strength)
-        self._fit(X, y, sensitive_features, sample_weight, [strength], [self.random_state], [self])
+        with self._all_or_nothing():
+            self._fit(X, y, sensitive_features, sample_weight, [strength], [self.random_state], [self])
         return self
 
     def fit_many(
@@ -85,7 +104,7 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
     ) -> list[Self]:
         """Fitted encoders for every gamma (or strength) and seed, gamma by gamma, sharing all that they can."""
         made = [clone(self).set_params(**{self._strength: g, "random_state": s}) for g in gammas for s in seeds]
-        self._fit(X, y, sensitive_features, sample_weight, gammas, seeds, made)
+        clone(self)._fit(X, y, sensitive_features, sample_weight, gammas, seeds, made)
         return made
 
     def _fit(
@@ -101,10 +120,29 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         """Fit the encoders `made`, one for each strength and seed, to the same rows."""
         raise NotImplementedError
 
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A fit that fails leaves the encoder as it was: half of a new model beside half of an old one is neither."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
+
     def _check_strengths(self, strengths: Sequence[float]) -> None:
         for strength in strengths:
-            if not 0 <= strength <= 1:
+            if not (isinstance(strength, Real) and 0 <= strength <= 1):
                 raise ValueError(f"{self._strength} must be in [0, 1]; got {strength!r}.")
+
+    @property
+    def key(self) -> bytes | None:
+        """The secret behind coins and noise, which does not show itself in the encoder's repr."""
+        return self.__dict__.get("key")
+
+    @key.setter
+    def key(self, key: bytes | None) -> None:
+        self.__dict__["key"] = Key(key) if type(key) is bytes else key
 
     def fit_transform(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None, **settings: Any
@@ -118,47 +156,60 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         if not fit:
             check_is_fitted(self)
         frame = self._frame(X, allow_missing)
-        validate_data(self, frame if _has_names(X) else frame.to_numpy(), skip_check_array=True, reset=fit)
+        validate_data(self, frame if has_names(X) else frame.to_numpy(), skip_check_array=True, reset=fit)
         if len(frame) < (2 if fit else 1):
             raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs {'two' if fit else 'one'}.")
-        rows = self._rows(frame, X, sensitive_features, fit)
+        if fit:
+            check_key(self.key)
+            check_kinds(getattr(self, "kinds", None), frame.columns)
+        rows = self._rows(frame, sensitive_features, fit)
         if not rows.X.shape[1]:
             raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
         return rows
 
     def _read_latent(self, Z: Any, sensitive_features: Any) -> Rows:
-        """Encoded rows, with what tells how to decode them."""
+        """Encoded rows, their columns by name in our order, with what tells how to decode them."""
         check_is_fitted(self)
-        return self._rows(self._frame(Z), Z, sensitive_features, fit=False)
+        frame, names = self._frame(Z), self._names_out()
+        if not has_names(Z) and frame.shape[1] == len(names):
+            frame = frame.set_axis(names, axis=1)
+        rows = self._rows(frame, sensitive_features, fit=False)
+        Z_named = rows.X.set_axis(rows.X.columns.astype(str), axis=1)
+        if set(Z_named.columns) != set(names):
+            got, wanted = (", ".join(map(str, list(some)[:8])) for some in (Z_named.columns, names))
+            raise DataError(f"Encoded rows must have the columns {wanted} ({len(names)} in all); got {got}.")
+        return replace(rows, X=Z_named[names])
 
-    def _rows(self, frame: pd.DataFrame, X: Any, sensitive_features: Any, fit: bool) -> Rows:
+    def _rows(self, frame: pd.DataFrame, sensitive_features: Any, fit: bool) -> Rows:
         attribute, taken = self._attribute(frame, sensitive_features)
         if fit:
             self.groups_ = self._find_groups(attribute)
         group = self._group_of(attribute)
-        persons = None
-        if self.identifier is not None and (self.identifier in frame.columns or fit):
-            column, used = role_column(frame, self.identifier, "identifier")
-            persons = Persons.of(column)
-            taken = [*taken, *used]
-        elif isinstance(X, pd.DataFrame) and X.index.name is not None:
-            persons = Persons.of(X.index)  # an index that was given a name was given a meaning
-        return Rows(frame.drop(columns=taken), group, persons)
+        if self.identifier is None or self.identifier in frame.columns or self.identifier == frame.index.name:
+            persons = named_persons(frame, self.identifier)
+        elif fit:
+            check_known(self.identifier, frame.columns, "identifier")
+        else:
+            persons = None  # another column's index is not the identifier
+        taken = [*taken, *({self.identifier} & set(frame.columns))]
+        return Rows(frame.drop(columns=taken), group, persons, self.identifier)
 
     def _read_label(self, y: Any, n_rows: int) -> npt.NDArray[np.intp] | None:
         """The label as class numbers, remembering the classes; None without a label."""
         if y is None:
             self.classes_ = None
             return None
-        column = pd.Series(np.asarray(y).ravel() if not isinstance(y, pd.Series) else y.to_numpy())
+        column = pd.Series(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None).ravel()).infer_objects()
         if len(column) != n_rows:
             raise DataError(f"y must have one value a row ({n_rows} rows); got {len(column)}.")
         if column.isna().any():
             raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
-        self.classes_ = np.array(sorted_values(column))
-        if len(self.classes_) < 2:
-            raise DataError(f"y must have at least two classes; every row is {shown(self.classes_[0])}.")
-        return np.searchsorted(self.classes_, column.to_numpy(dtype=self.classes_.dtype))
+        classes = sorted_values(column)
+        several_types = len({type(value) for value in classes}) > 1  # which NumPy would make text of
+        self.classes_ = np.array(classes, dtype=object if several_types else None)
+        if len(classes) < 2:
+            raise DataError(f"y must have at least two classes; every row is {shown(classes[0])}.")
+        return pd.Index(classes, dtype=object).get_indexer(column.astype(object))
 
     def _read_weight(self, sample_weight: Any, X: pd.DataFrame) -> npt.NDArray[np.float64] | None:
         """Row weights, checked; None when all rows count alike."""
@@ -174,8 +225,11 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
             raise DataError(f"{type(self).__name__} was fitted without a label and cannot predict one.")
 
     def _frame(self, X: Any, allow_missing: bool = False) -> pd.DataFrame:
-        if _has_names(X):
+        if has_names(X):
             return to_pandas(X)
+        if _has_text(X):
+            texts = check_array(X, dtype=object, ensure_all_finite="allow-nan" if allow_missing else True)
+            return to_pandas(texts).infer_objects()
         array = check_array(X, dtype="numeric", ensure_all_finite="allow-nan" if allow_missing else True)
         return to_pandas(array)
 
@@ -221,7 +275,7 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         index = getattr(X, "index", None)
         if isinstance(X, pd.DataFrame):
             frame = frame.set_axis(index)
-        return like(X if _has_names(X) else np.empty(0), frame)
+        return like(X if has_names(X) else np.empty(0), frame)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Names of the encoded columns."""
@@ -236,5 +290,15 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
 
-def _has_names(X: Any) -> bool:
+def has_names(X: Any) -> bool:
+    """Whether a table has names for its columns."""
     return isinstance(X, pd.DataFrame) or is_polars(X)
+
+
+def _has_text(X: Any) -> bool:
+    """Whether an array has columns of text, or a list of rows a value of it."""
+    if isinstance(X, list | tuple):
+        X = np.asarray(X, dtype=object)
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "OU":
+        return False
+    return X.dtype.kind == "U" or any(isinstance(value, str) for value in X.flat)

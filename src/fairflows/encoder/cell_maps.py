@@ -104,14 +104,6 @@ def inverse_map(f: IntArray) -> IntArray:
     return _matching(np.arange(len(f)), f)
 
 
-def map_codes(f: IntArray, codes: IntArray, support: IntArray | None = None) -> IntArray:
-    """Send cell codes through a map of all cells, or of a sorted support: a cell outside the support stays itself."""
-    if support is None:
-        return f[codes]
-    place = np.minimum(np.searchsorted(support, codes), len(support) - 1)
-    return np.where(support[place] == codes, support[f[place]], codes)
-
-
 def mean_law(log_p: FloatArray) -> FloatArray:
     """Log of the groups' mean law Σ_a p_a / K, from log-probabilities (K, m): a reference that favours no group."""
     return np.logaddexp.reduce(log_p, axis=0) - np.log(len(log_p))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
@@ -22,11 +21,16 @@ from fairflows.density.cells import (
     choose_density,
     log_prob_on_support,
     observed_support,
+    one_hot,
 )
-from fairflows.exceptions import DataError, DataWarning
+from fairflows.encoder.cell_maps import mean_law
+from fairflows.encoder.settings import check_classifier, takes_weights
+from fairflows.exceptions import DataError, warn_user
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+_logger = logging.getLogger(__name__)
 
 DENSITIES = ("made", "counts", "latent_class", "best")
 _HELD_OUT = 0.2
@@ -76,6 +80,17 @@ class CellModel:
         place = np.minimum(np.searchsorted(self.support, cells), len(self.support) - 1)
         return place, self.support[place] == cells
 
+    def log_reference(self, reference: Any, groups: list[Any]) -> FloatArray:
+        """The law that all groups are sent to: of the largest group, of a named one, or the mean of all."""
+        if isinstance(reference, str) and reference == "mean":
+            return mean_law(self.log_p)
+        if isinstance(reference, str) and reference == "largest":
+            return self.log_p[int(self.shares.argmax())]
+        if reference not in groups:
+            known = ", ".join(map(shown, groups))
+            raise ValueError(f"reference must be 'largest', 'mean' or a group ({known}); got {reference!r}.")
+        return self.log_p[groups.index(reference)]
+
     def score(self, cells: IntArray) -> FloatArray:
         """The classifier's class probabilities in any cells, (n, C)."""
         return class_probabilities(self.classifier, self.codec, cells)
@@ -92,7 +107,7 @@ def fit_cell_model(
     group: npt.NDArray[np.intp],
     y: npt.NDArray[np.intp] | None,
     *,
-    n_groups: int,
+    groups: list[Any],
     density: str | Callable[[Sequence[int]], CellDensity],
     hidden: Sequence[int],
     classifier: Any,
@@ -102,14 +117,24 @@ def fit_cell_model(
     device: str,
 ) -> CellModel:
     """Fit every group's density and the classifier, and evaluate both on all cells, or on the observed ones."""
-    space = cell_space(codec.shape_, n_groups, max_cells)
+    n_groups = len(groups)
+    if y is not None:
+        check_classifier(classifier, weighted=sample_weight is not None)
     samples = [cells[group == a] for a in range(n_groups)]
     weights = [None if sample_weight is None else sample_weight[group == a] for a in range(n_groups)]
+    _check_weights(weights, groups)
+    n_classes = 0 if y is None else int(y.max()) + 1
+    pairs = density in ("made", "counts", "best")
+    space = cell_space(codec.shape_, n_groups, max_cells, n_classes=n_classes, pairs=pairs)
+    space.check_densities()
+    if space.enumerable:
+        _logger.info("%s", space)
+    else:
+        warn_user(str(space))
     densities, held_out = _fit_densities(samples, weights, codec.shape_, density, hidden, random_state, device)
     if space.enumerable:
         support, log_p, tails = None, np.stack([d.log_prob_of_all_cells() for d in densities]), np.zeros(n_groups)
     else:
-        warnings.warn(str(space), DataWarning, stacklevel=4)
         support = observed_support(samples, codec.shape_)
         log_p, tails = log_prob_on_support(densities, support)
     scores = None
@@ -133,13 +158,10 @@ def check_labels(group: npt.NDArray[np.intp], y: npt.NDArray[np.intp], groups: l
         )
 
 
-def one_hot(codec: CellCodec, cells: IntArray) -> sparse.csr_matrix:
-    """One-hot columns of cells, sparse: one entry a row and variable."""
-    levels = codec.levels_of(cells)
-    columns = levels + np.cumsum([0, *codec.shape_[:-1]])
-    n, D = levels.shape
-    pointers = np.arange(n + 1) * D
-    return sparse.csr_matrix((np.ones(n * D), columns.ravel(), pointers), shape=(n, sum(codec.shape_)))
+def _check_weights(weights: list[FloatArray | None], groups: list[Any]) -> None:
+    for weight, group in zip(weights, groups, strict=True):
+        if weight is not None and not weight.any():
+            raise DataError(f"Every group needs rows of positive sample_weight; group {shown(group)} has none.")
 
 
 def one_hot_names(codec: CellCodec) -> list[str]:
@@ -154,7 +176,7 @@ def one_hot_names(codec: CellCodec) -> list[str]:
 def class_probabilities(classifier: Any, codec: CellCodec, cells: IntArray) -> FloatArray:
     """The classifier's class probabilities in each cell, in chunks."""
     parts = [
-        classifier.predict_proba(one_hot(codec, cells[start : start + _ROWS_PER_CHUNK]))
+        classifier.predict_proba(one_hot(codec.levels_of(cells[start : start + _ROWS_PER_CHUNK]), codec.shape_))
         for start in range(0, len(cells), _ROWS_PER_CHUNK)
     ]
     return np.concatenate(parts) if parts else np.zeros((0, len(classifier.classes_)))
@@ -186,6 +208,9 @@ def _fit_densities(
     device: str,
 ) -> tuple[list[CellDensity], FloatArray]:
     rng = np.random.default_rng(random_state)
+    counted = [slice(None) if w is None else w > 0 for w in weights]  # rows that do not count are not held out either
+    samples = [s[rows] for s, rows in zip(samples, counted, strict=True)]
+    weights = [None if w is None else w[rows] for w, rows in zip(weights, counted, strict=True)]
     parts = [_held_out(len(sample), rng) for sample in samples]
     train = [s[fit] for s, (fit, _) in zip(samples, parts, strict=True)]
     held = [s[rest] for s, (_, rest) in zip(samples, parts, strict=True)]
@@ -247,9 +272,12 @@ def _fit_classifier(
     sample_weight: FloatArray | None,
     n_groups: int,
 ) -> Any:
-    """A classifier of the label from one-hot columns, all groups weighing the same."""
+    """A classifier of the label from one-hot columns; all groups weigh the same, where it takes weights."""
     classifier = LogisticRegression(max_iter=1000) if classifier is None else clone(classifier)
+    columns = one_hot(codec.levels_of(cells), codec.shape_)
+    if not takes_weights(classifier):
+        return classifier.fit(columns, y)
     weight = np.ones(len(cells)) if sample_weight is None else sample_weight
     total = np.bincount(group, weights=weight, minlength=n_groups)
     balanced = weight * (weight.sum() / n_groups / total)[group]
-    return classifier.fit(one_hot(codec, cells), y, sample_weight=balanced)
+    return classifier.fit(columns, y, sample_weight=balanced)

@@ -2,50 +2,74 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Literal, get_args
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from fairflows.data.cells import CellCodec
-from fairflows.encoder.cell_model import one_hot, one_hot_names
+from fairflows.data.columns import shown
+from fairflows.density.cells import level_columns, one_hot
+from fairflows.encoder.cell_model import one_hot_names
+from fairflows.encoder.settings import Output
 from fairflows.exceptions import DataError
 
-Output = Literal["categories", "one-hot", "codes"]
 IntArray = npt.NDArray[np.int64]
 
 
-def to_output(codec: CellCodec, cells: IntArray, output: str) -> pd.DataFrame:
+def to_output(codec: CellCodec, cells: IntArray, output: Output) -> pd.DataFrame:
     """Cells as the kind of frame that was asked for."""
     if output == "categories":
         return codec.decode(cells)
     if output == "codes":
         return pd.DataFrame({"cell": cells})
-    if output == "one-hot":
-        return pd.DataFrame(one_hot(codec, cells).toarray(), columns=one_hot_names(codec))
-    raise ValueError(f"output must be one of {', '.join(get_args(Output))}; got {output!r}.")
+    return pd.DataFrame(one_hot(codec.levels_of(cells), codec.shape_).toarray(), columns=one_hot_names(codec))
 
 
-def output_names(codec: CellCodec, output: str) -> list[str]:
+def output_names(codec: CellCodec, output: Output) -> list[str]:
     """The columns of that frame."""
     if output == "one-hot":
         return one_hot_names(codec)
     return ["cell"] if output == "codes" else [str(name) for name in codec.levels_]
 
 
-def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: str) -> IntArray:
+def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: Output) -> IntArray:
     """The cells behind such a frame."""
-    expected = output_names(codec, output)
-    if frame.shape[1] != len(expected):
-        raise DataError(f"Encoded rows must have the columns {', '.join(expected[:8])}; got {frame.shape[1]} columns.")
-    if output == "codes":
-        return frame.iloc[:, 0].to_numpy(dtype=np.int64)
     if output == "categories":
-        return codec.cells_of(
-            np.column_stack([part.named(frame.iloc[:, j]) for j, part in enumerate(codec.levels_.values())])
+        levels = [part.named(frame.iloc[:, j]) for j, part in enumerate(codec.levels_.values())]
+        return codec.cells_of(np.column_stack(levels))
+    if output == "codes":
+        return _codes(codec, frame.iloc[:, 0])
+    return codec.cells_of(_levels_of_one_hot(codec, frame))
+
+
+def _codes(codec: CellCodec, column: pd.Series) -> IntArray:
+    values = column.to_numpy() if column.dtype.kind in "iu" else _numbers(column.to_frame())[:, 0]
+    wrong = (values != np.floor(values)) | (values < 0) | (values >= codec.n_cells_)
+    if wrong.any():
+        raise DataError(
+            f"A cell must be a whole number in 0 … {codec.n_cells_ - 1}; {int(wrong.sum())} rows are not, the first is "
+            f"{shown(column.iloc[int(wrong.argmax())])}."
         )
-    columns, starts = frame.to_numpy(dtype=np.float64), np.cumsum([0, *codec.shape_])
-    levels = [columns[:, i:j].argmax(axis=1) for i, j in pairwise(starts)]
-    return codec.cells_of(np.column_stack(levels).astype(np.int64))
+    return values.astype(np.int64)
+
+
+def _levels_of_one_hot(codec: CellCodec, frame: pd.DataFrame) -> IntArray:
+    columns = _numbers(frame)
+    levels = []
+    for name, block in zip(codec.levels_, level_columns(codec.shape_), strict=True):
+        part = columns[:, block]
+        wrong = ~(((part == 0) | (part == 1)).all(axis=1) & (part.sum(axis=1) == 1))
+        if wrong.any():
+            raise DataError(
+                f"The one-hot columns of {str(name)!r} must hold a single 1 in every row, and 0 else; "
+                f"{int(wrong.sum())} rows do not, the first is row {int(wrong.argmax())}."
+            )
+        levels.append(part.argmax(axis=1))
+    return np.column_stack(levels).astype(np.int64)
+
+
+def _numbers(frame: pd.DataFrame) -> npt.NDArray[np.float64]:
+    try:
+        return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise DataError(f"Encoded columns {', '.join(map(str, frame.columns[:8]))} must hold numbers.") from None

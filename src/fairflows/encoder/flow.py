@@ -13,6 +13,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.data.codec import Codec
+from fairflows.data.identity import Persons
 from fairflows.data.ledger import Ledger
 from fairflows.encoder.base import GroupEncoder, Rows
 from fairflows.exceptions import DataError
@@ -212,7 +213,8 @@ class FairFlow(GroupEncoder):
         ).fit(rows.X, labels, self.kinds)
         self.key_ = self.codec_.key
         self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
-        x, log_det = self._to_model_space(rows)
+        # Training rows are not released: that nobody named their persons is said when rows are encoded.
+        x, log_det = self.codec_.encode(rows.X, rows.persons or Persons.of(rows.X.index))
         flows = fit_flows(self, x, log_det, labels, rows, weight, strengths, seeds)
         learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
         for encoder, flow in zip(made, flows, strict=True):
@@ -339,7 +341,7 @@ class FairFlow(GroupEncoder):
         return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()
 
     def _to_model_space(self, rows: Rows) -> tuple[Array, Array]:
-        return self.codec_.encode(rows.X, rows.persons)
+        return self.codec_.encode(rows.X, rows.keyed() if self.codec_.is_randomised else rows.persons)
 
     def _encode(self, x: Array, group: npt.NDArray[np.intp]) -> Array:
         z = np.empty_like(x)

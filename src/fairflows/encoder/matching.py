@@ -11,14 +11,14 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.data.cells import CellCodec
-from fairflows.data.columns import shown
-from fairflows.data.identity import Persons, new_key
+from fairflows.data.identity import new_key
 from fairflows.data.ledger import Ledger
 from fairflows.density.cells import MOST_CELLS_ENUMERATED
 from fairflows.encoder.base import GroupEncoder, Rows
-from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, mean_law, sort_and_match
+from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, sort_and_match
 from fairflows.encoder.cell_model import CellModel, check_labels, fit_cell_model, table_of_laws
-from fairflows.encoder.cell_output import Output, cells_from_output, output_names, to_output
+from fairflows.encoder.cell_output import cells_from_output, output_names, to_output
+from fairflows.encoder.settings import Output, check_cell_settings
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -134,6 +134,7 @@ class FairMatching(GroupEncoder):
         made: list[Self],
     ) -> None:
         self._check_strengths(strengths)
+        check_cell_settings(self)
         rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
         labels = self._read_label(y, len(rows.X))
         if labels is not None:
@@ -150,7 +151,7 @@ class FairMatching(GroupEncoder):
                 cells,
                 rows.group,
                 labels,
-                n_groups=len(self.groups_),
+                groups=self.groups_,
                 density=self.density,
                 hidden=self.hidden,
                 classifier=self.classifier,
@@ -167,24 +168,13 @@ class FairMatching(GroupEncoder):
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
         """Every group's sort-and-match and label split to the reference, (K, m) each."""
-        if isinstance(self.reference, str) and self.reference == "mean":
-            log_p_reference = mean_law(model.log_p)
-        else:
-            log_p_reference = model.log_p[self._reference_group(model)]
+        log_p_reference = model.log_reference(self.reference, self.groups_)
         matched = np.stack([sort_and_match(log_p_reference, log_p) for log_p in model.log_p])
         if model.scores is None:
             return matched, matched
         labels = model.scores.argmax(axis=1)
         split = np.stack([label_split(log_p_reference, log_p, labels, labels) for log_p in model.log_p])
         return matched, split
-
-    def _reference_group(self, model: CellModel) -> int:
-        if isinstance(self.reference, str) and self.reference == "largest":
-            return int(model.shares.argmax())
-        if self.reference not in self.groups_:
-            known = ", ".join(map(shown, self.groups_))
-            raise ValueError(f"reference must be 'largest', 'mean' or a group ({known}); got {self.reference!r}.")
-        return self.groups_.index(self.reference)
 
     def _settle(self, gamma: float) -> None:
         """The exact law of the encoded cell, and the class that each encoded cell suggests."""
@@ -244,8 +234,7 @@ class FairMatching(GroupEncoder):
         place, known = self.model_.place(cells)
         place = np.where(known, place, 0)
         if 0 < self.gamma < 1:
-            persons = rows.persons if rows.persons is not None else Persons.of_rows(rows.X)
-            coin = persons.uniform(self.key_, "matching") < self.gamma
+            coin = rows.keyed().uniform(self.key_, "matching") < self.gamma
             sent = np.where(coin, matched[rows.group, place], split[rows.group, place])
         else:
             sent = (matched if self.gamma == 1 else split)[rows.group, place]

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from fairflows.data.frames import to_pandas
+from fairflows.data.ledger import ROW_NUMBERS
 from fairflows.data.roles import role_column
 from fairflows.data.table import Table
 
@@ -43,7 +44,7 @@ def fit_pipeline(pipeline: Any, X: Any, y: Any = None, *, sensitive_features: An
     """
     encoder, *others = pipeline_steps(pipeline)
     encoder.fit(X, y, sensitive_features=sensitive_features)
-    Z = encoder.transform(X, sensitive_features=sensitive_features) if others else None
+    Z = encoder.transform(_rows_as_persons(encoder, X), sensitive_features=sensitive_features) if others else None
     for place, step in enumerate(others):
         offered = {"sensitive_features": _attribute(encoder, X, sensitive_features), "rows": _features(encoder, X)}
         step.fit(Z, y, **{name: value for name, value in offered.items() if has_fit_parameter(step, name)})
@@ -70,14 +71,20 @@ def as_fitted(pipeline: Any, table: Table) -> pd.DataFrame:
     """The table's features with the columns that the encoder was fitted on.
 
     An encoder that was told ``sensitive="sex"`` or ``identifier="name"`` may have seen these columns in X; a table
-    keeps them apart.
+    keeps them apart. Without an identifier, each row of a table counts as a person.
     """
     encoder = pipeline_steps(pipeline)[0]
     wanted = list(getattr(encoder, "feature_names_in_", table.X.columns))
     apart = {getattr(encoder, "sensitive", None): table.a, getattr(encoder, "identifier", None): table.identifier}
     absent = {name: values for name, values in apart.items() if isinstance(name, str) and name in wanted}
     extra = {name: values.to_numpy() for name, values in absent.items() if name not in table.X and values is not None}
-    return table.X.assign(**extra)[wanted] if extra else table.X
+    return _rows_as_persons(encoder, table.X.assign(**extra)[wanted] if extra else table.X)
+
+
+def _rows_as_persons(encoder: Any, X: Any) -> Any:
+    """X with every row a person by its index: where that is meant, and no encoder has to warn of it."""
+    counted = isinstance(X, pd.DataFrame) and X.index.nlevels == 1 and X.index.name in ROW_NUMBERS
+    return X.rename_axis(index="person") if counted and getattr(encoder, "identifier", None) is None else X
 
 
 def _named_columns(encoder: Any, X: Any) -> list[str]:

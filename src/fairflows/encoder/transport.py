@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,14 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.data.cells import CellCodec
 from fairflows.data.columns import infer_kind
+from fairflows.data.frames import to_pandas
 from fairflows.data.identity import new_key
 from fairflows.data.ledger import Ledger
+from fairflows.data.levels import Levels
 from fairflows.density.cells import MOST_CELLS_ENUMERATED
-from fairflows.encoder.base import GroupEncoder, Rows
+from fairflows.encoder.base import GroupEncoder, Rows, has_names
 from fairflows.encoder.cell_model import check_labels, fit_cell_model
-from fairflows.encoder.cell_output import Output
+from fairflows.encoder.settings import Output, check_cell_settings, check_choice
 from fairflows.encoder.transported_cells import TransportedCells
-from fairflows.encoder.transported_score import TransportedScore
+from fairflows.encoder.transported_score import ScoreColumn, TransportedScore, checked_columns, score_columns
 from fairflows.exceptions import DataError
 
 FloatArray = npt.NDArray[np.float64]
@@ -73,6 +76,7 @@ class FairTransport(GroupEncoder):
 
     _strength = "strength"
     transport_: TransportedCells | TransportedScore
+    columns_: dict[Any, ScoreColumn] | None
 
     def __init__(
         self,
@@ -124,13 +128,18 @@ class FairTransport(GroupEncoder):
         made: list[Self],
     ) -> None:
         self._check_strengths(strengths)
+        check_cell_settings(self)
+        check_choice("of", self.of, ("auto", "cells", "score"))
         rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
         weight = self._read_weight(sample_weight, rows.X)
         labels, names = self._read_labels(y, len(rows.X))
         self.key_ = self.key if self.key is not None else new_key()
         self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
+        of_cells = self._transports_cells(rows.X)
+        self.columns_ = None if of_cells else score_columns(rows.X, self.kinds or {}, self.unseen)
+        rows = self._checked(rows)
         for j, seed in enumerate(seeds):
-            if self._transports_cells(rows.X):
+            if of_cells:
                 transport: Any = self._fit_cells(rows, labels, weight, seed)
             else:
                 transport = self._fit_score(rows, labels, names, weight, seed)
@@ -140,10 +149,13 @@ class FairTransport(GroupEncoder):
                 encoder.__dict__.update(learnt, transport_=transport.at(strength))
 
     def _transports_cells(self, X: pd.DataFrame) -> bool:
-        if self.of not in ("auto", "cells", "score"):
-            raise ValueError(f"of must be 'auto', 'cells' or 'score'; got {self.of!r}.")
         kinds = [(self.kinds or {}).get(name) or infer_kind(X[name]) for name in X]
         return self.of == "cells" or (self.of == "auto" and all(kind == "categorical" for kind in kinds))
+
+    def _checked(self, rows: Rows) -> Rows:
+        """The rows of a score, their columns checked; cells are checked by their codec."""
+        columns = getattr(self, "columns_", None)  # models saved by the first release have none
+        return rows if columns is None else replace(rows, X=checked_columns(rows.X, columns, self.missing))
 
     def _fit_cells(
         self, rows: Rows, labels: npt.NDArray[np.intp] | None, weight: FloatArray | None, seed: int
@@ -159,7 +171,7 @@ class FairTransport(GroupEncoder):
             codec.encode(rows.X),
             rows.group,
             y,
-            n_groups=len(self.groups_),
+            groups=self.groups_,
             density=self.density,
             hidden=self.hidden,
             classifier=self.classifier,
@@ -194,6 +206,7 @@ class FairTransport(GroupEncoder):
             columns,
             [len(values) for values in classes],
             n_groups=len(self.groups_),
+            categories=[name for name, what in (self.columns_ or {}).items() if isinstance(what, Levels)],
             classifier=self.classifier,
             sample_weight=weight,
             random_state=seed,
@@ -204,7 +217,7 @@ class FairTransport(GroupEncoder):
         if y is None or np.asarray(y).ndim < 2:
             codes = self._read_label(y, n_rows)
             return (None if codes is None else codes[:, None]), ["score"]
-        columns = y if isinstance(y, pd.DataFrame) else pd.DataFrame(np.asarray(y)).add_prefix("score")
+        columns = to_pandas(y) if has_names(y) else pd.DataFrame(np.asarray(y)).add_prefix("score")
         numbers, classes = [], []
         for name in columns:
             numbers.append(np.asarray(self._read_label(columns[name], n_rows)))
@@ -222,7 +235,7 @@ class FairTransport(GroupEncoder):
 
     def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
         """Encode rows; one person is always encoded alike."""
-        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
+        rows = self._checked(self._read(X, sensitive_features, allow_missing=self.missing == "category"))
         return self._give(X, self.transport_.encode(rows, self.key_))
 
     def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
@@ -237,13 +250,15 @@ class FairTransport(GroupEncoder):
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
         """The class that each encoded row suggests; a column a label where there are several."""
-        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
+        rows = self._checked(self._read(X, sensitive_features, allow_missing=self.missing == "category"))
         self._need_label()
         if isinstance(self.transport_, TransportedCells):
             return self.classes_[self.transport_.predict(self.transport_.cells(rows, self.key_))]
         codes = self.transport_.predict(self.transport_.encode(rows, self.key_).to_numpy())
         if isinstance(self.classes_, list):
-            return np.column_stack([values[codes[:, j]] for j, values in enumerate(self.classes_)])
+            predicted = [values[codes[:, j]] for j, values in enumerate(self.classes_)]
+            alike = len({values.dtype.kind for values in predicted}) == 1
+            return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
         return self.classes_[codes[:, 0]]
 
     def log_density_table(self, n: int, random_state: int = 0) -> FloatArray:

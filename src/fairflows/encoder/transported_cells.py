@@ -9,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.data.columns import shown
-from fairflows.data.identity import Persons
 from fairflows.encoder.base import Rows
-from fairflows.encoder.cell_maps import mean_law
 from fairflows.encoder.cell_model import CellModel, table_of_laws
 from fairflows.encoder.cell_output import cells_from_output, output_names, to_output
 from fairflows.encoder.cell_transport import CellCoupling, class_distance, transport_cells
+from fairflows.encoder.settings import Output
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -41,23 +39,14 @@ class TransportedCells:
 
     model: CellModel
     reference: FloatArray
-    output: str
+    output: Output
     couplings: tuple[CellCoupling, ...] = ()
     laws: FloatArray | None = None
 
     @classmethod
-    def of(cls, model: CellModel, reference: Any, groups: list[Any], output: str) -> TransportedCells:
+    def of(cls, model: CellModel, reference: Any, groups: list[Any], output: Output) -> TransportedCells:
         """With the law of the largest group, of a named one, or the mean of all as the reference."""
-        if isinstance(reference, str) and reference == "mean":
-            log_law = mean_law(model.log_p)
-        elif isinstance(reference, str) and reference == "largest":
-            log_law = model.log_p[int(model.shares.argmax())]
-        elif reference in groups:
-            log_law = model.log_p[groups.index(reference)]
-        else:
-            known = ", ".join(map(shown, groups))
-            raise ValueError(f"reference must be 'largest', 'mean' or a group ({known}); got {reference!r}.")
-        law = np.exp(log_law)
+        law = np.exp(model.log_reference(reference, groups))
         return cls(model, law / law.sum(), output)
 
     def at(self, strength: float) -> TransportedCells:
@@ -107,8 +96,7 @@ class TransportedCells:
     def _draw(
         self, couplings: tuple[CellCoupling, ...], cells: IntArray, rows: Rows, key: bytes, purpose: str
     ) -> IntArray:
-        persons = rows.persons if rows.persons is not None else Persons.of_rows(rows.X)
-        u = persons.uniform(key, purpose)
+        u = rows.keyed().uniform(key, purpose)
         place, known = self.model.place(cells)
         sent = cells.copy()
         for a, coupling in enumerate(couplings):

@@ -7,8 +7,9 @@ group is kept. Ties, which trees make, are broken by a number that belongs to th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
-from fairflows.data.columns import is_number, is_time
-from fairflows.data.identity import Persons
+from fairflows.data.columns import check_column, check_complete, is_number, is_time
+from fairflows.data.levels import Levels
 from fairflows.encoder.base import Rows
 from fairflows.encoder.cell_model import table_of_laws
+from fairflows.encoder.settings import check_classifier
 from fairflows.exceptions import DataError
 
 FloatArray = npt.NDArray[np.float64]
@@ -32,6 +34,43 @@ Groups = npt.NDArray[np.intp]
 _CALIBRATION = 0.3  # share of the persons that the distribution functions, and no classifier, are fitted on
 _N_QUANTILES = 2001
 _N_BINS = 64  # of the histogram by which Δ is estimated
+
+
+ScoreColumn = Levels | Literal["numbers", "times"]
+"""What a column of a score's table holds: categories, each with its level, or numbers, or times."""
+
+
+def score_columns(
+    X: pd.DataFrame, kinds: Mapping[str, str], unseen: Literal["error", "other"]
+) -> dict[Any, ScoreColumn]:
+    """What each column holds; one that was declared categorical holds categories, whatever its type."""
+    return {name: _score_column(str(name), X[name], kinds.get(name), unseen) for name in X}
+
+
+def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Literal["error", "other"]) -> ScoreColumn:
+    check_column(name, column)
+    ordered = is_number(column.dtype) or is_time(column.dtype)
+    if not ordered and kind in ("continuous", "discrete"):
+        raise DataError(f"Column {name!r} must hold numbers or times to be {kind}; got {column.dtype}.")
+    if not ordered or kind == "categorical":
+        return Levels.fit(name, column, unseen=unseen)
+    return "times" if is_time(column.dtype) else "numbers"
+
+
+def checked_columns(X: pd.DataFrame, columns: Mapping[Any, ScoreColumn], missing: str) -> pd.DataFrame:
+    """Rows as the classifiers know them: refused where values are missing, infinite, unseen or of another type."""
+    if missing == "error":
+        check_complete(X, "Keep them as a category of their own with missing='category'.")
+    checked = {}
+    for name, what in columns.items():
+        column = X[name]
+        check_column(str(name), column)
+        if isinstance(what, Levels):
+            column = what.column(what.codes(column)).set_axis(X.index)
+        elif not (is_time if what == "times" else is_number)(column.dtype):
+            raise DataError(f"Column {str(name)!r} must hold {what}, as it was fitted; got {column.dtype}.")
+        checked[name] = column
+    return pd.DataFrame(checked)
 
 
 @dataclass(frozen=True)
@@ -109,11 +148,16 @@ class TransportedScore:
         n_classes: list[int],
         *,
         n_groups: int,
+        categories: list[Any],
         classifier: Any,
         sample_weight: FloatArray | None,
         random_state: int,
     ) -> TransportedScore:
-        """Train on some persons, and learn the groups' distribution functions from the scores of the others."""
+        """Train on some persons, and learn the groups' distribution functions from the scores of the others.
+
+        `categories` names the columns that hold categories.
+        """
+        check_classifier(classifier, weighted=sample_weight is not None)
         persons = np.arange(len(rows.X)) if rows.persons is None else rows.persons.codes
         learn, _ = train_test_split(np.unique(persons), test_size=_CALIBRATION, random_state=random_state)
         train = np.isin(persons, learn)
@@ -126,7 +170,7 @@ class TransportedScore:
             )
         classifiers = []
         for j in range(labels.shape[1]):
-            fitted = _pipeline(classifier, rows.X, random_state)
+            fitted = _pipeline(classifier, rows.X, categories, random_state)
             weight = {} if sample_weight is None else {f"{fitted.steps[-1][0]}__sample_weight": sample_weight[train]}
             classifiers.append(fitted.fit(rows.X[train], labels[train, j], **weight))
         scores = _scores(classifiers, rows.X.iloc[rest])
@@ -147,7 +191,7 @@ class TransportedScore:
 
     def encode(self, rows: Rows, key: bytes) -> pd.DataFrame:
         """The moved scores, a column each."""
-        persons = rows.persons if rows.persons is not None else Persons.of_rows(rows.X)
+        persons = rows.keyed()
         tie = np.column_stack([persons.uniform(key, f"tie:{name}") for name in self.names])
         moved = self._move(_scores(self.classifiers, rows.X), rows.group, tie, self.strength)
         return pd.DataFrame(moved, columns=self.names)
@@ -192,11 +236,10 @@ def _scores(classifiers: list[Any], X: pd.DataFrame) -> FloatArray:
     return np.concatenate(columns, axis=1)
 
 
-def _pipeline(classifier: Any, X: pd.DataFrame, random_state: int) -> Any:
+def _pipeline(classifier: Any, X: pd.DataFrame, texts: list[Any], random_state: int) -> Any:
     """The classifier behind columns made numeric: categories one-hot, times as seconds."""
     model = HistGradientBoostingClassifier(random_state=random_state) if classifier is None else clone(classifier)
-    times = [name for name in X if is_time(X[name].dtype)]
-    texts = [name for name in X if not (is_number(X[name].dtype) or is_time(X[name].dtype))]
+    times = [name for name in X if name not in texts and is_time(X[name].dtype)]
     columns = make_column_transformer(
         (FunctionTransformer(_seconds, feature_names_out="one-to-one"), times),
         (OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=40, sparse_output=False), texts),

@@ -1,0 +1,82 @@
+"""Settings are checked when an encoder is fitted; a fit that fails changes nothing; secrets stay secret."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from fairflows.data.identity import Key
+from fairflows.encoder.flow import FairFlow
+from fairflows.encoder.matching import FairMatching
+from fairflows.encoder.transport import FairTransport
+from fairflows.exceptions import DataError
+
+KEY = Key(range(32))
+ENCODERS = [FairMatching(density="counts", key=KEY), FairTransport(density="counts", key=KEY)]
+
+WRONG = [
+    ({"missing": "drop"}, "missing must be one of 'error', 'category'; got 'drop'"),
+    ({"unseen": "foo"}, "unseen must be one of 'error', 'other'; got 'foo'"),
+    ({"output": "words"}, "output must be one of 'categories', 'one-hot', 'codes'; got 'words'"),
+    ({"kinds": {"zz": "categorical"}}, "declared column 'zz' is not in the table"),
+    ({"kinds": {"town": "foo"}}, r"kinds\['town'\] must be one of .*; got 'foo'"),
+    ({"kinds": ["town"]}, "kinds must be a mapping .*; got list"),
+    ({"max_cells": -5}, "max_cells must be a whole number of at least 1; got -5"),
+    ({"max_cells": 2.5}, r"max_cells must be a whole number of at least 1; got 2\.5"),
+    ({"n_bins": "four"}, "n_bins must be a whole number of at least 2; got 'four'"),
+    ({"hidden": 3}, "hidden must be a sequence of widths, .*; got 3"),
+    ({"hidden": (50, 0)}, r"hidden must be a sequence of widths, .*; got \(50, 0\)"),
+    ({"key": "abc"}, "key must be bytes, .*; got str"),
+]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS, ids=lambda encoder: type(encoder).__name__)
+@pytest.mark.parametrize(("settings", "message"), WRONG)
+def test_wrong_settings(categorical, encoder, settings, message):
+    with pytest.raises(ValueError, match=message):
+        clone(encoder).set_params(**settings).fit(categorical.X, categorical.y, sensitive_features=categorical.a)
+
+
+@pytest.mark.parametrize("gamma", ["much", None, np.nan])
+def test_a_strength_is_a_number(categorical, gamma):
+    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got"):
+        FairMatching(gamma).fit(categorical.X, categorical.y, sensitive_features=categorical.a)
+
+
+@pytest.mark.parametrize("encoder", [*ENCODERS, FairFlow(n_epochs=1)], ids=lambda encoder: type(encoder).__name__)
+def test_a_first_fit_that_fails_leaves_an_unfitted_encoder(categorical, encoder):
+    encoder = clone(encoder)
+    with pytest.raises(DataError, match="at least two classes"):
+        encoder.fit(categorical.X, np.zeros(len(categorical)), sensitive_features=categorical.a)
+    with pytest.raises(NotFittedError):
+        encoder.transform(categorical.X, sensitive_features=categorical.a)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS, ids=lambda encoder: type(encoder).__name__)
+def test_a_later_fit_that_fails_leaves_the_model_as_it_was(categorical, encoder):
+    encoder = clone(encoder).fit(categorical.X, categorical.y, sensitive_features=categorical.a)
+    before = dict(vars(encoder))
+    Z = encoder.transform(categorical.X, sensitive_features=categorical.a)
+    other = np.random.default_rng(0).choice(["r", "s", "t"], len(categorical))
+    with pytest.raises(DataError, match="at least two classes"):
+        encoder.fit(categorical.X[["town"]], np.zeros(len(categorical)), sensitive_features=other)
+    assert vars(encoder) == before
+    assert encoder.transform(categorical.X, sensitive_features=categorical.a).equals(Z)
+
+
+def test_fitting_many_leaves_the_template_unfitted(categorical):
+    template = FairMatching(density="counts")
+    template.fit_many(categorical.X, sensitive_features=categorical.a, gammas=[0, 1], seeds=[0])
+    with pytest.raises(NotFittedError):
+        template.transform(categorical.X, sensitive_features=categorical.a)
+
+
+@pytest.mark.parametrize("kind", [FairMatching, FairTransport, FairFlow])
+def test_the_key_does_not_show(kind):
+    encoder = kind(key=b"very secret")
+    later = kind().set_params(key=b"very secret")
+    for one in (encoder, later, clone(encoder)):
+        assert "very secret" not in repr(one)
+        assert "very secret" not in repr(one.get_params())
+        assert "very secret" not in one._repr_html_()
+        assert one.key == b"very secret"
