@@ -130,6 +130,15 @@ def test_datasets_are_listed_without_the_data(run, tmp_path, monkeypatch):
     assert rows["adult"]["rows"] == 45_222
 
 
+def test_where_datasets_come_from_can_be_copied_from_a_narrow_terminal(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRFLOWS_DATA", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+    sources = {row["name"]: row["source"] for row in json.loads(run("datasets", "--json")[1])}
+    lines = run("datasets")[1].splitlines()
+    for name, source in sources.items():
+        assert f"{name}: {source}" in lines
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

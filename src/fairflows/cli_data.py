@@ -33,7 +33,13 @@ def datasets(as_json: Json = False) -> None:
     """
     from fairflows.data.catalogue import describe_datasets
 
-    print_frame(describe_datasets(), as_json, title="Datasets")
+    found = describe_datasets()
+    if as_json:
+        print_frame(found, as_json, title="Datasets")
+        return
+    print_frame(found.drop(columns=["at_hand", "source"]), as_json, title="Datasets")
+    for name, source in zip(found["name"], found["source"], strict=True):
+        typer.echo(f"{name}: {source}")  # a path must stay in one piece, to be copied
 
 
 @app.command()

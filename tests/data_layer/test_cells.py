@@ -62,7 +62,7 @@ def test_dates_and_missing_values():
     codec = CellCodec(missing="category").fit(frame)
     assert codec.shape_ == (4, 2)
     assert codec.decode(codec.encode(frame))["c"].isna().sum() == 20
-    with pytest.raises(DataError, match="'t' must be datetime64"):
+    with pytest.raises(DataError, match="'t' must hold times without a time zone, .* got int64"):
         codec.encode(frame.assign(t=1))
 
 
@@ -72,3 +72,34 @@ def test_too_many_cells():
         CellCodec().fit(frame)
     with pytest.raises(ValueError, match="cells must be in 0"):
         CellCodec().fit(frame[["c0"]]).decode(np.array([16]))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, "Int64"])
+def test_large_integers_fall_into_their_bins(dtype):
+    values = 2**60 + np.arange(40)
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=dtype)})
+    codec = CellCodec(n_bins=4).fit(frame)
+    assert np.bincount(codec.encode(frame)).tolist() == [10, 10, 10, 10]
+    assert codec.encode(pd.DataFrame({"x": np.array([2**64 - 1], dtype=np.uint64)})).tolist() == [3]
+    assert codec.encode(pd.DataFrame({"x": [-5]})).tolist() == [0]
+
+
+def test_times_are_compared_in_the_finer_unit():
+    frame = pd.DataFrame({"t": pd.date_range("2020", periods=40).astype("M8[s]")})
+    codec = CellCodec(n_bins=2).fit(frame)
+    edge = frame["t"].iloc[20].as_unit("ms")
+    later = pd.DataFrame({"t": [edge - pd.Timedelta(1, unit="ms"), edge]})
+    assert codec.encode(later).tolist() == [0, 1]
+    with pytest.raises(DataError, match="'t' must hold times without a time zone"):
+        codec.encode(pd.DataFrame({"t": frame["t"].dt.tz_localize("UTC")}))
+
+
+def test_settings_and_kinds_are_checked():
+    frame = pd.DataFrame({"c": ["a", "b"]})
+    for setting in ("missing", "unseen"):
+        with pytest.raises(ValueError, match=f"{setting} must be one of 'error', .*; got 'no'"):
+            CellCodec(**{setting: "no"})
+    with pytest.raises(ValueError, match="kind of column 'c' must be one of"):
+        CellCodec().fit(frame, kinds={"c": "foo"})
+    with pytest.raises(DataError, match="'c' is declared discrete, which needs numbers or times"):
+        CellCodec().fit(frame, kinds={"c": "discrete"})

@@ -217,7 +217,7 @@ def test_numbers_outside_the_training_range():
     assert_frame_equal(codec.decode(x)[0], later)
     assert x[0] < encode(codec, frame).min()
     assert x[2] > encode(codec, frame).max()
-    with pytest.raises(DataError, match=r"'age' must be in its training range 20 to 60; 2 values are not, .* 10"):
+    with pytest.raises(DataError, match=r"'age' must lie in its training range 20 to 60; 2 values do not, .* 10"):
         encode(Codec(outside="error").fit(frame), later)
     with pytest.warns(DataWarning, match="moved to its end"):
         clipped = Codec(outside="clip").fit(frame)
@@ -231,6 +231,147 @@ def test_numbers_between_the_grid_points():
         encode(Codec().fit(frame), later)
     codec = Codec(off_grid="round").fit(frame)
     assert codec.decode(encode(codec, later))[0]["x"].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("trained", "later"),
+    [
+        (np.array([1, 5, 9], dtype=np.uint8), np.array([300])),
+        (np.array([1, 5, 9], dtype=np.uint8), np.array([-5])),
+        (np.array([1, 5, 9], dtype=np.int64), np.array([2**64 - 1], dtype=np.uint64)),
+        (np.array([1.0, 5.0, 9.0]), np.array([2**53 + 1])),
+        (np.array([0, 5, 2**62]), np.array([2**64 - 1], dtype=np.uint64)),  # no grid: continuous
+    ],
+)
+def test_numbers_that_the_training_type_cannot_hold_are_refused(trained, later):
+    codec = Codec(key=KEY).fit(pd.DataFrame({"x": trained}))
+    with pytest.raises(DataError, match=rf"'x' must fit the type .*{trained.dtype}.* the first is {later[0]}"):
+        encode(codec, pd.DataFrame({"x": later}))
+
+
+def test_what_decodes_far_outside_stops_at_the_end_of_the_type():
+    codec = Codec(key=KEY).fit(pd.DataFrame({"x": np.array([1, 5, 9], dtype=np.uint8)}))
+    assert codec.decode(np.array([[-1e6], [1e6], [-1e300], [1e300]]))[0]["x"].tolist() == [0, 255, 0, 255]
+
+
+@pytest.mark.filterwarnings("ignore:Values outside the training range")
+@pytest.mark.parametrize("start", [10**8, 10**11, 2**40 - 5_000])
+def test_values_far_outside_come_back_or_are_refused(start):
+    codec = Codec(key=KEY).fit(pd.DataFrame({"x": np.arange(5)}))
+    for sign in (1, -1):
+        far = pd.DataFrame({"x": sign * (start + np.arange(5_000))})
+        assert_frame_equal(codec.decode(encode(codec, far))[0], far)
+    beyond = pd.DataFrame({"x": [3, -(2**40) - 10, 2**62]})
+    with pytest.raises(DataError, match=r"'x' must lie within 2\*\*40 steps .*; 2 values do not, the first is -1099"):
+        encode(codec, beyond)
+    codec = Codec(key=KEY, off_grid="round").fit(pd.DataFrame({"x": [0.0, 1.0]}))
+    with pytest.raises(DataError, match=r"2\*\*40 steps .* the first is 1e\+300"):
+        encode(codec, pd.DataFrame({"x": [1e300]}))
+    whole = Codec(key=KEY).fit(pd.DataFrame({"x": [-(2**63), 1 - 2**63]}))
+    with pytest.raises(DataError, match=r"2\*\*40 steps"):  # the difference is 2**64 - 1, which wraps around to -1
+        encode(whole, pd.DataFrame({"x": [2**63 - 1]}))
+
+
+def test_times_finer_than_in_training_are_off_the_grid():
+    frame = pd.DataFrame({"t": pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-05"]).astype("M8[s]")})
+    later = pd.DataFrame({"t": frame["t"].astype("M8[ms]") + pd.to_timedelta([0, 500, -300], unit="ms")})
+    message = (
+        r"'t' must lie on the grid .* steps of 1 days from 2020-01-01.*; 2 values do not, .* 2020-01-02 00:00:00\.5"
+    )
+    with pytest.raises(DataError, match=message):
+        encode(Codec(key=KEY).fit(frame), later)
+    rounding = Codec(key=KEY, off_grid="round").fit(frame)
+    assert_frame_equal(rounding.decode(encode(rounding, later))[0], frame)
+    continuous = Codec(key=KEY).fit(frame, kinds={"t": "continuous"})
+    with pytest.raises(DataError, match=r"in steps of its unit of time .*; 2 values do not"):
+        encode(continuous, later)
+    with pytest.raises(DataError, match="'t' must hold times that its type can hold"):
+        encode(Codec().fit(frame.astype("M8[ns]")), frame + pd.Timedelta(365_000, unit="D"))
+
+
+@pytest.mark.parametrize(
+    ("trained", "later"),
+    [
+        ("M8[us]", "datetime64[us, UTC]"),
+        ("datetime64[us, Europe/Berlin]", "M8[us]"),
+        ("M8[us]", "m8[us]"),
+        ("m8[us]", "M8[us]"),
+        ("timestamp[us][pyarrow]", "timestamp[us, tz=UTC][pyarrow]"),
+        ("date32[pyarrow]", "duration[s][pyarrow]"),
+    ],
+)
+def test_moments_clock_readings_and_durations_are_not_mixed(trained, later):
+    def column(dtype):
+        moments = pd.Series(pd.to_datetime([0, 10**6, 10**7], unit="s")).astype("M8[us]")
+        if dtype.startswith(("m8", "duration")):
+            return pd.Series(moments - moments[0]).astype(dtype)
+        zoned = "," in dtype
+        return (moments.dt.tz_localize("UTC") if zoned else moments.dt.normalize()).astype(dtype)
+
+    codec = Codec(key=KEY).fit(pd.DataFrame({"t": column(trained)}))
+    with pytest.raises(DataError, match=r"'t' must hold (times with|times without|durations).*; got"):
+        encode(codec, pd.DataFrame({"t": column(later)}))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["date32[pyarrow]", "timestamp[ms][pyarrow]", "timestamp[us, tz=Europe/Berlin][pyarrow]"]
+)
+def test_arrow_times_come_back(dtype):
+    moments = pd.Series(pd.to_datetime(["2020-01-01", "2020-01-31", "2020-02-29", None]))
+    moments = moments.dt.tz_localize("UTC") if "," in dtype else moments
+    frame = pd.DataFrame({"t": moments.astype(dtype), "n": [1, 2, 3, 4]})
+    codec = Codec(key=KEY, missing="category").fit(frame)
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame, check_exact=True)
+
+
+def test_missing_numbers_of_another_type_than_in_training():
+    codec = Codec(key=KEY, missing="category").fit(pd.DataFrame({"x": [0.5, 1.0, np.nan, 2.0]}))
+    later = pd.DataFrame({"x": pd.array([2, None, 1], dtype="Int64")})
+    back = codec.decode(encode(codec, later))[0]["x"]
+    assert back.isna().tolist() == [False, True, False]
+    assert back.dropna().tolist() == [2.0, 1.0]
+    nothing = pd.DataFrame({"x": pd.Series([None, None], dtype=object)})
+    assert codec.decode(encode(codec, nothing))[0]["x"].isna().all()
+
+
+def test_columns_whose_names_run_into_each_other():
+    frame = pd.DataFrame({"c": [1, 2, None, 4] * 10, "c is missing": list("abba") * 10, "c is missing?": [0, 1] * 20})
+    codec = Codec(key=KEY, missing="category").fit(frame)
+    assert len(set(codec.names_)) == len(codec.names_) == 4
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame)
+    x = encode(codec, frame)
+    noise = {name: x[:, j] for j, name in enumerate(codec.names_)}
+    place = {name: (1 / (1 + np.exp(-v)) - 0.025) / 0.95 * 2 % 1 for name, v in noise.items()}
+    assert not np.isclose(place["c is missing"], place["c is missing??"]).any()
+    for columns, name in ((["a", "a"], "a"), ([1, "1"], "1")):
+        same = pd.DataFrame([[1, 2], [3, 4]], columns=pd.Index(columns, dtype=object))
+        with pytest.raises(DataError, match=f"Column names must be unique; '{name}' occurs more than once"):
+            Codec().fit(same)
+
+
+def test_grids_of_large_and_small_numbers():
+    for values in ([1e20, 2e20, 3e20], np.arange(1, 60) / 1e16, [3e-7, 1e-6], [-4e17, 5e17]):
+        values = np.array(values)
+        grid = find_grid(values)
+        assert grid is not None
+        assert (grid.value(grid.index(values)[0], values.dtype) == values).all()
+    assert find_grid(np.random.default_rng(0).normal(size=200) * 1e20) is None
+    assert find_grid(np.random.default_rng(0).normal(size=200) * 1e-16) is None
+
+
+def test_a_range_of_the_smallest_numbers():
+    frame = pd.DataFrame({"x": [5e-324, 0.0, 5e-324]})
+    codec = Codec(key=KEY).fit(frame)
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame, check_exact=True)
+    assert np.isfinite(codec.encode(frame, Persons.of(range(3)))[1]).all()
+
+
+def test_declared_kinds_are_checked():
+    frame = pd.DataFrame({"n": [1, 2, 3], "c": ["a", "b", "a"]})
+    with pytest.raises(ValueError, match="kind of column 'n' must be one of 'continuous', .*; got 'foo'"):
+        Codec().fit(frame, kinds={"n": "foo"})
+    with pytest.raises(DataError, match="'c' is declared continuous, which needs numbers or times; it holds str"):
+        Codec().fit(frame, kinds={"c": "continuous"})
 
 
 def test_unseen_categories():

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars
+import pyarrow
 import pytest
 from pandas.testing import assert_frame_equal
 
@@ -148,6 +149,11 @@ def test_missing_values(frame):
         ({"sensitive": "sex", "label": "paid"}, "label column 'paid' is not in the table"),
         ({"sensitive": "sex", "label": "age"}, r"'age' must have two values; it has \d+: .* multiclass=True"),
         ({"sensitive": "sex", "drop": ["nope"]}, "dropped column 'nope' is not in the table"),
+        ({"sensitive": "sex", "drop": "nope"}, "dropped column 'nope' is not in the table"),
+        ({"sensitive": "sex", "label": "sex"}, "'sex' cannot be both the sensitive and the label column"),
+        ({"sensitive": ["town", "sex"], "label": "sex"}, "'sex' cannot be both the sensitive and the label column"),
+        ({**ROLES, "identifier": "repaid"}, "'repaid' cannot be both the label and the identifier column"),
+        ({**ROLES, "kinds": {"town": "continuous"}}, "'town' is declared continuous, which needs numbers or times"),
         ({"sensitive": "sex", "kinds": {"nope": "discrete"}}, "declared column 'nope' is not in the table"),
     ],
 )
@@ -166,6 +172,18 @@ def test_wrong_columns(frame, settings, message):
         (lambda f: f.assign(wage=np.inf), "'wage' must hold finite numbers; 60 are infinity"),
         (lambda f: f.assign(wage=np.nan), r"Missing values .* 'wage' \(60\)"),
         (lambda f: f.assign(name=[f"n{i}" for i in range(60)]), "'name' is text with as many values as rows"),
+        (
+            lambda f: f.assign(name=pd.Categorical([f"n{i}" for i in range(60)])),
+            "'name' is of type category with as many values as rows",
+        ),
+        (
+            lambda f: f.assign(month=pd.period_range("2020-01", periods=60, freq="M")),
+            r"'month' is of type period\[M\] with as many values as rows",
+        ),
+        (
+            lambda f: f.assign(person=f["person"].where(f.index % 20 != 7)),
+            "'person' must name a person in every row; 3 are missing, the first in row 7",
+        ),
         (lambda f: f[["sex", "repaid", "person"]], "at least one feature"),
     ],
 )
@@ -183,3 +201,38 @@ def test_a_column_declared_categorical_may_name_the_rows(frame):
     named = frame.assign(name=[f"n{i}" for i in range(60)])
     assert Table(named, **ROLES, kinds={"name": "categorical"}).kinds["name"] == "categorical"
     assert "name" not in Table(named, **ROLES, drop=["name"]).X
+
+
+def test_polars_categories_that_name_the_rows(frame):
+    named = polars.from_pandas(frame.assign(name=[f"n{i}" for i in range(60)])).cast({"name": polars.Categorical})
+    with pytest.raises(DataError, match="'name' is of type category with as many values as rows"):
+        Table(named, **ROLES)
+
+
+def test_a_list_of_text_is_names_or_values(frame):
+    values = frame["sex"].tolist()
+    table = Table(frame.drop(columns="sex"), sensitive=values, label="repaid")
+    assert table.a.tolist() == values
+    with pytest.raises(DataError, match="sensitive column 'nope' is not in the table"):
+        Table(frame, sensitive=["sex", "nope"])
+    with pytest.raises(DataError, match="sensitive column 'nope' is not in the table"):
+        Table(frame.iloc[:2], sensitive=["sex", "nope"])  # one value a row, but one is a column
+
+
+def test_one_column_may_be_dropped_by_its_name(frame):
+    assert "wage" not in Table(frame, **ROLES, drop="wage").X
+
+
+def test_rows_and_parts_that_do_not_fit(frame):
+    several = frame.set_index(["age", "town"])
+    with pytest.raises(DataError, match=r"known by one index, not several; use reset_index\(\)"):
+        Table(several, sensitive="sex")
+    assert len(Table(several, **ROLES)) == 60
+    with pytest.raises(ValueError, match=r"parts must be one a row \(60 rows\); got shape \(59,\)"):
+        Table(frame, **ROLES, parts=["train"] * 59)
+    with pytest.raises(ValueError, match="parts must be train, validation, test; got 'exam'"):
+        Table(frame, **ROLES, parts=["exam"] * 60)
+
+
+def test_an_arrow_table_keeps_its_names(frame):
+    assert_frame_equal(Table(pyarrow.Table.from_pandas(frame), **ROLES).X, Table(frame, **ROLES).X)

@@ -11,9 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.data.columns import check_column, check_complete, check_known, infer_kind, is_number, is_time, numbers
+from fairflows.data.columns import (
+    check_choice,
+    check_column,
+    check_complete,
+    check_kinds,
+    check_known,
+    check_same,
+    infer_kind,
+    numbers,
+)
+from fairflows.data.frames import check_names
 from fairflows.data.levels import Levels
-from fairflows.data.scale import as_float
 from fairflows.exceptions import DataError
 
 MAX_CELLS = 2**62
@@ -63,12 +72,13 @@ class Bins:
 
     def codes(self, column: pd.Series) -> npt.NDArray[np.intp]:
         """The bin of each value."""
-        if is_time(column.dtype) != is_time(self.dtype) or not (is_time(column.dtype) or is_number(column.dtype)):
-            raise DataError(f"Column {self.name!r} must be {self.dtype}, as it was fitted; got {column.dtype}.")
         missing = column.isna()
-        codes = np.empty(len(column), dtype=np.intp)
-        known = numbers(column[~missing].astype(self.dtype) if is_time(self.dtype) else column[~missing])
-        codes[~missing] = np.searchsorted(as_float(self.edges), as_float(known), side="right")
+        if not missing.all():
+            check_same(self.name, column, self.dtype)
+        codes = np.zeros(len(column), dtype=np.intp)
+        known = numbers(column[~missing])
+        # Comparing is exact between integers of any width and times of any unit, where a common type would round.
+        codes[~missing] = np.sum([known >= edge for edge in self.edges], axis=0, dtype=np.intp)
         if missing.any():
             codes[missing] = self.levels.codes(column[missing].astype(object))
         return codes
@@ -124,6 +134,8 @@ class CellCodec:
     ) -> None:
         if n_bins < 2:
             raise ValueError(f"n_bins must be at least 2; got {n_bins!r}.")
+        check_choice("unseen", unseen, ("error", "other"))
+        check_choice("missing", missing, ("error", "category"))
         self.n_bins = n_bins
         self.max_values = max_values
         self.unseen = unseen
@@ -133,6 +145,8 @@ class CellCodec:
         """Learn levels and bins from training rows."""
         if not len(X):
             raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
+        check_names(X.columns)
+        check_kinds(X, kinds)
         self._check(X)
         self.levels_ = {
             name: self._fit_column(str(name), column, kinds[name] if kinds and name in kinds else infer_kind(column))

@@ -19,7 +19,16 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import expit, logit
 
-from fairflows.data.columns import check_column, check_complete, check_known, infer_kind, shown
+from fairflows.data.columns import (
+    check_choice,
+    check_column,
+    check_complete,
+    check_kinds,
+    check_known,
+    infer_kind,
+    shown,
+)
+from fairflows.data.frames import check_names
 from fairflows.data.identity import Persons, new_key
 from fairflows.data.levels import Levels
 from fairflows.data.scale import Scale
@@ -29,11 +38,13 @@ Array = npt.NDArray[np.float64]
 
 MARGIN = 1e-6
 """Noise stays this far from both ends of its step, in steps, so that rounding in a flow cannot move a value to the next
-one. A column of very many steps gets a wider margin: what float64 resolves in it."""
+one. A column of very many steps, or a value as far outside, gets a wider margin: what float64 resolves there."""
 
 
 class Codec:
     """Columns of a table to vectors in R^D and back.
+
+    Values on a grid and categories come back bit for bit, but for the sign of a negative zero; others within rounding.
 
     Parameters
     ----------
@@ -90,8 +101,7 @@ class Codec:
             ("unseen", unseen, ("error", "other")),
             ("missing", missing, ("error", "category")),
         ):
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
+            check_choice(name, value, allowed)
         self.alpha = alpha
         self.dequantise = dequantise
         self.outside = outside
@@ -114,6 +124,8 @@ class Codec:
         """
         if not len(X):
             raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
+        check_names(X.columns)
+        check_kinds(X, kinds)
         self._check(X)
         codes = None if y is None else np.unique(np.asarray(y), return_inverse=True)[1].astype(np.float64)
         self.columns_ = list(X.columns)
@@ -131,7 +143,7 @@ class Codec:
             else:
                 self.scales_[name] = Scale.fit(str(name), known, kind, self.dequantise)
             if 0 < len(known) < len(column) and kind != "categorical":
-                self.gaps_[name] = Levels(f"{name} is missing", [False, True], bool)
+                self.gaps_[name] = Levels(self._gap_name(name), [False, True], bool)
         if not self.names_:
             raise DataError("Every column has a single value, so there is nothing to encode.")
         self._measure()
@@ -179,7 +191,9 @@ class Codec:
         outside: dict[str, int] = {}
         positions = np.empty((len(X), len(self.names_)))
         for j, (name, position) in enumerate(self._positions(X, persons, outside)):
-            positions[:, j] = position + (self._noise(persons, name, self._n[j]) if self._noisy[j] else 0)
+            positions[:, j] = position
+            if self._noisy[j]:
+                positions[:, j] += self._noise(persons, name, np.maximum(self._n[j], np.abs(position)))
         self._report(outside)
         for name, (value, _) in self.constants_.items():
             self._check_constant(name, X[name], value)
@@ -210,7 +224,8 @@ class Codec:
         """p/n, each value's place in the training range, and the slope of the logistic function there."""
         limit = logit(1 - self.alpha / 2)
         inside = np.clip(x, -limit, limit)
-        edge = expit(inside)
+        # Beyond the range the very edge that encoding used: another rounding of it would grow with the distance.
+        edge = np.where(inside == limit, 1 - self.alpha / 2, np.where(inside == -limit, self.alpha / 2, expit(inside)))
         slope = edge * (1 - edge)
         return (edge + (x - inside) * slope - self.alpha / 2) / (1 - self.alpha), slope
 
@@ -221,7 +236,15 @@ class Codec:
             if name in self.levels_:
                 yield str(name), self.levels_[name]
             if name in self.gaps_:
-                yield f"{name} is missing", self.gaps_[name]
+                yield self._gap_name(name), self.gaps_[name]
+
+    def _gap_name(self, name: Any) -> str:
+        """The dimension that says where a column is missing; no column is called so."""
+        text = f"{name} is missing"
+        taken = {str(column) for column in self.columns_}
+        while text in taken:
+            text += "?"
+        return text
 
     def _measure(self) -> None:
         """Each dimension's number of steps n, the width of its range in table units, and whether it gets noise."""
@@ -255,10 +278,10 @@ class Codec:
             if name in self.levels_:
                 yield str(name), self.levels_[name].codes(column) + middle
             if gaps is not None:
-                yield f"{name} is missing", missing + middle
+                yield self._gap_name(name), missing + middle
 
-    def _noise(self, persons: Persons, name: str, n: float) -> Array:
-        margin = max(MARGIN, n * 2.0**-50)
+    def _noise(self, persons: Persons, name: str, n: Array) -> Array:
+        margin = np.maximum(MARGIN, n * 2.0**-50)
         return margin + (1 - 2 * margin) * persons.uniform(self.key, f"noise:{name}")
 
     def _frame(self, positions: Array) -> pd.DataFrame:
@@ -273,7 +296,7 @@ class Codec:
             else:
                 column = self.scales_[name].column(column_of[str(name)])
             if name in self.gaps_:
-                column = column.mask(column_of[f"{name} is missing"] >= 1)
+                column = column.mask(column_of[self._gap_name(name)] >= 1)
             frame[name] = column
         return pd.DataFrame(frame)
 

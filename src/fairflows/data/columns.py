@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types
 
+from fairflows.data.frames import with_plain_times
 from fairflows.data.grid import find_grid
 from fairflows.exceptions import DataError
 
@@ -19,7 +21,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 def is_time(dtype: Any) -> bool:
     """Whether a column of this type holds dates, times or durations."""
-    return types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
+    return types.pandas_dtype(dtype).kind in "mM"
 
 
 def is_number(dtype: Any) -> bool:
@@ -30,10 +32,9 @@ def is_number(dtype: Any) -> bool:
 def numbers(column: pd.Series) -> np.ndarray:
     """The values of a number or time column without missing ones, as a plain array of NumPy's own type."""
     dtype = column.dtype
-    if isinstance(dtype, pd.DatetimeTZDtype):
-        return column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
     if is_time(dtype):
-        return column.to_numpy()
+        plain = with_plain_times(column.to_frame()).iloc[:, 0]
+        return (plain.dt.tz_convert(None) if isinstance(plain.dtype, pd.DatetimeTZDtype) else plain).to_numpy()
     kind = getattr(dtype, "numpy_dtype", dtype)  # pandas' nullable and Arrow types name the NumPy type they wrap
     return column.to_numpy(dtype=kind)
 
@@ -41,9 +42,32 @@ def numbers(column: pd.Series) -> np.ndarray:
 def from_numbers(values: np.ndarray, dtype: Any) -> pd.Series:
     """A column of `dtype` from what `numbers` gave."""
     column = pd.Series(values)
-    if isinstance(dtype, pd.DatetimeTZDtype):
-        return column.dt.tz_localize("UTC").dt.tz_convert(dtype.tz).astype(dtype)
-    return column.astype(dtype)
+    return (column.dt.tz_localize("UTC") if has_zone(dtype) else column).astype(dtype)
+
+
+def has_zone(dtype: Any) -> bool:
+    """Whether a column of this type holds moments in time, and not the readings of some clock."""
+    arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else None
+    return isinstance(dtype, pd.DatetimeTZDtype) or getattr(arrow, "tz", None) is not None
+
+
+def what(dtype: Any) -> str:
+    """What a column of this type holds, in a word or two."""
+    if is_number(dtype):
+        return "numbers"
+    if not is_time(dtype):
+        return "categories"
+    if types.pandas_dtype(dtype).kind == "m":
+        return "durations"
+    return "times with a time zone" if has_zone(dtype) else "times without a time zone"
+
+
+def check_same(name: str, column: pd.Series, dtype: Any) -> None:
+    """Refuse numbers where there were times, moments where there were clock readings, and so on."""
+    if what(column.dtype) != what(dtype):
+        raise DataError(
+            f"Column {name!r} must hold {what(dtype)}, as in the rows it was fitted on ({dtype}); got {column.dtype}."
+        )
 
 
 def infer_kind(column: pd.Series) -> Kind:
@@ -94,6 +118,31 @@ def check_column(name: str, column: pd.Series) -> None:
             raise DataError(f"Column {name!r} must hold values of one type; got {', '.join(found)}.")
         if found and found[0] in {"list", "dict", "set", "ndarray", "tuple"}:
             raise DataError(f"Column {name!r} must hold plain values; got {found[0]}.")
+
+
+def step_text(step: float, dtype: np.dtype) -> str:
+    """The distance between neighbouring values on a grid, as a person writes it."""
+    if dtype.kind in "mM":
+        return str(pd.Timedelta(int(step), unit=np.datetime_data(dtype)[0])).removesuffix(" 00:00:00")
+    return f"{step:g}"
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """Refuse a setting that is none of those there are."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
+
+
+def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
+    """Refuse declared kinds that there are not, and numbers' kinds for columns that hold none."""
+    for name, kind in (kinds or {}).items():
+        check_choice(f"The kind of column {name!r}", kind, KINDS)
+        if name not in frame or kind == "categorical" or not frame[name].notna().any():
+            continue
+        if what(frame[name].dtype) == "categories":
+            raise DataError(
+                f"Column {name!r} is declared {kind}, which needs numbers or times; it holds {frame[name].dtype}."
+            )
 
 
 def check_known(name: Any, columns: pd.Index, role: str) -> None:

@@ -41,9 +41,7 @@ def to_pandas(data: Any, columns: list[str] | None = None) -> pd.DataFrame:
         frame = pd.DataFrame(data)
     else:
         frame = _from_array(data, columns)
-    repeated = frame.columns[frame.columns.duplicated()]
-    if len(repeated):
-        raise DataError(f"Column names must be unique; {str(repeated[0])!r} occurs more than once.")
+    check_names(frame.columns)
     return frame
 
 
@@ -75,6 +73,14 @@ def with_plain_times(frame: pd.DataFrame) -> pd.DataFrame:
         frame = frame.copy(deep=False)
         frame.isetitem(j, plain.set_axis(frame.index))
     return frame
+
+
+def check_names(columns: pd.Index) -> None:
+    """Refuse two columns of one name, also where only one is text: 1 and "1" would be written alike."""
+    names = columns.map(str)
+    repeated = names[names.duplicated()]
+    if len(repeated):
+        raise DataError(f"Column names must be unique; {repeated[0]!r} occurs more than once.")
 
 
 def like(original: Any, frame: pd.DataFrame) -> Any:

@@ -2,13 +2,15 @@
 
 A value that lies on a grid gives its row away when only the true group's inverse lands on that grid again, so every
 grid has to be found before it can be filled with noise. A grid here is ``(origin + step·k) / 10**decimals`` with
-integers origin, step and k, so that ``k`` and the value determine each other bit for bit: the quotient of two integers
-below 2**53 is the float nearest to the decimal number, which is what reading that number from text gives.
+integers origin, step and k, so that ``k`` and the value determine each other bit for bit: the quotient (or product) of
+an integer below 2**53 and a power of ten up to 10**22 is the float nearest to the decimal number, which is what reading
+that number from text gives.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,7 @@ MIN_ROWS = 32
 hundreds); in fewer rows it may be chance, and the unit of the last decimal, or of time, is taken."""
 
 _EXACT = 2**53  # integers up to here are exact in float64
-_MAX_DECIMALS = 15
+_MAX_DECIMALS = 22  # powers of ten up to here are exact in float64
 _TIME_STEPS = (86_400, 3_600, 60, 1)  # day, hour, minute, second
 
 
@@ -32,7 +34,7 @@ class Grid:
     Attributes
     ----------
     origin, step, decimals : int
-        In units of the last decimal (dates: of the column's own time unit).
+        In units of the last decimal (dates: of the column's own time unit); thousands have −3 decimals.
     n_steps : int
         Grid points from the smallest to the largest value, both included.
     """
@@ -45,7 +47,7 @@ class Grid:
     @property
     def quantum(self) -> float:
         """Distance between neighbouring values, in the column's own unit."""
-        return self.step / 10**self.decimals
+        return float(_in_units(np.float64(self.step), self.decimals))
 
     def index(self, values: np.ndarray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Grid index k of each value (below 0 or above n_steps − 1 outside), and which values are on the grid."""
@@ -56,6 +58,7 @@ class Grid:
 
     def value(self, k: npt.NDArray[np.int64], dtype: np.dtype) -> np.ndarray:
         """The column's values at grid indices k, in the column's own type."""
+        k = self._held(k, dtype)
         origin = np.uint64(self.origin % 2**64)
         # Unsigned arithmetic wraps where signed would overflow; the sum itself is within the type.
         ticks = k.astype(np.uint64) * np.uint64(self.step) + origin
@@ -64,7 +67,13 @@ class Grid:
         if dtype.kind == "u":
             return ticks.astype(dtype)
         signed = ticks.view(np.int64)
-        return signed.astype(dtype) if dtype.kind == "i" else (signed / 10**self.decimals).astype(dtype)
+        return signed.astype(dtype) if dtype.kind == "i" else _in_units(signed, self.decimals).astype(dtype)
+
+    def _held(self, k: npt.NDArray[np.int64], dtype: np.dtype) -> npt.NDArray[np.int64]:
+        """Indices far outside moved to the last value that the type holds: beyond it, integers would wrap around."""
+        info = np.iinfo(dtype if dtype.kind in "iu" else np.int64)
+        low, high = -((self.origin - int(info.min)) // self.step), (int(info.max) - self.origin) // self.step
+        return np.clip(k, max(low, -(2**63)), min(high, 2**63 - 1))
 
 
 def find_grid(values: np.ndarray) -> Grid | None:
@@ -88,8 +97,8 @@ def find_grid(values: np.ndarray) -> Grid | None:
         return _grid_of_ticks(_ticks(values, 0)[0], decimals=0, units=_time_units(values.dtype))
     largest = float(np.abs(values.astype(np.float64)).max())
     sample = values[:: max(1, len(values) // 256)]
-    for decimals in range(_MAX_DECIMALS + 1):
-        if largest * 10.0**decimals >= _EXACT:
+    for decimals in range(0 if largest < _EXACT else -_MAX_DECIMALS, _MAX_DECIMALS + 1):
+        if _in_units(largest, -decimals) >= _EXACT:
             return None
         if not _ticks(sample, decimals)[1].all():
             continue  # most columns that fail do so here, at the price of a few rows
@@ -108,10 +117,15 @@ def _ticks(values: np.ndarray, decimals: int) -> tuple[np.ndarray, npt.NDArray[n
     if values.dtype.kind in "iu" and decimals == 0:
         wide = np.uint64 if values.dtype.kind == "u" else np.int64
         return values.astype(wide), np.ones(len(values), dtype=bool)
-    scaled = np.rint(values.astype(np.float64) * 10.0**decimals)
+    scaled = np.rint(_in_units(values.astype(np.float64), -decimals))
     inside = np.abs(scaled) < _EXACT
     scaled = np.where(inside, scaled, 0)
-    return scaled.astype(np.int64), inside & ((scaled / 10.0**decimals).astype(values.dtype) == values)
+    return scaled.astype(np.int64), inside & (_in_units(scaled, decimals).astype(values.dtype) == values)
+
+
+def _in_units(ticks: Any, decimals: int) -> Any:
+    """Ticks / 10**decimals, by a power of ten that float64 holds exactly."""
+    return ticks / 10.0**decimals if decimals >= 0 else ticks * 10.0**-decimals
 
 
 def _subtract(ticks: np.ndarray, origin: int) -> npt.NDArray[np.int64]:

@@ -20,14 +20,15 @@ def role_column(frame: pd.DataFrame, given: Any, role: str) -> tuple[pd.Series, 
     frame : DataFrame
         The table.
     given : str, list of str, array or frame
-        A column's name, or one value a row. Several columns, by name or as a frame, make intersectional groups.
+        A column's name, or one value a row. Several columns, by name or as a frame, make intersectional groups. A list
+        of text with one value a row counts as names where one of them is a column's.
     role : str
         "sensitive", "label" or "identifier"; only the first may be several columns.
     """
     if isinstance(given, str | int):
         check_known(given, frame.columns, role)
         return frame[given], [given]
-    if isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given):
+    if _names_columns(given, frame):
         for name in given:
             check_known(name, frame.columns, role)
         return _joined(frame[list(given)], role), list(given)
@@ -42,6 +43,12 @@ def role_column(frame: pd.DataFrame, given: Any, role: str) -> tuple[pd.Series, 
         raise DataError(f"The {role} values must be one a row ({len(frame)} rows); got shape {values.shape}.")
     name = getattr(given, "name", None)
     return pd.Series(values, index=frame.index, name=role if name is None else name), []
+
+
+def _names_columns(given: Any, frame: pd.DataFrame) -> bool:
+    if not (isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)):
+        return False
+    return len(given) != len(frame) or any(name in frame.columns for name in given)
 
 
 def _joined(columns: pd.DataFrame, role: str) -> pd.Series:

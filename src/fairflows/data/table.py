@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from fairflows.data.columns import (
     any_missing,
     check_column,
     check_complete,
+    check_kinds,
     check_known,
     infer_kind,
     is_number,
@@ -24,6 +25,7 @@ from fairflows.data.columns import (
     numbers,
     shown,
     sorted_values,
+    step_text,
 )
 from fairflows.data.frames import to_pandas
 from fairflows.data.grid import find_grid
@@ -39,17 +41,17 @@ class Table:
 
     Parameters
     ----------
-    data : DataFrame, polars.DataFrame, dict or array of shape (n_rows, n_features)
+    data : DataFrame, polars.DataFrame, pyarrow.Table, dict or array of shape (n_rows, n_features)
         The table. Columns of an array are named x0, x1, ...
     sensitive : str, list of str, or array
-        The sensitive attribute: a column of `data`, or one value a row. Several columns make intersectional groups.
-        Any number of groups, any labels.
+        The sensitive attribute: a column of `data`, or one value a row (a list of text counts as names of columns where
+        one of them is). Several columns make intersectional groups. Any number of groups, any labels.
     label : str or array, optional
         What downstream users want to predict: a column of `data`, or one value a row.
     identifier : str or array, optional
         Which rows are the same person. Splits never part a person, and a person's noise is always the same. Without
         one, each row counts as a person.
-    drop : sequence of str
+    drop : str or sequence of str
         Columns to leave out.
     kinds : dict, optional
         ``{column: "continuous" | "discrete" | "categorical"}``, where the inferred kind is not what you want.
@@ -103,7 +105,7 @@ class Table:
         sensitive: Any,
         label: Any = None,
         identifier: Any = None,
-        drop: Sequence[str] = (),
+        drop: str | Sequence[str] = (),
         kinds: Mapping[str, str] | None = None,
         multiclass: bool = False,
         missing: Literal["error", "category", "drop"] = "error",
@@ -118,16 +120,20 @@ class Table:
         frame = to_pandas(data)
         if not len(frame):
             raise DataError("A table needs at least one row; this one is empty.")
+        if isinstance(frame.index, pd.MultiIndex) and identifier is None:
+            raise DataError("The rows of a table must be known by one index, not several; use reset_index() first.")
+        drop = [drop] if isinstance(drop, str) else list(drop)
         for column in drop:
             check_known(column, frame.columns, "dropped")
-        frame = frame.drop(columns=list(drop))
+        frame = frame.drop(columns=drop)
 
         self.a, used_a = role_column(frame, sensitive, "sensitive")
         self.y, used_y = (None, []) if label is None else role_column(frame, label, "label")
         self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
+        _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
         self._name_rows()
-        self.parts = None if parts is None else np.asarray(parts)
+        self.parts = None if parts is None else _checked_parts(parts, len(frame))
         self.name = name
         self.group_names = dict(group_names or {})
         self.label_names = dict(label_names or {})
@@ -136,7 +142,7 @@ class Table:
         self._settle_missing(missing)
         self._check(kinds or {})
         self.kinds = {
-            str(column): _as_kind(column, kinds[column]) if kinds and column in kinds else infer_kind(self.X[column])
+            str(column): cast(Kind, kinds[column]) if kinds and column in kinds else infer_kind(self.X[column])
             for column in self.X.columns
         }
 
@@ -231,7 +237,7 @@ class Table:
             known = column.dropna()
             ordered = (is_number(column.dtype) or is_time(column.dtype)) and len(known) > 0
             grid = find_grid(numbers(known)) if ordered else None
-            step = "" if grid is None else _step_text(grid.quantum, column)
+            step = "" if grid is None else step_text(grid.quantum, numbers(known).dtype)
             rows.append(
                 {
                     "column": str(name),
@@ -287,7 +293,7 @@ class Table:
         return f"{value} ({self.label_names[value]})" if value in self.label_names else str(value)
 
     def _name_rows(self) -> None:
-        """Let the index say who a row belongs to, under a name: encoders key a person's noise by a named index."""
+        """The index says who a row belongs to: called as the identifier is, or "row" where nobody is named."""
         if self.identifier is not None:
             index = pd.Index(self.identifier, name=self.identifier.name)
         else:
@@ -322,12 +328,15 @@ class Table:
             raise DataError("A table needs at least one feature beside the label and the sensitive attribute.")
         for column in kinds:
             check_known(column, self.X.columns, "declared")
+        check_kinds(self.X, kinds)
         for name, column in self.X.items():
             check_column(str(name), column)
             _check_not_a_name(str(name), column, declared=name in kinds)
         if self.identifier is not None and self.identifier.isna().any():
+            missing = self.identifier.isna().to_numpy()
             raise DataError(
-                f"The identifier {self.identifier.name!r} must name a person in every row; some are missing."
+                f"The identifier {self.identifier.name!r} must name a person in every row; {missing.sum():,} are "
+                f"missing, the first in row {missing.argmax():,}."
             )
         if len(groups := self.groups) < 2:
             raise DataError(
@@ -342,28 +351,34 @@ class Table:
                     f"The label column {self.y.name!r} must have two values; it has {n_labels}: {few}. Ask for "
                     "several classes with multiclass=True."
                 )
-        if self.parts is not None and (unknown := set(self.parts) - set(PARTS)):
-            raise ValueError(f"parts must be {', '.join(PARTS)}; got {sorted(unknown)[0]!r}.")
 
 
-def _as_kind(column: str, kind: str) -> Kind:
-    if kind not in KINDS:
-        raise ValueError(f"The kind of column {column!r} must be one of {', '.join(KINDS)}; got {kind!r}.")
-    return kind  # type: ignore[return-value]
+def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:
+    roles: dict[Any, str] = {}
+    for role, columns in used.items():
+        for column in columns:
+            if column in roles:
+                raise DataError(f"Column {column!r} cannot be both the {roles[column]} and the {role} column.")
+            roles[column] = role
+
+
+def _checked_parts(parts: Any, n_rows: int) -> np.ndarray:
+    parts = np.asarray(parts)
+    if parts.shape != (n_rows,):
+        raise ValueError(f"parts must be one a row ({n_rows:,} rows); got shape {parts.shape}.")
+    if unknown := set(parts.tolist()) - set(PARTS):
+        raise ValueError(f"parts must be {', '.join(PARTS)}; got {min(unknown, key=str)!r}.")
+    return parts
 
 
 def _check_not_a_name(name: str, column: pd.Series, declared: bool) -> None:
     """Refuse a text column in which every row is different: a name, a key, a free text."""
-    is_text = not (is_number(column.dtype) or is_time(column.dtype) or isinstance(column.dtype, pd.CategoricalDtype))
-    if is_text and not declared and len(column) > 2 and column.nunique(dropna=False) == len(column):
+    if is_number(column.dtype) or is_time(column.dtype) or declared or len(column) <= 2:
+        return
+    if column.nunique(dropna=False) == len(column):
+        is_text = column.dtype == object or isinstance(column.dtype, pd.StringDtype)
         raise DataError(
-            f"Column {name!r} is text with as many values as rows ({len(column):,}): it names the rows and cannot be "
-            f"learnt from. Drop it (drop=[{name!r}]), or make it the identifier (identifier={name!r})."
+            f"Column {name!r} is {'text' if is_text else f'of type {column.dtype}'} with as many values as rows "
+            f"({len(column):,}): it names the rows and cannot be learnt from. Drop it (drop=[{name!r}]), or make it "
+            f"the identifier (identifier={name!r})."
         )
-
-
-def _step_text(quantum: float, column: pd.Series) -> str:
-    if is_time(column.dtype):
-        unit = np.datetime_data(numbers(column.dropna()[:1]).dtype)[0]
-        return str(pd.Timedelta(int(quantum), unit=unit)).removesuffix(" 00:00:00")
-    return f"{quantum:g}"
