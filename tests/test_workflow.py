@@ -117,7 +117,7 @@ def test_without_a_label_the_most_cells_within_the_target(adult):
         ({"max_parity": 0.1, "gamma": 0.5}, "give one of"),
         ({"max_parity": 1.5}, r"in \(0, 1\]"),
         ({"max_adversary_accuracy": 0.501}, "A group is too small for the target"),
-        ({"max_adversary_accuracy": 0.4}, "below that"),
+        ({"max_adversary_accuracy": 0.4}, "above that of a blind guess"),
         ({"method": "magic"}, "method must be"),
     ],
 )

@@ -232,7 +232,7 @@ class Certificate:
             lines.append(("  given the label", _by_name("Δ ≤", self.cell_odds_upper)))
         lines.append(("model", self._modelled()))
         if self.model_upper is not None and self.density:
-            lines.append(("  p̂ is", self.density))
+            lines.append(("  density", self.density))
         if self.model_odds_upper:
             lines.append(("  given the label", _by_name("Δ ≤", self.model_odds_upper)))
         if self.vouched_upper is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -44,7 +45,9 @@ def model_hash(model: Any, key: bytes) -> str:
         warnings.simplefilter("ignore", DataWarning)  # draws may lie outside the training range
         parts += list(_behaviour(encoder))
     if len(parts) == 1 + len(getattr(encoder, "groups_", [])):
-        parts.append(joblib.hash({name: value for name, value in vars(encoder).items() if name not in _NOT_HASHED}))
+        state = {name: value for name, value in vars(encoder).items() if name not in _NOT_HASHED}
+        # Once pickled and read, a state shares the same objects as any later copy of it, which joblib looks at.
+        parts.append(joblib.hash(pickle.loads(pickle.dumps(state))))
     for step in others:
         parts.append(type(step).__name__)
         state = {name: value for name, value in vars(step).items() if name.endswith("_") and name != "key_"}

@@ -27,7 +27,8 @@ def distance(value: float | None) -> str:
 def verdict(certificate: dict[str, Any]) -> list[str]:
     """What the status means for whoever has to decide, in a few sentences."""
     c = certificate
-    chance = 1 / max(2, len(c["n"]))
+    chance = max(c.get("priors") or [1 / max(2, len(c["n"]))])
+    shares = "at the given shares of the groups" if c.get("priors") else "when the groups are equally likely"
     what = "cell" if "cell" in c["released"] else "encoded row"
     if "label" in c["released"]:
         what += " and the label"
@@ -36,7 +37,7 @@ def verdict(certificate: dict[str, Any]) -> list[str]:
         spent = c["spent"]["cells"]
         return [
             f"Whoever sees a released {what} of a new person guesses the person's group right at most "
-            f"{percent(c['cell_accuracy_upper'])} of the time, when the groups are equally likely. A blind guess is "
+            f"{percent(c['cell_accuracy_upper'])} of the time, {shares}. A blind guess is "
             f"right {percent(chance)} of the time.",
             "This holds for every method and any amount of computing, and for the true population: no model has to be "
             f"right. The statement itself may be wrong with a probability of {percent(spent)} at most.",
