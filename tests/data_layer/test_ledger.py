@@ -54,6 +54,44 @@ def test_equal_rows_of_another_file_are_chance(parts):
     assert ledger.already_used(read(ledger, half)) >= 200
 
 
+def test_rows_without_names_are_found_after_shuffling():
+    """A file that was shuffled, cut and numbered anew is still the file that was trained on."""
+    rng = np.random.default_rng(0)
+    train = pd.DataFrame({"age": rng.integers(18, 90, 2000), "income": rng.integers(10_000, 90_000, 2000)})
+    ledger = Ledger.of(train, None, KEY)
+    moved = train.sample(frac=0.5, random_state=0).reset_index(drop=True)
+    assert ledger.already_used(read(ledger, moved)) > 0.95 * len(moved)
+    assert ledger.comparable(read(ledger, moved))
+    ledger.record(read(ledger, moved), model="m", mark="one")
+    assert ledger.next_look(read(ledger, moved.sample(frac=1, random_state=1).reset_index(drop=True))) == 2
+
+
+def test_what_could_not_be_found_is_not_said_to_be_checked(parts):
+    """Six categorical columns: too many rows are alike by chance to recognise those of a shuffled half."""
+    ledger = Ledger.of(parts[0].X, None, KEY)
+    moved = read(ledger, parts[0].X.sample(frac=0.5, random_state=0).reset_index(drop=True))
+    assert ledger.already_used(moved) > 0 or not ledger.comparable(moved)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_unrelated_files_of_any_two_laws_are_not_mistaken_for_each_other(seed):
+    """Values rare in one file and common in the other, as after a drift, are alike by chance, and no more."""
+    rng = np.random.default_rng(seed)
+    mild, steep = rng.dirichlet(np.ones(3000)), rng.dirichlet(np.full(3000, 0.1))
+    one, two = (pd.DataFrame({"x": rng.choice(3000, n, p=p)}) for n, p in ((2000, mild), (3000, steep)))
+    ledger = Ledger.of(one, None, KEY)
+    alike = np.intersect1d(*(part["x"].value_counts().loc[lambda n: n == 1].index for part in (one, two)))
+    assert len(alike) > 20, "the case that this test is about"
+    assert ledger.already_used(read(ledger, two)) == 0
+
+
+def test_rows_that_are_all_common_cannot_be_told_apart():
+    few = pd.DataFrame({"x": np.arange(1000) % 5})
+    ledger = Ledger.of(few, None, KEY)
+    shuffled = few.sample(frac=1, random_state=0).reset_index(drop=True)
+    assert not ledger.comparable(read(ledger, shuffled)), "so the certificate says that it took this on trust"
+
+
 def test_rows_that_a_choice_was_made_on_count_as_used(parts):
     train, validation, _ = parts
     ledger = Ledger.of(train.X, None, KEY)
