@@ -182,7 +182,8 @@ def test_what_a_method_cannot_do_without_is_named(blobs):
 def test_a_pipeline_runs_without_any_global_setting():
     train, _, test = load_adult().split(random_state=0)
     train, test = train.take(np.arange(6000)), test.take(np.arange(2000))
-    pipeline = make_pipeline(FairTransport(density="counts"), CellRelease(n_cells="auto", target=0.3, output="row"))
+    encoder, release = FairTransport(density="counts", identifier="row"), CellRelease("auto", target=0.3, output="row")
+    pipeline = make_pipeline(encoder, release)
     fit_pipeline(pipeline, train.X, train.y, sensitive_features=train.a)
     released = transform_pipeline(pipeline, test.X, sensitive_features=test.a)
     assert list(released) == list(train.X), "typical rows are rows of the table"

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from fairflows.certificate import adversary_accuracy, statistical_distance
 from fairflows.data.table import Table
 from fairflows.encoder.base import GroupEncoder
+from fairflows.encoder.pipelines import as_fitted
 from fairflows.exceptions import DataError
 from fairflows.metrics import count_predictions, group_metrics
 
@@ -196,8 +197,8 @@ def _measure(encoder: Any, test: Table, n_draws: int) -> dict[str, float]:
         "adversary_accuracy": adversary_accuracy(log_densities),
     }
     if test.y is not None and encoder.classes_ is not None:
-        predicted = encoder.predict(test.X, sensitive_features=test.a)
-        y_true, y_pred = (np.searchsorted(encoder.classes_, values) for values in (test.y, predicted))
+        predicted = encoder.predict(as_fitted(encoder, test), sensitive_features=test.a)
+        y_true, y_pred = (pd.Index(encoder.classes_).get_indexer(values) for values in (test.y, predicted))
         group = pd.Index(encoder.groups_).get_indexer(test.a)
         counts = count_predictions(y_true, y_pred, group, len(encoder.classes_), len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}

@@ -24,7 +24,7 @@ from fairflows.certificate.document import Certificate, ContradictionError
 from fairflows.certificate.identification import model_hash, secret_of
 from fairflows.certificate.verifying import verify
 from fairflows.data.ledger import Ledger, named_persons
-from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
+from fairflows.encoder.pipelines import fit_pipeline, transform_table
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release import CellRelease
 
@@ -61,7 +61,7 @@ def attack(model, rows="", **changes):
 
 
 def counts_of(model, rows):
-    cells = transform_pipeline(model, rows.X, sensitive_features=rows.a)["cell"].to_numpy()
+    cells = transform_table(model, rows)["cell"].to_numpy()
     group = pd.Index(model[0].groups_).get_indexer(rows.a)
     counts = np.zeros((2, model[-1].n_cells_))
     np.add.at(counts, (group, cells), 1)
@@ -153,7 +153,7 @@ def test_next_to_the_latent_a_cell_certifies_nothing(model, adult):
 
 def test_randomised_response_is_certified_by_soft_counts(adult, fitted):
     train, _, test = adult
-    Z = fitted[0].transform(train.X, sensitive_features=train.a)
+    Z = transform_table(fitted[0], train)
     plain, noisy = (
         certify(with_ledger(make_pipeline(copy.deepcopy(fitted[0]), release.fit(Z, train.y)), train), test)
         for release in (CellRelease(n_cells=32), CellRelease(n_cells=32, randomise=0.5))
@@ -258,7 +258,7 @@ def test_an_attack_above_the_certified_bound_on_the_same_rows_is_a_bug(model, ad
 def test_an_attack_above_the_bound_for_random_cells_may_be_bad_luck(model, adult):
     """The bound is about the expected cells, the attack saw those that were drawn."""
     train, _, test = adult
-    Z = model[0].transform(train.X, sensitive_features=train.a)
+    Z = transform_table(model[0], train)
     noisy = make_pipeline(model[0], CellRelease(n_cells=8, randomise=0.9).fit(Z, train.y))
     certificate = certify(noisy, test)
     found = attack(noisy, certificate.rows, attack_lower=certificate.cell_upper + 0.2)
@@ -288,7 +288,7 @@ def test_an_attack_on_another_release_is_refused(model, adult):
 
 def test_an_attack_on_another_model_is_refused(model, adult):
     train, _, test = adult
-    Z = model[0].transform(train.X, sensitive_features=train.a)
+    Z = transform_table(model[0], train)
     other = make_pipeline(model[0], CellRelease(n_cells=2).fit(Z, train.y))
     with pytest.raises(ValueError, match="it attacked another one"):
         certify(model, test, audit=attack(other))
@@ -476,7 +476,7 @@ class TestVerify:
         fit_pipeline(other, train.X, train.y, sensitive_features=train.a)
         other[0].ledger_ = model[0].ledger_
         assert self.whats(certificate, other, test) == {"model"}
-        Z = model[0].transform(train.X, sensitive_features=train.a)
+        Z = transform_table(model[0], train)
         other_cells = make_pipeline(model[0], CellRelease(n_cells=9).fit(Z, train.y))
         assert self.whats(certificate, other_cells, test) == {"model"}
 

@@ -22,7 +22,7 @@ def applicants():
     college = rng.choice(["hard", "middle", "easy"], n)
     y = (score + 12 * grade + 6 * (college == "easy") + rng.normal(0, 4, n) > 192).astype(int)
     data = pd.DataFrame({"score": score, "grade": grade, "college": college, "race": a, "admit": y})
-    return Table(data, sensitive="race", label="admit")
+    return Table(data.rename_axis("person"), sensitive="race", label="admit")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_the_first_accepted_row_of_the_line_is_taken(encoder, applicants):
         group, start = [applicants.a.loc[row]], z.loc[row].to_numpy()
         target = accepted[np.linalg.norm(accepted - start, axis=1).argmin()]
         for t in np.linspace(0, 1, 11):
-            point = pd.DataFrame([start + t * (target - start)], columns=z.columns, index=[row]).rename_axis("row")
+            point = pd.DataFrame([start + t * (target - start)], columns=z.columns, index=[row]).rename_axis("person")
             candidate = encoder.inverse_transform(point, sensitive_features=group)
             there = head(torch.tensor(point.to_numpy().copy())[None])[0].argmax(-1).item()
             if there == 1 and encoder.predict(candidate, sensitive_features=group)[0] == 1:

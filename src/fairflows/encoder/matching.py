@@ -41,7 +41,8 @@ class FairMatching(GroupEncoder):
     hidden : sequence of int
         Hidden layers of the network.
     classifier : classifier, optional
-        Predicts the label of a cell from its one-hot columns; logistic regression when not given.
+        Predicts the label of a cell from its one-hot columns, all groups weighing the same where it takes weights;
+        logistic regression when not given.
     reference : {"largest", "mean"} or group
         The group whose cells the others are sent to, or the mean of all laws.
     output : {"categories", "one-hot", "codes"}
@@ -49,12 +50,13 @@ class FairMatching(GroupEncoder):
     n_bins : int
         Quantile bins of number columns with many values.
     max_cells : int
-        From this many cells on, only the observed ones are matched: a row in another cell keeps it, and the
-        probability of such rows counts in full against the encoder.
+        From this many cells on, or where they do not fit the memory, only the observed ones are matched: a row in
+        another cell keeps it, and the probability of such rows counts in full against the encoder. The logger
+        "fairflows" says which, a warning if some cells are left out.
     kinds, unseen, missing
         As for `CellCodec`.
     sensitive, identifier : str, optional
-        Columns of X that hold the sensitive attribute and name the person of a row.
+        Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, optional
         The secret behind the coins; a new one at each fit when not given.
     random_state : int
@@ -75,7 +77,8 @@ class FairMatching(GroupEncoder):
     --------
     >>> from fairflows import load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> encoder = FairMatching(gamma=0.2, density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    >>> encoder = FairMatching(gamma=0.2, density="counts", identifier="row")
+    >>> encoder = encoder.fit(train.X, train.y, sensitive_features=train.a)
     >>> Z = encoder.transform(test.X, sensitive_features=test.a)
     >>> Z.shape == test.X.shape
     True

@@ -37,7 +37,7 @@ def fit_pipeline(pipeline: Any, X: Any, y: Any = None, *, sensitive_features: An
     >>> from fairflows import FairTransport, load_adult
     >>> from fairflows.release import CellRelease
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> pipeline = make_pipeline(FairTransport(density="counts"), CellRelease(n_cells=4))
+    >>> pipeline = make_pipeline(FairTransport(density="counts", identifier="row"), CellRelease(n_cells=4))
     >>> _ = fit_pipeline(pipeline, train.X, train.y, sensitive_features=train.a)
     >>> transform_pipeline(pipeline, test.X, sensitive_features=test.a)["cell"].nunique()
     4

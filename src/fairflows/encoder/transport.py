@@ -68,7 +68,8 @@ class FairTransport(GroupEncoder):
     --------
     >>> from fairflows import load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> encoder = FairTransport(density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    >>> encoder = FairTransport(density="counts", identifier="row")
+    >>> encoder = encoder.fit(train.X, train.y, sensitive_features=train.a)
     >>> Z = encoder.transform(test.X, sensitive_features=test.a)
     >>> bool(np.abs(encoder.latent_laws_[0] - encoder.latent_laws_[1]).sum() < 1e-10)
     True

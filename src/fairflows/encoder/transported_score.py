@@ -170,7 +170,7 @@ class TransportedScore:
             )
         classifiers = []
         for j in range(labels.shape[1]):
-            fitted = _pipeline(classifier, rows.X, categories, random_state)
+            fitted = _pipeline(classifier, rows.X, random_state, categories)
             weight = {} if sample_weight is None else {f"{fitted.steps[-1][0]}__sample_weight": sample_weight[train]}
             classifiers.append(fitted.fit(rows.X[train], labels[train, j], **weight))
         scores = _scores(classifiers, rows.X.iloc[rest])
@@ -236,8 +236,10 @@ def _scores(classifiers: list[Any], X: pd.DataFrame) -> FloatArray:
     return np.concatenate(columns, axis=1)
 
 
-def _pipeline(classifier: Any, X: pd.DataFrame, texts: list[Any], random_state: int) -> Any:
+def _pipeline(classifier: Any, X: pd.DataFrame, random_state: int, categories: list[Any] | None = None) -> Any:
     """The classifier behind columns made numeric: categories one-hot, times as seconds."""
+    texts = [name for name, what in score_columns(X, {}, "other").items() if isinstance(what, Levels)]
+    texts = texts if categories is None else categories
     model = HistGradientBoostingClassifier(random_state=random_state) if classifier is None else clone(classifier)
     times = [name for name in X if name not in texts and is_time(X[name].dtype)]
     columns = make_column_transformer(
