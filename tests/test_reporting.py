@@ -6,11 +6,16 @@ import subprocess
 import sys
 from html import escape
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from fairflows.data.table import Table
 from fairflows.reporting import Report
 from fairflows.reporting.page import public_part
-from fairflows.reporting.words import consequences, distance, statements, verdict
+from fairflows.reporting.plots import gauge
+from fairflows.reporting.words import consequences, distance, statements, title, to_whom, verdict
+from fairflows.workflow_report import FEWEST_PEOPLE, _cells
 
 EVIL = "<script>alert(1)</script>"
 
@@ -52,7 +57,7 @@ def contents(name="town", **values):
         },
         "metrics": {
             "groups": [name, "m"], "positive": f"{name} = 1", "caption": name,
-            "before": {"rates": [0.5, 0.3], "accuracy": [0.8, 0.9]},
+            "before": {"rates": [0.44160177, 0.3], "accuracy": [0.8, 0.9]},
             "after": {"rates": [0.4, None], "accuracy": [0.7, 0.8]},
             "overall": [{"name": "accuracy", "before": 0.85, "after": None}],
         },
@@ -95,6 +100,7 @@ def test_figures_have_alternative_texts_and_nothing_is_fetched():
     for image in images:
         assert len(re.search(r'alt="([^"]*)"', image)[1]) > 20
         assert 'src="data:image/svg+xml;base64,' in image
+        assert not re.search(r"\d\.\d{4}|None", image.split('alt="')[1]), "numbers as a reader wants them"
     assert not re.search(r"(href|src)=\"(?!data:)", page)
     assert "default-src 'none'" in page
 
@@ -131,9 +137,12 @@ def test_the_page_prints_the_numbers_of_the_json():
     [
         ({}, ["at most 54.0 % of the time", "50.0 % of the time", "probability of 3.0 %"]),
         ({"n": {"a": 1, "b": 1, "c": 1}}, ["A blind guess is right 33.3 %"]),
+        ({"priors": [0.7, 0.3]}, ["at the given shares of the groups", "A blind guess is right 70.0 %"]),
         ({"status": "MODEL_ONLY", "cell_upper": None, "released": ["latent"]}, ["not as a guarantee", "51.0 %"]),
         ({"status": "REFUTED", "attack_lower": 0.5}, ["Do not rely", "0.500", "0.020"]),
         ({"status": "NOT_MET"}, ["No bound comes down"]),
+        ({"status": "NOT_MET", "target": None, "cell_upper": 1.0}, ["No bound is below 1"]),
+        ({}, ["New persons are covered: the 2,000", "trained on or chosen by are not covered"]),
         ({"target": None, "target_accuracy": 0.6}, ["right at most 60.0 %"]),
         ({"released": ["cell", "label"]}, ["cell and the label"]),
     ],
@@ -144,13 +153,84 @@ def test_the_verdict_in_plain_words(values, words):
         assert word in text
 
 
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, "The certified bound is about persons who played no part in making the encoder"),
+        ({"status": "MODEL_ONLY"}, "The certified bound"),  # above the target, yet it holds
+        ({"status": "MODEL_ONLY", "cell_upper": None}, "Nothing is promised to anybody. The model-based bound"),
+        ({"status": "REFUTED", "cell_upper": None}, "Nothing is promised to anybody: the densities are wrong"),
+        ({"status": "NOT_MET", "cell_upper": 1.0, "model_upper": None}, "Nothing is promised to anybody."),
+    ],
+)
+def test_to_whom_something_is_promised_depends_on_what_is_known(values, says):
+    made = certificate(**values)
+    assert to_whom(made).startswith(says)
+    page = Report(contents(certificate={**made, "n": {"town": 900, "m": 1100}})).to_html()
+    assert ("What is promised" in page) == (made["status"] == "CERTIFIED")
+
+
+def test_no_target_is_not_a_target_missed():
+    assert title(certificate(status="NOT_MET")) == "Target not met"
+    assert title(certificate(status="NOT_MET", target=None)) == "Nothing is promised"
+
+
+def test_with_three_groups_a_pair_is_called_a_pair():
+    three = certificate(n={"a": 800, "b": 700, "c": 600}, cell_accuracy_upper=0.38)
+    found = {s["name"]: s["accuracy"] for s in statements(three)}
+    assert found["Certified"] == "≤ 38.0 % among all 3 groups; ≤ 54.0 % between two groups, equally likely"
+    assert found["Attack"] == "≥ 50.2 % between two groups, equally likely"
+    assert statements(certificate())[0]["accuracy"] == "≤ 54.0 %"
+    assert "best guess of the group" in gauge(certificate())
+    assert "best guess of the group" not in gauge(three)
+    assert "best guess of the group" not in gauge(certificate(priors=[0.7, 0.3]))
+
+
+def test_nothing_follows_from_a_refuted_model():
+    refuted = certificate(status="REFUTED", cell_upper=None, cell_odds_upper={}, model_odds_upper={"0": 0.1})
+    assert consequences(refuted) == []
+    by_model = consequences({**refuted, "status": "MODEL_ONLY"})
+    assert "at most 0.100 (model-based)" in by_model[2]
+
+
+@pytest.mark.parametrize(
+    ("f", "m", "shown"),
+    [
+        ([50, 40, 30, 3], [50, 40, 30, 30], ["0", "1", "rest"]),  # the small cell alone would show three women
+        ([50, 40, 30, 12], [50, 40, 30, 11], ["0", "1", "2", "3"]),
+        ([50, 40, 6, 7], [50, 40, 5, 5], ["0", "1", "rest"]),
+        ([50, 40, 0, 0], [50, 40, 5, 5], ["0", "rest"]),
+        ([50, 3], [50, 30], None),
+        ([5, 3], [50, 30], None),
+    ],
+)
+def test_no_bar_stands_for_fewer_people_of_a_group_than_ten(f, m, shown):
+    counts = {"f": f, "m": m}
+    a = np.repeat(["f", "m"], [sum(f), sum(m)])
+    released = pd.DataFrame({"cell": np.concatenate([np.repeat(np.arange(len(f)), counts[g]) for g in "fm"])})
+    sample = Table(pd.DataFrame({"x": np.arange(len(a)) % 7, "a": a}), sensitive="a")
+    found = _cells(released, sample)
+    if shown is None:
+        assert found is None
+    else:
+        assert found["names"] == shown
+        for group, shares in found["shares"].items():
+            assert min(shares) * sum(counts[group]) > FEWEST_PEOPLE - 1e-9
+
+
+def test_the_page_says_whether_the_seal_was_checked():
+    assert "not verified when this page was made" in Report(contents()).to_html()
+    assert "verified with the model&#39;s key" in Report(contents(), verified=True).to_html()
+    assert "the model has no key" in Report(contents(certificate=certificate(n={"town": 9, "m": 9}, seal=""))).to_html()
+
+
 def test_statements_and_consequences():
     assert [s["name"] for s in statements(certificate())] == ["Certified", "Model", "Attack"]
     assert "blind guess" in statements(certificate(attack_lower=0.0))[-1]["says"]
     lines = consequences(certificate())
     assert "at most 0.080 (certified)" in lines[0]
     assert "at least 40.0 %" in lines[1]
-    assert "at most 0.200" in lines[2]
+    assert "at most 0.200 (certified)" in lines[2]
     assert "not guaranteed" in consequences(certificate(cell_upper=0.3))[1]
     assert consequences(certificate(cell_upper=None, model_upper=None)) == []
     assert (distance(None), distance(0.0001), distance(0.0), distance(0.25)) == ("–", "< 0.001", "0.000", "0.250")

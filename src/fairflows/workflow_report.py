@@ -162,21 +162,28 @@ def _metrics(model: Any, train: Table, test: Table) -> dict[str, Any]:
     }
 
 
-def _cells(released: pd.DataFrame, sample: Table) -> dict[str, Any]:
-    """Shares of the cells in every group; cells of few people are put together."""
+def _cells(released: pd.DataFrame, sample: Table) -> dict[str, Any] | None:
+    """Shares of the cells in every group; cells in which a group has few people are put together.
+
+    Group sizes are printed beside, so a share is as good as a count: what is shown has enough people of every group.
+    """
     cell = released.iloc[:, 0] if released.shape[1] == 1 else released.astype(str).agg(" · ".join, axis=1)
     counts = pd.crosstab(cell.to_numpy(), sample.a.to_numpy())
-    few = counts.sum(axis=1) < FEWEST_PEOPLE
+    fewest = counts.min(axis=1)
+    few = fewest < FEWEST_PEOPLE
+    if few.any() and not few.all() and counts[few].sum().min() < FEWEST_PEOPLE:
+        few[fewest[~few].idxmin()] = True  # with one more cell the rest has enough people, too
+    if few.all():
+        return None
     shown = counts[~few]
     if few.any():
         shown = pd.concat([shown, counts[few].sum().to_frame("rest").T])
-    shares = shown / np.maximum(shown.sum(axis=0), 1)
-    names = [str(name) for name in shown.index]
+    shares = shown / shown.sum(axis=0)
     return {
-        "names": names,
+        "names": [str(name) for name in shown.index],
         "shares": {str(sample.group_names.get(g, g)): [float(v) for v in shares[g]] for g in shares},
-        "caption": f"Cells by number. Where the bars of the groups are equally long, the cell tells nothing. Cells of "
-        f"fewer than {FEWEST_PEOPLE} people are put together. {len(sample):,} held-out persons.",
+        "caption": "Cells by number. Where the bars of the groups are equally long, the cell tells nothing. Cells with "
+        f"fewer than {FEWEST_PEOPLE} people of a group are put together. {len(sample):,} held-out persons.",
     }
 
 
@@ -262,9 +269,10 @@ def _matches(model: Any, sample: Table) -> dict[str, Any] | None:
         columns.append({"name": str(name), "moved": moved})
     return {
         "columns": columns,
-        "measure": "standard deviations (categories: share that changes)",
+        "measure": "standard deviations, or share that changes",
         "caption": "A person and her match have the same representation: whoever sees it cannot say which of the two "
-        f"it is. Mean over {len(few):,} held-out persons, each matched to the next group.",
+        f"it is. Mean over {len(few):,} held-out persons, each matched to the next group: how far numbers move, in "
+        "standard deviations, and which share of the categories changes.",
     }
 
 

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fairflows.reporting import plots
-from fairflows.reporting.words import TITLES, consequences, distance, percent, statements, verdict
+from fairflows.reporting.words import consequences, distance, percent, statements, title, to_whom, verdict
 
 _INTERNAL = ("points", "matches", "recourse")
 """What shows single persons, or what only those who hold the table may see."""
@@ -25,6 +25,9 @@ class Report:
     ----------
     contents : dict
         What `fairflows.workflow.report_contents` collects: the certificate, and what belongs to it. All of it is JSON.
+    verified : bool
+        Whether the certificate's seal was checked with the model's key; the page says so. It is no part of the
+        contents, since a file cannot vouch for itself.
 
     Examples
     --------
@@ -36,8 +39,9 @@ class Report:
     True
     """
 
-    def __init__(self, contents: Mapping[str, Any]) -> None:
+    def __init__(self, contents: Mapping[str, Any], *, verified: bool = False) -> None:
         self.contents = json.loads(json.dumps(contents))  # plain values only, and ours alone
+        self.verified = verified
 
     def to_html(self, *, public: bool = False) -> str:
         """The page; a public one leaves out everything that shows single persons."""
@@ -48,10 +52,12 @@ class Report:
             c=certificate,
             r=contents,
             public=public,
-            title=TITLES[certificate["status"]],
+            verified=self.verified,
+            title=title(certificate),
             verdict=verdict(certificate),
             statements=statements(certificate),
             consequences=consequences(certificate),
+            to_whom=to_whom(certificate),
             figures=_figures(contents),
         )
 
@@ -90,7 +96,8 @@ def _figures(r: Mapping[str, Any]) -> dict[str, Markup]:
         m = r["metrics"]
         for side in ("rates", "accuracy"):
             names, series = m["groups"], {"before": m["before"][side], "after": m["after"][side]}
-            texts = [f"{g}: {b} before, {a} after" for g, b, a in zip(names, *series.values(), strict=True)]
+            sides = [[distance(value) for value in values] for values in series.values()]
+            texts = [f"{g}: {b} before, {a} after" for g, b, a in zip(names, *sides, strict=True)]
             x_name = f"share predicted {m['positive']}" if side == "rates" else "accuracy"
             drawn[side] = plots.bars(names, series, x_name), f"{x_name} by group. {'; '.join(texts)}."
     if r.get("cells"):

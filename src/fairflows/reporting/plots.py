@@ -14,6 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from fairflows.reporting.words import is_plain
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _HATCHES = ("", "///", "...", "xx", "++")
@@ -59,7 +61,7 @@ def gauge(certificate: dict[str, Any]) -> str:
     ]
     marks = [mark for mark in marks if mark[1] is not None]
     target = certificate["target"]
-    if target is None and certificate["target_accuracy"] is not None and len(certificate["n"]) == 2:
+    if target is None and certificate["target_accuracy"] is not None and is_plain(certificate):
         target = 2 * certificate["target_accuracy"] - 1
     with _canvas(5.4, 1.3 + 0.32 * len(marks)) as (figure, to_svg):
         axes: Any = figure.subplots()
@@ -81,7 +83,7 @@ def gauge(certificate: dict[str, Any]) -> str:
         axes.set_xlabel("distance Δ between the groups (0: alike)")
         axes.tick_params(axis="y", length=0, pad=11)
         axes.spines["left"].set_visible(False)
-        if len(certificate["n"]) == 2:
+        if is_plain(certificate):
             top = axes.secondary_xaxis("top", functions=(lambda d: 50 * (1 + d), lambda a: a / 50 - 1))
             top.set_xlabel("best guess of the group is right, %")
         return to_svg()

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-TITLES = {
+_TITLES = {
     "CERTIFIED": "Certified",
     "MODEL_ONLY": "Holds for the model only",
     "REFUTED": "Refuted",
     "NOT_MET": "Target not met",
 }
+
+
+def title(certificate: dict[str, Any]) -> str:
+    """The status in a word or two."""
+    if certificate["status"] == "NOT_MET" and not _target(certificate):
+        return "Nothing is promised"
+    return _TITLES[certificate["status"]]
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -41,13 +48,17 @@ def verdict(certificate: dict[str, Any]) -> list[str]:
             f"right {percent(chance)} of the time.",
             "This holds for every method and any amount of computing, and for the true population: no model has to be "
             f"right. The statement itself may be wrong with a probability of {percent(spent)} at most.",
+            f"New persons are covered: the {sum(c['n'].values()):,} it was certified on, and all of the same "
+            "population whose rows are encoded later. Rows that the encoder was trained on or chosen by are not "
+            "covered, even where the same file holds them.",
             *asked,
         ]
     if c["status"] == "MODEL_ONLY":
         return [
             f"If the estimated densities are the truth, whoever sees a released {what} guesses the group right at most "
             f"{percent(c['model_accuracy_upper'])} of the time (a blind guess: {percent(chance)}).",
-            "Nothing here proves that they are the truth. Treat this as the outcome of a model, not as a guarantee.",
+            "Nothing here proves that they are the truth. Treat this as the outcome of a model, not as a guarantee: "
+            "neither for new persons nor, still less, for the rows that the encoder was trained on or chosen by.",
             *asked,
         ]
     if c["status"] == "REFUTED":
@@ -57,7 +68,31 @@ def verdict(certificate: dict[str, Any]) -> list[str]:
             f"{distance(c['model_upper'])}. The estimated densities are wrong.",
             *asked,
         ]
-    return ["No bound comes down to the target. Encode more strongly, release coarser cells, or use more rows.", *asked]
+    missed = "No bound comes down to the target." if asked else "No bound is below 1: the release may tell everything."
+    return [f"{missed} Encode more strongly, release coarser cells, or use more rows.", *asked]
+
+
+def to_whom(certificate: dict[str, Any]) -> str:
+    """Who is covered by what is said, and who is not."""
+    c = certificate
+    seen = " and the ".join(c["released"])
+    if c["cell_upper"] is not None and c["cell_upper"] < 1:
+        values = "" if c["n_cells"] is None else f" ({c['n_cells']:,} different values)"
+        return (
+            f"The certified bound is about persons who played no part in making the encoder: those counted below, and "
+            f"everybody drawn from the same population whose row it encodes later. It holds against anybody who sees "
+            f"the {seen}{values} and nothing else. What the rows that it was trained on or chosen by tell is not "
+            "bounded by anything here."
+        )
+    if c["status"] == "REFUTED":
+        return f"Nothing is promised to anybody: the densities are wrong, and the {seen} may tell more than they say."
+    if c["model_upper"] is not None and c["model_upper"] < 1:
+        return (
+            f"Nothing is promised to anybody. The model-based bound is about the {seen} of rows drawn from the "
+            "estimated densities. New persons are like these as far as the densities are right; the rows that the "
+            "encoder was trained on or chosen by need not be."
+        )
+    return "Nothing is promised to anybody."
 
 
 def statements(certificate: dict[str, Any]) -> list[dict[str, str]]:
@@ -69,7 +104,7 @@ def statements(certificate: dict[str, Any]) -> list[dict[str, str]]:
             {
                 "name": "Certified",
                 "bound": f"Δ ≤ {distance(c['cell_upper'])}",
-                "accuracy": f"≤ {percent(c['cell_accuracy_upper'])}",
+                "accuracy": _guess(c, c["cell_upper"], c["cell_accuracy_upper"]),
                 "says": "No classifier on the released cells does better, for whatever task.",
                 "rests": f"Held-out persons of the true population; error probability {percent(c['spent']['cells'])}.",
             }
@@ -81,20 +116,19 @@ def statements(certificate: dict[str, Any]) -> list[dict[str, str]]:
             {
                 "name": "Model",
                 "bound": f"Δ ≤ {distance(c['model_upper'])}",
-                "accuracy": f"≤ {percent(c['model_accuracy_upper'])}",
+                "accuracy": _guess(c, c["model_upper"], c["model_accuracy_upper"]),
                 "says": "No adversary does better, if the estimated densities are the truth.",
                 "rests": f"The densities; {how}.",
             }
         )
     if c["attack_lower"] is not None:
-        lower = 0.5 * (1 + c["attack_lower"])
         reached = f"An actual adversary reaches this: {c['attack_by']}."
         nothing = f"No adversary was shown to beat a blind guess; the most promising was {c['attack_by']}."
         found.append(
             {
                 "name": "Attack",
                 "bound": f"Δ ≥ {distance(c['attack_lower'])}",
-                "accuracy": f"≥ {percent(lower)} between two groups",
+                "accuracy": f"≥ {_between_two(c, c['attack_lower'])}",
                 "says": reached if c["attack_lower"] > 0 else nothing,
                 "rests": f"Held-out persons of the true population; error probability {percent(c['spent']['attack'])}.",
             }
@@ -103,9 +137,12 @@ def statements(certificate: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def consequences(certificate: dict[str, Any]) -> list[str]:
-    """What follows for decisions made from the release."""
+    """What follows for decisions made from the release; nothing follows from a refuted model."""
     c = certificate
-    upper, kind = (c["cell_upper"], "certified") if c["cell_upper"] is not None else (c["model_upper"], "model-based")
+    modelled = c["status"] != "REFUTED"
+    upper, kind = c["cell_upper"], "certified"
+    if upper is None and modelled:
+        upper, kind = c["model_upper"], "model-based"
     if upper is None:
         return []
     lines = [
@@ -116,10 +153,31 @@ def consequences(certificate: dict[str, Any]) -> list[str]:
         if 5 * upper < 1
         else "Four-fifths rule: not guaranteed by this bound.",
     ]
-    odds = c["cell_odds_upper"] or c["model_odds_upper"]
+    odds, kind = c["cell_odds_upper"], "certified"
+    if not odds and modelled:
+        odds, kind = c["model_odds_upper"], "model-based"
     if odds:
-        lines.append(f"Equalized odds: within one label, rates differ by at most {distance(max(odds.values()))}.")
+        largest = distance(max(odds.values()))
+        lines.append(f"Equalized odds: within one label, rates differ by at most {largest} ({kind}).")
     return lines
+
+
+def is_plain(c: dict[str, Any]) -> bool:
+    """Whether there are two groups, equally likely: then the best guess is right (1 + Δ)/2 of the time."""
+    return len(c["n"]) == 2 and not c.get("priors")
+
+
+def _guess(c: dict[str, Any], upper: float, accuracy: float) -> str:
+    """How often a guess of the group is right; among more than two groups also between the worst two."""
+    if is_plain(c):
+        return f"≤ {percent(accuracy)}"
+    among = f"among all {len(c['n'])} groups" if len(c["n"]) > 2 else "at the given shares"
+    return f"≤ {percent(accuracy)} {among}; ≤ {_between_two(c, upper)}"
+
+
+def _between_two(c: dict[str, Any], delta: float) -> str:
+    """(1 + Δ)/2, and what it is the accuracy of."""
+    return percent((1 + delta) / 2) + ("" if is_plain(c) else " between two groups, equally likely")
 
 
 def _target(c: dict[str, Any]) -> list[str]:
