@@ -12,7 +12,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from fairflows import FairMatching, FairTransport, Table, load_adult, make_shifted_gaussians, make_three_groups
 from fairflows.auditing import audit
-from fairflows.auditing_attacks import LEARNERS, Learner, frequency_scores, judge, stratified_sample
+from fairflows.auditing_attacks import LEARNERS, QUICK_LEARNERS, Learner, frequency_scores, judge, stratified_sample
 from fairflows.auditing_features import Reference
 from fairflows.certificate import attack_lower_bound
 from fairflows.certificate.certifying import certify
@@ -128,6 +128,13 @@ class TestLearner:
         (scores,) = LEARNERS["logistic regression"].scores(rows, group, [rows], 0)
         assert scores.shape == (400, 3)
         assert (scores.argmax(axis=1) != 1).all()
+
+    def test_a_group_of_one_row_stops_no_learner(self):
+        rng = np.random.default_rng(0)
+        group = np.repeat([0, 1, 2], [1, 6000, 6000])
+        rows = rng.normal(size=(len(group), 1)) + group[:, None]
+        (scores,) = QUICK_LEARNERS["boosted trees"].scores(rows, group, [rows[:100]], 0)
+        assert scores.shape == (100, 3)
 
     def test_the_sample_is_in_proportion(self):
         group = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [10, 3000, 9000]))
@@ -251,6 +258,12 @@ class TestCategorical:
         assert found.attack_lower > 0.1, "the label alone tells .20"
         certificate = certify(cells, adult[2], audit=found, released=["cell", "label"])
         assert certificate.cell_upper > found.attack_lower
+
+    def test_a_latent_beside_its_cells_is_what_is_attacked(self, adult, cells):
+        found = audit(cells, adult[0], adult[2], quick=True, released=["cell", "latent"])
+        assert "white" in set(found.to_frame()["box"])
+        certificate = certify(cells, adult[2], audit=found, released=["cell", "latent"])
+        assert certificate.attack_lower == found.attack_lower
 
     def test_a_wrong_density_is_found(self, adult, matching):
         """Women's density fitted to men's rows, and the other way round."""

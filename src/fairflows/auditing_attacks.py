@@ -35,8 +35,9 @@ class Learner:
 
     def scores(self, fit: FloatArray, group: IntArray, others: list[FloatArray], seed: int) -> list[FloatArray]:
         """Log-probabilities of the groups, (n, K), for other rows than those it learns from."""
+        K, n = group.max() + 1, np.bincount(group)
         chosen = stratified_sample(group, self.most_rows, seed)
-        K = group.max() + 1
+        chosen = chosen[n[group[chosen]] > 1]  # a single row cannot be learnt from and stopped by
         # The audit runs learners side by side: threads of one would only get in the way of the others.
         with threadpool_limits(1):
             learnt = self.make(seed).fit(fit[chosen], group[chosen])

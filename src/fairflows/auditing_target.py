@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from sklearn.pipeline import make_pipeline
 
 from fairflows.auditing_attacks import (
     LEARNERS,
@@ -136,18 +137,13 @@ class Target:
         for part, number in group.items():
             if np.bincount(number, minlength=len(groups)).min() == 0:
                 raise DataError(f"An audit needs rows of every group; the {part} part lacks one.")
-        cells = given is None and releases_cells(model)
-        names = checked_released(released, cells=cells)
+        names = checked_released(released, cells=given is None and releases_cells(model))
         latent: dict[str, pd.DataFrame] = {}
         limits: tuple[str, ...] = ()
         if given is not None:
             Z = {part: given[part == "test"].iloc[rows] for part, rows in places.items()}
         else:
-            Z = {part: to_pandas(transform_table(model, table)) for part, table in tables.items()}
-        if cells:
-            Z = {part: z.astype(str) for part, z in Z.items()}  # cells have numbers, but no order or distance
-        elif given is None:
-            latent, limits = _turned_round(model, Z, tables)
+            Z, latent, limits = _encoded(model, names, tables)
         if "label" in names:
             Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
         X = {part: table.X for part, table in tables.items()}
@@ -258,6 +254,20 @@ def _representation(model: Any, train: Table, test: Table) -> tuple[pd.DataFrame
             if not known:
                 raise DataError(f"A representation must be known in every row; column {name!r} has NaN or infinity.")
     return first, second
+
+
+def _encoded(
+    model: Any, names: tuple[str, ...], tables: dict[str, Table]
+) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame], tuple[str, ...]]:
+    """What adversaries see, the encoder's own rows behind it, and what is lost on the way."""
+    *before, _ = pipeline_steps(model)
+    if releases_cells(model) and not (before and "latent" in names):
+        # Cells have numbers, but no order or distance.
+        return {part: to_pandas(transform_table(model, t)).astype(str) for part, t in tables.items()}, {}, ()
+    # A cell is a function of the latent beside it, and tells nothing more.
+    shown = make_pipeline(*before) if releases_cells(model) else model
+    Z = {part: to_pandas(transform_table(shown, table)) for part, table in tables.items()}
+    return Z, *_turned_round(shown, Z, tables)
 
 
 def _turned_round(
