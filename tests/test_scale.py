@@ -192,6 +192,20 @@ def test_what_does_not_fit_is_refused_and_leaves_no_file(change, message, frame,
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
+def test_a_file_is_never_written_over_what_is_read(frame, flow, tmp_path):
+    source, people = write(frame, tmp_path / "rows.csv"), write(frame, tmp_path / "people.csv")
+    (tmp_path / "link.csv").symlink_to(source)
+    before = source.read_bytes()
+    for target in (source, tmp_path / "link.csv", tmp_path / "." / "rows.csv"):
+        with pytest.raises(DataError, match="would be lost"):
+            encode_file(flow, source, target, sensitive="sex", identifier="person")
+        with pytest.raises(DataError, match="would be lost"):
+            decode_file(flow, source, target, sensitive="sex", identifier="person")
+    with pytest.raises(DataError, match="would be lost"):
+        decode_file(flow, source, people, sensitive="sex", sensitive_from=people, identifier="person")
+    assert source.read_bytes() == before
+
+
 def test_other_refusals(frame, flow, tmp_path):
     source = write(frame, tmp_path / "a.parquet")
     with pytest.raises(DataError, match="no such file"):

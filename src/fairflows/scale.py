@@ -19,7 +19,7 @@ from fairflows.encoder.pipelines import pipeline_steps, transform_pipeline
 from fairflows.exceptions import DataError
 from fairflows.scale_shuffle import number_of_buckets, shuffled
 from fairflows.scale_tables import TableReader, TableWriter, to_arrow
-from fairflows.storage_folder import new_file, side_folder
+from fairflows.storage_folder import check_file, new_file, side_folder
 
 BATCH_ROWS = 2**14
 """What a network makes of so many rows stays in a core's cache; of four times as many, each takes twice as long."""
@@ -79,6 +79,7 @@ def encode_file(
     """
     if precision not in ("float32", "float64"):
         raise ValueError(f"precision must be 'float32' or 'float64'; got {precision!r}.")
+    check_file(Path(target), Path(source))
     encode = RowEncoder(model, sensitive, identifier, keep)
     reader = TableReader(Path(source), batch_rows)
     frames = reader.batches(encode.columns)
@@ -124,6 +125,7 @@ def decode_file(
     int
         How many rows were decoded.
     """
+    check_file(Path(target), Path(source), None if sensitive_from is None else Path(sensitive_from))
     decode = RowDecoder(model, sensitive, identifier, keep)
     reader = TableReader(Path(source), batch_rows)
     if sensitive_from is None:

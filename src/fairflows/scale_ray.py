@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from fairflows.data.frames import from_arrow
 from fairflows.data.identity import new_key
 from fairflows.data.table import Table
 from fairflows.exceptions import DataError
@@ -20,8 +22,8 @@ from fairflows.frontiers import Frontier, frontier
 from fairflows.scale import BATCH_ROWS, RowEncoder
 
 
-def _encode_batch(batch: pd.DataFrame, encode: RowEncoder, single: bool) -> pd.DataFrame:
-    made = encode(batch)
+def _encode_batch(batch: pa.Table, encode: RowEncoder, single: bool) -> pd.DataFrame:
+    made = encode(from_arrow(batch.replace_schema_metadata(None)))
     doubles = [name for name in made if made[name].dtype == np.float64] if single else []
     return made.astype(dict.fromkeys(doubles, np.float32)).reset_index(drop=True)
 
@@ -62,7 +64,7 @@ def encode_folder(
     encoded = rows.map_batches(
         _encode_batch,
         fn_args=(encode, precision == "float32"),
-        batch_format="pandas",
+        batch_format="pyarrow",
         batch_size=batch_rows,
     )
     if not keep_order:
@@ -103,6 +105,9 @@ def frontier_on_ray(
     order = {(gamma, seed): i for i, (gamma, seed) in enumerate((float(g), s) for g in gammas for s in seeds)}
     measured = measured.iloc[np.argsort([order[key] for key in zip(measured["gamma"], measured["seed"], strict=True)])]
     encoders = [found[part].encoders[place] for part, place in measured.index]
+    trained = [encoder for encoder in encoders if hasattr(encoder, "ledger_")]
+    for encoder in trained:  # the parts saw the same rows: one ledger counts the certificates of all
+        encoder.ledger_ = trained[0].ledger_
     return Frontier(encoders, measured.reset_index(drop=True))
 
 

@@ -67,7 +67,8 @@ class TableReader:
         if self._text is None:
             file = pq.ParquetFile(self.path)
             for batch in file.iter_batches(self.batch_rows, columns=columns, use_threads=False):
-                yield from_arrow(pa.Table.from_batches([batch]))
+                # Without pandas' own notes in the file, by which a column would become the index.
+                yield from_arrow(pa.Table.from_batches([batch]).replace_schema_metadata(None))
             return
         # A type must hold for the whole file: a batch of digits alone may be of a column of text.
         *_, last = self.columns

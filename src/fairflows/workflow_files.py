@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,33 @@ import pyarrow as pa
 from jinja2 import TemplateError
 
 from fairflows.certificate.document import Certificate
+from fairflows.certificate.identification import rows_hash, secret_of
 from fairflows.data.reading import kind_of
 from fairflows.data.table import Table
 from fairflows.encoder.pipelines import transform_table
 from fairflows.exceptions import DataError
 from fairflows.reporting import Report
 from fairflows.scale_tables import TableWriter, to_arrow
+from fairflows.storage import FILES
+from fairflows.storage_folder import check_folder, refuse_other_files
 
-RUN = "run.json"
+RUN, MODEL, FORMAT = "run.json", "model", 1
+ENCODED = {"csv": "encoded.csv", "tsv": "encoded.tsv", "parquet": "encoded.parquet"}
+"""The file of encoded rows, by what the table came in."""
+
+_FILES = {RUN, MODEL, "certificate.json", "frontier.csv", "report.json", "report.html", "report-public.html"}
+_RUN: dict[str, Callable[[Any], bool]] = {
+    "sensitive": lambda value: _are_texts(value) and len(value) > 0,
+    "label": lambda value: value is None or isinstance(value, str),
+    "identifier": lambda value: value is None or isinstance(value, str),
+    "drop": lambda value: _are_texts(value),
+    "missing": lambda value: value in ("error", "category", "drop"),
+    "multiclass": lambda value: isinstance(value, bool),
+    "rows": lambda value: type(value) is int,
+    "seed": lambda value: type(value) is int and value >= 0,
+    "encoded": lambda value: value in ENCODED.values(),
+    "released": lambda value: _are_texts(value) and bool(value) and set(value) <= {"cell", "latent", "label"},
+}
 CERTIFYING, VALIDATION = 0.3, 0.25
 """Shares of the persons that certify, and of the others that are chosen by."""
 
@@ -35,9 +55,16 @@ def write_encoded(model: Any, table: Table, path: Path, *, with_label: bool = Fa
 
 
 def refuse_other_folder(out: Path) -> None:
-    """Never replace a folder that no `fit` wrote."""
-    if out.is_dir() and any(out.iterdir()) and not (out / RUN).is_file():
+    """Never replace a folder that no `fit` wrote, nor anything else that lies in one; for before the work is done."""
+    check_folder(out)
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not (out / RUN).is_file():
         raise DataError(f"{out}: the folder is not empty and holds no earlier result; choose another one.")
+    read_run(out)
+    refuse_other_files(out, _FILES | set(ENCODED.values()))
+    if (out / MODEL).is_dir():
+        refuse_other_files(out / MODEL, FILES)
 
 
 def read_run(out: Path) -> dict[str, Any]:
@@ -49,14 +76,17 @@ def read_run(out: Path) -> dict[str, Any]:
         raise DataError(f"{out}: the folder holds no result of `fairflows fit` ({RUN} is missing).")
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
-        if run["format"] != 1:
-            raise DataError(f"{path}: written by another release of fairflows (format {run['format']!r}).")
-        for name in ("sensitive", "drop"):
-            if not isinstance(run[name], list):
-                raise TypeError(name)
-        return {**{"label": None, "identifier": None, "missing": "error", "multiclass": False}, **run}
-    except (ValueError, KeyError, TypeError):
-        raise DataError(f"{path}: the file is damaged.") from None
+    except (ValueError, RecursionError):
+        raise DataError(f"{path}: the file is damaged: not JSON.") from None
+    if not isinstance(run, dict) or type(run.get("format")) is not int:
+        raise DataError(f"{path}: not a result of fairflows: it states no format.")
+    if run["format"] != FORMAT:
+        raise DataError(f"{path}: written by another release of fairflows (format {run['format']}).")
+    run = {"label": None, "identifier": None, "missing": "error", "multiclass": False, **run}
+    for name, is_right in _RUN.items():
+        if name not in run or not is_right(run[name]):
+            raise DataError(f"{path}: the file is damaged: {name!r} is missing or cannot be {run.get(name)!r}.")
+    return run
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -99,8 +129,12 @@ def read_table(path: Path, run: dict[str, Any]) -> Table:
     )
 
 
-def certifying_part(table: Table, run: dict[str, Any]) -> Table:
-    """The rows that `fit` certified on, where this is the table that it was given; else the table as it is."""
-    if len(table) != run.get("rows"):
+def certified_part(table: Table, run: dict[str, Any], certificate: Certificate, model: Any) -> Table:
+    """The rows that a certificate is about: the table as it is, else those of it that `fit` certified on."""
+    if len(table) != run["rows"] or rows_hash(table, secret_of(model)) == certificate.rows:
         return table
-    return table.split(CERTIFYING, VALIDATION, run.get("seed", 0))[2]
+    return table.split(CERTIFYING, VALIDATION, run["seed"])[2]
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

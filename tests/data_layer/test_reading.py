@@ -22,6 +22,7 @@ from fairflows.data.identity import Persons
 from fairflows.data.reading import read_frame
 from fairflows.data.table import Table
 from fairflows.exceptions import DataError
+from fairflows.scale_ray import _encode_batch
 from fairflows.scale_tables import TableReader
 
 
@@ -214,10 +215,16 @@ def test_values_of_arrow_parquet_and_polars_do_not_change(tmp_path):
     assert_frame_equal(to_pandas(polars.from_arrow(ARROW)), AS_FRAME, check_exact=True)
 
 
+def test_a_batch_of_ray_is_read_like_a_file():
+    assert_frame_equal(_encode_batch(ARROW, lambda frame: frame, single=False), AS_FRAME, check_exact=True)
+
+
 def test_a_named_index_in_a_parquet_file_stays_the_index(tmp_path):
     frame = AS_FRAME.drop(columns="day").set_index(pd.Index(list("abcd"), name="who"))
     frame.to_parquet(tmp_path / "t.parquet")
     assert_frame_equal(read_frame(tmp_path / "t.parquet"), frame, check_exact=True)
+    streamed = stream(tmp_path / "t.parquet")  # where every column can be asked for by its name
+    assert streamed["who"].tolist() == frame.index.tolist()
 
 
 def test_polars_comes_out_with_the_types_that_went_in():
