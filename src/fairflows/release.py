@@ -14,7 +14,7 @@ from fairflows.certificate.planning import planned_cell_bound
 from fairflows.certificate.spending import delta_of_look
 from fairflows.data.columns import is_number, is_time, sorted_values
 from fairflows.data.frames import is_polars, like, to_pandas
-from fairflows.data.identity import Persons, new_key
+from fairflows.data.identity import KeySetting, Persons, new_key
 from fairflows.data.ledger import named_persons
 from fairflows.exceptions import DataError
 from fairflows.release_columns import NumericView
@@ -82,6 +82,7 @@ class CellRelease(TransformerMixin, BaseEstimator):
     view_: NumericView
     partition_: Partition
     classes_: Any
+    key = KeySetting()
 
     def __init__(
         self,

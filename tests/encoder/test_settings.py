@@ -10,6 +10,7 @@ from fairflows.encoder.flow import FairFlow
 from fairflows.encoder.matching import FairMatching
 from fairflows.encoder.transport import FairTransport
 from fairflows.exceptions import DataError
+from fairflows.release import CellRelease
 
 KEY = Key(range(32))
 ENCODERS = [FairMatching(density="counts", key=KEY), FairTransport(density="counts", key=KEY)]
@@ -71,12 +72,12 @@ def test_fitting_many_leaves_the_template_unfitted(categorical):
         template.transform(categorical.X, sensitive_features=categorical.a)
 
 
-@pytest.mark.parametrize("kind", [FairMatching, FairTransport, FairFlow])
+@pytest.mark.parametrize("kind", [FairMatching, FairTransport, FairFlow, CellRelease])
 def test_the_key_does_not_show(kind):
     encoder = kind(key=b"very secret")
     later = kind().set_params(key=b"very secret")
     for one in (encoder, later, clone(encoder)):
         assert "very secret" not in repr(one)
-        assert "very secret" not in repr(one.get_params())
+        assert "very secret" not in f"{one.get_params()} {one.key}"
         assert "very secret" not in one._repr_html_()
         assert one.key == b"very secret"

@@ -23,10 +23,22 @@ KEY_BYTES = 32
 
 
 class Key(bytes):
-    """A secret key that does not show itself in a repr, and so not in logs, notebooks and error reports."""
+    """A secret key that does not show itself as text, and so not in logs, notebooks and error reports."""
 
     def __repr__(self) -> str:
         return "<secret key>"
+
+    __str__ = __repr__
+
+
+class KeySetting:
+    """An estimator's setting ``key``, which does not show itself in the estimator's repr: bytes are kept as a `Key`."""
+
+    def __get__(self, estimator: Any, kind: type | None = None) -> Any:
+        return self if estimator is None else estimator.__dict__.get("key")
+
+    def __set__(self, estimator: Any, key: Any) -> None:
+        estimator.__dict__["key"] = Key(key) if type(key) is bytes else key
 
 
 def new_key() -> Key:

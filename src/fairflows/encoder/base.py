@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 
 from fairflows.data.columns import check_known, shown, sorted_values
 from fairflows.data.frames import is_polars, like, to_pandas
-from fairflows.data.identity import Key, Persons
+from fairflows.data.identity import KeySetting, Persons
 from fairflows.data.ledger import named_persons
 from fairflows.data.roles import role_column
 from fairflows.encoder.settings import check_key, check_kinds
@@ -67,6 +67,7 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
     sensitive: str | list[str] | None
     identifier: str | None
     random_state: int
+    key = KeySetting()
     groups_: list[Any]
     classes_: Any
 
@@ -134,15 +135,6 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         for strength in strengths:
             if not (isinstance(strength, Real) and 0 <= strength <= 1):
                 raise ValueError(f"{self._strength} must be in [0, 1]; got {strength!r}.")
-
-    @property
-    def key(self) -> bytes | None:
-        """The secret behind coins and noise, which does not show itself in the encoder's repr."""
-        return self.__dict__.get("key")
-
-    @key.setter
-    def key(self, key: bytes | None) -> None:
-        self.__dict__["key"] = Key(key) if type(key) is bytes else key
 
     def fit_transform(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None, **settings: Any
