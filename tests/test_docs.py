@@ -37,6 +37,44 @@ def test_docstring_examples(name):
     assert failed == 0
 
 
+def test_every_public_name_is_in_the_api_reference():
+    """By itself, or because a module on the page exports it: that is what mkdocstrings prints."""
+    entries = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), flags=re.MULTILINE)
+    shown = set()
+    for entry in entries:
+        try:
+            module = importlib.import_module(entry)
+        except ModuleNotFoundError:
+            home, name = entry.rsplit(".", 1)
+            shown.add(getattr(importlib.import_module(home), name))  # and it exists
+        else:
+            own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == entry]
+            shown |= {getattr(module, name) for name in [*getattr(module, "__all__", []), *own]}
+    public = {name: getattr(fairflows, name) for name in fairflows.__all__ if name != "__version__"}
+    assert [name for name, value in public.items() if value not in shown] == []
+    assert {"fairflows.baselines", "fairflows.experiments"} <= set(entries)
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert f": {page.relative_to(ROOT / 'docs').as_posix()}\n" in navigation, page.name
+
+
+def anchor(heading: str) -> str:
+    """The name that a heading gets, on GitHub and on the site alike."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
+
+
+def test_links_to_headings_lead_to_one():
+    for page in PAGES:
+        for target, name in re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text()):
+            other = page.parent / target if target else page
+            headings = re.findall(r"^#+ (.+)$", other.read_text(), flags=re.MULTILINE)
+            assert name.isascii(), f"{page.name}: the site knows no #{name}"
+            assert name in map(anchor, headings), f"{page.name} links to {target}#{name}"
+
+
 def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?://|#|mailto:)([^)#]+)", page.read_text()):
