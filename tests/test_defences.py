@@ -119,7 +119,7 @@ def test_a_person_encoded_twice():
     told = changes(first, scene.released(), scene.encoder)
     own, other = told[np.arange(N), scene.a], told[np.arange(N), 1 - scene.a]
     assert (own == 0).all()
-    assert (other > 0).mean() > 0.98
+    assert (other > 0).mean() > 0.95
 
     shuffled = np.random.default_rng(0).permutation(N)
     again = scene.encoder.transform(scene.X.iloc[shuffled], scene.a[shuffled]).loc[scene.X.index]

@@ -49,8 +49,8 @@ def test_json_loses_nothing(certificate):
 
 def test_json_of_another_format_is_refused(certificate):
     values = json.loads(certificate.to_json())
-    with pytest.raises(ValueError, match="'format' must be 2; got 1"):
-        Certificate.from_json(json.dumps({**values, "format": 1}))
+    with pytest.raises(ValueError, match="'format' must be 1; got 2"):
+        Certificate.from_json(json.dumps({**values, "format": 2}))
     with pytest.raises(ValueError, match="no field 'better'"):
         Certificate.from_json(json.dumps({**values, "better": 0}))
 

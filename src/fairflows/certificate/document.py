@@ -11,7 +11,7 @@ from fairflows.certificate.arguments import Estimator, Priors
 from fairflows.certificate.derived import balanced_accuracy, four_fifths_rate, selection_ratio_lower_bound
 from fairflows.data.hashing import fingerprint
 
-FORMAT = 2
+FORMAT = 1
 """The version of the JSON that is written and read."""
 
 Status = Literal["CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"]
