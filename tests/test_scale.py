@@ -154,14 +154,16 @@ def test_text_and_dates_of_a_file_come_back_as_they_were_written(tmp_path):
             "town": rng.choice(["NA", "None", "Ulm"], 200),
             "day": rng.choice(pd.date_range("2020-01-01", periods=50).strftime("%Y-%m-%d"), 200),
             "sex": rng.choice(["f", "m"], 200),
+            "person": [f"{i:03}" for i in range(200)],
         }
     )
     source, encoded, back = (tmp_path / name for name in ("a.csv", "z.csv", "back.csv"))
     texts.to_csv(source, index=False)
-    table = Table.read(source, sensitive="sex")
+    table = Table.read(source, sensitive="sex", identifier="person")
     flow = FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1)).fit(table.X, sensitive_features=table.a)
-    encode_file(flow, source, encoded, sensitive="sex", keep=["sex"], keep_order=True, precision="float64")
-    decode_file(flow, encoded, back, sensitive="sex", keep=["sex"])
+    roles = {"sensitive": "sex", "identifier": "person", "keep": ["sex", "person"]}
+    encode_file(flow, source, encoded, keep_order=True, precision="float64", **roles)
+    decode_file(flow, encoded, back, **roles)
     assert back.read_text() == source.read_text()
 
 
