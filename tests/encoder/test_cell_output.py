@@ -44,6 +44,13 @@ def test_text_arrays_of_both_kinds(answers):
         np.testing.assert_array_equal(encoder.inverse_transform(Z, sensitive_features=a), array)
 
 
+def test_missing_values_as_a_category_come_back_from_arrays(answers):
+    X, a = answers.mask(np.arange(800).reshape(400, 2) % 5 == 0).to_numpy(dtype=object), fitted(answers, "codes")[1]
+    encoder = FairMatching(1.0, density="counts", missing="category").fit(X, sensitive_features=a)
+    back = encoder.inverse_transform(encoder.transform(X, sensitive_features=a), sensitive_features=a)
+    pd.testing.assert_frame_equal(pd.DataFrame(back).fillna("?"), pd.DataFrame(X).fillna("?"), check_dtype=False)
+
+
 def test_columns_of_a_mixed_array_keep_their_types():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"town": rng.choice(["Ulm", "Bonn"], 300), "n": rng.integers(0, 90, 300)}).to_numpy(dtype=object)

@@ -162,7 +162,7 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
     def _read_latent(self, Z: Any, sensitive_features: Any) -> Rows:
         """Encoded rows, their columns by name in our order, with what tells how to decode them."""
         check_is_fitted(self)
-        frame, names = self._frame(Z), self._names_out()
+        frame, names = self._frame(Z, getattr(self, "missing", "error") == "category"), self._names_out()
         if not has_names(Z) and frame.shape[1] == len(names):
             frame = frame.set_axis(names, axis=1)
         rows = self._rows(frame, sensitive_features, fit=False)
