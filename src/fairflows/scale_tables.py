@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from fairflows.data.columns import check_known
 from fairflows.data.csv_types import as_types, column_types
 from fairflows.data.frames import from_arrow
-from fairflows.data.reading import CsvText, explained, kind_of, refuse_repeated
+from fairflows.data.reading import COMPRESSION, CsvText, explained, kind_of, refuse_repeated
 from fairflows.exceptions import DataError
 
 _ROW_GROUP = 2**17
@@ -36,7 +36,7 @@ class TableReader:
         self.path = path
         self.batch_rows = batch_rows
         if not path.is_file():
-            raise DataError(f"{path}: there is no such file.")
+            raise DataError(f"{path}: is a folder, not a file." if path.is_dir() else f"{path}: there is no such file.")
         self._text: CsvText | None = None
         with explained(path):
             if kind_of(path) == "parquet":
@@ -52,12 +52,12 @@ class TableReader:
         return pq.ParquetFile(self.path).metadata.num_rows if self._text is None else None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """These columns, batch by batch."""
+        """These columns, each once, batch by batch."""
         for name in columns:
             check_known(name, pd.Index(self.columns), "needed")
         start = 0
         with explained(self.path):
-            for frame in self._frames(list(columns)):
+            for frame in self._frames(list(dict.fromkeys(columns))):
                 yield frame.set_axis(pd.RangeIndex(start, start + len(frame), name="row"))
                 start += len(frame)
         if not start:
@@ -91,10 +91,21 @@ def _slices(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table
 
 
 class TableWriter:
-    """A CSV or Parquet file, written batch by batch; the first batch fixes the columns' types."""
+    """A CSV or Parquet file, written batch by batch; the first batch fixes the columns' types.
 
-    def __init__(self, path: Path, kind: str) -> None:
-        self._path, self._kind = path, kind
+    Parameters
+    ----------
+    path : Path
+        Where to write.
+    name : Path
+        What it will be called, which says of which kind it is.
+    """
+
+    def __init__(self, path: Path, name: Path) -> None:
+        self._path, self._kind = path, kind_of(name)
+        if name.suffix.lower() in COMPRESSION:
+            raise DataError(f"{name}: a packed CSV file is read but not written; choose .csv, .tsv or .parquet.")
+        self._separator = "\t" if ".tsv" in [suffix.lower() for suffix in name.suffixes] else ","  # as it is read
         self._parquet: pq.ParquetWriter | None = None
         self._csv: Any = None
         self._waiting: list[pa.Table] = []
@@ -127,9 +138,8 @@ class TableWriter:
         if self._kind == "csv":
             if self._csv is None:
                 self._csv = self._path.open("w", encoding="utf-8", newline="")
-                table.to_pandas().to_csv(self._csv, index=False)
-            else:
-                table.to_pandas().to_csv(self._csv, index=False, header=False)
+            is_first = self._csv.tell() == 0
+            table.to_pandas().to_csv(self._csv, sep=self._separator, index=False, header=is_first)
             return
         if self._parquet is None:
             # Encoded numbers hardly repeat: dictionaries would only cost time.
