@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
+from fairflows.certificate.certifying import certify
 from fairflows.data.synthetic import make_gaussians
 from fairflows.density import MixtureDensity
 from fairflows.encoder.flow import FairFlow
@@ -113,6 +114,14 @@ def test_without_a_label_only_the_distance_is_measured(blobs):
     assert list(front.to_frame()) == COLUMNS[:4]
     with pytest.raises(ValueError, match="needs accuracy, which was not measured"):
         front.select(min_accuracy=0.5)
+
+
+def test_rows_that_a_model_may_be_chosen_by_certify_nothing(categorical_table):
+    train, validation, test = categorical_table.split(random_state=0)
+    best = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], test=validation).select(max_parity=1.0)
+    with pytest.raises(DataError, match="chosen by"):
+        certify(best, validation)
+    assert certify(best, test).look == 1
 
 
 def test_wrong_settings(blobs):

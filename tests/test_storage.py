@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import stat
 import warnings
@@ -16,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from fairflows import DataError, FairFlow, FairMatching, FairTransport, Table, make_gaussians
+from fairflows.data.identity import Persons
 from fairflows.density import (
     AutoregressiveDensity,
     FlowDensity,
@@ -320,6 +322,41 @@ def test_saving_again_replaces_the_model_and_other_folders_are_left_alone(saved,
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="is a file"):
         save(load(saved), tmp_path / "file")
+
+
+def test_a_folder_with_anything_else_in_it_is_never_replaced(saved, mixed, tmp_path):
+    encoder = load(saved)
+    (saved / "notes.txt").write_text("")
+    with pytest.raises(DataError, match=r"holds 'notes\.txt', which fairflows did not write"):
+        save(encoder, saved)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "model.json").write_text('{"layers": 3}')  # another program's
+    with pytest.raises(DataError, match="not a model of fairflows"):
+        save(encoder, tmp_path / "other")
+
+
+def test_certificates_of_a_loaded_model_are_counted_in_its_folder(saved, mixed, tmp_path):
+    def looked(model, mark):
+        ledger = model.ledger_
+        rows = ledger.read(mixed.X.iloc[:2], Persons.of(["ann", "bob"]))
+        number = ledger.next_look(rows)
+        ledger.record(rows, "m", mark)
+        return number
+
+    one, two = load(saved), load(saved)
+    assert [looked(one, "1"), looked(two, "2"), looked(load(saved), "3"), looked(one, "4")] == [1, 2, 3, 4]
+    assert stat.S_IMODE((saved / "ledger.json").stat().st_mode) == 0o600
+    save(one, tmp_path / "copy")  # from now on both folders are told
+    assert looked(one, "5") == 5
+    assert looked(load(tmp_path / "copy"), "6") == 6
+    alone = pickle.loads(pickle.dumps(one))
+    shutil.rmtree(saved)
+    shutil.rmtree(tmp_path / "copy")
+    assert looked(alone, "7") == 6, "a model without a folder counts on its own"
+    other = FairMatching(density="counts").fit(mixed.X[["owns"]], sensitive_features=mixed.a)
+    save(other, saved)
+    looked(alone, "8")
+    assert load(saved).ledger_.looks == [], "the folder belongs to another model by now"
 
 
 def test_a_crash_while_saving_leaves_the_old_model(saved, mixed, monkeypatch):

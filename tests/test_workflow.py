@@ -13,7 +13,7 @@ from fairflows.encoder.pipelines import transform_table
 from fairflows.frontiers import frontier
 from fairflows.storage import load
 from fairflows.workflow import fit_table, report, write_fit
-from fairflows.workflow_files import certifying_part, read_certificate, read_run
+from fairflows.workflow_files import certified_part, read_certificate, read_run
 from fairflows.workflow_selection import Candidate, Goal, choose
 
 
@@ -60,7 +60,7 @@ def test_what_is_written_can_be_loaded_and_verified(cells, adult, tmp_path):
     assert out.stat().st_mode & 0o777 == 0o700
 
     model, certificate = load(out / "model"), read_certificate(out / "certificate.json")
-    rows = certifying_part(adult, read_run(out))
+    rows = certified_part(adult, read_run(out), certificate, model)
     assert verify(certificate, model, rows)
     with pytest.raises(DataError, match="fitted to, or chosen by"):
         certify(model, adult)
@@ -81,6 +81,48 @@ def test_what_is_written_can_be_loaded_and_verified(cells, adult, tmp_path):
     (tmp_path / "mine" / "thesis.txt").write_text("")
     with pytest.raises(DataError, match="choose another one"):
         write_fit(cells, adult, tmp_path / "mine", run)
+    (tmp_path / "mine" / "run.json").write_text('{"script": "train.py"}')  # of somebody else
+    with pytest.raises(DataError, match="not a result of fairflows"):
+        write_fit(cells, adult, tmp_path / "mine", run)
+    for place in (out / "thesis.txt", out / "model" / "notes.txt"):
+        place.write_text("")
+        with pytest.raises(DataError, match=f"holds '{place.name}', which fairflows did not write"):
+            write_fit(cells, adult, out, run)
+        place.unlink()
+
+
+def test_a_file_that_happens_to_have_as_many_rows_is_verified_as_it_is(cells, adult, tmp_path):
+    out = tmp_path / "out"
+    write_fit(cells, adult, out, {"sensitive": ["sex"], "label": "income", "drop": [], "rows": len(adult), "seed": 0})
+    model, rng = load(out / "model"), np.random.default_rng(1)
+    again = load_adult().take(rng.permutation(45_222)[: len(adult)])
+    other = Table(again.X[adult.X.columns].set_index(pd.RangeIndex(10**6, 10**6 + len(adult), name="row")),
+                  sensitive=again.a.to_numpy(), label=again.y.to_numpy(), identifier=np.arange(len(adult)))  # fmt: skip
+    certificate = certify(model, other)
+    assert certified_part(other, read_run(out), certificate, model) is other
+    assert len(certified_part(adult, read_run(out), cells.certificate, model)) < len(adult)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "written by another release of fairflows"),
+        ({"sensitive": []}, "damaged: 'sensitive'"),
+        ({"sensitive": [7]}, "damaged: 'sensitive'"),
+        ({"released": 7}, "damaged: 'released'"),
+        ({"missing": "never"}, "damaged: 'missing'"),
+        ({"seed": "0"}, "damaged: 'seed'"),
+        ({"format": None}, "states no format"),
+    ],
+)
+def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
+    run = {"format": 1, "sensitive": ["sex"], "drop": [], "rows": 9, "seed": 0, "encoded": "encoded.csv",
+           "released": ["cell"]}  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    assert read_run(tmp_path)["missing"] == "error"
+    (tmp_path / "run.json").write_text(json.dumps({**run, **change}))
+    with pytest.raises(DataError, match=message):
+        read_run(tmp_path)
 
 
 def test_a_latent_is_judged_by_its_model(adult):
@@ -158,7 +200,8 @@ def test_the_expected_bound_is_about_what_certificates_come_out_at():
 
 def test_report_of_an_encoder(adult):
     train, test = adult.split(validation=0)
-    front = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], test=test)
+    train, validation = train.split(validation=0)
+    front = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], test=validation)
     page = report(front.encoders[1], test, train=train, front=front)
     assert page.contents["certificate"]["status"] == "MODEL_ONLY"
     assert [point["chosen"] for point in page.contents["frontier"]["points"]] == [False, True]

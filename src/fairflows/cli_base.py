@@ -26,18 +26,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
+def distinct(names: Any) -> Any:
+    """Repeated options, each once."""
+    return list(dict.fromkeys(names)) if names else names
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
 Folder = Annotated[Path, typer.Argument(help="The folder that `fit` wrote, or a saved model.", show_default=False)]
 Sensitive = Annotated[
-    list[str], typer.Option(help="Sensitive column; several make intersectional groups.", show_default=False)
+    list[str],
+    typer.Option(help="Sensitive column; several make intersectional groups.", show_default=False, callback=distinct),
 ]
 SensitiveIfNotKnown = Annotated[
-    list[str] | None, typer.Option("--sensitive", help="Sensitive column, where the model does not say.")
+    list[str] | None,
+    typer.Option("--sensitive", help="Sensitive column, where the model does not say.", callback=distinct),
 ]
 Label = Annotated[str | None, typer.Option(help="Label column.")]
 Identifier = Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")]
-Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.")]
+Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.", callback=distinct)]
 Missing = Annotated[Literal["error", "category", "drop"], typer.Option(help="What to do with missing values.")]
 Multiclass = Annotated[bool, typer.Option("--multiclass", help="Accept a label with more than two values.")]
 MaxAccuracy = Annotated[
@@ -47,6 +55,11 @@ MaxParity = Annotated[float | None, typer.Option("--max-parity", help="How far t
 Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
 
 _FLAGS = {
+    r"\bmax_adversary_accuracy\b": "--max-adversary-accuracy",
+    r"\bmax_parity\b": "--max-parity",
+    r"\band gamma\b": "and --gamma",
+    r"^(gamma|delta|method)\b": r"--\1",
+    r"^n_(workers|draws)\b": r"--\1",
     r"missing='(\w+)'": r"--missing \1",
     r"multiclass=True": "--multiclass",
     r"drop=\['(.*?)'\]": r"--drop '\1'",
@@ -55,12 +68,17 @@ _FLAGS = {
     r"identifier=\.\.\.": "--id",
     r"\(sensitive=\.\.\.\)": "(--sensitive)",
 }
+_FIT_AGAIN = {  # a model is what it is: commands that use one have no such option
+    r"with missing='(\w+)'": r"by fitting again with --missing \1",
+    r"\(missing='(\w+)'\)": r"(fit again with --missing \1)",
+}
 _said: set[str] = set()
 
 
-def in_flags(message: str) -> str:
-    """A message about Python arguments, as one about the command's options."""
-    for argument, flag in _FLAGS.items():
+def in_flags(message: str, command: str = "fit") -> str:
+    """A message about Python arguments, as one about the options of the command."""
+    fitted = {} if command in ("fit", "describe") else _FIT_AGAIN
+    for argument, flag in (fitted | _FLAGS).items():
         message = re.sub(argument, flag, message)
     return " ".join(message.split())
 

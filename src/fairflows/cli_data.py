@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -25,7 +25,7 @@ from fairflows.cli_base import (
 
 
 @app.command()
-def datasets(as_json: Json = False) -> None:
+def datasets(as_json: Json = False, quiet: Quiet = False) -> None:
     """List the datasets that come with fairflows: rows, groups, rates, licence, and where each would come from.
 
     Adult is inside the package. The others are looked for in the folder that the environment variable
@@ -38,6 +38,8 @@ def datasets(as_json: Json = False) -> None:
         print_frame(found, as_json, title="Datasets")
         return
     print_frame(found.drop(columns=["at_hand", "source"]), as_json, title="Datasets")
+    if quiet:
+        return
     for name, source in zip(found["name"], found["source"], strict=True):
         typer.echo(f"{name}: {source}")  # a path must stay in one piece, to be copied
 
@@ -52,6 +54,7 @@ def describe(
     missing: Missing = "error",
     multiclass: Multiclass = False,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Say what a table holds: groups and their rates, and each column's kind, range and grid.
 
@@ -73,7 +76,8 @@ def describe(
         record = {"name": table.name, "rows": len(table), "groups": summary, "columns": columns, "notes": table.notes}
         print_json(record)
     else:
-        typer.echo(repr(table))
+        if not quiet:
+            typer.echo(repr(table))
         print_frame(table.columns().reset_index(), as_json=False, title="Columns")
 
 
@@ -93,13 +97,13 @@ def demo(
     from fairflows.workflow import fit_table, write_fit
     from fairflows.workflow_files import refuse_other_folder
 
+    for name in ("latent", "cells"):
+        refuse_other_folder(out / name)
     table = load_adult()
     jobs: dict[str, dict[str, Any]] = {
         "latent": {"method": "matching", "release": "latent", "gamma": 0.9},
         "cells": {"method": "transport", "release": "cells", "max_adversary_accuracy": 0.55},
     }
-    for name in jobs:
-        refuse_other_folder(out / name)
     if not (quiet or as_json):
         typer.echo(repr(table))
     found = {}
@@ -146,8 +150,8 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer seeds, epochs and rows: minutes, on two cores.")
     ] = False,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
-    device: Annotated[str, typer.Option(help="Where to train: auto, cpu or cuda.")] = "auto",
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
+    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to train.")] = "auto",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reproduction"),
     as_json: Json = False,
     quiet: Quiet = False,
@@ -162,6 +166,7 @@ def reproduce(
     import pandas as pd
 
     from fairflows.experiments import list_experiments, run
+    from fairflows.storage_folder import check_folder
 
     known = list_experiments()
     if every and names:
@@ -173,6 +178,12 @@ def reproduce(
     if listed or not chosen:
         print_frame(known, as_json, title="Experiments")
         return
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ValueError("--device cuda: this machine has no GPU that torch can use.")
+    check_folder(out)
     results = []
     with stages(quiet or as_json) as say:
         for number, name in enumerate(chosen, 1):

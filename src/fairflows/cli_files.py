@@ -14,15 +14,16 @@ from fairflows.cli_base import (
     Quiet,
     SensitiveIfNotKnown,
     app,
+    distinct,
     open_model,
     print_json,
     roles,
     row_counter,
 )
 
-Target = Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet file to write.", show_default=False)]
-Keep = Annotated[list[str] | None, typer.Option(help="Column to write as it is; may be repeated.")]
-Workers = Annotated[int | None, typer.Option(help="Batches at once; as many as processors when not given.")]
+Target = Annotated[Path, typer.Option("--out", "-o", help="CSV, TSV or Parquet file to write.", show_default=False)]
+Keep = Annotated[list[str] | None, typer.Option(help="Column to write as it is; may be repeated.", callback=distinct)]
+Workers = Annotated[int | None, typer.Option(min=1, help="Batches at once; as many as processors when not given.")]
 
 
 @app.command()

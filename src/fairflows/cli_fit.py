@@ -21,6 +21,7 @@ from fairflows.cli_base import (
     Quiet,
     Sensitive,
     app,
+    distinct,
     need_run,
     open_model,
     print_frame,
@@ -29,6 +30,11 @@ from fairflows.cli_base import (
 )
 from fairflows.exceptions import DataError
 
+Fixed = Annotated[
+    list[str] | None, typer.Option("--keep", help="Column that must stay as it is; may be repeated.", callback=distinct)
+]
+Rising = Annotated[list[str] | None, typer.Option("--increase", help="Column that may only rise.", callback=distinct)]
+Falling = Annotated[list[str] | None, typer.Option("--decrease", help="Column that may only fall.", callback=distinct)]
 HeldOut = Annotated[Path, typer.Argument(help="CSV or Parquet file of rows that the model has not seen.")]
 
 
@@ -57,7 +63,9 @@ def fit(
     ] = False,
     delta: Delta = 0.05,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer models, and fewer adversaries.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the split and of training; never of the key.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
+    ] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -66,7 +74,8 @@ def fit(
     Trains a frontier of encoders, chooses on validation persons, certifies once on persons that nothing has seen, and
     attacks the result. Writes the model, `certificate.json`, `frontier.csv`, `report.html` and the encoded table.
 
-    Exit code 0: certified, or a latent within the target by its model. 1: not so. 2: bad input.
+    Exit code 0: certified within the target, or a latent within it by its model; without a target, 0 says that there is
+    such a bound, and not that it is small. 1: not so. 2: bad input. 70: a bug in fairflows. 130: interrupted.
 
     For example:
 
@@ -75,7 +84,7 @@ def fit(
     `fairflows fit loans.csv --sensitive sex --sensitive race --label repaid --id person --missing category -o out`
     """
     from fairflows.workflow import fit_table, write_fit
-    from fairflows.workflow_files import read_table, refuse_other_folder
+    from fairflows.workflow_files import encoded_name, read_table, refuse_other_folder
 
     run = {
         "sensitive": sensitive,
@@ -86,7 +95,8 @@ def fit(
         "multiclass": multiclass,
         "seed": seed,
     }
-    refuse_other_folder(out)
+    refuse_other_folder(out, table)
+    encoded = encoded_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
         rows = read_table(table, run)
@@ -104,7 +114,6 @@ def fit(
             random_state=seed,
             say=say,
         )
-        encoded = "encoded.csv" if ".csv" in "".join(table.suffixes).lower() else "encoded.parquet"
         write_fit(made, rows, out, {**run, "rows": len(rows)}, encoded=encoded)
     if as_json:
         print_json({"out": str(out), "certificate": made.certificate.to_dict(), "chosen": made.chosen.to_dict()})
@@ -124,7 +133,7 @@ def certify(
     train: Annotated[
         Path | None, typer.Option(help="Rows for adversaries to learn from; without, nothing is attacked.")
     ] = None,
-    draws: Annotated[int, typer.Option(help="Draws from each group behind the model-based bound.")] = 1_000_000,
+    draws: Annotated[int, typer.Option(min=1, help="Draws from each group behind the model-based bound.")] = 1_000_000,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the certificate.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -137,11 +146,11 @@ def certify(
     """
     from fairflows.auditing import audit as attack
     from fairflows.certificate.certifying import certify as make
-    from fairflows.encoder.pipelines import pipeline_steps
-    from fairflows.storage import save_ledger
-    from fairflows.storage_folder import new_file
+    from fairflows.storage_folder import check_file, new_file
     from fairflows.workflow_files import read_certificate, read_table
 
+    if out is not None:
+        check_file(out, rows, train)  # a certificate that cannot be written would have spent its share all the same
     model, run = open_model(folder)
     run = need_run(folder, run)
     table = read_table(rows, run)
@@ -165,9 +174,6 @@ def certify(
             released=released,
             n_draws=draws,
         )
-    ledger = getattr(pipeline_steps(model)[0], "ledger_", None)
-    if ledger is not None:
-        save_ledger(ledger, folder / "model")
     if out is not None:
         with new_file(out) as side:
             side.write_text(certificate.to_json(), encoding="utf-8")
@@ -184,21 +190,22 @@ def verify(
         Path | None, typer.Option(help="The certificate; that of `fit` when not given.", show_default=False)
     ] = None,
     as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing: the exit code does.")] = False,
 ) -> None:
     """Compute a certificate again, and say what differs. Exit code 1 when anything does.
 
     Example: `fairflows verify out loans.csv`
     """
     from fairflows.certificate.verifying import verify as check
-    from fairflows.workflow_files import certifying_part, read_certificate, read_table
+    from fairflows.workflow_files import certified_part, read_certificate, read_table
 
     model, run = open_model(folder)
     run = need_run(folder, run)
-    table = certifying_part(read_table(rows, run), run)
-    found = check(read_certificate(certificate or folder / "certificate.json"), model, table)
+    document = read_certificate(certificate or folder / "certificate.json")
+    found = check(document, model, certified_part(read_table(rows, run), run, document, model))
     if as_json:
         print_json({"holds": bool(found), "differences": [d.text for d in found.differences]})
-    else:
+    elif not quiet:
         typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)
 
@@ -239,20 +246,34 @@ def audit(
 def recourse(
     folder: Folder,
     rows: Annotated[Path, typer.Argument(help="CSV or Parquet file with rejected rows among others.")],
-    keep: Annotated[list[str] | None, typer.Option(help="Column that must stay as it is; may be repeated.")] = None,
-    increase: Annotated[list[str] | None, typer.Option(help="Column that may only rise.")] = None,
-    decrease: Annotated[list[str] | None, typer.Option(help="Column that may only fall.")] = None,
+    keep: Fixed = None,
+    increase: Rising = None,
+    decrease: Falling = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file for one line a person.")] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Say what rejected rows would have to change to be accepted. For those who hold the table: it shows single rows.
 
     Example: `fairflows recourse out rejected.csv --keep college`
     """
+    from fairflows.storage_folder import check_file, new_file
+
+    if out is not None:
+        check_file(out, rows)
+    with stages(quiet or as_json) as say:
+        say("searching for what rejected rows would have to change")
+        found = _recourse(folder, rows, keep=keep or (), increase=increase or (), decrease=decrease or ())
+    if out is not None:
+        with new_file(out) as side:
+            found.to_frame().to_csv(side, index=False)
+    print_frame(found.summary().reset_index(), as_json, title="What it would take to be accepted")
+
+
+def _recourse(folder: Path, rows: Path, **limits: Any) -> Any:
     from fairflows.encoder.flow import FairFlow
     from fairflows.encoder.pipelines import as_fitted, pipeline_steps
     from fairflows.explain import recourse as find
-    from fairflows.storage_folder import new_file
     from fairflows.workflow_files import read_table
 
     model, run = open_model(folder)
@@ -265,13 +286,7 @@ def recourse(
         )
     table = read_table(rows, {**run, "label": None} if run["label"] else run)
     X = as_fitted(model, table).drop(columns=[run["label"]], errors="ignore")
-    found = find(
-        encoder, X, sensitive_features=table.a, keep=keep or (), increase=increase or (), decrease=decrease or ()
-    )
-    if out is not None:
-        with new_file(out) as side:
-            found.to_frame().to_csv(side, index=False)
-    print_frame(found.summary().reset_index(), as_json, title="What it would take to be accepted")
+    return find(encoder, X, sensitive_features=table.a, **limits)
 
 
 @app.command()
@@ -279,13 +294,35 @@ def report(
     folder: Annotated[Path, typer.Argument(help="The folder that `fit` wrote.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     public: Annotated[bool, typer.Option("--public", help="Leave out what shows single persons.")] = False,
+    rejected: Annotated[
+        Path | None, typer.Option("--recourse", help="File of rows to add what recourse the rejected ones have.")
+    ] = None,
+    keep: Fixed = None,
+    increase: Rising = None,
+    decrease: Falling = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write the report of a result as one HTML file, for the house or for the public.
 
+    Recourse is for the house: `--public` leaves it out.
+
     Example: `fairflows report out --public -o report.html`
     """
+    from fairflows.storage_folder import check_file
     from fairflows.workflow_files import read_report
 
+    limits = {"keep": keep or (), "increase": increase or (), "decrease": decrease or ()}
+    if rejected is None and any(limits.values()):
+        raise ValueError("--keep, --increase and --decrease are about recourse: name the rows (--recourse FILE).")
+    check_file(out, rejected)
     page = read_report(folder)
+    if rejected is not None:
+        from fairflows.workflow_report import recourse_contents
+
+        page.contents["recourse"] = recourse_contents(_recourse(folder, rejected, **limits))
     page.save(out, public=public)
-    typer.echo(f"wrote {out}")
+    if as_json:
+        print_json({"out": str(out), "public": public})
+    elif not quiet:
+        typer.echo(f"wrote {out}")

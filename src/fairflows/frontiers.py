@@ -16,6 +16,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from fairflows.certificate import adversary_accuracy, statistical_distance
+from fairflows.data.ledger import named_persons
 from fairflows.data.table import Table
 from fairflows.encoder.base import GroupEncoder
 from fairflows.encoder.pipelines import as_fitted
@@ -147,7 +148,8 @@ def frontier(
     seeds : int or sequence of int
         How many seeds, or which.
     test : Table, optional
-        Rows to measure on. Without, a fifth of the persons of `table` is kept out of training for it.
+        Rows to measure on. Without, a fifth of the persons of `table` is kept out of training for it. As a model may
+        be chosen by them, they cannot certify it: the ledger says so.
     n_draws : int
         Draws from each group that Δ is estimated from (standard error below 0.5/√n); an encoder of cells has it
         exactly.
@@ -185,6 +187,9 @@ def frontier(
         {"gamma": gamma, "seed": seed, **_measure(encoder, test, n_draws)}
         for (gamma, seed), encoder in zip(labels, encoders, strict=True)
     ]
+    trained = (encoder for encoder in encoders if hasattr(encoder, "ledger_"))
+    for ledger in {id(encoder.ledger_): encoder.ledger_ for encoder in trained}.values():
+        ledger.use(test.X, named_persons(test.X, estimator.identifier))  # what a model is chosen by cannot certify it
     return Frontier(encoders, pd.DataFrame(rows))
 
 

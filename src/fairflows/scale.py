@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeVar
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.data.reading import kind_of
 from fairflows.encoder.pipelines import pipeline_steps, transform_pipeline
 from fairflows.exceptions import DataError
 from fairflows.scale_shuffle import number_of_buckets, shuffled
@@ -83,7 +82,7 @@ def encode_file(
     encode = RowEncoder(model, sensitive, identifier, keep)
     reader = TableReader(Path(source), batch_rows)
     frames = reader.batches(encode.columns)
-    encoded = in_order(encode, frames, n_workers or os.cpu_count() or 1)
+    encoded = in_order(encode, frames, _checked_workers(n_workers))
     tables = _tables(encoded, precision == "float32", reader.n_rows, report)
     return _write(tables, Path(target), None if keep_order else _buckets(reader))
 
@@ -133,7 +132,7 @@ def decode_file(
     else:
         attributes = TableReader(Path(sensitive_from), batch_rows).batches(decode.sensitive)
         frames = _side_by_side(reader.batches(decode.columns), attributes, reader.path, Path(sensitive_from))
-    decoded = in_order(decode, frames, n_workers or os.cpu_count() or 1)
+    decoded = in_order(decode, frames, _checked_workers(n_workers))
     return _write(_tables(decoded, False, reader.n_rows, report), Path(target), None)
 
 
@@ -158,7 +157,7 @@ class RowEncoder:
             raise DataError("The model was fitted on rows without column names, so a file's columns cannot be matched.")
         self._sensitive = _sensitive_columns(encoder, sensitive)
         self.identifier = identifier if identifier is not None else encoder.identifier
-        self._keep = list(keep)
+        self._keep = list(dict.fromkeys(keep))
         extra = [*self._sensitive, *([] if self.identifier is None else [self.identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._features, *extra]))
 
@@ -190,7 +189,7 @@ class RowDecoder:
         self._names = [str(name) for name in encoder.get_feature_names_out()]
         self.sensitive = _sensitive_columns(encoder, sensitive)
         self._identifier = identifier if identifier is not None else encoder.identifier
-        self._keep = list(keep)
+        self._keep = list(dict.fromkeys(keep))
         extra = [*([] if self._identifier is None else [self._identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._names, *extra]))
 
@@ -249,11 +248,10 @@ def _tables(
 
 
 def _write(tables: Iterable[pa.Table], target: Path, n_buckets: int | None) -> int:
-    kind = kind_of(target)
     done = 0
     with new_file(target) as side, side_folder(target) as buckets:
         rows = tables if n_buckets is None else shuffled(tables, n_buckets, buckets)
-        with TableWriter(side, kind) as writer:
+        with TableWriter(side, target) as writer:
             for table in rows:
                 writer.write(table)
                 done += table.num_rows
@@ -269,7 +267,13 @@ def _sensitive_columns(encoder: Any, given: str | Sequence[str] | None) -> list[
     names = given if given is not None else encoder.sensitive
     if names is None:
         raise DataError("The model does not say which column holds the sensitive attribute: name it (sensitive=...).")
-    return [names] if isinstance(names, str) else list(names)
+    return [names] if isinstance(names, str) else list(dict.fromkeys(names))
+
+
+def _checked_workers(n_workers: int | None) -> int:
+    if n_workers is not None and n_workers < 1:
+        raise ValueError(f"n_workers must be at least 1; got {n_workers}.")
+    return n_workers or os.cpu_count() or 1
 
 
 def _attribute(frame: pd.DataFrame, names: list[str]) -> Any:

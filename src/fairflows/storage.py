@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,15 @@ from typing import Any
 import numpy as np
 
 from fairflows import __version__
-from fairflows.data.ledger import Ledger
 from fairflows.exceptions import DataError
-from fairflows.storage_folder import new_file, new_folder, settle_folder
+from fairflows.storage_folder import new_file, new_folder, refuse_other_files, settle_folder
 from fairflows.storage_values import DamagedError, Reader, Writer
 
 FORMAT = 1
 """The version of the format that this release writes; it reads all up to it."""
 
 MODEL, WEIGHTS, KEY, LEDGER = "model.json", "weights.safetensors", "key.json", "ledger.json"
+FILES = (MODEL, WEIGHTS, KEY, LEDGER)
 
 
 def save(model: Any, path: str | Path) -> None:
@@ -49,7 +50,8 @@ def save(model: Any, path: str | Path) -> None:
     >>> import tempfile
     >>> from fairflows import FairMatching, load_adult
     >>> adult = load_adult()
-    >>> encoder = FairMatching(density="counts").fit(adult.X, adult.y, sensitive_features=adult.a)
+    >>> encoder = FairMatching(density="counts", identifier="row")
+    >>> encoder = encoder.fit(adult.X, adult.y, sensitive_features=adult.a)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(encoder, f"{folder}/model")
     ...     again = load(f"{folder}/model")
@@ -60,8 +62,7 @@ def save(model: Any, path: str | Path) -> None:
     from safetensors.numpy import save as to_bytes
 
     target = Path(path)
-    if target.is_dir() and any(target.iterdir()) and not (target / MODEL).is_file():
-        raise DataError(f"{target}: the folder holds other files and no model; a model gets a folder of its own.")
+    _refuse_other_folder(target)
     writer = Writer()
     tree = writer.write(model, type(model).__name__)
     text = json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
@@ -84,6 +85,8 @@ def save(model: Any, path: str | Path) -> None:
         _write_private(folder / KEY, keys)
         if writer.ledger is not None:
             _write_private(folder / LEDGER, writer.ledger.to_json())
+    if writer.ledger is not None:
+        writer.ledger.keep_in(LedgerFile.of(target))
 
 
 def load(path: str | Path) -> Any:
@@ -108,20 +111,65 @@ def load(path: str | Path) -> Any:
         raise DataError(f"{folder / MODEL}: the file is damaged: its content is not what was saved.")
     arrays = _read_weights(folder / WEIGHTS, header["weights"])
     keys = _read_keys(folder / KEY, header["key"])
-    ledger = _read_text(folder / LEDGER) if header["ledger"] else None
+    reader = Reader(arrays, keys, _read_text(folder / LEDGER) if header["ledger"] else None)
     try:
-        return Reader(arrays, keys, ledger).read(header["content"])
+        model = reader.read(header["content"])
     except DamagedError as error:
         raise DataError(f"{folder}: the model cannot be loaded: {error}.") from None
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise DataError(f"{folder}: the model cannot be rebuilt, it is damaged: {reason}") from None
+    if reader.ledger is not None:
+        reader.ledger.keep_in(LedgerFile.of(folder))
+    return model
 
 
-def save_ledger(ledger: Ledger, path: str | Path) -> None:
-    """Write the ledger of a saved model anew, after a certificate looked at rows."""
-    with new_file(Path(path) / LEDGER) as side:
-        _write_private(side, ledger.to_json())
+@dataclass(frozen=True)
+class LedgerFile:
+    """Where the ledger of a saved model is kept, so that every certificate is counted, whoever asks for it.
+
+    Attributes
+    ----------
+    folder : str
+        The model's folder. Where it is gone, or holds a model with another key by now, there is no such file any more.
+    """
+
+    folder: str
+
+    @classmethod
+    def of(cls, folder: Path) -> LedgerFile:
+        """That of a model's folder, wherever the process goes."""
+        return cls(os.path.abspath(folder))
+
+    def read(self, key: bytes) -> str | None:
+        """The ledger as it was last written, by whichever process."""
+        return _read_text(Path(self.folder) / LEDGER) if self._belongs_to(key) else None
+
+    def write(self, text: str, key: bytes) -> None:
+        """Write it anew."""
+        if not self._belongs_to(key):
+            return
+        try:
+            with new_file(Path(self.folder) / LEDGER) as side:
+                _write_private(side, text)
+        except OSError as error:
+            raise DataError(
+                f"{self.folder}: a certificate must be counted in {LEDGER}, which cannot be written: {error.strerror}."
+            ) from None
+
+    def _belongs_to(self, key: bytes) -> bool:
+        paths = [Path(self.folder) / name for name in (KEY, LEDGER)]
+        return all(path.is_file() for path in paths) and key.hex() in json.loads(_read_text(paths[0]))
+
+
+def _refuse_other_folder(target: Path) -> None:
+    """Never replace a folder that holds anything but a model."""
+    if not target.is_dir() or not any(target.iterdir()):
+        return
+    if not (target / MODEL).is_file():
+        raise DataError(f"{target}: the folder holds other files and no model; a model gets a folder of its own.")
+    _read_header(target)
+    refuse_other_files(target, FILES)
 
 
 def _read_header(folder: Path) -> dict[str, Any]:

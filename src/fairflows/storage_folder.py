@@ -7,13 +7,45 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fairflows.exceptions import DataError
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
+
+
+def check_file(target: Path, *sources: Path | None) -> None:
+    """Refuse a file that could not be written, or that is one of those to be read: for before the work is done."""
+    if not target.parent.is_dir():
+        raise DataError(f"{target}: there is no folder {target.parent}.")
+    if target.is_dir():
+        raise DataError(f"{target}: is a folder, where a file is to be written.")
+    _check_writable(target, target.parent)
+    for source in sources:
+        if source is not None and source.exists() and target.exists() and target.samefile(source):
+            raise DataError(f"{target}: is the file that is read ({source}), and would be lost; write to another one.")
+
+
+def check_folder(target: Path) -> None:
+    """Refuse a folder that could not be written: for before the work is done."""
+    target = Path(os.path.abspath(target))
+    if target.exists() and not target.is_dir():
+        raise DataError(f"{target}: is a file, where a folder is to be written.")
+    above = next(folder for folder in target.parents if folder.exists())
+    if not above.is_dir():
+        raise DataError(f"{target}: cannot be written: {above} is a file.")
+    _check_writable(target, above)
+
+
+def refuse_other_files(folder: Path, names: Collection[str]) -> None:
+    """Refuse to replace a folder that holds anything but files of these names."""
+    leftover = re.compile(r"\.(.+)\.(partial-.*|previous)")
+    for path in sorted(folder.iterdir()):
+        found = leftover.fullmatch(path.name)
+        if (found[1] if found else path.name) not in names:
+            raise DataError(f"{folder}: holds {path.name!r}, which fairflows did not write; choose another folder.")
 
 
 @contextmanager
@@ -23,8 +55,7 @@ def new_file(target: Path) -> Iterator[Path]:
     A process that is killed in between leaves a hidden file beside the target, and never a partial target.
     """
     target = Path(target)
-    if not target.parent.is_dir():
-        raise DataError(f"{target}: there is no folder {target.parent}.")
+    check_file(target)
     _remove_leftovers(target)
     side = target.parent / _side_name(target, "0")
     try:
@@ -40,12 +71,11 @@ def new_file(target: Path) -> Iterator[Path]:
 def new_folder(target: Path) -> Iterator[Path]:
     """A private folder (0700) to fill; when the block ends well it takes the place of `target`, else it is gone."""
     target = Path(os.path.abspath(target))
+    check_folder(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{target}: cannot be written: {error.strerror}.") from None
-    if target.exists() and not target.is_dir():
-        raise DataError(f"{target}: is a file, where a folder is to be written.")
     _remove_leftovers(target)
     side = Path(tempfile.mkdtemp(prefix=_side_name(target, ""), dir=target.parent))  # mkdtemp makes it 0700
     try:
@@ -94,6 +124,11 @@ def _exchange(one: Path, other: Path) -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+
+
+def _check_writable(target: Path, folder: Path) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DataError(f"{target}: cannot be written: no permission to write to {folder}.")
 
 
 def _previous(target: Path) -> Path:

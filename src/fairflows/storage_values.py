@@ -154,12 +154,19 @@ class Writer:
 
 
 class Reader:
-    """Turns JSON back into values, with the arrays, secrets and ledger that belong to it."""
+    """Turns JSON back into values, with the arrays, secrets and ledger that belong to it.
+
+    Attributes
+    ----------
+    ledger : Ledger or None
+        The one that was met.
+    """
 
     def __init__(self, arrays: dict[str, np.ndarray], secrets: list[bytes], ledger: str | None) -> None:
         self._arrays = arrays
         self._secrets = secrets
         self._ledger_text = ledger
+        self.ledger: Ledger | None = None
         self._views: dict[tuple[str, str], np.ndarray] = {}
         self._kinds: dict[str, Callable[[dict[str, Any]], Any]] = {
             "float": lambda v: float(v["value"]),
@@ -214,7 +221,9 @@ class Reader:
     def _ledger(self, value: dict[str, Any]) -> Ledger:
         if self._ledger_text is None:
             raise DamagedError("its ledger is missing")
-        return Ledger.from_json(self._ledger_text, self.read(value["key"]))
+        if self.ledger is None:
+            self.ledger = Ledger.from_json(self._ledger_text, self.read(value["key"]))
+        return self.ledger
 
     def _index(self, value: dict[str, Any]) -> pd.Index:
         items = pd.Series(_object_array(self.read(value["items"])), dtype=object)

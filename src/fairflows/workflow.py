@@ -14,7 +14,6 @@ import pandas as pd
 from fairflows.auditing import Audit, audit
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate
-from fairflows.data.ledger import Ledger, named_persons
 from fairflows.data.table import Table
 from fairflows.encoder.flow import FairFlow
 from fairflows.encoder.matching import FairMatching
@@ -23,9 +22,18 @@ from fairflows.encoder.transport import FairTransport
 from fairflows.exceptions import DataError
 from fairflows.frontiers import Frontier, frontier
 from fairflows.reporting import Report
-from fairflows.storage import load, save
+from fairflows.storage import LedgerFile, load, save
 from fairflows.storage_folder import new_folder
-from fairflows.workflow_files import CERTIFYING, RUN, VALIDATION, refuse_other_folder, write_encoded
+from fairflows.workflow_files import (
+    CERTIFYING,
+    FORMAT,
+    MODEL,
+    RUN,
+    VALIDATION,
+    is_sealed,
+    refuse_other_folder,
+    write_encoded,
+)
 from fairflows.workflow_report import report_contents, settings_of
 from fairflows.workflow_selection import Candidate, Goal, choose, judge_cells, judge_latents
 
@@ -128,13 +136,12 @@ def fit_table(
     """
     given = [value for value in (max_adversary_accuracy, max_parity, gamma) if value is not None]
     if len(given) > 1:
-        raise ValueError("give one of max_adversary_accuracy, max_parity and gamma.")
+        raise ValueError("give one of max_adversary_accuracy, max_parity and gamma, which exclude each other.")
     if with_label and table.y is None:
         raise DataError("The label is to be released, but the table has none.")
     goal = Goal(max_parity, max_adversary_accuracy, delta)
     train, validation, certifying = table.split(CERTIFYING, VALIDATION, random_state)
-    if release == "cells":
-        goal.check_reachable(certifying)
+    goal.check_reachable(certifying, cells=release == "cells")
     estimators = _estimators(method, release, table, missing, density, random_state)
     frontiers = {}
     for name, estimator in estimators.items():
@@ -146,7 +153,6 @@ def fit_table(
     else:
         candidates = judge_latents(frontiers, goal)
     chosen = choose(candidates, goal)
-    _note_use(chosen.model, train, validation)
 
     released = [*(["cell"] if release == "cells" else ["latent"]), *(["label"] if with_label else [])]
     say("attacking")
@@ -174,7 +180,8 @@ def fit_table(
         split=f"{len(train):,} rows to train on, {len(validation):,} to choose by, {len(certifying):,} to certify on; "
         "no person is in two parts. This page is about the last.",
     )
-    return Fit(chosen.model, certificate, found, candidates, chosen, Report(contents))
+    page = Report(contents, verified=bool(certificate.seal))
+    return Fit(chosen.model, certificate, found, candidates, chosen, page)
 
 
 def write_fit(
@@ -197,7 +204,7 @@ def write_fit(
     """
     refuse_other_folder(Path(out))
     with new_folder(Path(out)) as folder:
-        save(fit.model, folder / "model")
+        save(fit.model, folder / MODEL)
         (folder / "certificate.json").write_text(fit.certificate.to_json(), encoding="utf-8")
         fit.frontier().to_csv(folder / "frontier.csv", index=False)
         (folder / "report.json").write_text(json.dumps(fit.report.contents), encoding="utf-8")
@@ -205,8 +212,9 @@ def write_fit(
         (folder / "report-public.html").write_text(fit.report.to_html(public=True), encoding="utf-8")
         labelled = "label" in fit.certificate.released
         write_encoded(fit.model, table, folder / encoded, with_label=labelled)
-        record = {"format": 1, **run, "encoded": encoded, "released": list(fit.certificate.released)}
+        record = {"format": FORMAT, **run, "encoded": encoded, "released": list(fit.certificate.released)}
         (folder / RUN).write_text(json.dumps(record, indent=1), encoding="utf-8")
+    pipeline_steps(fit.model)[0].ledger_.keep_in(LedgerFile.of(Path(out) / MODEL))
 
 
 def report(
@@ -258,7 +266,7 @@ def report(
     contents = report_contents(
         model, table, certificate, audit=audit, train=train, frontier=shown, recourse=recourse
     )  # fmt: skip
-    return Report(contents)
+    return Report(contents, verified=is_sealed(certificate, model))
 
 
 def _estimators(
@@ -267,7 +275,13 @@ def _estimators(
     """The encoders to try, by name."""
     if method not in ("auto", "flow", "matching", "transport"):
         raise ValueError(f"method must be 'auto', 'flow', 'matching' or 'transport'; got {method!r}.")
-    categorical = all(kind == "categorical" for kind in table.kinds.values())
+    numeric = [name for name, kind in table.kinds.items() if kind != "categorical"]
+    categorical = not numeric
+    if method == "matching" and numeric:
+        raise DataError(
+            f"method 'matching' is for categorical columns; {numeric[0]!r} is {table.kinds[numeric[0]]}. Use 'flow' or "
+            "'transport', or leave the column out."
+        )
     wanted = [method] if method != "auto" else ["matching" if categorical else "flow"]
     if method == "auto" and release == "cells" and (table.y is not None or categorical):
         wanted.append("transport")
@@ -290,14 +304,6 @@ def _gammas(estimator: Any, table: Table, gamma: float | None, quick: bool) -> S
     if table.y is None:
         return [1.0]  # without labels to spare there is nothing to trade the distance for
     return STRENGTHS[1::2] if quick else STRENGTHS
-
-
-def _note_use(model: Any, train: Table, validation: Table) -> None:
-    """Enter the validation persons in the model's ledger: what was chosen by cannot certify."""
-    encoder = pipeline_steps(model)[0]
-    if not hasattr(encoder, "ledger_"):
-        encoder.ledger_ = Ledger.of(train.X, named_persons(train.X), encoder.key_)
-    encoder.ledger_.use(validation.X, named_persons(validation.X))
 
 
 def _frontier_contents(candidates: list[Candidate], chosen: Candidate, goal: Goal) -> dict[str, Any] | None:

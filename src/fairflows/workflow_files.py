@@ -19,7 +19,7 @@ from fairflows.encoder.pipelines import transform_table
 from fairflows.exceptions import DataError
 from fairflows.reporting import Report
 from fairflows.scale_tables import TableWriter, to_arrow
-from fairflows.storage import FILES
+from fairflows.storage import FILES, load
 from fairflows.storage_folder import check_folder, refuse_other_files
 
 RUN, MODEL, FORMAT = "run.json", "model", 1
@@ -50,13 +50,20 @@ def write_encoded(model: Any, table: Table, path: Path, *, with_label: bool = Fa
         encoded = encoded.assign(**{str(table.y.name): table.y.to_numpy()})
     order = np.random.default_rng().permutation(len(encoded))  # from the system's entropy: no seed repeats it
     rows: pa.Table = to_arrow(encoded.iloc[order].reset_index(drop=True), None, single=True)
-    with TableWriter(path, kind_of(path)) as writer:
+    with TableWriter(path, path) as writer:
         writer.write(rows)
 
 
-def refuse_other_folder(out: Path) -> None:
+def encoded_name(source: Path) -> str:
+    """What the encoded rows of a file are called: of the same kind, and not packed."""
+    return ENCODED["tsv" if ".tsv" in source.name.lower() else kind_of(source)]
+
+
+def refuse_other_folder(out: Path, source: Path | None = None) -> None:
     """Never replace a folder that no `fit` wrote, nor anything else that lies in one; for before the work is done."""
     check_folder(out)
+    if source is not None and out.resolve() in source.resolve().parents:
+        raise DataError(f"{out}: holds {source}, which is read, and would be replaced; choose another folder.")
     if not out.is_dir() or not any(out.iterdir()):
         return
     if not (out / RUN).is_file():
@@ -101,6 +108,12 @@ def read_certificate(path: Path) -> Certificate:
         ) from None
 
 
+def is_sealed(certificate: Certificate, model: Any) -> bool:
+    """Whether the seal was made with the model's key, and nothing was changed since."""
+    key = secret_of(model)
+    return bool(key) and certificate.sealed(key).seal == certificate.seal
+
+
 def read_report(out: Path) -> Report:
     """The report of an earlier `fit`; its certificate must be the one that lies beside it."""
     path = out / "report.json"
@@ -111,8 +124,10 @@ def read_report(out: Path) -> Report:
         page.to_html()
     except (ValueError, LookupError, TypeError, AttributeError, TemplateError):
         raise DataError(f"{path}: the file is damaged.") from None
-    if page.contents["certificate"] != read_certificate(out / "certificate.json").to_dict():
+    certificate = read_certificate(out / "certificate.json")
+    if page.contents["certificate"] != certificate.to_dict():
         raise DataError(f"{path}: the file is damaged: its certificate is not the one in certificate.json.")
+    page.verified = (out / MODEL).is_dir() and is_sealed(certificate, load(out / MODEL))
     return page
 
 

@@ -55,7 +55,7 @@ def report_contents(
             **_latent(model, released, sample),
             "densities": _densities(model, audit),
             "matches": _matches(model, sample),
-            "recourse": None if recourse is None else _recourse(recourse),
+            "recourse": None if recourse is None else recourse_contents(recourse),
             "settings": {name: str(value) for name, value in (settings or settings_of(model)).items()},
         }
     return contents
@@ -276,7 +276,8 @@ def _matches(model: Any, sample: Table) -> dict[str, Any] | None:
     }
 
 
-def _recourse(found: Any) -> dict[str, Any]:
+def recourse_contents(found: Any) -> dict[str, Any]:
+    """What recourse says, by group."""
     summary = found.summary().reset_index()
     rows = [[_shown(value) for value in row] for row in summary.itertuples(index=False)]
     return {

@@ -45,6 +45,8 @@ class Goal:
     delta: float = 0.05
 
     def __post_init__(self) -> None:
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta must be in (0, 1); got {self.delta!r}.")
         if self.distance is not None and not 0 < self.distance <= 1:
             raise ValueError(f"the largest parity gap must be in (0, 1]; got {self.distance!r}.")
         if self.accuracy is not None and not 0 < self.accuracy <= 1:
@@ -68,17 +70,22 @@ class Goal:
         """
         spare = 0.5 * math.sqrt(float((1 / n).sum()))
         delta = delta_of_look(self.delta, 1)  # what the first certificate from these persons will spend
-        if self.accuracy is None:
-            return float(planned_cell_bound(laws, n, delta)) + spare
-        if len(laws) == 2:
-            return 0.5 * (1 + float(planned_cell_bound(laws, n, delta)) + spare)
         K = len(laws)
+        if self.accuracy is None or K == 2:
+            distance = min(1.0, float(planned_cell_bound(laws, n, delta)) + spare)
+            return distance if self.accuracy is None else 0.5 * (1 + distance)
         radius = math.sqrt(0.5 * math.log(1 / delta) * float((1 / n).sum())) / K
-        return float(laws.max(axis=0).sum()) / K + radius + spare / K
+        return min(1.0, float(laws.max(axis=0).sum()) / K + radius + spare / K)
 
-    def check_reachable(self, rows: Table) -> None:
-        """Refuse at once what so few certifying persons cannot show, whatever is released."""
+    def check_reachable(self, rows: Table, *, cells: bool) -> None:
+        """Refuse at once what a blind guess exceeds; and of cells, what so few certifying persons cannot show."""
         groups = rows.groups
+        if self.accuracy is not None and self.accuracy < 1 / len(groups):
+            raise ValueError(
+                f"max_adversary_accuracy must be above that of a blind guess, 1/{len(groups)}; got {self.accuracy:.4g}."
+            )
+        if not cells:
+            return
         persons = one_row_a_person(rows, None, 0)
         n = np.bincount(group_numbers(persons, groups), minlength=len(groups))
         counted, delta = CellEvidence(n[None, :, None], None, []), delta_of_look(self.delta, 1)
@@ -176,7 +183,7 @@ def choose(candidates: Sequence[Candidate], goal: Goal) -> Candidate:
         return min((c for c in candidates if _use(c) >= best - _AS_ACCURATE), key=lambda c: c.expected)
     within = [candidate for candidate in candidates if candidate.expected <= goal.limit]
     if not within:
-        return min(candidates, key=lambda c: c.expected)
+        return min(candidates, key=lambda c: (c.expected, -_use(c)))
     return max(within, key=lambda c: (_use(c), -c.expected))
 
 

@@ -108,9 +108,11 @@ class Look:
 class LedgerHome(Protocol):
     """A file that a ledger is kept in; `read` gives None where it is gone or belongs to another key."""
 
-    def read(self, key: bytes) -> str | None: ...
+    def read(self, key: bytes) -> str | None:
+        """The ledger as it was last written."""
 
-    def write(self, text: str, key: bytes) -> None: ...
+    def write(self, text: str, key: bytes) -> None:
+        """Write it anew."""
 
 
 class Ledger:
