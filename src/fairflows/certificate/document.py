@@ -20,7 +20,7 @@ MEANING = {
     "CERTIFIED": "holds for the true distribution, whatever it is",
     "REFUTED": "an actual adversary beats the model-based bound, so the estimated densities are wrong",
     "MODEL_ONLY": "holds only if the estimated densities are the truth",
-    "NOT_MET": "no bound comes down to the target",
+    "NOT_MET": "no bound is low enough to promise what was asked, or anything",
 }
 _COLOURS = {"CERTIFIED": "#1b7f4b", "REFUTED": "#b3261e", "MODEL_ONLY": "#8a6100", "NOT_MET": "#5f6368"}
 
