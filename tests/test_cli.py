@@ -199,6 +199,7 @@ def test_a_target_that_is_missed_is_exit_code_one(run, tmp_path):
     words = ["--sensitive", "sex", "--label", "repaid", "--method", "transport", "--max-parity", "0.22", "--quick"]
     code, out, err = run("fit", tmp_path / "loans.csv", *words, "-o", tmp_path / "out")
     assert "training: transport" in err
+    assert err.count("no --id: every row counts as another person") == 1
     assert code == (0 if out.startswith("CERTIFIED") else 1)
     code, out, _ = run("certify", tmp_path / "out", _new(tmp_path), "--max-parity", "0.15", "--json")
     certificate = json.loads(out)
@@ -228,6 +229,11 @@ def test_latent_release_encodes_decodes_and_gives_recourse(run, fitted, tmp_path
     assert {row["group"] for row in json.loads(out)} == {"f", "m"}
     advice = pd.read_csv(tmp_path / "advice.csv")
     assert (advice["age"] == advice["age → new"]).all()
+    page, words = tmp_path / "page.html", ["report", tmp_path / "latent", "--recourse", new, "--keep", "age", "-q"]
+    assert run(*words, "-o", page)[:2] == (0, "")
+    assert "What rejected rows would have to change" in page.read_text()
+    assert json.loads(run(*words, "--public", "-o", page, "--json")[1]) == {"out": str(page), "public": True}
+    assert "What rejected rows would have to change" not in page.read_text()
 
 
 def test_certify_counts_the_looks_at_the_same_rows(run, fitted, tmp_path):

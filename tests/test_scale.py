@@ -194,6 +194,20 @@ def test_what_does_not_fit_is_refused_and_leaves_no_file(change, message, frame,
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
+def test_a_target_is_what_its_name_says(frame, flow, tmp_path):
+    source, settings = write(frame, tmp_path / "rows.csv"), {"sensitive": "sex", "identifier": "person"}
+    encode_file(flow, source, tmp_path / "z.tsv", keep_order=True, keep=["town", "town"], batch_rows=300, **settings)
+    encode_file(flow, source, tmp_path / "z.csv", keep_order=True, keep=["town"], **settings)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "z.tsv", sep="\t"), pd.read_csv(tmp_path / "z.csv"))
+    with pytest.raises(DataError, match="read but not written"):
+        encode_file(flow, source, tmp_path / "z.csv.gz", **settings)
+    with pytest.raises(ValueError, match="n_workers must be at least 1; got 0"):
+        encode_file(flow, source, tmp_path / "z.csv", n_workers=0, **settings)
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match="is a folder"):
+        encode_file(flow, tmp_path / "folder.csv", tmp_path / "z.csv", **settings)
+
+
 def test_a_file_is_never_written_over_what_is_read(frame, flow, tmp_path):
     source, people = write(frame, tmp_path / "rows.csv"), write(frame, tmp_path / "people.csv")
     (tmp_path / "link.csv").symlink_to(source)

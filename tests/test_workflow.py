@@ -161,6 +161,8 @@ def test_without_a_label_the_most_cells_within_the_target(adult):
         ({"max_parity": 1.5}, r"in \(0, 1\]"),
         ({"max_adversary_accuracy": 0.501}, "A group is too small for the target"),
         ({"max_adversary_accuracy": 0.4}, "above that of a blind guess"),
+        ({"max_adversary_accuracy": 0.4, "release": "latent"}, "above that of a blind guess"),
+        ({"delta": 2.0}, r"delta must be in \(0, 1\)"),
         ({"method": "magic"}, "method must be"),
     ],
 )
@@ -194,6 +196,9 @@ def test_the_expected_bound_is_about_what_certificates_come_out_at():
         bounds.append(cell_upper_bound(counts, delta_of_look(0.05, 1)))
     share = np.mean(np.array(bounds) <= Goal(distance=0.2).expected(laws, n))
     assert share > 0.8  # one standard deviation to spare
+    told, few = np.eye(2), np.array([20, 20])
+    assert Goal(distance=0.2).expected(told, few) == Goal(accuracy=0.7).expected(told, few) == 1
+    assert Goal(accuracy=0.7).expected(np.eye(3), np.array([20] * 3)) == 1
     three = np.array([[0.2, 0.8], [0.3, 0.7], [0.4, 0.6]])
     assert Goal(accuracy=0.5).expected(three, np.array([10**9] * 3)) == pytest.approx((0.4 + 0.8) / 3, abs=1e-3)
 

@@ -100,6 +100,8 @@ def fit(
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
         rows = read_table(table, run)
+        if identifier is None:
+            say("no --id: every row counts as another person, and its noise goes by its number in the file")
         made = fit_table(
             rows,
             method=method,
