@@ -10,6 +10,9 @@ import polars
 import pytest
 from pandas.testing import assert_frame_equal
 
+from fairflows.certificate import exact_statistical_distance
+from fairflows.certificate.certifying import certify
+from fairflows.data.datasets import load_adult
 from fairflows.data.identity import Key
 from fairflows.encoder.cell_maps import statistical_distance_of_cells
 from fairflows.encoder.matching import FairMatching
@@ -207,3 +210,37 @@ def test_without_a_label_everything_is_matched(categorical):
     np.testing.assert_array_equal(encoder.matched_, encoder.split_)
     with pytest.raises(DataError, match="fitted without a label"):
         encoder.predict(categorical.X, sensitive_features=categorical.a)
+
+
+def test_equalized_odds_are_stated_by_exact_sums():
+    """A row's cell is its label's: equal shares, so parity holds exactly and Δ_y is that of the laws given y."""
+    rng = np.random.default_rng(0)
+    n = 40_000
+    a, y = rng.integers(2, size=(2, n))
+    within = np.array([[[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]], [[0.3, 0.3, 0.4], [0.3, 0.6, 0.1]]])  # label, group, cell
+    cell = np.array([rng.choice(3, p=within[label, group]) for label, group in zip(y, a, strict=True)])
+    X = pd.DataFrame({"cell": np.array(list("uvw"))[cell]}).rename_axis("who")
+    encoder = FairMatching(1.0, density="counts", criterion="equalized_odds").fit(X, y, sensitive_features=a)
+    plain = FairMatching(1.0, density="counts", key=encoder.key_).fit(X, y, sensitive_features=a)
+    np.testing.assert_array_equal(encoder.latent_laws_, plain.latent_laws_)
+    for label in (0, 1):
+        laws = encoder.laws_given(label)[:, :3]
+        for group in (0, 1):
+            sent = laws[group, encoder.matched_[group]]  # back at the cells that were sent there
+            np.testing.assert_allclose(sent, within[label, group], atol=0.02)
+    with pytest.raises(ValueError, match="no densities given label 1: criterion is 'demographic_parity'"):
+        plain.laws_given(1)
+    with pytest.raises(DataError, match="speaks of labels"):
+        FairMatching(criterion="equalized_odds").fit(X, sensitive_features=a)
+    with pytest.raises(ValueError, match="criterion must be one of"):
+        FairMatching(criterion="luck").fit(X, y, sensitive_features=a)
+
+
+def test_a_certificate_states_the_odds_of_matched_cells():
+    train, _, test = load_adult().split(random_state=0)
+    settings = {"density": "counts", "criterion": "equalized_odds"}
+    encoder = FairMatching(0.2, **settings).fit(train.X, train.y, sensitive_features=train.a)
+    found = certify(encoder, test)
+    expected = {str(y): exact_statistical_distance(encoder.laws_given(y)) for y in (0, 1)}
+    assert found.model_odds_upper == pytest.approx(expected)
+    assert found.spent["model odds"] == 0, "an exact sum has no probability of error"

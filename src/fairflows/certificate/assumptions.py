@@ -51,6 +51,6 @@ def assumptions(
         sentences.append("The model keeps no ledger: that these rows were neither trained on nor certified on before "
                          "is taken on trust.")  # fmt: skip
     elif not checked:
-        sentences.append("Persons are not named as in training, or not at all, and too many rows are alike: that none of "
-                         "these was trained on is taken on trust.")  # fmt: skip
+        sentences.append("Persons are not named as in training, or not at all, and too many rows are alike: that none "
+                         "of these was trained on is taken on trust.")  # fmt: skip
     return tuple(sentences)

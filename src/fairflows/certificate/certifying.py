@@ -275,9 +275,8 @@ def _about_model(
     for label in labels:
         given = ModelEvidence.of(encoder, n, seed, label)
         if given is not None:
-            odds[str(label)] = given.bounds(delta / len(labels), shrink, None, settings.estimator)[1]
-    if odds:
-        spent["model odds"] = delta
+            _, odds[str(label)], _, share = given.bounds(delta / len(labels), shrink, None, settings.estimator)
+            spent["model odds"] = spent.get("model odds", 0.0) + share
     return {
         "density": OWN if judged is None else judged.name,
         "model_delta": estimate,
@@ -294,6 +293,8 @@ def _is_another_statement(settings: Settings, groups: Sequence[Any]) -> bool:
 
 def _labels(encoder: Any) -> list[Any]:
     """The labels that an encoder has densities of."""
+    if hasattr(encoder, "label_laws_"):
+        return list(encoder.classes_)
     return [encoder.classes_[number] for number in getattr(getattr(encoder, "flow_", None), "label_numbers", ())]
 
 

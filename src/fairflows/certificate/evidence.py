@@ -52,6 +52,8 @@ class ModelEvidence:
     @classmethod
     def of(cls, encoder: Any, n_draws: int, seed: int, label: Any = None) -> ModelEvidence | None:
         """What the encoder knows of its own latent; None for one that knows nothing."""
+        if label is not None and hasattr(encoder, "laws_given"):
+            return cls(laws=encoder.laws_given(label))
         if label is None and hasattr(encoder, "latent_laws_"):
             model = encoder.model_ if hasattr(encoder, "model_") else encoder.transport_.model
             # The mass outside the listed cells counts as if no two groups met there.

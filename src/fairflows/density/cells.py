@@ -141,7 +141,7 @@ def cell_levels(codes: ArrayLike, levels: Sequence[int]) -> IntArray:
 
 
 def one_hot(cells: IntArray, levels: Sequence[int]) -> sparse.csr_matrix:
-    """Sparse one-hot columns (n, m_1 + ⋯ + m_D) of levels (n, d); a prefix of the variables, d < D, leaves the rest zero.
+    """Sparse one-hot columns (n, m_1 + ⋯ + m_D) of levels (n, d); where d < D, the other variables' are zero.
 
     Examples
     --------

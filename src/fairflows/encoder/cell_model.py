@@ -61,6 +61,10 @@ class CellModel:
         The groups' shares of the training rows.
     held_out_log_likelihood : ndarray of shape (K,)
         Mean log p̂_a of rows that it was not fitted on.
+    label_log_p : ndarray of shape (C, K, m), or None
+        log p̂(cell | a, y), where it was asked for.
+    label_tails : ndarray of shape (C, K), or None
+        The probability that it puts on all other cells.
     """
 
     codec: CellCodec
@@ -72,6 +76,8 @@ class CellModel:
     classifier: Any
     shares: FloatArray
     held_out_log_likelihood: FloatArray
+    label_log_p: FloatArray | None = None
+    label_tails: FloatArray | None = None
 
     def place(self, cells: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         """Each cell's place among the m, and which cells are among them."""
@@ -115,8 +121,12 @@ def fit_cell_model(
     max_cells: int,
     random_state: int,
     device: str,
+    by_label: bool = False,
 ) -> CellModel:
-    """Fit every group's density and the classifier, and evaluate both on all cells, or on the observed ones."""
+    """Fit every group's density and the classifier, and evaluate both on all cells, or on the observed ones.
+
+    With ``by_label`` the densities of every group and label are fitted as well.
+    """
     n_groups = len(groups)
     if y is not None:
         check_classifier(classifier, weighted=sample_weight is not None)
@@ -131,19 +141,33 @@ def fit_cell_model(
         _logger.info("%s", space)
     else:
         warn_user(str(space))
-    densities, held_out = _fit_densities(samples, weights, codec.shape_, density, hidden, random_state, device)
-    if space.enumerable:
-        support, log_p, tails = None, np.stack([d.log_prob_of_all_cells() for d in densities]), np.zeros(n_groups)
-    else:
-        support = observed_support(samples, codec.shape_)
-        log_p, tails = log_prob_on_support(densities, support)
+    support = None if space.enumerable else observed_support(samples, codec.shape_)
+    settings = codec.shape_, density, hidden, random_state, device
+    densities, held_out = _fit_densities(samples, weights, *settings)
+    log_p, tails = _evaluated(densities, support)
+    label_log_p = label_tails = None
+    if by_label and y is not None:
+        parts = [(group == a) & (y == label) for label in range(n_classes) for a in range(n_groups)]
+        weights = [None if sample_weight is None else sample_weight[part] for part in parts]
+        of_labels, _ = _fit_densities([cells[part] for part in parts], weights, *settings)
+        flat_log_p, flat_tails = _evaluated(of_labels, support)
+        label_log_p = flat_log_p.reshape(n_classes, n_groups, -1)
+        label_tails = flat_tails.reshape(n_classes, n_groups)
     scores = None
     if y is not None:
         classifier = _fit_classifier(classifier, codec, cells, group, y, sample_weight, n_groups)
         of_interest = np.arange(codec.n_cells_) if support is None else support
         scores = class_probabilities(classifier, codec, of_interest)
     shares = np.bincount(group, minlength=n_groups) / len(group)
-    return CellModel(codec, densities, support, log_p, tails, scores, classifier, shares, held_out)
+    learnt = codec, densities, support, log_p, tails, scores, classifier, shares, held_out
+    return CellModel(*learnt, label_log_p, label_tails)
+
+
+def _evaluated(densities: list[CellDensity], support: IntArray | None) -> tuple[FloatArray, FloatArray]:
+    """Log-probabilities of all cells, or of those of the support, and of none outside it, or what lies there."""
+    if support is None:
+        return np.stack([d.log_prob_of_all_cells() for d in densities]), np.zeros(len(densities))
+    return log_prob_on_support(densities, support)
 
 
 def check_labels(group: npt.NDArray[np.intp], y: npt.NDArray[np.intp], groups: list[Any], classes: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from fairflows.density import (
 )
 from fairflows.density.units import InModelSpace
 from fairflows.encoder.base import Rows
+from fairflows.encoder.settings import check_count
 from fairflows.exceptions import DataError
 from fairflows.training import TrainingResult, train
 from fairflows.training_evaluation import held_out_losses
@@ -139,8 +139,8 @@ def _check_counts(settings: FairFlow) -> None:
     for name, least in {"n_restarts": 1, "n_blocks": 1, "n_epochs": 1, "batch_size": 1, "ramp_epochs": 0}.items():
         value = getattr(settings, name)
         chosen = value == "auto" and name in ("n_epochs", "batch_size", "ramp_epochs")
-        if not chosen and not (isinstance(value, Integral) and int(value) >= least):
-            raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+        if not chosen:
+            check_count(name, value, least)
 
 
 @dataclass(frozen=True)

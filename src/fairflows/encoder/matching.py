@@ -18,7 +18,8 @@ from fairflows.encoder.base import GroupEncoder, Rows
 from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, sort_and_match
 from fairflows.encoder.cell_model import CellModel, check_labels, fit_cell_model, table_of_laws
 from fairflows.encoder.cell_output import cells_from_output, output_names, to_output
-from fairflows.encoder.settings import Output, check_cell_settings
+from fairflows.encoder.settings import Output, check_cell_settings, check_choice
+from fairflows.exceptions import DataError
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -38,6 +39,9 @@ class FairMatching(GroupEncoder):
     density : {"made", "counts", "latent_class", "best"} or callable
         The density of cells p̂_a: an autoregressive network, smoothed counts, a latent-class mixture, the one of these
         with the best held-out likelihood, or a function that makes one from the level counts.
+    criterion : {"demographic_parity", "equalized_odds"}
+        With equalized odds, densities p̂(cell | a, y) are fitted too, and a certificate states Δ_y within each label;
+        the maps are the same.
     hidden : sequence of int
         Hidden layers of the network.
     classifier : classifier, optional
@@ -94,6 +98,7 @@ class FairMatching(GroupEncoder):
         gamma: float = 0.1,
         *,
         density: str | Callable[[Sequence[int]], Any] = "made",
+        criterion: Literal["demographic_parity", "equalized_odds"] = "demographic_parity",
         hidden: Sequence[int] = (50, 50),
         classifier: Any = None,
         reference: Any = "largest",
@@ -111,6 +116,7 @@ class FairMatching(GroupEncoder):
     ) -> None:
         self.gamma = gamma
         self.density = density
+        self.criterion = criterion
         self.hidden = hidden
         self.classifier = classifier
         self.reference = reference
@@ -138,8 +144,11 @@ class FairMatching(GroupEncoder):
     ) -> None:
         self._check_strengths(strengths)
         check_cell_settings(self)
+        check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds"))
         rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
         labels = self._read_label(y, len(rows.X))
+        if self.criterion == "equalized_odds" and labels is None:
+            raise DataError("criterion 'equalized_odds' speaks of labels; pass y.")
         if labels is not None:
             check_labels(rows.group, labels, self.groups_, self.classes_)
         codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing).fit(rows.X, self.kinds)
@@ -162,6 +171,7 @@ class FairMatching(GroupEncoder):
                 max_cells=self.max_cells,
                 random_state=seed,
                 device=self.device,
+                by_label=self.criterion == "equalized_odds",
             )
             matched, split = self._maps(model)
             for i, gamma in enumerate(strengths):
@@ -184,6 +194,9 @@ class FairMatching(GroupEncoder):
         model = self.model_
         self.latent_laws_ = latent_laws(model.log_p, self.matched_, self.split_, gamma)
         self.held_out_log_likelihood_ = model.held_out_log_likelihood
+        if model.label_log_p is not None:
+            laws = [latent_laws(log_p, self.matched_, self.split_, gamma) for log_p in model.label_log_p]
+            self.label_laws_ = np.stack(laws)
         if model.scores is None:
             return
         # P(y | z), all groups alike: the scores of the rows that z stands for, weighted by their probability.
@@ -219,6 +232,15 @@ class FairMatching(GroupEncoder):
         if not known.all():
             classes[~known] = self.model_.score(cells[~known]).argmax(axis=1)
         return self.classes_[classes]
+
+    def laws_given(self, label: Any) -> FloatArray:
+        """The exact laws of the encoded cell given a label, (K, m + K); the last K columns: the mass outside the m."""
+        check_is_fitted(self)
+        labels = [] if self.classes_ is None else self.classes_.tolist()
+        if self.model_.label_tails is None or label not in labels:
+            raise ValueError(f"there are no densities given label {label!r}: criterion is {self.criterion!r}.")
+        y = labels.index(label)
+        return np.concatenate([self.label_laws_[y], np.diag(self.model_.label_tails[y])], axis=1)
 
     def log_density_table(self, n: int, random_state: int = 0) -> FloatArray:
         """Draws from every group's latent law and their log-probability under every group, (n, K drawn, K density)."""
