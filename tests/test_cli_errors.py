@@ -58,7 +58,6 @@ FIT = ["fit", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
         ([*FIT, "-o", "loans.csv/out"], "loans.csv is a file"),
         ([*FIT, "-o", "."], "holds loans.csv, which is read"),
         ([*FIT, "-o", "out", "--gamma", "0", "--max-parity", "1"], "--max-parity and --gamma, which exclude"),
-        ([*FIT, "-o", "out", "--method", "matching"], "'age' is discrete"),
         ([*FIT, "-o", "out", "--max-adversary-accuracy", "0.3", "--release", "latent"], "a blind guess, 1/2; got 0.3"),
         ([*FIT, "-o", "out", "--seed", "-1"], "--seed"),
         (["demo", "-o", "loans.csv"], "loans.csv is a file"),

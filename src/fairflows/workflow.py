@@ -275,13 +275,7 @@ def _estimators(
     """The encoders to try, by name."""
     if method not in ("auto", "flow", "matching", "transport"):
         raise ValueError(f"method must be 'auto', 'flow', 'matching' or 'transport'; got {method!r}.")
-    numeric = [name for name, kind in table.kinds.items() if kind != "categorical"]
-    categorical = not numeric
-    if method == "matching" and numeric:
-        raise DataError(
-            f"method 'matching' is for categorical columns; {numeric[0]!r} is {table.kinds[numeric[0]]}. Use 'flow' or "
-            "'transport', or leave the column out."
-        )
+    categorical = all(kind == "categorical" for kind in table.kinds.values())
     wanted = [method] if method != "auto" else ["matching" if categorical else "flow"]
     if method == "auto" and release == "cells" and (table.y is not None or categorical):
         wanted.append("transport")

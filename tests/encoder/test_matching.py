@@ -10,10 +10,12 @@ import polars
 import pytest
 from pandas.testing import assert_frame_equal
 
+from fairflows.auditing import audit
 from fairflows.certificate import exact_statistical_distance
 from fairflows.certificate.certifying import certify
 from fairflows.data.datasets import load_adult
 from fairflows.data.identity import Key
+from fairflows.data.table import Table
 from fairflows.encoder.cell_maps import statistical_distance_of_cells
 from fairflows.encoder.matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
@@ -244,3 +246,22 @@ def test_a_certificate_states_the_odds_of_matched_cells():
     expected = {str(y): exact_statistical_distance(encoder.laws_given(y)) for y in (0, 1)}
     assert found.model_odds_upper == pytest.approx(expected)
     assert found.spent["model odds"] == 0, "an exact sum has no probability of error"
+
+
+def test_numbers_in_bins_are_attacked_certified_and_encoded_again():
+    rng = np.random.default_rng(0)
+    a, y = rng.integers(2, size=(2, 4000))
+    frame = pd.DataFrame(
+        {"age": rng.integers(18, 80, 4000) + 5 * a, "rate": rng.normal(size=4000) + y, "who": range(4000)}
+    )
+    table = Table(frame.assign(a=a, y=y), sensitive="a", label="y", identifier="who")
+    train, _, test = table.split(random_state=0)
+    encoder = FairMatching(0.5, density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    found = audit(encoder, train, test, quick=True)
+    assert max(found.density_gap_lower.values()) < 0.05, "counts of few cells are right"
+    assert certify(encoder, test, audit=found).status == "MODEL_ONLY"
+    Z = encoder.transform(test.X, sensitive_features=test.a)
+    bins = encoder.inverse_transform(Z, sensitive_features=test.a)
+    assert encoder.transform(bins, sensitive_features=test.a).equals(Z), "the names of bins stand for what is in them"
+    with pytest.raises(DataError, match="'age' must hold numbers"):
+        encoder.transform(bins.assign(age="old"), sensitive_features=test.a)

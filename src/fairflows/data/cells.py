@@ -71,8 +71,10 @@ class Bins:
         return len(self.levels)
 
     def codes(self, column: pd.Series) -> npt.NDArray[np.intp]:
-        """The bin of each value."""
+        """The bin of each value; a decoded column, which holds the names of bins, is read by them."""
         missing = column.isna()
+        if column.dtype != self.dtype and not missing.all() and column[~missing].isin(self.levels.index).all():
+            return self.named(column)
         if not missing.all():
             check_same(self.name, column, self.dtype)
         codes = np.zeros(len(column), dtype=np.intp)
