@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
@@ -72,8 +72,11 @@ def _attributes(value: Any, where: str) -> State:
 
 def _with_attributes(kind: Any, state: State) -> Any:
     value = kind.__new__(kind)
-    if is_dataclass(kind) and {field.name for field in fields(kind)} != set(state):
-        raise KeyError(f"an object has the parts {', '.join(sorted(state))}")
+    if is_dataclass(kind):
+        needed = {field.name for field in fields(kind) if field.default is MISSING}
+        if not needed <= set(state) <= {field.name for field in fields(kind)}:
+            raise KeyError(f"an object has the parts {', '.join(sorted(state))}")
+        state = {field.name: field.default for field in fields(kind) if field.name not in state} | state
     value.__dict__.update(state)
     return value
 
