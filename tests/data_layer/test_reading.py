@@ -66,7 +66,7 @@ FIELDS = "every row must have the {} fields of the header; row {} .* has {}"
         ("quote-at-the-end.csv", b'a,b\n1,"2\n3,4\n', "a quote that opens the last field is never closed"),
         ("cut-in-quotes.csv", b'a,b\n1,2\n3,"4', "a quote that opens the last field is never closed"),
         ("latin.csv", "a,b\nä,ö\n".encode("latin-1"), "not UTF-8"),
-        ("latin-header.csv", "ä,b\n1,2\n".encode("latin-1"), "not UTF-8 text at byte 0"),
+        ("latin-header.csv", "ä,b\n1,2\n".encode("latin-1"), "not UTF-8 text"),
         ("twice.csv", b"a,a\n1,2\n", "unique; 'a' occurs more than once"),
         ("cut.csv.gz", gzip.compress(PLAIN, mtime=0)[:-9], "damaged or cut off"),
         ("cut.csv.xz", lzma.compress(PLAIN)[:-9], "damaged or cut off"),
@@ -240,3 +240,10 @@ def test_polars_comes_out_with_the_types_that_went_in():
 def test_tables_of_other_kinds_are_named():
     with pytest.raises(DataError, match=r"must be a pandas, polars or Arrow table, .* got polars\.LazyFrame"):
         to_pandas(polars.LazyFrame({"x": [1]}))
+
+
+def test_a_row_that_is_too_long_and_no_text_either(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n1,2\n3,4,\xb8\n")
+    with pytest.raises(DataError, match="not UTF-8 text; save the file as UTF-8"):
+        read_frame(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import lzma
@@ -102,8 +103,8 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text at byte {error.start}; save the file as UTF-8.") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not UTF-8 text; save the file as UTF-8.") from None
     except (
         OSError,
         EOFError,
@@ -188,14 +189,19 @@ class CsvText:
 
 
 class _Watched(io.RawIOBase):
-    """A stream that remembers how it ended."""
+    """A stream of UTF-8 that remembers how it ended.
+
+    Text is checked here, and not where a row is found to be wrong: there the error could not be raised.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._tail = b""
+        self._text = codecs.getincrementaldecoder("utf-8")()
 
     def read(self, n: int = -1) -> bytes:
         data = self._stream.read(n)
+        self._text.decode(data, final=not data)
         self._tail = (self._tail + data[-_BLOCK:])[-_BLOCK:] if len(data) < _BLOCK else data
         return data
 
