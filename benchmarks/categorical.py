@@ -31,7 +31,7 @@ def main() -> None:
     arguments = parser.parse_args()
     train, _, test = load_adult().paper_split()
     many = np.random.default_rng(0).integers(0, len(test), N_ROWS)
-    X = test.X.iloc[many].set_axis(pd.RangeIndex(N_ROWS, name="row"))
+    X = test.X.iloc[many].set_axis(pd.RangeIndex(N_ROWS, name="person"))
     a = test.a.iloc[many].to_numpy()
     torch.zeros(1)
     seconds: dict[str, float] = {}
