@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import sys
+import warnings
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,3 +52,20 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("FAIRFLOWS_DATA does not name a folder with the datasets")
     return Path(folder)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command in this process: exit code, standard output, standard error."""
+
+    from fairflows.cli import main
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["fairflows", *map(str, words)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(SystemExit) as end:
+                main()
+        return end.value.code or 0, *capsys.readouterr()
+
+    return call

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ import pandas as pd
 import pytest
 
 from fairflows import __version__
-from fairflows.cli import main
 from fairflows.cli_base import in_flags
 from fairflows.exceptions import DataError
 
@@ -25,25 +23,6 @@ def spawn(*words, **settings):
     """Run the command in a process of its own."""
     command = [sys.executable, "-m", "fairflows.cli", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False, **settings)
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command in this process: exit code, standard output, standard error."""
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["fairflows", *map(str, words)])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                main()
-                code = 0
-            except SystemExit as end:
-                code = end.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def people(n=1500, seed=0):

@@ -4,31 +4,15 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from fairflows import FairMatching, Table
-from fairflows.cli import BUG, main
+from fairflows.cli import BUG
 from fairflows.cli_base import in_flags
 from fairflows.storage import save
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command in this process: exit code, standard output, standard error."""
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["fairflows", *map(str, words)])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with pytest.raises(SystemExit) as end:
-                main()
-        return end.value.code or 0, *capsys.readouterr()
-
-    return call
 
 
 def people(n):

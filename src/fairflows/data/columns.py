@@ -129,7 +129,7 @@ def step_text(step: float, dtype: np.dtype) -> str:
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Refuse a setting that is none of those there are."""
-    if value not in allowed:
+    if not (isinstance(value, str) and value in allowed):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
 
 

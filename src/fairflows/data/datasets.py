@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.data import health
+from fairflows.data.columns import check_choice
 from fairflows.data.sources import Source, unpack
 from fairflows.data.table import Table
 from fairflows.exceptions import DataError, DataWarning
@@ -77,7 +78,7 @@ def load_adult(features: Literal["paper", "all"] = "paper") -> Table:
     >>> adult.X["race"].cat.categories.tolist()
     ['Amer-Indian-Eskimo', 'Asian-Pac-Islander', 'Black', 'Other', 'White']
     """
-    _check_choice("features", features, "paper", "all")
+    check_choice("features", features, ("paper", "all"))
     packed = files("fairflows.data").joinpath("files", "adult.csv.xz").read_bytes()
     rows = pd.read_csv(io.BytesIO(unpack(packed, "adult.csv.xz")))
     from_data = (rows.pop("file") == "data").to_numpy()
@@ -114,7 +115,7 @@ def load_compas(features: Literal["paper", "all"] = "paper") -> Table:
     >>> load_compas().X["age"].cat.categories.tolist()  # doctest: +SKIP
     ['under 25', '25 to under 31', '31 to under 41', '41 and over']
     """
-    _check_choice("features", features, "paper", "all")
+    check_choice("features", features, ("paper", "all"))
     rows = pd.read_csv(io.BytesIO(COMPAS.read()))
     # ProPublica's own rules: the charge that the score was about, a known outcome, a real sentence, a known score.
     rows = rows[
@@ -166,7 +167,7 @@ def load_crime(features: Literal["paper", "all"] = "paper") -> Table:
     Table
         1,994 communities; a = 1 where white/5 < black + asian + hispanic (percentages), y = 1 below the median.
     """
-    _check_choice("features", features, "paper", "all")
+    check_choice("features", features, ("paper", "all"))
     names = files("fairflows.data").joinpath("files", "crime_columns.txt").read_text().split()
     rows = pd.read_csv(io.BytesIO(CRIME.read()), header=None, names=names, na_values="?")
     rows = rows[rows["ViolentCrimesPerPop"].notna()].reset_index(drop=True)
@@ -206,8 +207,8 @@ def load_health(features: Literal["paper", "all", "transfer"] = "paper", label: 
     Table
         One row per member and year; a = 1 from age 60 on, and 0 where the age is unknown.
     """
-    _check_choice("features", features, "paper", "all", "transfer")
-    _check_choice("label", label, "charlson", "charlson_zero", "MSC2a3", "METAB3")
+    check_choice("features", features, ("paper", "all", "transfer"))
+    check_choice("label", label, ("charlson", "charlson_zero", "MSC2a3", "METAB3"))
     if label in ("MSC2a3", "METAB3") and features != "transfer":
         raise ValueError(
             f"label={label!r} needs features='transfer': the others hold condition groups, and with them the answer; "
@@ -261,7 +262,7 @@ def load_law_school(features: Literal["paper", "all"] = "paper") -> Table:
     DataWarning
         When only the 13-school subset is at hand, or a file of another size than the published one.
     """
-    _check_choice("features", features, "paper", "all")
+    check_choice("features", features, ("paper", "all"))
     rows, notes = _read_law()
     rows = rows[_LAW_COLUMNS].assign(race=rows["race"].str.strip().replace("", np.nan)).dropna()
     rows = rows[rows["race"] != "Asian"].reset_index(drop=True)
@@ -353,8 +354,3 @@ def _snap(column: pd.Series, decimals: int) -> pd.Series:
     """Undo single precision: 3.179998 becomes 3.18, since a trace of how one school wrote its numbers names it."""
     rounded = column.round(decimals)
     return rounded.where((column - rounded).abs() < 1e-5, column)
-
-
-def _check_choice(parameter: str, value: str, *allowed: str) -> None:
-    if value not in allowed:
-        raise ValueError(f"{parameter} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")

@@ -147,6 +147,11 @@ class CsvText:
         """These columns, some thousand rows at a time."""
         fields = [f"f{self.columns.index(name)}" for name in columns]
         bad_rows: list[Any] = []
+
+        def refuse(row: Any) -> str:
+            bad_rows.append(row)
+            return "error"
+
         with self._open() as stream:
             watched = _Watched(stream)
             try:
@@ -157,7 +162,7 @@ class CsvText:
                     pyarrow.csv.ParseOptions(
                         delimiter=self._separator,
                         newlines_in_values=True,
-                        invalid_row_handler=lambda row: bad_rows.append(row) or "error",  # type: ignore[func-returns-value]
+                        invalid_row_handler=refuse,
                     ),
                     pyarrow.csv.ConvertOptions(
                         include_columns=fields,

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.data.cells import CellCodec
+from fairflows.data.columns import check_choice
 from fairflows.data.identity import new_key
 from fairflows.data.ledger import Ledger
 from fairflows.density.cells import MOST_CELLS_ENUMERATED
@@ -18,7 +19,7 @@ from fairflows.encoder.base import GroupEncoder, Rows
 from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, sort_and_match
 from fairflows.encoder.cell_model import CellModel, check_labels, fit_cell_model, table_of_laws
 from fairflows.encoder.cell_output import cells_from_output, output_names, to_output
-from fairflows.encoder.settings import Output, check_cell_settings, check_choice
+from fairflows.encoder.settings import Output, check_cell_settings
 from fairflows.exceptions import DataError
 
 FloatArray = npt.NDArray[np.float64]

@@ -9,16 +9,10 @@ from typing import Any, Literal, get_args
 import pandas as pd
 from sklearn.utils.validation import has_fit_parameter
 
-from fairflows.data.columns import KINDS, check_known
+from fairflows.data.columns import KINDS, check_choice, check_known
 
 Output = Literal["categories", "one-hot", "codes"]
 """Encoded cells as the table's own categories, as one-hot columns, or as codes."""
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse what is not among the choices."""
-    if not (isinstance(value, str) and value in choices):
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
 
 
 def check_count(name: str, value: Any, least: int) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.data.cells import CellCodec
-from fairflows.data.columns import infer_kind
+from fairflows.data.columns import check_choice, infer_kind
 from fairflows.data.frames import to_pandas
 from fairflows.data.identity import new_key
 from fairflows.data.ledger import Ledger
@@ -20,7 +20,7 @@ from fairflows.data.levels import Levels
 from fairflows.density.cells import MOST_CELLS_ENUMERATED
 from fairflows.encoder.base import GroupEncoder, Rows, has_names
 from fairflows.encoder.cell_model import check_labels, fit_cell_model
-from fairflows.encoder.settings import Output, check_cell_settings, check_choice
+from fairflows.encoder.settings import Output, check_cell_settings
 from fairflows.encoder.transported_cells import TransportedCells
 from fairflows.encoder.transported_score import ScoreColumn, TransportedScore, checked_columns, score_columns
 from fairflows.exceptions import DataError
