@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairflows.certificate import cell_upper_bound, fare_upper_bound
-from fairflows.data.datasets import load_adult, load_compas, load_crime, load_health, load_law_school
-from fairflows.data.table import Table
-from fairflows.encoder.transport import FairTransport
+from fairflows.bounds import cell_upper_bound, fare_upper_bound
+from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataWarning
 from fairflows.metrics import count_predictions, group_metrics
-from fairflows.release import CellRelease
+from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
+from fairflows.release.cell_release import CellRelease
+from fairflows.table.adult import load_adult
+from fairflows.table.table import Table
 
 DELTA = 0.05
 N_CELLS = (2, 8, 16, 64)

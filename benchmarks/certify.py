@@ -12,11 +12,11 @@ from typing import Any
 from sklearn.pipeline import make_pipeline
 
 from fairflows import FairMatching, FairTransport, load_adult, make_gaussians
-from fairflows.auditing import audit
+from fairflows.attack.auditing import audit
 from fairflows.certificate.certifying import certify
-from fairflows.encoder.flow import FairFlow
+from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.pipelines import fit_pipeline
-from fairflows.release import CellRelease
+from fairflows.release.cell_release import CellRelease
 
 N_DRAWS = 1_000_000
 

@@ -13,9 +13,9 @@ import warnings
 import numpy as np
 from sweep import SETTINGS
 
-from fairflows.auditing import audit
+from fairflows.attack.auditing import audit
 from fairflows.certificate.certifying import certify
-from fairflows.encoder.flow import FairFlow
+from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataWarning
 
 

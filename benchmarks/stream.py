@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fairflows import FairFlow, load_crime
-from fairflows.scale import encode_file
-from fairflows.storage import load, save
+from fairflows.storage.saving import load, save
+from fairflows.stream.files import encode_file
 
 
 def write_rows(path: Path, n_rows: int) -> None:

@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 
-from fairflows.data.datasets import load_crime, load_health, load_law_school
 from fairflows.density import FlowDensity, MixtureDensity
 from fairflows.encoder import flow_fitting
-from fairflows.encoder.flow import FairFlow
+from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataWarning
-from fairflows.frontiers import frontier
+from fairflows.frontiers.sweep import frontier
+from fairflows.paper.datasets import load_crime, load_health, load_law_school
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "crime": {

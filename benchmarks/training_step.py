@@ -30,7 +30,7 @@ from torch import Tensor
 
 from fairflows.bijection import RealNVP, StackedMLP
 from fairflows.density import FlowDensity, GroupDensities, MixtureDensity
-from fairflows.training import train
+from fairflows.training.loop import train
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ hypothesis.settings.load_profile("repeatable")
 @pytest.fixture(scope="session", autouse=True)
 def repeatable_keys():
     """Secret keys that follow from the test's name: other ones with FAIRFLOWS_TEST_KEYS=2 and so on."""
-    from fairflows.data import identity  # after the number of threads is set
+    from fairflows.table import persons  # after the number of threads is set
 
     salt = os.environ.get("FAIRFLOWS_TEST_KEYS", "1")
     drawn: Counter[str] = Counter()
@@ -33,7 +33,7 @@ def repeatable_keys():
         return hashlib.shake_256(f"{salt} {test} {drawn[test]}".encode()).digest(n)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(identity, "secrets", SimpleNamespace(token_bytes=token_bytes))
+        patch.setattr(persons, "secrets", SimpleNamespace(token_bytes=token_bytes))
         yield
 
 
@@ -58,7 +58,7 @@ def data_folder() -> Path:
 def run(monkeypatch, capsys):
     """Run the command in this process: exit code, standard output, standard error."""
 
-    from fairflows.cli import main
+    from fairflows.cli.main import main
 
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["fairflows", *map(str, words)])

@@ -1,8 +1,10 @@
 """Promises about the package as a whole."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,28 +15,70 @@ SOURCE = Path(fairflows.__file__).parent
 
 # Imports go one way: a module may import from its own part and from earlier ones.
 ORDER = [
-    "exceptions", "data", "optimisation", "bijection", "density", "training", "encoder", "certificate", "release",
-    "metrics", "auditing", "frontiers", "explain", "baselines", "storage", "reporting", "scale", "workflow",
-    "experiments", "cli",
+    "exceptions", "bounds", "compute", "table", "codec", "bijection", "density", "training", "encoder", "release",
+    "metrics", "certificate", "attack", "frontiers", "explain", "storage", "stream", "reporting", "workflow", "paper",
+    "cli",
 ]  # fmt: skip
+MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 def part_of(module: str) -> str:
-    """The part a module belongs to: the folder, or the file's name up to the first underscore."""
-    return module.split(".")[1].split("_")[0] if "." in module else "fairflows"
+    """The part that a module belongs to: the folder or file at the root of the package."""
+    return module.split(".")[1]
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def imported_modules(tree: ast.AST) -> list[str]:
+    """All modules of the package that a module names: in import statements anywhere, and in any string.
+
+    A string that reads like a module of ours, in ``import_module("fairflows.storage")`` or in a table of names, is an
+    import by another name.
+    """
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise AssertionError("relative imports hide where a name is from")
+            found += [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "fairflows" else []
+            found += [node.module or ""]
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found += [node.value] if re.fullmatch(r"fairflows(\.\w+)+", node.value) else []
+        elif isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+            found += re.findall(r"^fairflows(?:\.\w+)+", str(node.values[0].value))
+    return [name for name in found if name.startswith("fairflows.") and part_of(name) in ORDER]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_go_one_way(path):
-    own = part_of("fairflows." + ".".join(path.relative_to(SOURCE).with_suffix("").parts))
-    if own == "":
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = [node.module] if isinstance(node, ast.ImportFrom) else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        for name in names:
-            if name and name.startswith("fairflows."):
-                assert ORDER.index(part_of(name)) <= ORDER.index(own), f"{path.name} imports {name}"
+    own = path.relative_to(SOURCE).with_suffix("").parts[0]
+    if own == "__init__":
+        return  # the list of public names, which are loaded when asked for
+    for name in imported_modules(ast.parse(path.read_text())):
+        assert ORDER.index(part_of(name)) <= ORDER.index(own), f"{path.name} imports {name}"
+
+
+def test_the_order_test_sees_every_kind_of_import():
+    code = (
+        "from fairflows import storage\nfrom fairflows.cli.main import app\n"
+        "def f():\n    import fairflows.stream.files\n"
+        "    import_module('fairflows.workflow.job')\n    import_module(f'fairflows.paper.experiments.{x}')\n"
+    )
+    assert [part_of(name) for name in imported_modules(ast.parse(code))] == [
+        "storage", "cli", "stream", "workflow", "paper",
+    ]  # fmt: skip
+
+
+def test_file_names_say_which_idea_they_hold():
+    """No name of a file occurs twice, but for those that every package may have."""
+    names = Counter(path.name for path in MODULES)
+    assert [name for name, count in names.items() if count > 1] == ["__init__.py", "base.py"]
+
+
+def test_the_root_holds_only_what_stands_alone():
+    assert sorted(path.name for path in SOURCE.iterdir() if path.is_file()) == [
+        "__init__.py", "exceptions.py", "metrics.py", "py.typed",
+    ]  # fmt: skip
 
 
 def test_importing_the_package_does_not_import_torch_or_pandas():

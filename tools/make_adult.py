@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-SHIPPED = Path(__file__).parents[1] / "src" / "fairflows" / "data" / "files" / "adult.csv.xz"
+SHIPPED = Path(__file__).parents[1] / "src" / "fairflows" / "table" / "files" / "adult.csv.xz"
 N_TRAIN = 30_162  # complete rows of adult.data; the others are adult.test's
 SEED = 888
 COLUMNS = (

@@ -10,8 +10,8 @@ from scipy.stats import norm
 from sklearn.pipeline import make_pipeline
 
 from fairflows import FairMatching, FairTransport, Table, load_adult
-from fairflows.auditing_target import Target
-from fairflows.certificate import (
+from fairflows.attack.target import Target
+from fairflows.bounds import (
     cell_upper_bound,
     delta_of_look,
     exact_adversary_accuracy,
@@ -23,10 +23,10 @@ from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate, ContradictionError
 from fairflows.certificate.identification import model_hash, secret_of
 from fairflows.certificate.verifying import verify
-from fairflows.data.ledger import Ledger, named_persons
 from fairflows.encoder.pipelines import fit_pipeline, transform_table
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.release import CellRelease
+from fairflows.release.cell_release import CellRelease
+from fairflows.table.ledger import Ledger, named_persons
 
 
 def with_ledger(model, train):

@@ -6,13 +6,13 @@ import pytest
 from scipy.stats import norm
 
 from fairflows import Table, make_shifted_gaussians
-from fairflows.auditing import audit
-from fairflows.certificate import sign_estimate, sign_upper_bound
+from fairflows.attack.auditing import audit
+from fairflows.bounds import sign_estimate, sign_upper_bound
+from fairflows.certificate.candidates import best_densities
 from fairflows.certificate.certifying import certify
-from fairflows.certificate.densities import best_densities
 from fairflows.certificate.verifying import verify
 from fairflows.density import MixtureDensity
-from fairflows.encoder.flow import FairFlow
+from fairflows.encoder.fair_flow import FairFlow
 
 # A test row may be larger than all training rows; the encoder says so, and it does not matter here.
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")

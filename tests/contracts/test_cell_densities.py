@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairflows.density.cells import (
+from fairflows.density.cell_density import (
     CellCounts,
     cell_codes,
     cell_levels,
@@ -13,9 +13,9 @@ from fairflows.density.cells import (
     log_prob_on_support,
     observed_support,
 )
-from fairflows.density.counts import SmoothedCounts
 from fairflows.density.latent_class import LatentClassMixture
 from fairflows.density.made import CategoricalMADE, fit_together
+from fairflows.density.smoothed_counts import SmoothedCounts
 from fairflows.exceptions import DataError
 
 LEVELS = (3, 4, 2)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fairflows.data.table import Table
+from fairflows.table.table import Table
 
 torch.set_num_threads(1)
 

@@ -7,11 +7,11 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from fairflows.data.identity import Key
 from fairflows.density import cells
-from fairflows.encoder.matching import FairMatching
-from fairflows.encoder.transport import FairTransport
+from fairflows.encoder.fair_matching import FairMatching
+from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.table.persons import Key
 
 KEY = Key(range(32))
 

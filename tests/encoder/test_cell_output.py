@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.data.identity import Key
-from fairflows.encoder.matching import FairMatching
+from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
+from fairflows.table.persons import Key
 
 KEY = Key(range(32))
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from fairflows.encoder.cell_coupling import class_distance, transport_cells
 from fairflows.encoder.cell_maps import statistical_distance_of_cells
-from fairflows.encoder.cell_transport import class_distance, transport_cells
 
 
 def problem(seed, n=500, n_labels=2, n_target=None):

@@ -13,16 +13,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from torch.distributions import MultivariateNormal
 
-from fairflows.certificate import statistical_distance
-from fairflows.data.identity import Key, Persons
-from fairflows.data.synthetic import make_gaussians, make_shifted_gaussians, make_three_groups
+from fairflows.bounds import statistical_distance
 from fairflows.density import KnownDensity, MixtureDensity
 from fairflows.encoder import flow_fitting
-from fairflows.encoder.flow import FairFlow
+from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.frontiers import frontier
-from fairflows.training import DivergedError
-from fairflows.training_evaluation import held_out_losses
+from fairflows.frontiers.sweep import frontier
+from fairflows.table.persons import Key, Persons
+from fairflows.table.synthetic import make_gaussians, make_shifted_gaussians, make_three_groups
+from fairflows.training.evaluation import held_out_losses
+from fairflows.training.loop import DivergedError
 
 KEY = Key(range(32))
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")

@@ -10,15 +10,15 @@ import polars
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.auditing import audit
-from fairflows.certificate import exact_statistical_distance
+from fairflows.attack.auditing import audit
+from fairflows.bounds import exact_statistical_distance
 from fairflows.certificate.certifying import certify
-from fairflows.data.datasets import load_adult
-from fairflows.data.identity import Key
-from fairflows.data.table import Table
 from fairflows.encoder.cell_maps import statistical_distance_of_cells
-from fairflows.encoder.matching import FairMatching
+from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.table.adult import load_adult
+from fairflows.table.persons import Key
+from fairflows.table.table import Table
 
 KEY = Key(range(32))
 QUICK = {"density": "counts", "key": KEY}

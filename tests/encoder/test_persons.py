@@ -9,15 +9,15 @@ from pandas.testing import assert_frame_equal
 from sklearn.pipeline import make_pipeline
 
 from fairflows.certificate.certifying import certify
-from fairflows.data.identity import Key, Persons
-from fairflows.data.ledger import named_persons
-from fairflows.data.table import Table
-from fairflows.encoder.flow import FairFlow
-from fairflows.encoder.matching import FairMatching
+from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.fair_matching import FairMatching
+from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.pipelines import fit_pipeline, transform_table
-from fairflows.encoder.transport import FairTransport
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.release import CellRelease
+from fairflows.release.cell_release import CellRelease
+from fairflows.table.ledger import named_persons
+from fairflows.table.persons import Key, Persons
+from fairflows.table.table import Table
 
 KEY = Key(range(32))
 QUICK = {"density": "counts", "key": KEY}

@@ -5,12 +5,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from fairflows.data.identity import Key
-from fairflows.encoder.flow import FairFlow
-from fairflows.encoder.matching import FairMatching
-from fairflows.encoder.transport import FairTransport
+from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.fair_matching import FairMatching
+from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError
-from fairflows.release import CellRelease
+from fairflows.release.cell_release import CellRelease
+from fairflows.table.persons import Key
 
 KEY = Key(range(32))
 ENCODERS = [FairMatching(density="counts", key=KEY), FairTransport(density="counts", key=KEY)]

@@ -11,11 +11,11 @@ import pytest
 import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fairflows.data.identity import Key
-from fairflows.encoder.flow import FairFlow
-from fairflows.encoder.matching import FairMatching
-from fairflows.encoder.transport import FairTransport
+from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.fair_matching import FairMatching
+from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError
+from fairflows.table.persons import Key
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:No identifier column"),

@@ -6,13 +6,13 @@ import polars
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from fairflows.data.identity import Key
-from fairflows.data.table import Table
+from fairflows.encoder.cell_coupling import class_distance
 from fairflows.encoder.cell_maps import statistical_distance_of_cells
-from fairflows.encoder.cell_transport import class_distance
-from fairflows.encoder.transport import FairTransport
+from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.transported_score import Barycentre, _best_threshold
 from fairflows.exceptions import DataError
+from fairflows.table.persons import Key
+from fairflows.table.table import Table
 
 KEY = Key(range(32))
 CELLS = {"density": "counts", "key": KEY}

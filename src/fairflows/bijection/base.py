@@ -7,7 +7,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from fairflows.bijection.stacked import Stacked
+from fairflows.bijection.networks import Stacked
 
 
 class Bijection(Stacked):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fairflows.bijection.base import Bijection, passive_features
-from fairflows.bijection.stacked import StackedMLP, generator_of
+from fairflows.bijection.networks import StackedMLP, generator_of
 
 if TYPE_CHECKING:
     from zuko.transforms import MonotonicRQSTransform

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from fairflows import __version__
-from fairflows.certificate.arguments import Estimator
+from fairflows.bounds.arguments import Estimator
+from fairflows.bounds.derived import density_error_lower_bound, true_distance_upper_bound
+from fairflows.bounds.spending import delta_of_look
 from fairflows.certificate.assumptions import assumptions
-from fairflows.certificate.densities import OWN, Judged, best_densities, log_densities_under
-from fairflows.certificate.derived import density_error_lower_bound, true_distance_upper_bound
+from fairflows.certificate.candidates import OWN, Judged, best_densities, log_densities_under
 from fairflows.certificate.document import Certificate, ContradictionError, Status
 from fairflows.certificate.evidence import CellEvidence, ModelEvidence, group_numbers
 from fairflows.certificate.identification import model_hash, one_row_a_person, rows_hash, secret_of
-from fairflows.certificate.settings import Settings
-from fairflows.certificate.spending import delta_of_look
-from fairflows.data.ledger import Ledger, RowsSeen, named_persons
-from fairflows.data.table import Table
+from fairflows.certificate.request import Settings
 from fairflows.encoder.pipelines import pipeline_steps
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.table.ledger import Ledger, RowsSeen, named_persons
+from fairflows.table.table import Table
 
 
 def certify(
@@ -105,7 +105,7 @@ def certify(
     >>> from sklearn.pipeline import make_pipeline
     >>> from fairflows import FairTransport, load_adult
     >>> from fairflows.encoder.pipelines import fit_pipeline
-    >>> from fairflows.release import CellRelease
+    >>> from fairflows.release.cell_release import CellRelease
     >>> train, _, test = load_adult().split(random_state=0)
     >>> pipeline = make_pipeline(FairTransport(density="counts"), CellRelease(n_cells=8))
     >>> _ = fit_pipeline(pipeline, train.X, train.y, sensitive_features=train.a)

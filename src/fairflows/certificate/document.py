@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from html import escape
 from typing import Any, Literal, Self
 
-from fairflows.certificate.arguments import Estimator, Priors
-from fairflows.certificate.derived import balanced_accuracy, four_fifths_rate, selection_ratio_lower_bound
-from fairflows.data.hashing import fingerprint
+from fairflows.bounds.arguments import Estimator, Priors
+from fairflows.bounds.derived import balanced_accuracy, four_fifths_rate, selection_ratio_lower_bound
+from fairflows.table.hashing import fingerprint
 
 FORMAT = 1
 """The version of the JSON that is written and read."""

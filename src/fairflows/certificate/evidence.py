@@ -11,25 +11,25 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.certificate.arguments import Estimator, Priors, checked_priors
-from fairflows.certificate.cells import (
+from fairflows.bounds.arguments import Estimator, Priors, checked_priors
+from fairflows.bounds.counts import (
     cell_radius,
     cell_upper_bound,
     randomised_counts,
     stratified_accuracy_upper_bound,
 )
-from fairflows.certificate.derived import adversary_accuracy_limits, per_label
-from fairflows.certificate.distance import exact_adversary_accuracy, exact_statistical_distance, total_variation
-from fairflows.certificate.model import (
+from fairflows.bounds.derived import adversary_accuracy_limits, per_label
+from fairflows.bounds.distance import exact_adversary_accuracy, exact_statistical_distance, total_variation
+from fairflows.bounds.model import (
     adversary_accuracy_upper_bound,
     statistical_distance,
     statistical_distance_upper_bound,
 )
-from fairflows.certificate.paper import sign_estimate, sign_upper_bound
-from fairflows.certificate.planning import rows_needed
-from fairflows.data.table import Table
+from fairflows.bounds.paper import sign_estimate, sign_upper_bound
+from fairflows.bounds.planning import rows_needed
 from fairflows.encoder.pipelines import as_fitted, pipeline_steps
 from fairflows.exceptions import DataError
+from fairflows.table.table import Table
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.data.hashing import Hashes, content_hashes, fingerprint
-from fairflows.data.ledger import named_persons
-from fairflows.data.table import Table
 from fairflows.encoder.pipelines import pipeline_steps
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.table.hashing import Hashes, content_hashes, fingerprint
+from fairflows.table.ledger import named_persons
+from fairflows.table.table import Table
 
 _N_PROBES = 64
 _NOT_HASHED = ("key", "key_", "ledger_")  # a ledger grows with every certificate; a key is no part of what is done

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from fairflows.certificate.candidates import best_densities
 from fairflows.certificate.certifying import groups_of, make_certificate, status_of
-from fairflows.certificate.densities import best_densities
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.identification import model_hash, rows_hash, secret_of
-from fairflows.certificate.settings import Settings
-from fairflows.data.ledger import Ledger, named_persons
-from fairflows.data.table import Table
+from fairflows.certificate.request import Settings
 from fairflows.encoder.pipelines import pipeline_steps
 from fairflows.exceptions import DataError
+from fairflows.table.ledger import Ledger, named_persons
+from fairflows.table.table import Table
 
 _RECOMPUTED = (
     "status", "n", "n_cells", "density", "model_delta", "model_upper", "model_accuracy_upper", "model_odds_upper",
@@ -92,7 +92,7 @@ def verify(
     >>> from fairflows import FairTransport, load_adult
     >>> from fairflows.certificate.certifying import certify
     >>> from fairflows.encoder.pipelines import fit_pipeline
-    >>> from fairflows.release import CellRelease
+    >>> from fairflows.release.cell_release import CellRelease
     >>> train, _, test = load_adult().split(random_state=0)
     >>> pipeline = make_pipeline(FairTransport(density="counts"), CellRelease(n_cells=8))
     >>> _ = fit_pipeline(pipeline, train.X, train.y, sensitive_features=train.a)

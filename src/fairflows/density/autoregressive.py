@@ -15,7 +15,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from fairflows.bijection.stacked import StackedMLP, apply_networks, augment
+from fairflows.bijection.networks import StackedMLP, apply_networks, augment
 from fairflows.density.base import Density, checked_rows
 from fairflows.density.likelihood import maximise_likelihood
 

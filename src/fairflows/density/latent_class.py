@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from fairflows.density.cells import (
+from fairflows.density.cell_density import (
     FloatArray,
     IntArray,
     cell_codes,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from fairflows.optimisation import AdamSteps, milestone_rate
+from fairflows.compute.steps import AdamSteps, milestone_rate
 
 _ROUND = 64  # steps whose rows are drawn at once
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fairflows.density.cells import (
+from fairflows.density.cell_density import (
     CellCounts,
     FloatArray,
     IntArray,

@@ -1,1 +1,1 @@
-"""The scikit-learn estimators: one invertible encoder per group."""
+"""scikit-learn estimators that encode the rows of a table, each group in its own way."""

@@ -14,13 +14,13 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
-from fairflows.data.columns import check_known, shown, sorted_values
-from fairflows.data.frames import is_polars, like, to_pandas
-from fairflows.data.identity import KeySetting, Persons
-from fairflows.data.ledger import named_persons
-from fairflows.data.roles import role_column
-from fairflows.encoder.settings import check_key, check_kinds
+from fairflows.encoder.checks import check_key, check_kinds
 from fairflows.exceptions import DataError
+from fairflows.table.columns import check_known, shown, sorted_values
+from fairflows.table.frames import is_polars, like, to_pandas
+from fairflows.table.ledger import named_persons
+from fairflows.table.persons import KeySetting, Persons
+from fairflows.table.roles import role_column
 
 
 @dataclass(frozen=True)

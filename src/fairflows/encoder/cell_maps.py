@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairflows.density.cells import FloatArray, IntArray
+from fairflows.density.cell_density import FloatArray, IntArray
 
 
 def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntArray:

@@ -13,9 +13,8 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from fairflows.data.cells import CellCodec
-from fairflows.data.columns import shown
-from fairflows.density.cells import (
+from fairflows.codec.cell_codec import CellCodec
+from fairflows.density.cell_density import (
     CellDensity,
     cell_space,
     choose_density,
@@ -24,8 +23,9 @@ from fairflows.density.cells import (
     one_hot,
 )
 from fairflows.encoder.cell_maps import mean_law
-from fairflows.encoder.settings import check_classifier, takes_weights
+from fairflows.encoder.checks import check_classifier, takes_weights
 from fairflows.exceptions import DataError, warn_user
+from fairflows.table.columns import shown
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -262,9 +262,9 @@ def _candidates(
     random_state: int,
     device: str,
 ) -> list[Any]:
-    from fairflows.density.counts import SmoothedCounts
     from fairflows.density.latent_class import LatentClassMixture
     from fairflows.density.made import CategoricalMADE
+    from fairflows.density.smoothed_counts import SmoothedCounts
 
     if callable(density):
         return [density(levels)]

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.data.cells import CellCodec
-from fairflows.data.columns import shown
-from fairflows.density.cells import level_columns, one_hot
+from fairflows.codec.cell_codec import CellCodec
+from fairflows.density.cell_density import level_columns, one_hot
 from fairflows.encoder.cell_model import one_hot_names
-from fairflows.encoder.settings import Output
+from fairflows.encoder.checks import Output
 from fairflows.exceptions import DataError
+from fairflows.table.columns import shown
 
 IntArray = npt.NDArray[np.int64]
 

@@ -25,13 +25,13 @@ from fairflows.density import (
 )
 from fairflows.density.units import InModelSpace
 from fairflows.encoder.base import Rows
-from fairflows.encoder.settings import check_count
+from fairflows.encoder.checks import check_count
 from fairflows.exceptions import DataError
-from fairflows.training import TrainingResult, train
-from fairflows.training_evaluation import held_out_losses
+from fairflows.training.evaluation import held_out_losses
+from fairflows.training.loop import TrainingResult, train
 
 if TYPE_CHECKING:
-    from fairflows.encoder.flow import FairFlow
+    from fairflows.encoder.fair_flow import FairFlow
 
 Array = npt.NDArray[np.float64]
 

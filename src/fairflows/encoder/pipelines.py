@@ -12,10 +12,10 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from fairflows.data.frames import to_pandas
-from fairflows.data.ledger import ROW_NUMBERS
-from fairflows.data.roles import role_column
-from fairflows.data.table import Table
+from fairflows.table.frames import to_pandas
+from fairflows.table.ledger import ROW_NUMBERS
+from fairflows.table.roles import role_column
+from fairflows.table.table import Table
 
 
 def pipeline_steps(model: Any) -> list[Any]:
@@ -35,7 +35,7 @@ def fit_pipeline(pipeline: Any, X: Any, y: Any = None, *, sensitive_features: An
     --------
     >>> from sklearn.pipeline import make_pipeline
     >>> from fairflows import FairTransport, load_adult
-    >>> from fairflows.release import CellRelease
+    >>> from fairflows.release.cell_release import CellRelease
     >>> train, _, test = load_adult().split(random_state=0)
     >>> pipeline = make_pipeline(FairTransport(density="counts", identifier="row"), CellRelease(n_cells=4))
     >>> _ = fit_pipeline(pipeline, train.X, train.y, sensitive_features=train.a)

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.encoder.base import Rows
+from fairflows.encoder.cell_coupling import CellCoupling, class_distance, transport_cells
 from fairflows.encoder.cell_model import CellModel, table_of_laws
 from fairflows.encoder.cell_output import cells_from_output, output_names, to_output
-from fairflows.encoder.cell_transport import CellCoupling, class_distance, transport_cells
-from fairflows.encoder.settings import Output
+from fairflows.encoder.checks import Output
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

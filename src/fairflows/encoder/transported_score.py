@@ -21,12 +21,12 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
-from fairflows.data.columns import check_column, check_complete, is_number, is_time
-from fairflows.data.levels import Levels
+from fairflows.codec.levels import Levels
 from fairflows.encoder.base import Rows
 from fairflows.encoder.cell_model import table_of_laws
-from fairflows.encoder.settings import check_classifier
+from fairflows.encoder.checks import check_classifier
 from fairflows.exceptions import DataError
+from fairflows.table.columns import check_column, check_complete, is_number, is_time
 
 FloatArray = npt.NDArray[np.float64]
 Groups = npt.NDArray[np.intp]

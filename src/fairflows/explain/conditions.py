@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.data.columns import check_known, is_number, is_time
 from fairflows.exceptions import DataError
+from fairflows.table.columns import check_known, is_number, is_time
 
 
 @dataclass(frozen=True)

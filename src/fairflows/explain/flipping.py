@@ -18,11 +18,11 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.data.frames import is_polars, to_pandas
-from fairflows.data.roles import role_column
-from fairflows.data.table import Table
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.explain.conditions import Conditions, changed_categories, ordered_values
+from fairflows.table.frames import is_polars, to_pandas
+from fairflows.table.roles import role_column
+from fairflows.table.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,9 +17,9 @@ from sklearn.manifold import TSNE
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.data.frames import to_pandas
-from fairflows.data.roles import role_column
 from fairflows.exceptions import DataError
+from fairflows.table.frames import to_pandas
+from fairflows.table.roles import role_column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,7 +24,7 @@ class Report:
     Parameters
     ----------
     contents : dict
-        What `fairflows.workflow.report_contents` collects: the certificate, and what belongs to it. All of it is JSON.
+        What `fairflows.workflow.contents` collects: the certificate, and what belongs to it. All of it is JSON.
     verified : bool
         Whether the certificate's seal was checked with the model's key; the page says so. It is no part of the
         contents, since a file cannot vouch for itself.
@@ -32,7 +32,7 @@ class Report:
     Examples
     --------
     >>> from fairflows import FairMatching, load_adult
-    >>> from fairflows.workflow import report
+    >>> from fairflows.workflow.job import report
     >>> train, _, test = load_adult().split(random_state=0)
     >>> encoder = FairMatching(density="counts").fit(train.X, train.y, sensitive_features=train.a)
     >>> "<h1>" in report(encoder, test).to_html()
@@ -63,7 +63,7 @@ class Report:
 
     def save(self, path: str | Path, *, public: bool = False) -> None:
         """Write the page to a file."""
-        from fairflows.storage_folder import new_file
+        from fairflows.storage.folders import new_file
 
         with new_file(Path(path)) as side:
             side.write_text(self.to_html(public=public), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Adversaries that try to tell the group from what is released."""

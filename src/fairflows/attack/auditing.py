@@ -1,0 +1,220 @@
+"""audit: attack a release with many adversaries, and report what the best of them proves."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from sklearn.exceptions import ConvergenceWarning
+
+from fairflows.attack.learners import Attack
+from fairflows.attack.target import Target
+from fairflows.attack.white_box import Constraint
+from fairflows.bounds.arguments import checked_delta
+from fairflows.certificate.identification import model_hash, secret_of
+from fairflows.table.table import Table
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a suite of adversaries reached.
+
+    Attributes
+    ----------
+    attacks : tuple of Attack
+        One an adversary, the most promising on validation persons first.
+    attack_lower : float
+        The lower bound on the true Δ by the first of them.
+    delta : float
+        δ, the probability that it is wrong.
+    density_gap_lower : dict
+        For each group, how far p̂_a is from the truth at least; each at δ. Empty for a model without densities.
+    groups : tuple
+        The groups.
+    n : tuple of int
+        Test persons of each.
+    released : tuple of str
+        What was attacked.
+    model, rows : str
+        Keyed hashes, as in a certificate: which model, empty for an array; which test rows, one a person.
+    limits : tuple of str
+        What adversaries could not try, in sentences.
+    """
+
+    attacks: tuple[Attack, ...]
+    delta: float
+    density_gap_lower: dict[str, float]
+    groups: tuple[Any, ...]
+    n: tuple[int, ...]
+    released: tuple[str, ...]
+    model: str
+    rows: str
+    limits: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> str:
+        """The adversary that was chosen, on validation persons."""
+        return self.attacks[0].name
+
+    @property
+    def attack_lower(self) -> float:
+        """The lower bound on Δ that it proves on test persons, with probability 1 − δ."""
+        return self.attacks[0].lower
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line an adversary: what it knows, the pair it tells apart, Δ on validation persons, the lower bound."""
+        rows = [
+            {
+                "adversary": attack.name,
+                "box": attack.box,
+                "groups": " / ".join(str(self.groups[a]) for a in attack.groups),
+                "validation": attack.validation,
+                "lower": attack.lower,
+                "balanced accuracy": (1 + attack.lower) / 2,
+            }
+            for attack in self.attacks
+        ]
+        return pd.DataFrame(rows).set_index("adversary")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON holds them."""
+        lines = self.to_frame().reset_index().to_dict("records")
+        return {
+            "attack_lower": self.attack_lower,
+            "best": self.best,
+            "delta": self.delta,
+            "density_gap_lower": self.density_gap_lower,
+            "n": {str(group): count for group, count in zip(self.groups, self.n, strict=True)},
+            "released": list(self.released),
+            "model": self.model,
+            "rows": self.rows,
+            "limits": list(self.limits),
+            "attacks": lines,
+        }
+
+    def __repr__(self) -> str:
+        persons = ", ".join(f"{group}: {count:,}" for group, count in zip(self.groups, self.n, strict=True))
+        width = max(len(attack.name) for attack in self.attacks)
+        lines = [
+            f"Audit of the {' and '.join(self.released)}: Δ ≥ {self.attack_lower:.4f} (balanced accuracy ≥ "
+            f"{50 * (1 + self.attack_lower):.1f} %) with {100 * (1 - self.delta):g} % confidence, by {self.best}",
+            f"  test persons  {persons}",
+            f"  {'adversary':<{width}}  box    validation  Δ ≥",
+        ]
+        lines += [f"  {a.name:<{width}}  {a.box}  {a.validation:10.4f}  {a.lower:.4f}" for a in self.attacks]
+        if self.density_gap_lower:
+            gaps = ", ".join(f"{group}: {gap:.4f}" for group, gap in self.density_gap_lower.items())
+            lines.append(f"  the densities are from the truth at least  {gaps}")
+        lines += [f"  {sentence}" for sentence in self.limits]
+        return "\n".join(lines)
+
+
+def audit(
+    model: Any,
+    train: Table,
+    test: Table,
+    *,
+    released: Sequence[str] | None = None,
+    constraints: Sequence[Constraint] = (),
+    delta: float = 0.05,
+    quick: bool = False,
+    n_jobs: int | None = None,
+    progress: bool = False,
+    random_state: int = 0,
+) -> Audit:
+    """Attack a release: many adversaries, the best chosen on validation persons, a rigorous bound on test persons.
+
+    Black-box adversaries see what is released: boosted trees, a random forest, nearest neighbours, logistic
+    regression, networks with and without standardising, and the frequencies of exact values. White-box ones also know
+    the encoders: the model's likelihood ratio, the grid test, and trees on everything that every group's inverse tells
+    (`fairflows.attack.white_box`). With more than two groups each adversary attacks the pair that it tells apart best.
+
+    Parameters
+    ----------
+    model : encoder, pipeline, frame or array, or pair of these
+        What is attacked: an encoder's latent, a pipeline's cells, or any representation of the rows of `train` and of
+        `test`, given as a pair, or as one of both, train first.
+    train : Table
+        Rows for the adversaries to learn from; a part of the persons is kept aside for validation.
+    test : Table
+        Rows that the bound is computed from, one a person.
+    released : sequence of str, optional
+        As for `certify`: with "label", adversaries see the label too.
+    constraints : sequence of callable
+        Rules of the table, as functions of a frame that are true of every real row: an inverse that breaks one is not
+        the true group's.
+    delta : float
+        δ of the lower bounds.
+    quick : bool
+        Few adversaries on few rows: seconds instead of a minute.
+    n_jobs : int, optional
+        Adversaries to run at once, as for joblib.
+    progress : bool
+        Show a progress bar.
+    random_state : int
+        Seed of the split and of the adversaries.
+
+    Returns
+    -------
+    Audit
+
+    Examples
+    --------
+    >>> from fairflows import load_adult
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> found = audit((train.X, test.X), train, test, quick=True)  # the rows themselves, not encoded
+    >>> found.attack_lower > 0.5
+    True
+    """
+    checked_delta(delta)
+    target = Target.of(model, train, test, released, random_state, quick)
+    against_release, against_densities = list(target.trials(constraints, quick)), list(target.density_trials(quick))
+    runs = [delayed(trial.run)(delta, random_state) for trial in [*against_release, *against_densities]]
+    found: list[Attack] = []
+    with _progress_bar(len(runs), progress) as advance, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a weak adversary is no error
+        for attack in Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(runs):
+            found.append(attack)
+            advance(attack.name)
+    n_attacks = len(against_release)
+    attacks = sorted(found[:n_attacks], key=_promise, reverse=True)
+    gaps: dict[str, float] = {}
+    for a, group in enumerate(target.groups):
+        of_group = [f for f, t in zip(found[n_attacks:], against_densities, strict=True) if t.density_of == a]
+        if of_group:
+            gaps[str(group)] = max(of_group, key=_promise).lower
+    n = np.bincount(target.group["test"], minlength=len(target.groups))
+    return Audit(
+        attacks=tuple(attacks),
+        delta=delta,
+        density_gap_lower=gaps,
+        groups=tuple(target.groups),
+        n=tuple(n.tolist()),
+        released=target.released,
+        model="" if target.model is None else model_hash(target.model, secret_of(target.model)),
+        rows=target.rows,
+        limits=target.limits,
+    )
+
+
+def _promise(attack: Attack) -> tuple[float, float]:
+    """What adversaries are chosen by: nothing of the test persons is in it."""
+    return attack.expected, attack.validation
+
+
+@contextlib.contextmanager
+def _progress_bar(n: int, enabled: bool) -> Iterator[Callable[[str], None]]:
+    if not enabled:
+        yield lambda name: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    with Progress(TextColumn("attacking"), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn()) as bar:
+        task = bar.add_task("", total=n)
+        yield lambda name: bar.update(task, advance=1, description=name)

@@ -1,0 +1,199 @@
+"""Adversaries that guess the group: each gives every group a score, and the pair and threshold that suit it best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
+
+_SMALLEST = 1e-12
+_FEWEST_ROWS = 50  # of each group that a learner sees, where there are so many
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A classifier of the group, and how many rows it can learn from in reasonable time."""
+
+    make: Callable[[int], Any]
+    most_rows: int
+
+    def scores(self, fit: FloatArray, group: IntArray, others: list[FloatArray], seed: int) -> list[FloatArray]:
+        """Log-probabilities of the groups, (n, K), for other rows than those it learns from."""
+        K, n = group.max() + 1, np.bincount(group)
+        chosen = stratified_sample(group, self.most_rows, seed)
+        chosen = chosen[n[group[chosen]] > 1]  # a single row cannot be learnt from and stopped by
+        # The audit runs learners side by side: threads of one would only get in the way of the others.
+        with threadpool_limits(1):
+            learnt = self.make(seed).fit(fit[chosen], group[chosen])
+            found = [np.full((len(rows), K), _SMALLEST) for rows in others]
+            for probabilities, rows in zip(found, others, strict=True):
+                probabilities[:, learnt.classes_] = np.maximum(learnt.predict_proba(rows), _SMALLEST)
+        return [np.log(probabilities) for probabilities in found]
+
+
+def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
+    """Places of at most so many rows at random, in the groups' proportions, but a few of every group in any case."""
+    order = np.random.default_rng(seed).permutation(len(group))
+    by_group = order[np.argsort(group[order], kind="stable")]
+    n = np.bincount(group)
+    rank = np.arange(len(group)) - np.repeat(np.cumsum(n) - n, n)  # within the group
+    share = np.maximum(rank - _FEWEST_ROWS, 0) / np.repeat(n, n)
+    return by_group[np.argsort(share, kind="stable")[:most]]
+
+
+def _boosting(seed: int) -> Any:
+    return HistGradientBoostingClassifier(class_weight="balanced", random_state=seed)
+
+
+def _quick_boosting(seed: int) -> Any:
+    return HistGradientBoostingClassifier(max_iter=40, class_weight="balanced", random_state=seed)
+
+
+def _forest(seed: int) -> Any:
+    return RandomForestClassifier(100, min_samples_leaf=5, class_weight="balanced", random_state=seed)
+
+
+def _network(hidden: tuple[int, ...], epochs: int) -> Callable[[int], Any]:
+    return lambda seed: MLPClassifier(hidden, max_iter=epochs, batch_size=256, random_state=seed)
+
+
+def _standardised(make: Callable[[int], Any]) -> Callable[[int], Any]:
+    return lambda seed: make_pipeline(StandardScaler(), make(seed))
+
+
+def _logistic(seed: int) -> Any:
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=300, class_weight="balanced"))
+
+
+LEARNERS = {
+    "boosted trees": Learner(_boosting, 200_000),
+    "random forest": Learner(_forest, 40_000),
+    "nearest neighbours": Learner(_standardised(lambda seed: KNeighborsClassifier(50)), 20_000),
+    "logistic regression": Learner(_logistic, 100_000),
+    "network 50, 50": Learner(_network((50, 50), 20), 20_000),
+    "network 50, 50, standardised": Learner(_standardised(_network((50, 50), 20)), 20_000),
+    "network 200, 200, standardised": Learner(_standardised(_network((200, 200), 15)), 20_000),
+}
+
+WHITE_BOX_LEARNERS = {name: LEARNERS[name] for name in ("boosted trees", "random forest")}
+
+QUICK_LEARNERS = {
+    "boosted trees": Learner(_quick_boosting, 20_000),
+    "logistic regression": LEARNERS["logistic regression"],
+}
+
+QUICK_WHITE_BOX_LEARNERS = {"boosted trees": QUICK_LEARNERS["boosted trees"]}
+
+
+def frequency_scores(fit: npt.NDArray[Any], group: IntArray, others: list[npt.NDArray[Any]]) -> list[FloatArray]:
+    """Log of each group's share of rows with exactly this value, (n, K); half a row is added to each count."""
+    values = np.unique(fit)
+    K = group.max() + 1
+    counts = np.full((len(values) + 1, K), 0.5)
+    np.add.at(counts, (np.searchsorted(values, fit), group), 1)
+    log_shares = np.log(counts / np.bincount(group, minlength=K))
+    log_shares[-1] = 0  # a value that was never seen says nothing
+    found = []
+    for rows in others:
+        place = np.minimum(np.searchsorted(values, rows), len(values) - 1)
+        found.append(log_shares[np.where(values[place] == rows, place, len(values))])
+    return found
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One adversary and what it reached.
+
+    Attributes
+    ----------
+    name : str
+        The adversary.
+    box : {"black", "white"}
+        Whether it saw the release alone, or knows the encoders too.
+    validation : float
+        The difference of its answers between the two groups, on validation persons: how it was tuned and chosen.
+    expected : float
+        The lower bound that this promises on the test persons: what adversaries are chosen by.
+    lower : float
+        The lower bound on Δ from the test persons; holds with probability 1 − δ for each adversary by itself.
+    groups : tuple of int
+        The pair of groups that it tells apart.
+    method : str
+        How the lower bound was computed, chosen on validation persons.
+    """
+
+    name: str
+    box: str
+    validation: float
+    expected: float
+    lower: float
+    groups: tuple[int, int]
+    method: Method
+
+
+def judge(
+    name: str,
+    box: str,
+    scores: tuple[FloatArray, FloatArray],
+    groups: tuple[IntArray, IntArray],
+    delta: float,
+) -> Attack:
+    """Fix pair, threshold and method on validation rows, then bound Δ from below on test rows.
+
+    Parameters
+    ----------
+    name, box
+        As for `Attack`.
+    scores : pair of ndarray of shape (n, K)
+        Scores of the groups on validation and on test rows.
+    groups : pair of ndarray of int
+        The groups themselves.
+    delta : float
+        δ of the lower bound.
+    """
+    (s_val, s_test), (g_val, g_test) = scores, groups
+    K = s_val.shape[1]
+    n_val, n_test = (np.bincount(g, minlength=K) for g in groups)
+    best: Attack | None = None
+    for a, b in combinations(range(K), 2):
+        threshold, gap = _best_threshold(s_val[:, b] - s_val[:, a], g_val, a, b)
+        k_val = _answers(s_val[:, b] - s_val[:, a] >= threshold, g_val, K)
+        method = better_method(k_val, n_val, n_test, delta, groups=(a, b))
+        expected = np.floor(k_val * n_test / np.maximum(n_val, 1))
+        promised = float(attack_lower_bound(expected, n_test, delta, method=method, groups=(a, b)))
+        if best is None or (promised, gap) > (best.expected, best.validation):
+            k_test = _answers(s_test[:, b] - s_test[:, a] >= threshold, g_test, K)
+            lower = float(attack_lower_bound(k_test, n_test, delta, method=method, groups=(a, b)))
+            best = Attack(name, box, gap, promised, lower, (a, b), method)
+    if best is None:
+        raise ValueError("an attack needs at least two groups.")
+    return best
+
+
+def _answers(says_b: npt.NDArray[np.bool_], group: IntArray, K: int) -> IntArray:
+    return np.bincount(group[says_b], minlength=K)
+
+
+def _best_threshold(score: FloatArray, group: IntArray, a: int, b: int) -> tuple[float, float]:
+    """The threshold from which on to answer b, and the difference of the answers' rates in b and in a."""
+    values = np.unique(score)
+    above = [1 - np.searchsorted(np.sort(score[group == g]), values) / max((group == g).sum(), 1) for g in (a, b)]
+    gap = above[1] - above[0]  # of answering b where the score is at least the value
+    best = int(gap.argmax())
+    return float(values[best]), float(gap[best])

@@ -1,0 +1,348 @@
+"""What an audit attacks: the released rows of each part of the persons, and the trials that they call for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.pipeline import make_pipeline
+
+from fairflows.attack.learners import (
+    LEARNERS,
+    QUICK_LEARNERS,
+    QUICK_WHITE_BOX_LEARNERS,
+    WHITE_BOX_LEARNERS,
+    Attack,
+    Learner,
+    frequency_scores,
+    judge,
+)
+from fairflows.attack.white_box import Constraint, Reference, cell_model_of, white_box
+from fairflows.certificate.evidence import group_numbers, releases_cells
+from fairflows.certificate.identification import places_of_persons, rows_hash, sample_rows, secret_of
+from fairflows.certificate.request import checked_released
+from fairflows.encoder.pipelines import pipeline_steps, transform_table
+from fairflows.exceptions import DataError
+from fairflows.release.numeric_view import NumericView
+from fairflows.table.columns import is_number, is_time, numbers
+from fairflows.table.frames import to_pandas
+from fairflows.table.hashing import content_hashes
+from fairflows.table.ledger import RowsSeen, named_persons
+from fairflows.table.table import Table
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
+
+_SHARES = (0.4, 0.35, 0.25)  # of the training persons: reference rows, rows to learn from, validation
+_MOST_LEVELS = 64  # a column of more levels is described by each level's group rates
+_QUICK_ROWS = 10_000
+_LABEL = "released label"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One adversary: rows to learn from, if it learns, and rows to be judged on.
+
+    Attributes
+    ----------
+    name, box : str
+        As for `Attack`.
+    learner : Learner or None
+        None where the judged rows are scores already.
+    fit, fit_group : ndarray
+        Rows to learn from, and their groups.
+    judged : pair of ndarray
+        Features, or scores, of validation and test rows.
+    groups : pair of ndarray of int
+        Their groups.
+    density_of : int or None
+        For the check of a density: the group; the groups of the rows are then "real" and "drawn".
+    """
+
+    name: str
+    box: str
+    learner: Learner | None
+    fit: FloatArray
+    fit_group: IntArray
+    judged: tuple[FloatArray, FloatArray]
+    groups: tuple[IntArray, IntArray]
+    density_of: int | None = None
+
+    def run(self, delta: float, seed: int) -> Attack:
+        """Learn, tune on validation rows, and bound Δ from below on test rows."""
+        scores = self.judged
+        if self.learner is not None:
+            validation, test = self.learner.scores(self.fit, self.fit_group, list(self.judged), seed)
+            scores = validation, test
+        return judge(self.name, self.box, scores, self.groups, delta)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is attacked, in parts of the persons.
+
+    The parts are "reference" rows, which white-box adversaries compare with, "fit" rows to learn from, "validation" and
+    "test"; the first three are of the training persons.
+
+    Attributes
+    ----------
+    model : encoder, pipeline or None
+        None for a representation that was given as such.
+    groups : list
+        The values of the sensitive attribute.
+    Z : dict of DataFrame
+        What is released.
+    group : dict of ndarray of int
+        Each row's group.
+    X : dict of DataFrame
+        The rows themselves.
+    latent : dict of DataFrame
+        What the encoder made of them, as computed back from what is released; empty where that is impossible.
+    released : tuple of str
+        What is released, by name.
+    rows : str
+        Keyed hash of the test rows that are attacked, one a person.
+    limits : tuple of str
+        What adversaries could not try, in sentences.
+    """
+
+    model: Any
+    groups: list[Any]
+    Z: dict[str, pd.DataFrame]
+    group: dict[str, IntArray]
+    X: dict[str, pd.DataFrame]
+    latent: dict[str, pd.DataFrame]
+    released: tuple[str, ...]
+    rows: str
+    limits: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, model: Any, train: Table, test: Table, released: Sequence[str] | None, seed: int, quick: bool
+    ) -> Target:
+        """Part the persons, and encode their rows."""
+        given = _representation(model, train, test)
+        encoder = None if given else pipeline_steps(model)[0]
+        identifier = getattr(encoder, "identifier", None)
+        groups = list(getattr(encoder, "groups_", train.groups))
+        _refuse_shared_persons(train, test, identifier)
+        places = _parts(train, identifier, seed, quick)
+        places["test"] = places_of_persons(test, identifier, seed)
+        tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
+        group = {part: group_numbers(table, groups) for part, table in tables.items()}
+        for part, number in group.items():
+            if np.bincount(number, minlength=len(groups)).min() == 0:
+                raise DataError(f"An audit needs rows of every group; the {part} part lacks one.")
+        names = checked_released(released, cells=given is None and releases_cells(model))
+        latent: dict[str, pd.DataFrame] = {}
+        limits: tuple[str, ...] = ()
+        if given is not None:
+            Z = {part: given[part == "test"].iloc[rows] for part, rows in places.items()}
+        else:
+            Z, latent, limits = _encoded(model, names, tables)
+        if "label" in names:
+            Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
+        X = {part: table.X for part, table in tables.items()}
+        if given is not None:
+            return cls(None, groups, Z, group, X, latent, names, "")
+        attacked = rows_hash(tables["test"], secret_of(model))
+        return cls(model, groups, Z, group, X, latent, names, attacked, limits)
+
+    def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
+        """All adversaries that this release calls for."""
+        learnt = pd.concat([self.Z["reference"], self.Z["fit"]])
+        learnt_group = np.concatenate([self.group["reference"], self.group["fit"]])
+        parts = [learnt, self.Z["validation"], self.Z["test"]]
+        exact = [content_hashes(z, b"exact values") for z in parts]
+        if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
+            validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
+            yield self._scored("frequencies of values", "black", validation, test)
+        view = _view(learnt, learnt_group, len(self.groups))
+        fit, validation, test = (view.features(z) for z in parts)
+        for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
+            yield Trial(name, "black", learner, fit, learnt_group, (validation, test), self._judged_groups)
+        if self.latent:
+            yield from self._white_box_trials(constraints, quick)
+
+    def _white_box_trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
+        """Adversaries that run every group's inverse; a released cell leaves nothing to turn round."""
+        encoder = pipeline_steps(self.model)[0]
+        reference = Reference(self.X["reference"], constraints)
+        label = [_LABEL] if "label" in self.released else []
+        told = {part: white_box(encoder, self.latent[part], reference) for part in ("fit", "validation", "test")}
+        fit, validation, test = told["fit"], told["validation"], told["test"]
+        if fit is None or validation is None or test is None:
+            return
+        if validation.log_likelihood is not None and test.log_likelihood is not None:
+            yield self._scored("likelihood ratio", "white", validation.log_likelihood, test.log_likelihood)
+        if validation.on_grid is not None and test.on_grid is not None:
+            yield self._scored("grid test", "white", validation.on_grid, test.on_grid)
+        features = {"fit": fit.features, "validation": validation.features, "test": test.features}
+        if label:
+            view = _view(self.Z["fit"][label], self.group["fit"], len(self.groups))
+            features = {p: np.concatenate([f, view.features(self.Z[p][label])], axis=1) for p, f in features.items()}
+        judged = features["validation"], features["test"]
+        for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
+            yield Trial(
+                f"{name} on inversions", "white", learner, features["fit"], self.group["fit"], judged,
+                self._judged_groups,
+            )  # fmt: skip
+
+    def density_trials(self, quick: bool) -> Iterator[Trial]:
+        """For each group, adversaries between its real rows and draws from its density."""
+        encoder = None if self.model is None else pipeline_steps(self.model)[0]
+        parts = ("fit", "validation", "test")
+        draws = {
+            part: sample_rows(encoder, int(np.bincount(self.group[part]).max()), seed)
+            for seed, part in enumerate(parts, start=1)
+        }
+        for a, group in enumerate(self.groups):
+            rows, is_drawn = {}, {}
+            for part in parts:
+                drawn_rows = draws[part]
+                if drawn_rows is None:
+                    return
+                real = _as_modelled(encoder, self.X[part][self.group[part] == a])
+                drawn = drawn_rows[a].iloc[: len(real)][list(real)]
+                rows[part] = pd.concat([real, drawn], ignore_index=True)
+                is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
+            view = _view(rows["fit"], is_drawn["fit"], 2)
+            judged = view.features(rows["validation"]), view.features(rows["test"])
+            for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
+                yield Trial(
+                    f"{name}, density of {group}", "white", learner, view.features(rows["fit"]), is_drawn["fit"],
+                    judged, (is_drawn["validation"], is_drawn["test"]), density_of=a,
+                )  # fmt: skip
+
+    @property
+    def _judged_groups(self) -> tuple[IntArray, IntArray]:
+        return self.group["validation"], self.group["test"]
+
+    def _scored(self, name: str, box: str, validation: FloatArray, test: FloatArray) -> Trial:
+        nothing = np.empty((0, 0))
+        return Trial(name, box, None, nothing, self.group["fit"][:0], (validation, test), self._judged_groups)
+
+
+def _representation(model: Any, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """What was given as a pair of frames or arrays, or as one of all rows; None for a model."""
+    n, m = len(train), len(test)
+    if isinstance(model, tuple | list):
+        if len(model) != 2 or [len(z) for z in model] != [n, m]:
+            raise DataError(f"A pair of representations must have as many rows as train ({n:,}) and as test ({m:,}).")
+        first, second = to_pandas(model[0]), to_pandas(model[1])
+    elif hasattr(model, "__array__"):
+        whole = to_pandas(model)
+        if len(whole) != n + m:
+            raise DataError(
+                f"One representation must hold the {n:,} rows of train and then the {m:,} of test; got {len(whole):,} "
+                "rows. Or pass a pair: (Z_train, Z_test)."
+            )
+        first, second = whole.iloc[:n], whole.iloc[n:]
+    elif hasattr(model, "transform"):
+        return None
+    else:
+        raise DataError(f"An audit attacks an encoder, a pipeline or an array; got {type(model).__name__}.")
+    for frame in (first, second):
+        for name in frame:
+            known = frame[name].notna().all()
+            if known and is_number(frame[name].dtype):
+                known = np.isfinite(numbers(frame[name])).all()
+            if not known:
+                raise DataError(f"A representation must be known in every row; column {name!r} has NaN or infinity.")
+    return first, second
+
+
+def _encoded(
+    model: Any, names: tuple[str, ...], tables: dict[str, Table]
+) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame], tuple[str, ...]]:
+    """What adversaries see, the encoder's own rows behind it, and what is lost on the way."""
+    *before, _ = pipeline_steps(model)
+    if releases_cells(model) and not (before and "latent" in names):
+        # Cells have numbers, but no order or distance.
+        return {part: to_pandas(transform_table(model, t)).astype(str) for part, t in tables.items()}, {}, ()
+    # A cell is a function of the latent beside it, and tells nothing more.
+    shown = make_pipeline(*before) if releases_cells(model) else model
+    Z = {part: to_pandas(transform_table(shown, table)) for part, table in tables.items()}
+    return Z, *_turned_round(shown, Z, tables)
+
+
+def _turned_round(
+    model: Any, Z: dict[str, pd.DataFrame], tables: dict[str, Table]
+) -> tuple[dict[str, pd.DataFrame], tuple[str, ...]]:
+    """The encoder's own rows behind what the later steps of a pipeline release, and what is lost on the way."""
+    encoder, *others = pipeline_steps(model)
+    if not others:
+        return Z, ()
+    for step in others:
+        if not hasattr(step, "inverse_transform"):
+            missed = f"{type(step).__name__} cannot be turned round: no adversary used its knowledge of the encoders."
+            return {}, (missed,)
+    latent = {}
+    for part, released in Z.items():
+        z: Any = released.to_numpy()
+        for step in reversed(others):
+            z = step.inverse_transform(z)
+        latent[part] = pd.DataFrame(np.asarray(z), columns=encoder.get_feature_names_out(), index=released.index)
+    own = to_pandas(transform_table(encoder, tables["validation"]))
+    if _alike(latent["validation"], own):
+        return latent, ()
+    lossy = "The steps after the encoder lose something: adversaries who know the encoders had less than encoded rows."
+    return latent, (lossy,)
+
+
+def _alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    if all(is_number(dtype) for dtype in other.dtypes):
+        return bool(np.allclose(one.to_numpy(np.float64), other.to_numpy(np.float64), rtol=1e-5, atol=1e-8))
+    return bool((one.astype(str).to_numpy() == other.astype(str).to_numpy()).all())
+
+
+def _refuse_shared_persons(train: Table, test: Table, identifier: str | None) -> None:
+    seen, tested = (RowsSeen.of(t.X, named_persons(t.X, identifier), b"") for t in (train, test))
+    shared = seen.shared(tested)
+    if shared:
+        raise DataError(
+            f"{shared:,} test {'persons' if seen.named else 'rows'} are among the training rows: an adversary proves "
+            "something only on persons that it has not learnt from."
+        )
+
+
+def _parts(train: Table, identifier: str | None, seed: int, quick: bool) -> dict[str, IntArray]:
+    """Places of the training rows in three parts of the persons at random; of validation persons, one row each."""
+    persons = named_persons(train.X, identifier)
+    person = np.arange(len(train)) if persons is None else persons.codes
+    rng = np.random.default_rng(seed)
+    n = person.max() + 1
+    kept = rng.random(n) < (_QUICK_ROWS / len(train) if quick else 1)
+    part = np.where(kept, np.searchsorted(np.cumsum(_SHARES)[:2], rng.random(n)), -1)[person]
+    reference, fit, validation = (np.flatnonzero(part == number) for number in range(3))
+    one_each = places_of_persons(train.take(validation), identifier, seed)
+    return {"reference": reference, "fit": fit, "validation": validation[one_each]}
+
+
+def _view(frame: pd.DataFrame, group: IntArray, n_groups: int) -> NumericView:
+    """Columns as numbers: as they are, one-hot, or for very many levels by each level's group rates."""
+    columns = []
+    for name in frame:
+        column = frame[[name]]
+        many = (
+            not (is_number(column[name].dtype) or is_time(column[name].dtype)) and frame[name].nunique() > _MOST_LEVELS
+        )
+        rates = (group, n_groups) if many else (None, 0)
+        columns += NumericView.fit(column, *rates, standardise=False).columns
+    return NumericView(columns)
+
+
+def _as_modelled(encoder: Any, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows as an encoder's density sees them: numbers that it cut into bins as these bins."""
+    model = cell_model_of(encoder)
+    return rows if model is None else model.codec.decode(model.codec.encode(rows))
+
+
+def _label(table: Table) -> npt.NDArray[np.object_]:
+    if table.y is None:
+        raise DataError("released names the label, but the rows have none: give the tables their label.")
+    return table.y.astype(str).to_numpy(dtype=object)

@@ -1,0 +1,189 @@
+"""Distribution-free bounds for a release of one cell per person: about the true law, from held-out persons.
+
+The map from a person to her cell (codec ranges, scores, edges, the number of cells) must be fixed before the certifying
+persons are looked at, and each of them gives one row. Nothing else is assumed about the law.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairflows.bounds.arguments import FloatArray, checked_counts, checked_delta, checked_priors, plain
+from fairflows.bounds.distance import total_variation
+from fairflows.exceptions import DataError
+
+
+def cell_upper_bound(counts: ArrayLike, delta: float, *, eta: ArrayLike = 1.0) -> FloatArray | float:
+    r"""Upper bound on the true statistical distance between groups, as seen through the released cell.
+
+    .. math:: U = \min\Bigl(1,\; \tfrac12 \sum_i \Bigl|\frac{c_{0,i}}{n_0} - \frac{c_{1,i}}{n_1}\Bigr|
+              + \sqrt{\tfrac12 \Bigl(\frac{1}{n_0} + \frac{1}{n_1}\Bigr) \log\frac1δ}\Bigr)
+
+    With probability at least 1 - δ over the counted persons, *every* classifier on the released cell, for whatever
+    task, has a demographic parity distance of at most U on a fresh person. TV is jointly convex, so the observed
+    distance is on average above the true one (Jensen), and one person moves it by at most 1/n_a (McDiarmid). The number
+    of cells is not in the second term; it enters through the upward bias of the first, about 0.56·sqrt(k/n).
+
+    For K > 2 groups the bound is on the worst pair: either each pair at δ / (K choose 2), or all at once,
+    max TV + sqrt(½ log(1/δ) Σ_a 1/n_a), whichever has the smaller radius for these group sizes (the choice does not
+    look at the cells).
+
+    Parameters
+    ----------
+    counts : array-like of shape (..., K, k)
+        Persons of each group in each cell; leading axes hold separate tables. For a randomised release, expected
+        counts: see `randomised_counts`. A group without persons gives 1.
+    delta : float
+        δ, the probability of a miss.
+    eta : float or array-like of shape (K,)
+        For a randomised release, η_a = sup TV(M_a(x), M_a(x')), how far one person can move the law of what is
+        released: 1/n_a becomes η_a²/n_a. One for a deterministic cell.
+
+    Returns
+    -------
+    float or array of shape (...)
+
+    Examples
+    --------
+    >>> round(cell_upper_bound([[2600, 2400], [2400, 2600]], delta=0.05), 4)
+    0.0645
+    """
+    counts = checked_counts(counts)
+    bounds = total_variation(_frequencies(counts)) + cell_radius(counts.sum(axis=-1), delta, eta=eta)
+    return plain(np.minimum(bounds.max(axis=(-2, -1)), 1))
+
+
+def cell_radius(n: ArrayLike, delta: float, *, eta: ArrayLike = 1.0) -> FloatArray:
+    """What `cell_upper_bound` adds to each pair's observed distance: shape (..., K) in, (..., K, K) out.
+
+    Parameters
+    ----------
+    n : array-like of shape (..., K)
+        Persons of each group; infinite radius for a group without any.
+    delta, eta
+        As for `cell_upper_bound`.
+
+    Examples
+    --------
+    >>> cell_radius([5000, 5000], delta=0.05).round(4)
+    array([[0.    , 0.0245],
+           [0.0245, 0.    ]])
+    """
+    variance = _variance(n, eta)
+    K = variance.shape[-1]
+    L = -math.log(checked_delta(delta))
+    together = np.sqrt(L / 2 * variance.sum(axis=-1))[..., None, None]
+    pairs = np.sqrt((L + math.log(math.comb(K, 2))) / 2 * (variance[..., :, None] + variance[..., None, :]))
+    other = ~np.eye(K, dtype=bool)
+    pairs = np.where(other, pairs, 0)
+    return np.where(other & (together < pairs.max(axis=(-2, -1), keepdims=True)), together, pairs)
+
+
+def joint_accuracy_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
+    r"""Upper bound on the best guess of the group from the cell, at the priors the persons were drawn with.
+
+    .. math:: A^* \le \sum_i \max_a \frac{c_{a,i}}{n} + \sqrt{\frac{\log(1/δ)}{2n}}
+
+    Parameters
+    ----------
+    counts : array-like of shape (..., K, k)
+        Persons of each group in each cell, all drawn together from the deployment population, so that the group sizes
+        are random. Where groups were sampled separately, use `stratified_accuracy_upper_bound`.
+    delta : float
+        δ, the probability of a miss.
+
+    Examples
+    --------
+    >>> round(joint_accuracy_upper_bound([[2600, 2400], [2400, 2600]], delta=0.05), 4)
+    0.5322
+    """
+    counts = checked_counts(counts)
+    L = -math.log(checked_delta(delta))
+    n = counts.sum(axis=(-2, -1))
+    best = counts.max(axis=-2).sum(axis=-1) / np.where(n > 0, n, 1)
+    return plain(np.minimum(best + np.sqrt(L / 2 * _variance(n)), 1))
+
+
+def stratified_accuracy_upper_bound(
+    counts: ArrayLike, delta: float, priors: ArrayLike | None = None, *, eta: ArrayLike = 1.0
+) -> FloatArray | float:
+    r"""Upper bound on the best guess of the group from the cell, at known priors π.
+
+    .. math:: A^* \le \sum_i \max_a π_a \frac{c_{a,i}}{n_a} + \sqrt{\tfrac12 \log\frac1δ \sum_a \frac{π_a^2}{n_a}}
+
+    Parameters
+    ----------
+    counts, delta, eta
+        As for `cell_upper_bound`. The group sizes may be anything.
+    priors : array-like of shape (K,), optional
+        Share π_a of each group where the adversary works; equal shares by default.
+
+    Examples
+    --------
+    >>> round(stratified_accuracy_upper_bound([[2600, 2400], [2400, 2600]], delta=0.05), 4)
+    0.5322
+    """
+    counts = checked_counts(counts)
+    priors = checked_priors(priors, counts.shape[-2])
+    L = -math.log(checked_delta(delta))
+    best = (priors[:, None] * _frequencies(counts)).max(axis=-2).sum(axis=-1)
+    variance = np.where(priors > 0, _variance(counts.sum(axis=-1), eta), 0)  # a group with prior 0 needs no persons
+    return plain(np.minimum(best + np.sqrt(L / 2 * (priors**2 * variance).sum(axis=-1)), 1))
+
+
+def randomised_counts(counts: ArrayLike, channel: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    r"""Expected counts after a random channel on the cells, and how far the channel lets one person move them.
+
+    The released cell j is drawn with probability M(j | i) from the person's own cell i, as in randomised response. The
+    bounds above then take the expected counts Σ_i c_i M(j | i) with η = max_{i,i'} TV(M(·|i), M(·|i')).
+
+    Parameters
+    ----------
+    counts : array-like of shape (..., K, k)
+        Persons of each group in each cell before the channel.
+    channel : array-like of shape (k, k') or (K, k, k')
+        Row i is the law M(· | i) of what is released; one channel for all groups, or one each.
+
+    Returns
+    -------
+    soft_counts : array of shape (..., K, k')
+    eta : array of shape (K,)
+
+    Examples
+    --------
+    Randomised response that keeps the cell half of the time, else draws one of the two evenly:
+
+    >>> soft, eta = randomised_counts([[2600, 2400], [2400, 2600]], [[0.75, 0.25], [0.25, 0.75]])
+    >>> eta, round(cell_upper_bound(soft, delta=0.05, eta=eta), 4)
+    (array([0.5, 0.5]), 0.0322)
+    """
+    counts = checked_counts(counts)
+    K, k = counts.shape[-2:]
+    channel = np.asarray(channel, dtype=np.float64)
+    if channel.ndim not in (2, 3) or channel.shape[-2] != k or channel.shape[:-2] not in ((), (K,)):
+        raise DataError(
+            f"channel must have shape (k, k') or (K, k, k') for K = {K} groups and k = {k} cells; "
+            f"got shape {channel.shape}."
+        )
+    if not np.all(channel >= 0) or not np.allclose(channel.sum(axis=-1), 1, rtol=0, atol=1e-9):
+        raise DataError("channel must hold probabilities whose rows sum to 1.")
+    per_group = np.broadcast_to(channel, (K, k, channel.shape[-1]))
+    soft = np.einsum("...ai,aij->...aj", counts, per_group)
+    return soft, total_variation(per_group).max(axis=(-2, -1))
+
+
+def _frequencies(counts: FloatArray) -> FloatArray:
+    n = counts.sum(axis=-1, keepdims=True)
+    return counts / np.where(n > 0, n, 1)
+
+
+def _variance(n: ArrayLike, eta: ArrayLike = 1.0) -> FloatArray:
+    """η²/n, infinite where nobody was counted: the bound is then 1."""
+    n = np.asarray(n, dtype=np.float64)
+    eta = np.asarray(eta, dtype=np.float64)
+    if not np.all((eta >= 0) & (eta <= 1)) or eta.shape not in ((), n.shape[-1:]):
+        raise ValueError(f"eta must be one number in [0, 1] or one for each group; got {eta.tolist()}.")
+    return np.where(n > 0, eta**2 / np.where(n > 0, n, 1), np.inf)

@@ -1,0 +1,200 @@
+"""What a bound on the statistical distance says about parity, odds, selection rates, accuracy and errors.
+
+Demographic parity needs no function: Δ is the largest parity distance that any classifier on the release can have, and
+one attains it. For K groups the same holds of the worst pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairflows.bounds.arguments import FloatArray, checked_delta, checked_distance, checked_priors, plain
+
+Label = TypeVar("Label", bound=Hashable)
+
+
+def balanced_accuracy(distance: ArrayLike) -> FloatArray | float:
+    """Balanced accuracy (1 + Δ)/2 of the best adversary between two groups.
+
+    Examples
+    --------
+    >>> balanced_accuracy(0.2)
+    0.6
+    """
+    return plain((1 + checked_distance(distance)) / 2)
+
+
+def distance_for_accuracy(accuracy: ArrayLike) -> FloatArray | float:
+    """The distance Δ = 2t - 1 that keeps every adversary's balanced accuracy at t or below.
+
+    Examples
+    --------
+    >>> distance_for_accuracy(0.75)
+    0.5
+    """
+    accuracy = np.asarray(accuracy, dtype=np.float64)
+    if not np.all((accuracy >= 0.5) & (accuracy <= 1)):
+        raise ValueError(f"accuracy must be in [0.5, 1], as balanced accuracy is; got {accuracy.tolist()}.")
+    return plain(2 * accuracy - 1)
+
+
+def per_label(
+    bound: Callable[[Any, float], float | FloatArray], evidence: Mapping[Label, Any], delta: float
+) -> dict[Label, float | FloatArray]:
+    """The same bound within each label y, all of them at once: each at δ/|Y|.
+
+    With Δ_y = TV(Z | a, y; Z | b, y) every classifier has an equal-opportunity gap ≤ Δ_1 and an equalized-odds gap (the
+    larger over labels) ≤ max_y Δ_y. The marginal Δ bounds neither. For equal opportunity alone, apply `bound` to the
+    one label with all of δ.
+
+    Parameters
+    ----------
+    bound : callable of (evidence, delta)
+        `cell_upper_bound`, or `statistical_distance_upper_bound` for densities fitted within each label.
+    evidence : mapping from label to what `bound` takes
+        Counts, or tables of log-densities.
+    delta : float
+        δ, the probability that any of the bounds misses.
+
+    Examples
+    --------
+    The released bit is as frequent in both groups, yet given the label it tells the group.
+
+    >>> from fairflows.bounds import cell_upper_bound
+    >>> counts = {0: [[1000, 0], [0, 1000]], 1: [[0, 1000], [1000, 0]]}
+    >>> round(cell_upper_bound(np.add(counts[0], counts[1]), 0.05), 2), per_label(cell_upper_bound, counts, 0.05)
+    (0.04, {0: 1.0, 1: 1.0})
+    """
+    if not evidence:
+        raise ValueError("evidence must hold at least one label.")
+    share = checked_delta(delta) / len(evidence)
+    return {label: bound(held, share) for label, held in evidence.items()}
+
+
+def adversary_accuracy_limits(distances: ArrayLike, priors: ArrayLike | None = None) -> tuple[float, float]:
+    r"""Between what the best adversary's accuracy lies, given the distances of all pairs of K groups.
+
+    .. math:: \max\Bigl(\max_a π_a,\; \max_{a,b} \min(π_a, π_b)(1 + TV_{ab})\Bigr) \le A^* \le
+              \min_b \Bigl[π_b + \sum_{a \ne b} \bigl(π_a TV_{ab} + (π_a - π_b)_+\bigr)\Bigr]
+
+    For equal shares (1 + max TV)/K ≤ A* ≤ (1 + min_b Σ_{a≠b} TV_ab)/K; with b the largest group,
+    A* ≤ π_b + Σ_{a≠b} π_a TV_ab. Upper bounds on the distances give an upper limit, lower bounds a lower one.
+
+    Parameters
+    ----------
+    distances : array-like of shape (K, K)
+        TV_ab; the diagonal is not used.
+    priors : array-like of shape (K,), optional
+        Share π_a of each group; equal by default.
+
+    Examples
+    --------
+    >>> low, high = adversary_accuracy_limits([[0.0, 0.1, 0.3], [0.1, 0.0, 0.2], [0.3, 0.2, 0.0]])
+    >>> round(low, 4), round(high, 4)
+    (0.4333, 0.4333)
+    """
+    tv = checked_distance(distances, "distances")
+    if tv.ndim != 2 or tv.shape[0] != tv.shape[1] or len(tv) < 2:
+        raise ValueError(f"distances must be a square array for at least two groups; got shape {tv.shape}.")
+    pi = checked_priors(priors, len(tv))
+    other = ~np.eye(len(tv), dtype=bool)
+    low = max(pi.max(), np.where(other, np.minimum.outer(pi, pi) * (1 + tv), 0).max())
+    rest = np.where(other, pi[:, None] * tv + np.maximum(pi[:, None] - pi, 0), 0).sum(axis=0)
+    return float(min(low, 1)), float(min((pi + rest).min(), 1))
+
+
+def selection_ratio_lower_bound(distance: ArrayLike, largest_rate: ArrayLike) -> FloatArray | float:
+    """Lower bound on the smallest over the largest selection rate of a classifier: 1 - Δ/r, not below 0.
+
+    Parameters
+    ----------
+    distance : array-like
+        Upper bound on Δ.
+    largest_rate : array-like
+        r, the selection rate of the group that is selected most; a lower confidence bound where it is estimated.
+
+    Examples
+    --------
+    >>> round(selection_ratio_lower_bound(0.05, largest_rate=0.5), 3)
+    0.9
+    """
+    r = np.asarray(largest_rate, dtype=np.float64)
+    if not np.all((r > 0) & (r <= 1)):
+        raise ValueError(f"largest_rate must be in (0, 1]; got {r.tolist()}.")
+    return plain(np.maximum(1 - checked_distance(distance) / r, 0))
+
+
+def four_fifths_rate(distance: ArrayLike) -> FloatArray | float:
+    """The selection rate r = 5Δ from which on every classifier keeps the four-fifths rule; above 1, none is sure to.
+
+    Examples
+    --------
+    >>> four_fifths_rate(0.05)
+    0.25
+    """
+    return plain(5 * checked_distance(distance))
+
+
+def true_distance_upper_bound(distance: float, density_errors: ArrayLike) -> float:
+    """The paper's theorem: Δ of the true law, when someone vouches for how far the densities are from it.
+
+    Δ(p_Z) ≤ Δ(p̂_Z) + TV(p̂_a, p_a) + TV(p̂_b, p_b), as encoders keep TV and TV obeys the triangle inequality. TV is
+    ½∫|p̂ - p|, with the half. For K groups, where `distance` is of the worst pair, the two largest errors count.
+
+    Parameters
+    ----------
+    distance : float
+        Δ(p̂_Z), or an upper bound on it.
+    density_errors : array-like of shape (K,)
+        TV(p̂_a, p_a) of each group, or upper bounds.
+
+    Examples
+    --------
+    >>> round(true_distance_upper_bound(0.1, [0.02, 0.03]), 3)
+    0.15
+    """
+    errors = checked_distance(density_errors, "density_errors")
+    if errors.ndim != 1 or len(errors) < 2:
+        raise ValueError(f"density_errors must hold one number for each of at least two groups; got {errors.tolist()}.")
+    return float(min(checked_distance(distance) + np.sort(errors)[-2:].sum(), 1))
+
+
+def density_error_lower_bound(attack_lower: float, model_upper: float) -> float:
+    """How wrong the densities are at least, TV(p̂_a, p_a) + TV(p̂_b, p_b), when an attack beats the model's bound.
+
+    The theorem turned round. Positive means refuted, with confidence 1 - δ_a - δ_m for a lower bound at δ_a and an
+    upper bound at δ_m.
+
+    Examples
+    --------
+    >>> round(density_error_lower_bound(attack_lower=0.4, model_upper=0.1), 3)
+    0.3
+    """
+    excess = checked_distance(attack_lower, "attack_lower") - checked_distance(model_upper, "model_upper")
+    return max(float(excess), 0.0)
+
+
+def error_lower_bound(base_rates: ArrayLike, distance: float) -> float:
+    """What fairness costs: two groups' error rates add up to at least their base-rate gap less Δ.
+
+    For every classifier on the release, err_a + err_b ≥ |P(y = 1 | a) - P(y = 1 | b)| - Δ (Zhao and Gordon, 2019), here
+    for the pair of groups with the widest gap.
+
+    Parameters
+    ----------
+    base_rates : array-like of shape (K,)
+        P(y = 1 | a) of each group.
+    distance : float
+        Δ, or an upper bound on it.
+
+    Examples
+    --------
+    >>> round(error_lower_bound([0.7, 0.2], distance=0.1), 3)
+    0.4
+    """
+    gap = np.ptp(checked_distance(base_rates, "base_rates"))
+    return max(float(gap - checked_distance(distance)), 0.0)

@@ -1,0 +1,192 @@
+"""Model-based bounds: what the best adversary reaches if the estimated densities are the truth.
+
+Everything here is a function of one table of shape (N, K drawn, K density). Row i holds one fresh draw z_i^a from the
+latent law p̂_Za of every group a, and log p̂_Zb(z_i^a) under every group b. One draw from *each* group per row: the
+numbers averaged below are then independent and equally distributed, which all bounds need. Filling them group after
+group breaks that, and the bounds with it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_table
+from fairflows.bounds.betting import betting_upper_bound
+
+
+def distance_terms(log_densities: ArrayLike) -> FloatArray:
+    r"""The independent numbers in [0, 1] whose mean is the statistical distance, for each pair of groups.
+
+    .. math:: X_i = \tfrac12 \bigl(|\tanh(u(z_i^a)/2)| + |\tanh(u(z_i^b)/2)|\bigr), \quad
+              u(z) = \log \hat p_{Za}(z) - \log \hat p_{Zb}(z)
+
+    as |tanh(u/2)| = |p_a - p_b| / (p_a + p_b). It is the sign estimator (`sign_estimate`) averaged over the group that
+    a point may have come from (Rao–Blackwell): same mean, never more variance, and an error e in u costs at most
+    ½E|e|.
+
+    Parameters
+    ----------
+    log_densities : array-like of shape (N, K, K)
+        Table of log-densities, drawn group before density. A NaN, also from infinities that cancel, gives X = 1.
+
+    Returns
+    -------
+    array of shape (K(K-1)/2, N)
+        One row for each pair a < b, in the order of ``numpy.triu_indices(K, 1)``.
+    """
+    table = checked_table(log_densities)
+    return np.stack([_pair_terms(table, a, b) for a, b in _pairs(table.shape[1])])
+
+
+def statistical_distance(log_densities: ArrayLike) -> float:
+    r"""Estimated statistical distance Δ between the groups' latent laws; for K > 2 groups, of the worst pair.
+
+    The mean of `distance_terms`: unbiased for each pair, without any allowance for sampling error. For that,
+    see `statistical_distance_upper_bound`; for every pair, `pairwise_statistical_distance`.
+
+    Parameters
+    ----------
+    log_densities : array-like of shape (N, K, K)
+        Row i holds one draw z_i^a from every group's latent law and log p̂_Zb(z_i^a) under every group b. NaN counts
+        as fully told apart.
+
+    Examples
+    --------
+    Two unit Gaussians at distance d = 1 have Δ = 2Φ(1/2) - 1 = 0.383.
+
+    >>> z = np.random.default_rng(0).normal(loc=[0.0, 1.0], size=(100_000, 2))
+    >>> log_densities = -((z[:, :, None] - np.array([0.0, 1.0])) ** 2) / 2
+    >>> round(statistical_distance(log_densities), 2)
+    0.38
+    """
+    return float(distance_terms(log_densities).mean(axis=1).max())
+
+
+def pairwise_statistical_distance(log_densities: ArrayLike) -> FloatArray:
+    """Estimated statistical distance of every pair of groups: a symmetric (K, K) array with a zero diagonal."""
+    table = checked_table(log_densities)
+    K = table.shape[1]
+    distances = np.zeros((K, K))
+    for a, b in _pairs(K):
+        distances[a, b] = distances[b, a] = _pair_terms(table, a, b).mean()
+    return distances
+
+
+def statistical_distance_upper_bound(log_densities: ArrayLike, delta: float) -> float:
+    """Upper bound on Δ of the estimated densities, with probability at least 1 - δ over the draws.
+
+    The betting bound on `distance_terms`; for K > 2 groups on the worst pair, each pair at δ / (K choose 2). The number
+    of draws N must be fixed before drawing, the draws be fresh (never those of training), and to report the best of m
+    models takes δ/m or new draws after choosing.
+
+    Parameters
+    ----------
+    log_densities : array-like of shape (N, K, K)
+        As for `statistical_distance`.
+    delta : float
+        δ, the probability of a miss.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(loc=[0.0, 1.0], size=(100_000, 2))
+    >>> log_densities = -((z[:, :, None] - np.array([0.0, 1.0])) ** 2) / 2
+    >>> 0.383 < statistical_distance_upper_bound(log_densities, delta=0.05) < 0.387
+    True
+    """
+    table = checked_table(log_densities)
+    pairs = _pairs(table.shape[1])
+    share = checked_delta(delta) / len(pairs)
+    return max(float(betting_upper_bound(_pair_terms(table, a, b), share)) for a, b in pairs)
+
+
+def accuracy_terms(log_densities: ArrayLike, priors: ArrayLike | None = None) -> FloatArray:
+    r"""The independent numbers in [1/K, 1] whose mean is the accuracy A* of the best guess of the group.
+
+    .. math:: X_i = \sum_a π_a h(z_i^a), \quad h(z) = \max_b \mathrm{softmax}_b(\log π_b + \log \hat p_{Zb}(z))
+
+    Parameters
+    ----------
+    log_densities : array-like of shape (N, K, K)
+        As for `statistical_distance`; a NaN gives h = 1.
+    priors : array-like of shape (K,), optional
+        Share π_a of each group where the adversary works; equal shares by default.
+
+    Returns
+    -------
+    array of shape (N,)
+    """
+    table = checked_table(log_densities)
+    priors = checked_priors(priors, table.shape[1])
+    # A group without members or a point without mass is log 0; where nothing has mass, NaN, which counts as told apart.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = np.log(priors) + table
+        h = 1 / np.exp(scores - scores.max(axis=2, keepdims=True)).sum(axis=2)  # softmax at its largest entry
+    return np.where(np.isnan(h), 1.0, h) @ priors
+
+
+def adversary_accuracy(log_densities: ArrayLike, priors: ArrayLike | None = None) -> float:
+    """Estimated accuracy A* of the best adversary; for two equal groups (1 + Δ)/2.
+
+    Parameters
+    ----------
+    log_densities, priors
+        As for `accuracy_terms`.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(loc=[0.0, 1.0], size=(100_000, 2))
+    >>> log_densities = -((z[:, :, None] - np.array([0.0, 1.0])) ** 2) / 2
+    >>> round(adversary_accuracy(log_densities), 2), round(adversary_accuracy(log_densities, priors=[0.9, 0.1]), 2)
+    (0.69, 0.9)
+    """
+    return float(accuracy_terms(log_densities, priors).mean())
+
+
+def adversary_accuracy_upper_bound(
+    log_densities: ArrayLike, delta: float, priors: ArrayLike | None = None, *, prior_error: float = 0.0
+) -> float:
+    r"""Upper bound on the best adversary's accuracy under the estimated densities, with probability at least 1 - δ.
+
+    The terms lie in [1/K, 1] whatever the priors; mapped to [0, 1] their mean is below the betting bound U, so
+    A* ≤ 1/K + (1 - 1/K) U. Priors that are themselves estimates add TV(π, π̂).
+
+    Parameters
+    ----------
+    log_densities, priors
+        As for `accuracy_terms`.
+    delta : float
+        δ, the probability of a miss.
+    prior_error : float
+        A number that TV(π, π̂) does not exceed; 0 when the priors are known.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(loc=[0.0, 1.0], size=(100_000, 2))
+    >>> log_densities = -((z[:, :, None] - np.array([0.0, 1.0])) ** 2) / 2
+    >>> 0.691 < adversary_accuracy_upper_bound(log_densities, delta=0.05) < 0.694
+    True
+    """
+    if not 0 <= prior_error <= 1:
+        raise ValueError(f"prior_error must be in [0, 1]; got {prior_error!r}.")
+    table = checked_table(log_densities)
+    chance = 1 / table.shape[1]
+    # Rounding may leave a term a hair outside [1/K, 1].
+    terms = np.clip((accuracy_terms(table, priors) - chance) / (1 - chance), 0, 1)
+    return min(1.0, chance + (1 - chance) * float(betting_upper_bound(terms, delta)) + prior_error)
+
+
+def _pairs(K: int) -> list[tuple[int, int]]:
+    return [(a, b) for a in range(K) for b in range(a + 1, K)]
+
+
+def _pair_terms(table: FloatArray, a: int, b: int) -> FloatArray:
+    with np.errstate(invalid="ignore"):  # inf - inf is NaN
+        u_a, u_b = table[:, a, a] - table[:, a, b], table[:, b, a] - table[:, b, b]
+    return (_told_apart(u_a) + _told_apart(u_b)) / 2
+
+
+def _told_apart(u: FloatArray) -> FloatArray:
+    """|tanh(u/2)|, where NaN counts as 1."""
+    told_apart = np.abs(np.tanh(u / 2))
+    return np.where(np.isnan(told_apart), 1.0, told_apart)

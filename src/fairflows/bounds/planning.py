@@ -1,0 +1,148 @@
+"""Planning a release of cells on validation rows: the bound to expect, and how many persons a target takes.
+
+Nothing here is a certificate. It helps to choose the number of cells before the certifying persons are looked at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
+
+from fairflows.bounds.arguments import FloatArray, checked_priors, checked_probabilities
+from fairflows.bounds.bisection import smallest_true
+from fairflows.bounds.counts import cell_radius
+
+_MOST_ROWS = 1e15
+
+
+def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:
+    r"""Expected value of the observed distance of every pair of groups, if these are the cell probabilities.
+
+    .. math:: E\,\widehat{TV} \approx \tfrac12 \sum_i \Bigl[σ_i \sqrt{2/π}\, e^{-d_i^2 / 2σ_i^2}
+              + |d_i| \bigl(1 - 2Φ(-|d_i|/σ_i)\bigr)\Bigr], \quad
+              d_i = p_i - q_i, \quad σ_i^2 = \frac{p_i(1-p_i)}{n_0} + \frac{q_i(1-q_i)}{n_1}
+
+    the mean of |N(d_i, σ_i²)|, summed. Frequencies of validation rows in place of p and q count their own noise as
+    distance, so the plan errs on the safe side.
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (K, k)
+        Probability of each cell in each group.
+    n : array-like of shape (..., K)
+        Persons of each group that will be counted.
+
+    Returns
+    -------
+    array of shape (..., K, K)
+
+    Examples
+    --------
+    Two groups with the same law on 50 cells seem 0.056 apart when 5,000 persons of each are counted.
+
+    >>> round(float(expected_cell_distance(np.full((2, 50), 1 / 50), [5000, 5000])[0, 1]), 3)
+    0.056
+    """
+    p = checked_probabilities(probabilities)
+    n = _checked_sizes(n, len(p))
+    variance = p * (1 - p) / n[..., None]
+    expected = np.zeros((*n.shape, len(p)))
+    for a in range(len(p)):
+        expected[..., a, :] = _mean_of_folded_normal(p[a] - p, variance[..., a, None, :] + variance).sum(axis=-1) / 2
+        expected[..., a, a] = 0
+    return expected
+
+
+def planned_cell_bound(probabilities: ArrayLike, n: ArrayLike, delta: float, *, eta: ArrayLike = 1.0) -> FloatArray:
+    """The `cell_upper_bound` to expect for these cells with n persons of each group.
+
+    Compute it for each candidate number of cells on validation rows, and choose before certifying.
+
+    Parameters
+    ----------
+    probabilities, n
+        As for `expected_cell_distance`.
+    delta, eta
+        As for `cell_upper_bound`.
+
+    Examples
+    --------
+    >>> {k: round(float(planned_cell_bound(np.full((2, k), 1 / k), [5000, 5000], 0.05)), 3) for k in (2, 8, 32)}
+    {2: 0.032, 8: 0.046, 32: 0.069}
+    """
+    n = np.asarray(n, dtype=np.float64)
+    expected = expected_cell_distance(probabilities, n) + cell_radius(n, delta, eta=eta)
+    return np.minimum(expected.max(axis=(-2, -1)), 1)
+
+
+def rows_needed(
+    target: float,
+    delta: float,
+    *,
+    probabilities: ArrayLike | None = None,
+    shares: ArrayLike | None = None,
+    eta: ArrayLike = 1.0,
+) -> np.ndarray:
+    """Persons of each group for which the planned bound comes down to a target distance.
+
+    Parameters
+    ----------
+    target : float
+        The distance to certify, in (0, 1]. For a balanced accuracy t it is 2t - 1.
+    delta, eta
+        As for `cell_upper_bound`.
+    probabilities : array-like of shape (K, k), optional
+        Cell probabilities, as for `expected_cell_distance`. Without them, one cell that tells nothing: what any release
+        needs at the least.
+    shares : array-like of shape (K,), optional
+        Share of each group among the persons; equal by default, for as many groups as `probabilities` has, else two.
+
+    Returns
+    -------
+    array of int of shape (K,)
+
+    Raises
+    ------
+    ValueError
+        When the groups' true distance is not below the target: no number of persons suffices.
+
+    Examples
+    --------
+    >>> rows_needed(target=0.05, delta=0.05)
+    array([1199, 1199])
+    >>> rows_needed(target=0.05, delta=0.05, probabilities=np.full((2, 8), 1 / 8), shares=[0.9, 0.1])
+    array([20783,  2310])
+    """
+    if not 0 < target <= 1:
+        raise ValueError(f"target must be in (0, 1]; got {target!r}.")
+    if probabilities is None:
+        p = np.ones((2 if shares is None else np.size(shares), 1))
+    else:
+        p = checked_probabilities(probabilities)
+    shares = checked_priors(shares, len(p))
+    if np.any(shares == 0):
+        raise ValueError(f"shares must be positive; got {shares.tolist()}.")
+    if np.max(planned_cell_bound(p, shares * _MOST_ROWS, delta, eta=eta)) > target:
+        raise ValueError(f"target {target} cannot be reached: the groups are not closer than that in these cells.")
+
+    def reached(log_rows: FloatArray) -> np.ndarray:
+        return np.asarray(planned_cell_bound(p, shares * np.exp(log_rows), delta, eta=eta) <= target)
+
+    rows = np.exp(smallest_true(reached, np.zeros(()), np.log(np.asarray(_MOST_ROWS)), halvings=60))
+    return np.ceil(shares * rows).astype(np.int64)
+
+
+def _checked_sizes(n: ArrayLike, K: int) -> FloatArray:
+    n = np.asarray(n, dtype=np.float64)
+    if n.shape[-1:] != (K,) or not np.all(n > 0):
+        raise ValueError(f"n must hold a positive number of persons for each of {K} groups; got {n.tolist()}.")
+    return n
+
+
+def _mean_of_folded_normal(d: FloatArray, variance: FloatArray) -> FloatArray:
+    """E|N(d, σ²)|; a cell that is empty or certain in both groups has σ = 0, where the mean is |d|."""
+    sigma = np.sqrt(variance)
+    z = np.abs(d) / np.where(sigma > 0, sigma, 1)
+    mean = sigma * np.sqrt(2 / np.pi) * np.exp(-(z**2) / 2) + np.abs(d) * (1 - 2 * ndtr(-z))
+    return np.where(sigma > 0, mean, np.abs(d))

@@ -1,0 +1,140 @@
+"""Certifying with a better density than training could use.
+
+Training needs a smooth, differentiable p̂; a certificate only evaluates p̂_Za(z) = p̂_a(f_a⁻¹(z))·|det|. So it may take
+the density of best held-out likelihood among several, whatever the encoder was trained with.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.model_selection import train_test_split
+
+from fairflows.table.ledger import named_persons
+from fairflows.table.table import Table
+
+if TYPE_CHECKING:
+    from fairflows.density.groups import GroupDensities
+
+_HELD_OUT = 0.2
+OWN = "the densities that the model was fitted with"
+
+
+class Judged(NamedTuple):
+    """Densities that a model-based bound is to be about, and what they are called.
+
+    Attributes
+    ----------
+    densities : GroupDensities
+        In model space, in float64.
+    name : str
+        What they are, and how they did.
+    """
+
+    densities: GroupDensities
+    name: str
+
+
+def best_densities(encoder: Any, density: Any, train: Table | None, random_state: int) -> Judged:
+    """Fit candidates to the groups' training rows, and take those of best held-out likelihood, all groups together.
+
+    Parameters
+    ----------
+    encoder : FairFlow
+        A fitted encoder: its codec says what model space is.
+    density : str, density, fitted densities, or a list of these
+        A name or a density of `fairflows.density` is fitted to `train`; a fitted `GroupDensities` of model space is
+        taken as it is, and cannot be among several: it may have seen the rows that these are compared on.
+    train : Table, or None
+        Rows to fit on: those that the encoder was fitted on, never those to certify on.
+    random_state : int
+        Seed of the fits and of the split.
+
+    Returns
+    -------
+    Judged
+    """
+    import torch
+
+    from fairflows.density.groups import GroupDensities
+
+    if not hasattr(encoder, "flow_"):
+        raise ValueError(f"density is for encoders of continuous tables (FairFlow); got {type(encoder).__name__}.")
+    candidates = list(density) if isinstance(density, list | tuple) else [density]
+    if any(isinstance(candidate, GroupDensities) for candidate in candidates):
+        if len(candidates) > 1:
+            raise ValueError(
+                "density must not name fitted densities among several: they may have been fitted to the rows that the "
+                "others are compared on. Pass them alone, or the settings to fit."
+            )
+        return Judged(candidates[0].double(), "densities that were passed fitted")
+    if not candidates:
+        raise ValueError("density must name at least one density; got an empty list.")
+    if train is None:
+        raise ValueError("density takes training rows to fit on and to choose by: pass train.")
+    fit, held = _by_group(encoder, train, random_state)
+    to_tensor = [torch.as_tensor(x, dtype=torch.float32) for x in fit]
+    found = []
+    for candidate in candidates:
+        densities = GroupDensities.fit(_template(candidate), to_tensor, random_state=random_state).double()
+        likelihood = float(np.mean(densities.score([torch.as_tensor(x) for x in held])))
+        found.append((likelihood, name_of(candidate), densities))
+    likelihood, name, densities = max(found, key=lambda entry: entry[0])
+    chosen = f"{name}, the best of {len(found)}" if len(found) > 1 else name
+    return Judged(densities, f"{chosen}: {likelihood:.3f} nats a held-out row, in model space")
+
+
+def log_densities_under(encoder: Any, densities: GroupDensities, n: int, seed: int) -> npt.NDArray[np.float64]:
+    """The table (n, K drawn, K density) of an encoder's latent laws if these densities are the truth."""
+    import torch
+
+    from fairflows.training.evaluation import log_density_table
+
+    generator = torch.Generator().manual_seed(seed)
+    return log_density_table(encoder.flow_.bijection, densities, n, generator)[0].numpy()
+
+
+def _by_group(encoder: Any, train: Table, random_state: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Training rows of each group in model space, and rows held out; no person in both."""
+    persons = named_persons(train.X)
+    person = np.arange(len(train)) if persons is None else persons.codes
+    x, _ = encoder.codec_.encode(train.X, persons)
+    kept, _ = train_test_split(np.unique(person), test_size=_HELD_OUT, random_state=random_state)
+    group = np.array([encoder.groups_.index(value) for value in train.a])
+    used = np.isin(person, kept)
+    parts = [[x[(group == a) & rows] for a in range(len(encoder.groups_))] for rows in (used, ~used)]
+    return parts[0], parts[1]
+
+
+def _template(candidate: Any) -> Any:
+    if not isinstance(candidate, str):
+        return candidate
+    from fairflows.encoder.flow_fitting import DENSITIES
+
+    if candidate not in DENSITIES:
+        raise ValueError(f"density must be one of {', '.join(DENSITIES)}, or a density; got {candidate!r}.")
+    return DENSITIES[candidate]()
+
+
+def name_of(candidate: Any) -> str:
+    """A density's name, with those of its settings that are not the default.
+
+    Examples
+    --------
+    >>> from fairflows.density import MixtureDensity
+    >>> name_of(MixtureDensity(3)), name_of("kde")
+    ('MixtureDensity(n_components=3)', 'kde')
+    """
+    if isinstance(candidate, str):
+        return candidate
+    settings = {
+        name: getattr(candidate, name)
+        for name, parameter in inspect.signature(type(candidate)).parameters.items()
+        if hasattr(candidate, name) and getattr(candidate, name) != parameter.default
+    }
+    shown = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    return f"{type(candidate).__name__}({shown})" if shown else type(candidate).__name__

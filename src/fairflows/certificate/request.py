@@ -1,0 +1,137 @@
+"""What a certificate was asked for, checked once: enough to compute it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self, get_args
+
+import numpy as np
+
+from fairflows.bounds.arguments import Estimator, Priors, checked_delta, checked_distance, checked_priors
+from fairflows.certificate.document import Certificate
+from fairflows.certificate.evidence import releases_cells
+
+_RELEASED = ("cell", "latent", "label")
+_MONTE_CARLO_DELTA = 0.001
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a certificate, as `certify` describes them."""
+
+    released: tuple[str, ...]
+    delta: float
+    target: float | None
+    target_accuracy: float | None
+    priors: Priors
+    density_error: tuple[float, ...] | None
+    estimator: Estimator
+    n_draws: int
+    monte_carlo_delta: float
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        groups: list[Any],
+        *,
+        released: Sequence[str] | None,
+        delta: float,
+        target: float | None,
+        target_accuracy: float | None,
+        priors: Sequence[float] | None,
+        density_error: float | Sequence[float] | None,
+        estimator: Estimator,
+        n_draws: int,
+        monte_carlo_delta: float,
+        seed: int,
+    ) -> Self:
+        """Settings as they were passed, or a ValueError that names the wrong one."""
+        if estimator not in get_args(Estimator):
+            raise ValueError(f"estimator must be 'betting' or 'sign'; got {estimator!r}.")
+        _check_whole("n_draws", n_draws, 1)
+        _check_whole("random_state", seed, 0)
+        shares = checked_priors(priors, len(groups))
+        _check_target(target, target_accuracy, float(shares.max()))
+        return cls(
+            released=checked_released(released, cells=releases_cells(model)),
+            delta=checked_delta(delta),
+            target=target,
+            target_accuracy=target_accuracy,
+            priors=None if priors is None else tuple(shares.tolist()),
+            density_error=_checked_errors(density_error, groups),
+            estimator=estimator,
+            n_draws=int(n_draws),
+            monte_carlo_delta=checked_delta(monte_carlo_delta),
+            seed=int(seed),
+        )
+
+    @classmethod
+    def read(cls, certificate: Certificate, model: Any, groups: list[Any]) -> Self:
+        """The settings that a certificate says it was made with."""
+        c = certificate
+        return cls.of(
+            model,
+            groups,
+            released=c.released,
+            delta=c.delta,
+            target=c.target,
+            target_accuracy=c.target_accuracy,
+            priors=c.priors,
+            density_error=c.density_error,
+            estimator=c.estimator,
+            n_draws=c.n_draws,
+            monte_carlo_delta=c.spent.get("model") or _MONTE_CARLO_DELTA,
+            seed=c.seed,
+        )
+
+    @property
+    def certifies_cells(self) -> bool:
+        """Next to a latent, a cell adds nothing and certifies nothing."""
+        return "cell" in self.released and "latent" not in self.released
+
+
+def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[str, ...]:
+    """The names of all that is released together, in a fixed order; by default cells where there are any."""
+    by_default = "cell" if cells else "latent"
+    if released is None:
+        return (by_default,)
+    names = [released] if isinstance(released, str) else list(released)
+    for name in names:
+        if name not in _RELEASED:
+            raise ValueError(f"released must name {', '.join(_RELEASED)}; got {name!r}.")
+    if "cell" in names and not cells:
+        raise ValueError("released names cells, but the model's last step releases none: add a CellRelease.")
+    if not {"cell", "latent"} & set(names):
+        names.append(by_default)
+    return tuple(name for name in _RELEASED if name in names)
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+
+
+def _check_target(target: float | None, accuracy: float | None, blind: float) -> None:
+    if target is not None and accuracy is not None:
+        raise ValueError("give target, a distance, or max_adversary_accuracy, not both.")
+    if target is not None and not 0 <= target <= 1:
+        raise ValueError(f"target must be a distance in [0, 1]; got {target!r}.")
+    if accuracy is not None and not blind <= accuracy <= 1:
+        raise ValueError(
+            f"max_adversary_accuracy must be at least that of a blind guess, {blind:.4g}, and at most 1; got "
+            f"{accuracy!r}."
+        )
+
+
+def _checked_errors(errors: float | Sequence[float] | None, groups: list[Any]) -> tuple[float, ...] | None:
+    if errors is None:
+        return None
+    values = checked_distance(np.asarray(errors, dtype=np.float64), "density_error")
+    if values.shape not in ((), (len(groups),)):
+        raise ValueError(
+            f"density_error must be one number, or one for each of {len(groups)} groups; got {values.tolist()}."
+        )
+    return tuple(np.broadcast_to(values, len(groups)).tolist())

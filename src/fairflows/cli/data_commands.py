@@ -1,0 +1,198 @@
+"""Commands about tables: describe, datasets, demo, reproduce."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from fairflows.cli.base import (
+    Drop,
+    Identifier,
+    Json,
+    Label,
+    Missing,
+    Multiclass,
+    Quiet,
+    Sensitive,
+    app,
+    print_frame,
+    print_json,
+    stages,
+)
+
+
+@app.command()
+def datasets(as_json: Json = False, quiet: Quiet = False) -> None:
+    """List the datasets that come with fairflows: rows, groups, rates, licence, and where each would come from.
+
+    Adult is inside the package. The others are looked for in the folder that the environment variable
+    `FAIRFLOWS_DATA` names, else downloaded from their publisher where there still is one.
+    """
+    from fairflows.paper.catalogue import describe_datasets
+
+    found = describe_datasets()
+    if as_json:
+        print_frame(found, as_json, title="Datasets")
+        return
+    print_frame(found.drop(columns=["at_hand", "source"]), as_json, title="Datasets")
+    if quiet:
+        return
+    for name, source in zip(found["name"], found["source"], strict=True):
+        typer.echo(f"{name}: {source}")  # a path must stay in one piece, to be copied
+
+
+@app.command()
+def describe(
+    file: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
+    sensitive: Sensitive,
+    label: Label = None,
+    identifier: Identifier = None,
+    drop: Drop = None,
+    missing: Missing = "error",
+    multiclass: Multiclass = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what a table holds: groups and their rates, and each column's kind, range and grid.
+
+    Example: `fairflows describe loans.csv --sensitive sex --label repaid`
+    """
+    from fairflows.table.table import Table
+
+    table = Table.read(
+        file,
+        sensitive=sensitive,
+        label=label,
+        identifier=identifier,
+        drop=drop or (),
+        missing=missing,
+        multiclass=multiclass,
+    )
+    if as_json:
+        summary, columns = (json.loads(part.to_json(orient="index")) for part in (table.summary(), table.columns()))
+        record = {"name": table.name, "rows": len(table), "groups": summary, "columns": columns, "notes": table.notes}
+        print_json(record)
+    else:
+        if not quiet:
+            typer.echo(repr(table))
+        print_frame(table.columns().reset_index(), as_json=False, title="Columns")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("fairflows-demo"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Adult, end to end and offline: the paper's encoder, and transport with cells, each attacked and certified.
+
+    Writes two results, `latent/` and `cells/`, each with a model, a certificate and a report.
+    """
+    import pandas as pd
+
+    from fairflows.table.adult import load_adult
+    from fairflows.workflow.job import fit_table, write_fit
+    from fairflows.workflow.results import refuse_other_folder
+
+    for name in ("latent", "cells"):
+        refuse_other_folder(out / name)
+    table = load_adult()
+    jobs: dict[str, dict[str, Any]] = {
+        "latent": {"method": "matching", "release": "latent", "gamma": 0.9},
+        "cells": {"method": "transport", "release": "cells", "max_adversary_accuracy": 0.55},
+    }
+    if not (quiet or as_json):
+        typer.echo(repr(table))
+    found = {}
+    with stages(quiet or as_json) as say:
+        for name, settings in jobs.items():
+            say(f"{name}: {settings['method']}")
+            found[name] = fit_table(table, density="counts", quick=True, say=say, **settings)
+            run = {"sensitive": [str(table.a.name)], "label": str(table.y.name) if table.y is not None else None}
+            write_fit(found[name], table, out / name, {**run, "drop": [], "rows": len(table), "seed": 0})
+    sides = {name: _what_it_tells(fit) for name, fit in found.items()}
+    title = "Adult: what is released, and what it still tells about sex"
+    if as_json:
+        print_json(sides)
+    else:
+        print_frame(pd.DataFrame(sides).rename_axis("release").reset_index(), as_json, title)
+    if not (quiet or as_json):
+        typer.echo(f"\nOpen {out / 'cells' / 'report.html'} and {out / 'latent' / 'report.html'} in a browser.")
+
+
+def _what_it_tells(fit: Any) -> dict[str, Any]:
+    c = fit.certificate
+    metrics = {line["name"]: line["after"] for line in fit.report.contents["metrics"]["overall"]}
+
+    def shown(value: float | None) -> str:
+        return "–" if value is None else f"{value:.3f}"
+
+    return {
+        "encoder": fit.chosen.method,
+        "cells": "–" if c.n_cells is None else str(c.n_cells),
+        "accuracy of the task": shown(metrics["accuracy"]),
+        "demographic parity gap": shown(metrics["demographic parity difference"]),
+        "attack proves Δ ≥": shown(c.attack_lower),
+        "model says Δ ≤": shown(c.model_upper),
+        "certified Δ ≤": shown(c.cell_upper),
+        "status": c.status,
+    }
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments; without one, all are listed.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List them, and run none.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer seeds, epochs and rows: minutes, on two cores.")
+    ] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
+    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to train.")] = "auto",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reproduction"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run experiments of the paper, and print its numbers beside ours.
+
+    Models that several of them share are trained once. The exit status is 1 when one that was named lacks its data, or
+    all do.
+
+    Example: `fairflows reproduce figure-4a table-2 --quick`
+    """
+    import pandas as pd
+
+    from fairflows.paper.experiments import list_experiments, run
+    from fairflows.storage.folders import check_folder
+
+    known = list_experiments()
+    if every and names:
+        raise ValueError(f"--all runs every experiment: leave out {', '.join(names)}, or --all.")
+    chosen = known["id"].tolist() if every else list(names or [])
+    for name in chosen:
+        if name not in set(known["id"]):
+            raise ValueError(f"there is no experiment {name!r}; there are {', '.join(known['id'])}.")
+    if listed or not chosen:
+        print_frame(known, as_json, title="Experiments")
+        return
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ValueError("--device cuda: this machine has no GPU that torch can use.")
+    check_folder(out)
+    results = []
+    with stages(quiet or as_json) as say:
+        for number, name in enumerate(chosen, 1):
+            say(f"{name}, {number} of {len(chosen)}")
+            results.append(run(name, quick=quick, seeds=seeds, device=device, out=out, show=not as_json))
+    if as_json:
+        print_json([result.to_dict() for result in results])
+    elif len(results) > 1:
+        lines = [(r.id, round(r.seconds), f"skipped: {r.skipped}" if r.skipped else "done") for r in results]
+        print_frame(pd.DataFrame(lines, columns=["experiment", "seconds", ""]), False, title="Experiments")
+    missing = [bool(result.skipped) for result in results]
+    raise typer.Exit(int(all(missing) if every else any(missing)))

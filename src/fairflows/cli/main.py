@@ -1,0 +1,93 @@
+"""The command ``fairflows``. Each subcommand imports what it needs when it runs, so that ``--help`` starts at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from fairflows import __version__
+from fairflows.cli import data_commands, file_commands, model_commands
+from fairflows.cli.base import app, in_flags, show_warning
+
+__all__ = ["app", "data_commands", "file_commands", "main", "model_commands"]
+
+
+BUG = 70
+"""The exit code of what should never happen (EX_SOFTWARE of BSD's sysexits); 1 says that a target was missed."""
+
+
+def main() -> None:
+    """Run the command; what is wrong with the input is one line on standard error and exit code 2."""
+    warnings.showwarning = show_warning
+    # Batches and adversaries run side by side already; on busy cores, threads within each only wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with _signals() as stopped:
+        code, message = _outcome()
+    if stopped:  # an interrupted reader may have called it a damaged file
+        code, message = 128 + stopped[0], "interrupted"
+    if message:
+        typer.echo(f"fairflows: {message}", err=True)
+    sys.exit(code)
+
+
+def _outcome() -> tuple[Any, str]:
+    """The exit code, and what to say on standard error."""
+    try:
+        app()
+    except SystemExit as end:
+        return end.code, ""
+    except (ValueError, OSError, OverflowError, MemoryError) as error:  # a DataError is a ValueError
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        return 2, in_flags(str(error).strip() or type(error).__name__, command)
+    except Exception as error:
+        if os.environ.get("FAIRFLOWS_DEBUG"):
+            traceback.print_exc()
+        name, text = type(error).__name__, " ".join(str(error).split())
+        return BUG, f"a bug in fairflows, please report it: {name}: {text} (FAIRFLOWS_DEBUG=1 shows where)"
+    return 0, ""
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """End in order on Ctrl-C and on a request to end, so that files to the side are removed; the next one kills."""
+    stopped: list[int] = []
+
+    def stop(number: int, _: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stopped.append(number)
+        raise SystemExit(128 + number)
+
+    heard = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heard}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fairflows {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Share a table without giving away a sensitive attribute."""
+
+
+if __name__ == "__main__":
+    main()

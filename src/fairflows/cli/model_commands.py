@@ -1,0 +1,330 @@
+"""Commands that make and judge models: fit, certify, verify, audit, recourse, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from fairflows.cli.base import (
+    Delta,
+    Drop,
+    Folder,
+    Identifier,
+    Json,
+    Label,
+    MaxAccuracy,
+    MaxParity,
+    Missing,
+    Multiclass,
+    Quiet,
+    Sensitive,
+    app,
+    distinct,
+    need_run,
+    open_model,
+    print_frame,
+    print_json,
+    stages,
+)
+from fairflows.exceptions import DataError
+
+Fixed = Annotated[
+    list[str] | None, typer.Option("--keep", help="Column that must stay as it is; may be repeated.", callback=distinct)
+]
+Rising = Annotated[list[str] | None, typer.Option("--increase", help="Column that may only rise.", callback=distinct)]
+Falling = Annotated[list[str] | None, typer.Option("--decrease", help="Column that may only fall.", callback=distinct)]
+HeldOut = Annotated[Path, typer.Argument(help="CSV or Parquet file of rows that the model has not seen.")]
+
+
+@app.command()
+def fit(
+    table: Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)],
+    sensitive: Sensitive,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.", show_default=False)],
+    label: Label = None,
+    identifier: Identifier = None,
+    drop: Drop = None,
+    missing: Missing = "error",
+    multiclass: Multiclass = False,
+    method: Annotated[
+        Literal["auto", "flow", "matching", "transport"], typer.Option(help="Which encoder; auto tries what fits.")
+    ] = "auto",
+    max_adversary_accuracy: MaxAccuracy = None,
+    max_parity: MaxParity = None,
+    gamma: Annotated[float | None, typer.Option(help="The trade-off itself: 0 for the task, 1 for fairness.")] = None,
+    release: Annotated[
+        Literal["cells", "latent"],
+        typer.Option(help="Cells can be certified; the latent keeps everything, and only its model vouches for it."),
+    ] = "cells",
+    with_label: Annotated[
+        bool, typer.Option("--with-label", help="Release the label too, and certify both together.")
+    ] = False,
+    delta: Delta = 0.05,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer models, and fewer adversaries.")] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
+    ] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Turn a table into one that can be shared, with a certificate and a report.
+
+    Trains a frontier of encoders, chooses on validation persons, certifies once on persons that nothing has seen, and
+    attacks the result. Writes the model, `certificate.json`, `frontier.csv`, `report.html` and the encoded table.
+
+    Exit code 0: certified within the target, or a latent within it by its model; without a target, 0 says that there is
+    such a bound, and not that it is small. 1: not so. 2: bad input. 70: a bug in fairflows. 130: interrupted.
+
+    For example:
+
+    `fairflows fit loans.csv --sensitive sex --label repaid --max-adversary-accuracy 0.6 -o out`
+
+    `fairflows fit loans.csv --sensitive sex --sensitive race --label repaid --id person --missing category -o out`
+    """
+    from fairflows.workflow.job import fit_table, write_fit
+    from fairflows.workflow.results import encoded_name, read_table, refuse_other_folder
+
+    run = {
+        "sensitive": sensitive,
+        "label": label,
+        "identifier": identifier,
+        "drop": drop or [],
+        "missing": missing,
+        "multiclass": multiclass,
+        "seed": seed,
+    }
+    refuse_other_folder(out, table)
+    encoded = encoded_name(table)
+    with stages(quiet or as_json) as say:
+        say(f"reading {table}")
+        rows = read_table(table, run)
+        if identifier is None:
+            say("no --id: every row counts as another person, and its noise goes by its number in the file")
+        made = fit_table(
+            rows,
+            method=method,
+            max_adversary_accuracy=max_adversary_accuracy,
+            max_parity=max_parity,
+            gamma=gamma,
+            release=release,
+            with_label=with_label,
+            missing="category" if missing == "category" else "error",
+            delta=delta,
+            quick=quick,
+            random_state=seed,
+            say=say,
+        )
+        write_fit(made, rows, out, {**run, "rows": len(rows)}, encoded=encoded)
+    if as_json:
+        print_json({"out": str(out), "certificate": made.certificate.to_dict(), "chosen": made.chosen.to_dict()})
+    else:
+        typer.echo(repr(made.certificate))
+        typer.echo(f"\nwrote {out}: model/, certificate.json, frontier.csv, report.html, {encoded}")
+    raise typer.Exit(0 if made.is_good else 1)
+
+
+@app.command()
+def certify(
+    folder: Folder,
+    rows: HeldOut,
+    max_adversary_accuracy: MaxAccuracy = None,
+    max_parity: MaxParity = None,
+    delta: Delta = 0.05,
+    train: Annotated[
+        Path | None, typer.Option(help="Rows for adversaries to learn from; without, nothing is attacked.")
+    ] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Draws from each group behind the model-based bound.")] = 1_000_000,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the certificate.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Certify a model on held-out rows. Each certificate from the same rows spends its share of δ.
+
+    Without a target, that of `fit` is used. Exit code 1 when it is missed, or the model refuted.
+
+    Example: `fairflows certify out held-out.csv --max-adversary-accuracy 0.6`
+    """
+    from fairflows.attack.auditing import audit as attack
+    from fairflows.certificate.certifying import certify as make
+    from fairflows.storage.folders import check_file, new_file
+    from fairflows.workflow.results import read_certificate, read_table
+
+    if out is not None:
+        check_file(out, rows, train)  # a certificate that cannot be written would have spent its share all the same
+    model, run = open_model(folder)
+    run = need_run(folder, run)
+    table = read_table(rows, run)
+    if max_adversary_accuracy is None and max_parity is None:
+        before = read_certificate(folder / "certificate.json")
+        max_adversary_accuracy, max_parity = before.target_accuracy, before.target
+    released = run.get("released")
+    found = None
+    with stages(quiet or as_json) as say:
+        if train is not None:
+            say("attacking")
+            found = attack(model, read_table(train, run), table, released=released, delta=delta, n_jobs=2)
+        say("certifying")
+        certificate = make(
+            model,
+            table,
+            target=max_parity,
+            max_adversary_accuracy=max_adversary_accuracy,
+            audit=found,
+            delta=delta,
+            released=released,
+            n_draws=draws,
+        )
+    if out is not None:
+        with new_file(out) as side:
+            side.write_text(certificate.to_json(), encoding="utf-8")
+    typer.echo(certificate.to_json() if as_json else repr(certificate))
+    good = ("CERTIFIED", "MODEL_ONLY") if "latent" in certificate.released else ("CERTIFIED",)
+    raise typer.Exit(0 if certificate.status in good else 1)
+
+
+@app.command()
+def verify(
+    folder: Folder,
+    rows: Annotated[Path, typer.Argument(help="The certified rows, or the file that `fit` was given.")],
+    certificate: Annotated[
+        Path | None, typer.Option(help="The certificate; that of `fit` when not given.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing: the exit code does.")] = False,
+) -> None:
+    """Compute a certificate again, and say what differs. Exit code 1 when anything does.
+
+    Example: `fairflows verify out loans.csv`
+    """
+    from fairflows.certificate.verifying import verify as check
+    from fairflows.workflow.results import certified_part, read_certificate, read_table
+
+    model, run = open_model(folder)
+    run = need_run(folder, run)
+    document = read_certificate(certificate or folder / "certificate.json")
+    found = check(document, model, certified_part(read_table(rows, run), run, document, model))
+    if as_json:
+        print_json({"holds": bool(found), "differences": [d.text for d in found.differences]})
+    elif not quiet:
+        typer.echo(repr(found))
+    raise typer.Exit(0 if found else 1)
+
+
+@app.command()
+def audit(
+    folder: Folder,
+    rows: HeldOut,
+    train: Annotated[
+        Path | None, typer.Option(help="Rows for adversaries to learn from; half of the held-out ones when not given.")
+    ] = None,
+    delta: Delta = 0.05,
+    quick: Annotated[bool, typer.Option("--quick", help="Few adversaries on few rows.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Attack what a model releases with many adversaries, and report what the best of them proves.
+
+    Example: `fairflows audit out held-out.csv --quick`
+    """
+    from fairflows.attack.auditing import audit as attack
+    from fairflows.workflow.results import read_table
+
+    model, run = open_model(folder)
+    run = need_run(folder, run)
+    table = read_table(rows, run)
+    if train is None:
+        learn, judged = table.split(test=0.5, validation=0)
+    else:
+        learn, judged = read_table(train, run), table
+    show = not (quiet or as_json)
+    settings: dict[str, Any] = {"released": run.get("released"), "delta": delta, "quick": quick}
+    found = attack(model, learn, judged, n_jobs=2, progress=show, **settings)
+    print_json(found.to_dict()) if as_json else typer.echo(repr(found))
+
+
+@app.command()
+def recourse(
+    folder: Folder,
+    rows: Annotated[Path, typer.Argument(help="CSV or Parquet file with rejected rows among others.")],
+    keep: Fixed = None,
+    increase: Rising = None,
+    decrease: Falling = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file for one line a person.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what rejected rows would have to change to be accepted. For those who hold the table: it shows single rows.
+
+    Example: `fairflows recourse out rejected.csv --keep college`
+    """
+    from fairflows.storage.folders import check_file, new_file
+
+    if out is not None:
+        check_file(out, rows)
+    with stages(quiet or as_json) as say:
+        say("searching for what rejected rows would have to change")
+        found = _recourse(folder, rows, keep=keep or (), increase=increase or (), decrease=decrease or ())
+    if out is not None:
+        with new_file(out) as side:
+            found.to_frame().to_csv(side, index=False)
+    print_frame(found.summary().reset_index(), as_json, title="What it would take to be accepted")
+
+
+def _recourse(folder: Path, rows: Path, **limits: Any) -> Any:
+    from fairflows.encoder.fair_flow import FairFlow
+    from fairflows.encoder.pipelines import as_fitted, pipeline_steps
+    from fairflows.explain import recourse as find
+    from fairflows.workflow.results import read_table
+
+    model, run = open_model(folder)
+    run = need_run(folder, run)
+    encoder = pipeline_steps(model)[0]
+    if not isinstance(encoder, FairFlow):
+        raise DataError(
+            f"Recourse needs an encoder with an inverse and densities of rows; this model is a "
+            f"{type(encoder).__name__}. Fit with --method flow."
+        )
+    table = read_table(rows, {**run, "label": None} if run["label"] else run)
+    X = as_fitted(model, table).drop(columns=[run["label"]], errors="ignore")
+    return find(encoder, X, sensitive_features=table.a, **limits)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder that `fit` wrote.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
+    public: Annotated[bool, typer.Option("--public", help="Leave out what shows single persons.")] = False,
+    rejected: Annotated[
+        Path | None, typer.Option("--recourse", help="File of rows to add what recourse the rejected ones have.")
+    ] = None,
+    keep: Fixed = None,
+    increase: Rising = None,
+    decrease: Falling = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the report of a result as one HTML file, for the house or for the public.
+
+    Recourse is for the house: `--public` leaves it out.
+
+    Example: `fairflows report out --public -o report.html`
+    """
+    from fairflows.storage.folders import check_file
+    from fairflows.workflow.results import read_report
+
+    limits = {"keep": keep or (), "increase": increase or (), "decrease": decrease or ()}
+    if rejected is None and any(limits.values()):
+        raise ValueError("--keep, --increase and --decrease are about recourse: name the rows (--recourse FILE).")
+    check_file(out, rejected)
+    page = read_report(folder)
+    if rejected is not None:
+        from fairflows.workflow.contents import recourse_contents
+
+        page.contents["recourse"] = recourse_contents(_recourse(folder, rejected, **limits))
+    page.save(out, public=public)
+    if as_json:
+        print_json({"out": str(out), "public": public})
+    elif not quiet:
+        typer.echo(f"wrote {out}")

@@ -1,0 +1,1 @@
+"""Columns to model space, or to cells, and exactly back."""

@@ -1,0 +1,211 @@
+"""All-categorical tables: each row is one of finitely many cells, and a cell is one whole number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.codec.levels import Levels
+from fairflows.exceptions import DataError
+from fairflows.table.columns import (
+    check_choice,
+    check_column,
+    check_complete,
+    check_kinds,
+    check_known,
+    check_same,
+    infer_kind,
+    numbers,
+)
+from fairflows.table.frames import check_names
+
+MAX_CELLS = 2**62
+"""Beyond this many cells a cell's number does not fit an integer."""
+
+
+class Bins:
+    """Quantile bins of a number or time column, as levels with readable names such as '[18, 25)'.
+
+    Parameters
+    ----------
+    name : str
+        The column, for error messages.
+    edges : ndarray
+        The inner edges, increasing; a value equal to an edge belongs to the bin above.
+    dtype : dtype
+        The column's type.
+    has_missing : bool
+        Whether a missing value counts as a level, the last one.
+    """
+
+    def __init__(self, name: str, edges: np.ndarray, dtype: Any, has_missing: bool) -> None:
+        self.name = name
+        self.edges = edges
+        self.dtype = dtype
+        shown = [str(edge) for edge in edges]
+        if len(edges):
+            names = [
+                f"< {shown[0]}",
+                *(f"[{a}, {b})" for a, b in pairwise(shown)),
+                f"≥ {shown[-1]}",
+            ]
+        else:
+            names = ["any"]
+        self.levels = Levels(name, names, object, has_missing)
+
+    @classmethod
+    def fit(cls, name: str, column: pd.Series, n_bins: int) -> Bins:
+        """Bins that hold about equally many of the column's known values."""
+        values = np.sort(numbers(column.dropna()))
+        places = np.arange(1, n_bins) * len(values) // n_bins
+        edges = np.unique(values[places])
+        return cls(name, edges[edges > values[0]], column.dtype, column.isna().any())
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def codes(self, column: pd.Series) -> npt.NDArray[np.intp]:
+        """The bin of each value; a decoded column, which holds the names of bins, is read by them."""
+        missing = column.isna()
+        if column.dtype != self.dtype and not missing.all() and column[~missing].isin(self.levels.index).all():
+            return self.named(column)
+        if not missing.all():
+            check_same(self.name, column, self.dtype)
+        codes = np.zeros(len(column), dtype=np.intp)
+        known = numbers(column[~missing])
+        # Comparing is exact between integers of any width and times of any unit, where a common type would round.
+        codes[~missing] = np.sum([known >= edge for edge in self.edges], axis=0, dtype=np.intp)
+        if missing.any():
+            codes[missing] = self.levels.codes(column[missing].astype(object))
+        return codes
+
+    def named(self, column: pd.Series) -> npt.NDArray[np.intp]:
+        """The bins with these names."""
+        return self.levels.codes(column)
+
+    def column(self, codes: npt.NDArray[np.intp]) -> pd.Series:
+        """The names of these bins."""
+        return self.levels.column(codes)
+
+
+class CellCodec:
+    """Rows to cell numbers and back, in mixed radix: the last column varies fastest.
+
+    Parameters
+    ----------
+    n_bins : int
+        Number columns with more values than `max_values`, and continuous ones, are cut into this many quantile bins.
+    max_values : int
+        A discrete column with at most so many values keeps them as they are.
+    unseen, missing
+        As for `Codec`.
+
+    Attributes
+    ----------
+    levels_ : dict
+        The levels, or bins, of each column.
+    shape_ : tuple of int
+        How many each column has.
+    n_cells_ : int
+        Their product.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"town": ["Ulm", "Bonn", "Ulm"], "owns": [True, True, False]})
+    >>> codec = CellCodec().fit(frame)
+    >>> cells = codec.encode(frame)
+    >>> cells, codec.n_cells_
+    (array([3, 1, 2]), 4)
+    >>> codec.decode(cells).equals(frame)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_bins: int = 4,
+        max_values: int = 20,
+        unseen: Literal["error", "other"] = "error",
+        missing: Literal["error", "category"] = "error",
+    ) -> None:
+        if n_bins < 2:
+            raise ValueError(f"n_bins must be at least 2; got {n_bins!r}.")
+        check_choice("unseen", unseen, ("error", "other"))
+        check_choice("missing", missing, ("error", "category"))
+        self.n_bins = n_bins
+        self.max_values = max_values
+        self.unseen = unseen
+        self.missing = missing
+
+    def fit(self, X: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> CellCodec:
+        """Learn levels and bins from training rows."""
+        if not len(X):
+            raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
+        check_names(X.columns)
+        check_kinds(X, kinds)
+        self._check(X)
+        self.levels_ = {
+            name: self._fit_column(str(name), column, kinds[name] if kinds and name in kinds else infer_kind(column))
+            for name, column in X.items()
+        }
+        self.shape_ = tuple(len(levels) for levels in self.levels_.values())
+        self.n_cells_ = prod(self.shape_)
+        if self.n_cells_ > MAX_CELLS:
+            sizes = " × ".join(map(str, self.shape_))
+            raise DataError(
+                f"The cells of a table must be at most {MAX_CELLS:.0e}; {sizes} are {float(self.n_cells_):.1e}. Use "
+                "fewer columns, or fewer bins."
+            )
+        return self
+
+    def to_levels(self, X: pd.DataFrame) -> npt.NDArray[np.int64]:
+        """Each value's level, shape (n_rows, n_columns)."""
+        for name in self.levels_:
+            check_known(name, X.columns, "encoded")
+        self._check(X[list(self.levels_)])
+        return np.column_stack([levels.codes(X[name]) for name, levels in self.levels_.items()]).astype(np.int64)
+
+    def encode(self, X: pd.DataFrame) -> npt.NDArray[np.int64]:
+        """Each row's cell."""
+        return self.cells_of(self.to_levels(X))
+
+    def decode(self, cells: npt.NDArray[np.int64]) -> pd.DataFrame:
+        """The rows of these cells: categories as they were, bins by name."""
+        return self.from_levels(self.levels_of(cells))
+
+    def cells_of(self, levels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The cell of each combination of levels."""
+        return levels @ self._radix()
+
+    def levels_of(self, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The levels of each cell, shape (n_cells, n_columns)."""
+        cells = np.asarray(cells, dtype=np.int64)
+        if len(cells) and not 0 <= cells.min() <= cells.max() < self.n_cells_:
+            raise ValueError(f"cells must be in 0 … {self.n_cells_ - 1}; got {cells.min()} … {cells.max()}.")
+        return cells[:, None] // self._radix() % np.array(self.shape_, dtype=np.int64)
+
+    def from_levels(self, levels: npt.NDArray[np.int64]) -> pd.DataFrame:
+        """The rows of these combinations of levels."""
+        columns = {name: part.column(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
+        return pd.DataFrame(columns)
+
+    def _radix(self) -> npt.NDArray[np.int64]:
+        return np.array([prod(self.shape_[j + 1 :]) for j in range(len(self.shape_))], dtype=np.int64)
+
+    def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels | Bins:
+        keeps_values = kind == "discrete" and column.nunique() <= self.max_values
+        if kind == "categorical" or keeps_values or not column.notna().any():
+            return Levels.fit(name, column, unseen=self.unseen)
+        return Bins.fit(name, column, self.n_bins)
+
+    def _check(self, X: pd.DataFrame) -> None:
+        for name, column in X.items():
+            check_column(str(name), column)
+        if self.missing == "error":
+            check_complete(X, "Keep them as a category of their own with missing='category'.")

@@ -1,0 +1,1 @@
+"""Where and how numbers are crunched: devices, threads, optimiser steps, progress bars."""

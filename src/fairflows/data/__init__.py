@@ -1,1 +1,0 @@
-"""A table, where it comes from, and its way to model space and back."""

@@ -1,0 +1,71 @@
+"""Checks of settings when an encoder is fitted: an error names the setting, the rule and what came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+import pandas as pd
+from sklearn.utils.validation import has_fit_parameter
+
+from fairflows.table.columns import KINDS, check_choice, check_known
+
+Output = Literal["categories", "one-hot", "codes"]
+"""Encoded cells as the table's own categories, as one-hot columns, or as codes."""
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Refuse what is no whole number, or too small."""
+    if not is_count(value, least):
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+
+
+def is_count(value: Any, least: int) -> bool:
+    """Whether a value is a whole number of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def check_key(key: Any) -> None:
+    """Refuse a key that is no bytes, without showing it."""
+    if not (key is None or (isinstance(key, bytes) and key)):
+        raise ValueError(f"key must be bytes, at least one, or None for a new one; got {type(key).__name__}.")
+
+
+def check_kinds(kinds: Any, columns: pd.Index) -> None:
+    """Refuse kinds of columns that the table does not have, and kinds that there are not."""
+    if kinds is None:
+        return
+    if not isinstance(kinds, Mapping):
+        raise ValueError(f"kinds must be a mapping of columns to their kinds; got {type(kinds).__name__}.")
+    for column, kind in kinds.items():
+        check_known(column, columns, "declared")
+        check_choice(f"kinds[{column!r}]", kind, KINDS)
+
+
+def takes_weights(classifier: Any) -> bool:
+    """Whether a classifier can be fitted to weighted rows."""
+    return has_fit_parameter(classifier, "sample_weight")
+
+
+def check_classifier(classifier: Any, *, weighted: bool) -> None:
+    """Refuse a classifier that gives no probabilities, or cannot be fitted to weighted rows where there are any."""
+    if classifier is None:
+        return
+    name = type(classifier).__name__
+    if not hasattr(classifier, "predict_proba"):
+        raise ValueError(f"classifier must give probabilities (predict_proba); {name} gives none.")
+    if weighted and not takes_weights(classifier):
+        raise ValueError(f"classifier must take sample_weight where rows have weights; {name} does not.")
+
+
+def check_cell_settings(encoder: Any) -> None:
+    """The settings that all encoders of cells have."""
+    check_choice("missing", encoder.missing, ("error", "category"))
+    check_choice("unseen", encoder.unseen, ("error", "other"))
+    check_choice("output", encoder.output, get_args(Output))
+    check_count("n_bins", encoder.n_bins, 2)
+    check_count("max_cells", encoder.max_cells, 1)
+    widths = encoder.hidden
+    if not (isinstance(widths, Sequence) and not isinstance(widths, str) and all(is_count(w, 1) for w in widths)):
+        raise ValueError(f"hidden must be a sequence of widths, whole numbers of at least 1; got {widths!r}.")

@@ -1,0 +1,369 @@
+"""FairFlow: one invertible flow per group, trained so that the encoded groups look alike (the paper's encoder)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from fairflows.codec.product import Codec
+from fairflows.encoder.base import GroupEncoder, Rows
+from fairflows.exceptions import DataError
+from fairflows.table.ledger import Ledger
+from fairflows.table.persons import Persons
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fairflows.encoder.flow_fitting import FittedFlow
+
+Array = npt.NDArray[np.float64]
+
+_ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times faster than all rows at once
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """What an adversary who holds the encoders sees when she decodes z as if it were of one group.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        f_b⁻¹(z) as a row of the table.
+    values : ndarray of shape (n, D)
+        The same in table units, before numbers are set on their grids and categories on their levels.
+    x : ndarray of shape (n, D)
+        The same in model space.
+    log_prob : ndarray of shape (n,)
+        log p̂_b(x).
+    log_det : ndarray of shape (n,)
+        log |det ∂x/∂z|, so that log p̂_Zb(z) = log_prob + log_det.
+    """
+
+    rows: pd.DataFrame
+    values: Array
+    x: Array
+    log_prob: Array
+    log_det: Array
+
+
+class FairFlow(GroupEncoder):
+    """Fair Normalizing Flows: z = f_a(x), a bijection per group, so that z tells little of a.
+
+    Trained by Algorithm 1 of Balunović et al. (2022): with the densities p̂_a of the groups, the densities of the
+    encoded groups are exact, p̂_Za(z) = p̂_a(f_a⁻¹(z))·|det|, and training minimises γ times their symmetrised KL
+    divergence plus (1 − γ) times the loss of a classifier on z.
+
+    Parameters
+    ----------
+    gamma : float
+        0 cares for the task alone, 1 for fairness alone.
+    bijection : {"realnvp", "spline"}
+        Affine or rational-quadratic spline couplings. A single feature gets an elementwise spline.
+    n_blocks, hidden : int, sequence of int
+        Coupling blocks, and the hidden layers of the network in each.
+    head : sequence of int
+        Hidden layers of the classifier on z.
+    density : str, density, or one for each group
+        "mixture" (Gaussians, their number chosen by BIC), "realnvp", "spline", "autoregressive" or "kde"; or a density
+        of `fairflows.density` to fit; or *known* densities in table units, one for each group, as a list in the order
+        of the sorted groups or a dict: `torch.distributions` objects, zuko flows or fitted densities.
+    criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
+        Which laws are made alike: of z, of z given each label, of z given the last label.
+    scalarisation : {"convex", "chebyshev"}
+        How the two losses are joined.
+    n_epochs, batch_size, ramp_epochs : int or "auto"
+        An epoch is a pass over the smallest group; γ rises over the ramp. "auto" scales the paper's settings to the
+        size of the table.
+    learning_rate, weight_decay : float
+        Of Adam; the rate is divided by ten after one and two thirds.
+    n_restarts : int
+        Starts from different weights, all trained at once; the best on held-out rows is kept.
+    validation : float
+        Share of the persons held out for that, and for the densities' held-out likelihood; 0 holds out none.
+    alpha, dequantise, outside, off_grid, unseen, missing, kinds
+        As for `Codec`.
+    sensitive, identifier : str, optional
+        Columns of X that hold the sensitive attribute and name the person of a row.
+    key : bytes, optional
+        The secret behind the noise; a new one at each fit when not given.
+    device : str
+        "auto" takes a GPU where there is one.
+    progress : bool
+        Show a progress bar.
+    random_state : int
+        Seed of densities, weights and batches.
+
+    Attributes
+    ----------
+    groups_, classes_ : list, array
+        The values of the sensitive attribute and of the label.
+    held_out_log_likelihood_ : ndarray of shape (K,), or None
+        Mean log p̂_a, in table units, of held-out rows.
+    history_ : DataFrame
+        Task loss, KL term and joint loss of each epoch.
+
+    Examples
+    --------
+    >>> from fairflows import make_gaussians
+    >>> table, densities = make_gaussians(600, random_state=0)
+    >>> encoder = FairFlow(gamma=0.5, density=densities, n_epochs=5).fit(table.X, table.y, sensitive_features=table.a)
+    >>> Z = encoder.transform(table.X, sensitive_features=table.a)
+    >>> back = encoder.inverse_transform(Z, sensitive_features=table.a)
+    >>> bool(np.allclose(back, table.X))
+    True
+    """
+
+    codec_: Codec
+    flow_: FittedFlow
+
+    def __init__(
+        self,
+        gamma: float = 0.1,
+        *,
+        bijection: Literal["realnvp", "spline"] = "realnvp",
+        n_blocks: int = 4,
+        hidden: Sequence[int] = (50, 50),
+        head: Sequence[int] = (100,),
+        density: Any = "mixture",
+        criterion: Literal["demographic_parity", "equalized_odds", "equal_opportunity"] = "demographic_parity",
+        scalarisation: Literal["convex", "chebyshev"] = "convex",
+        n_epochs: int | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        ramp_epochs: int | Literal["auto"] = "auto",
+        learning_rate: float = 0.01,
+        weight_decay: float = 1e-4,
+        n_restarts: int = 1,
+        validation: float = 0.1,
+        alpha: float = 0.05,
+        dequantise: bool = True,
+        outside: Literal["extend", "error", "clip"] = "extend",
+        off_grid: Literal["error", "round"] = "error",
+        unseen: Literal["error", "other"] = "error",
+        missing: Literal["error", "category"] = "error",
+        kinds: Mapping[str, str] | None = None,
+        sensitive: str | list[str] | None = None,
+        identifier: str | None = None,
+        key: bytes | None = None,
+        device: str = "auto",
+        progress: bool = False,
+        random_state: int = 0,
+    ) -> None:
+        self.gamma = gamma
+        self.bijection = bijection
+        self.n_blocks = n_blocks
+        self.hidden = hidden
+        self.head = head
+        self.density = density
+        self.criterion = criterion
+        self.scalarisation = scalarisation
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.ramp_epochs = ramp_epochs
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.n_restarts = n_restarts
+        self.validation = validation
+        self.alpha = alpha
+        self.dequantise = dequantise
+        self.outside = outside
+        self.off_grid = off_grid
+        self.unseen = unseen
+        self.missing = missing
+        self.kinds = kinds
+        self.sensitive = sensitive
+        self.identifier = identifier
+        self.key = key
+        self.device = device
+        self.progress = progress
+        self.random_state = random_state
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sensitive_features: Any,
+        sample_weight: Any,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+        made: list[Self],
+    ) -> None:
+        from fairflows.encoder.flow_fitting import fit_flows
+
+        self._check_strengths(strengths)
+        rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
+        labels = self._read_label(y, len(rows.X))
+        if self.criterion != "demographic_parity" and labels is None:
+            raise DataError(f"criterion {self.criterion!r} speaks of labels; pass y.")
+        weight = self._read_weight(sample_weight, rows.X)
+        self.codec_ = Codec(
+            alpha=self.alpha,
+            dequantise=self.dequantise,
+            outside=self.outside,
+            off_grid=self.off_grid,
+            unseen=self.unseen,
+            missing=self.missing,
+            key=self.key,
+        ).fit(rows.X, labels, self.kinds)
+        self.key_ = self.codec_.key
+        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
+        # Training rows are not released: that nobody named their persons is said when rows are encoded.
+        x, log_det = self.codec_.encode(rows.X, rows.persons or Persons.of(rows.X.index))
+        flows = fit_flows(self, x, log_det, labels, rows, weight, strengths, seeds)
+        learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
+        for encoder, flow in zip(made, flows, strict=True):
+            if flow is not None:
+                encoder.__dict__.update(learnt, flow_=flow)
+
+    @property
+    def history_(self) -> pd.DataFrame:
+        """Task loss, KL term and joint loss of each epoch."""
+        check_is_fitted(self)
+        return self.flow_.history
+
+    @property
+    def held_out_log_likelihood_(self) -> Array | None:
+        """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
+        check_is_fitted(self)
+        return self.flow_.held_out_log_likelihood
+
+    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
+        """Encode rows, each by its group's flow; a person's noise is always the same."""
+        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
+        z = self._encode(self._to_model_space(rows)[0], rows.group)
+        return self._give(X, pd.DataFrame(z, columns=self._names_out()))
+
+    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
+        """Decode rows, each by its group's flow: exactly what was encoded."""
+        rows = self._read_latent(Z, sensitive_features)
+        z = rows.X.to_numpy(dtype=np.float64)
+        x = np.empty_like(z)
+        for a in np.unique(rows.group):
+            x[rows.group == a] = self._decode(z[rows.group == a], a)[0]
+        return self._give(Z, self.codec_.decode(x)[0])
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
+        """The class that the encoder's own classifier sees in z."""
+        probabilities = self.predict_proba(X, sensitive_features=sensitive_features)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Array:
+        """Class probabilities by the encoder's own classifier on z."""
+        import torch
+
+        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
+        self._need_label()
+        z = self._encode(self._to_model_space(rows)[0], rows.group)
+        with torch.no_grad():
+            parts = [self.flow_.head(part[None])[0] for part in torch.from_numpy(z).split(_ROWS_PER_CHUNK)]
+            return torch.cat(parts).softmax(-1).numpy()
+
+    def log_prob(self, X: Any, *, sensitive_features: Any = None) -> Array:
+        """log p̂_a of each row under its own group's density, in table units."""
+        import torch
+
+        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
+        x, log_det = self._to_model_space(rows)
+        log_p = np.empty(len(x))
+        with torch.no_grad():
+            for a in np.unique(rows.group):
+                mine = rows.group == a
+                log_p[mine] = self.flow_.densities.members[a].log_prob(torch.from_numpy(x[mine])).numpy()
+        return log_p + log_det
+
+    def matches(self, X: Any, sensitive_features: Any = None, *, to: Any = None) -> Any:
+        """The row x̃ of another group that shares each row's z: x̃ = f_b⁻¹(f_a(x)).
+
+        Parameters
+        ----------
+        X : frame or array
+            Rows to match.
+        sensitive_features : array, optional
+            Their groups, unless a column of X holds them.
+        to : group, optional
+            The group to match to; with two groups, the other one.
+        """
+        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
+        if to is None and len(self.groups_) > 2:
+            raise ValueError(f"with {len(self.groups_)} groups, say which one to match to (to=...).")
+        if to is not None and to not in self.groups_:
+            raise ValueError(f"to must be one of the groups {self.groups_}; got {to!r}.")
+        other = 1 - rows.group if to is None else np.full(len(rows.group), self.groups_.index(to))
+        z = self._encode(self._to_model_space(rows)[0], rows.group)
+        x = np.empty_like(z)
+        for b in np.unique(other):
+            x[other == b] = self._decode(z[other == b], b)[0]
+        return self._give(X, self.codec_.decode(x)[0])
+
+    def inversions(self, Z: Any) -> list[Inversion]:
+        """What each group's inverse makes of encoded rows: all that an adversary who holds the encoders can compute."""
+        import torch
+
+        check_is_fitted(self)
+        z = self._frame(Z).to_numpy(dtype=np.float64)
+        found = []
+        for b in range(len(self.groups_)):
+            x, log_det = self._decode(z, b)
+            with torch.no_grad():
+                log_p = self.flow_.densities.members[b].log_prob(torch.from_numpy(x)).numpy()
+            found.append(Inversion(self.codec_.decode(x)[0], self.codec_.values(x), x, log_p, log_det))
+        return found
+
+    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
+        """n rows of each group drawn from its density p̂_a."""
+        import torch
+
+        check_is_fitted(self)
+        draws = self.flow_.densities.sample(n, torch.Generator().manual_seed(random_state))
+        return [self.codec_.decode(x.numpy())[0] for x in draws]
+
+    def log_density_table(self, n: int, random_state: int = 0, *, label: Any = None) -> Array:
+        """Draws from every group's latent law and their log-density under every group, (n, K drawn, K density).
+
+        With ``label``, of the laws given that label (for equalized odds).
+        """
+        import torch
+
+        from fairflows.encoder.flow_fitting import chosen_device
+        from fairflows.training.evaluation import log_density_table
+
+        check_is_fitted(self)
+        densities = self.flow_.densities if label is None else self.flow_.of_label(label, self.classes_)
+        device = chosen_device(self.device)
+        generator = torch.Generator(device).manual_seed(random_state)
+        bijection = copy.deepcopy(self.flow_.bijection).to(device)
+        return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()
+
+    def _to_model_space(self, rows: Rows) -> tuple[Array, Array]:
+        return self.codec_.encode(rows.X, rows.keyed() if self.codec_.is_randomised else rows.persons)
+
+    def _encode(self, x: Array, group: npt.NDArray[np.intp]) -> Array:
+        z = np.empty_like(x)
+        for a in np.unique(group):
+            z[group == a] = _in_chunks(self.flow_.bijection.select_group(int(a)).forward, x[group == a])[0]
+        return z
+
+    def _decode(self, z: Array, group: int) -> tuple[Array, Array]:
+        return _in_chunks(self.flow_.bijection.select_group(int(group)).inverse, z)
+
+    def _names_out(self) -> list[str]:
+        return [f"z{j}" for j in range(len(self.codec_.names_))]
+
+
+def _in_chunks(pass_through: Any, points: Array) -> tuple[Array, Array]:
+    """One direction of a single model's flow of a single group, over rows (n, D)."""
+    import torch
+
+    moved, log_det = np.empty_like(points), np.empty(len(points))
+    with torch.no_grad():
+        for start in range(0, len(points), _ROWS_PER_CHUNK):
+            part = slice(start, start + _ROWS_PER_CHUNK)
+            out: tuple[Tensor, Tensor] = pass_through(torch.tensor(points[part])[None, None])
+            moved[part], log_det[part] = out[0][0, 0].numpy(), out[1][0, 0].numpy()
+    return moved, log_det

@@ -1,0 +1,281 @@
+"""FairTransport: randomised encoders that leave an adversary nothing, at the least cost to the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from fairflows.codec.cell_codec import CellCodec
+from fairflows.codec.levels import Levels
+from fairflows.density.cell_density import MOST_CELLS_ENUMERATED
+from fairflows.encoder.base import GroupEncoder, Rows, has_names
+from fairflows.encoder.cell_model import check_labels, fit_cell_model
+from fairflows.encoder.checks import Output, check_cell_settings
+from fairflows.encoder.transported_cells import TransportedCells
+from fairflows.encoder.transported_score import ScoreColumn, TransportedScore, checked_columns, score_columns
+from fairflows.exceptions import DataError
+from fairflows.table.columns import check_choice, infer_kind
+from fairflows.table.frames import to_pandas
+from fairflows.table.ledger import Ledger
+from fairflows.table.persons import new_key
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class FairTransport(GroupEncoder):
+    """Encode by optimal transport: of cells for categorical tables, of a task score for all others.
+
+    *Cells.* Each group's cells are sent at random, keyed by person, so that the encoded cell has the same law in every
+    group: under the estimated densities Δ = 0 exactly. Among all such encoders, this one changes the fewest predicted
+    labels. Below full strength it moves along the closed-form frontier, Δ = (1 − strength)·TV_class.
+
+    *Scores.* A classifier's score is moved, group by group, through its own quantile function onto the groups' common
+    barycentre, and mixed with the raw score: t = (1 − strength)·s + strength·Q̄(F_a(s)). All else of the row is lost.
+    Release the score's cell (`CellRelease`), never the score itself.
+
+    The encoder is no bijection: `inverse_transform` samples a row that may stand behind z, and exists for cells only.
+
+    Parameters
+    ----------
+    strength : float
+        1 makes the groups alike; 0 leaves every predicted label, or every score, as it is.
+    of : {"auto", "cells", "score"}
+        What to transport; "auto" takes cells where every column is categorical.
+    classifier : classifier, optional
+        Predicts the label: for cells from one-hot columns (logistic regression when not given), for scores from the
+        columns themselves (gradient boosting when not given).
+    density, hidden, output, n_bins, max_cells
+        As for `FairMatching`; for cells only.
+    reference : {"mean", "largest"} or group
+        The law that all groups are sent to; for cells only. The mean shares the changes among the groups.
+    kinds, unseen, missing, sensitive, identifier, key, random_state, device
+        As for `FairMatching`.
+
+    Attributes
+    ----------
+    groups_, classes_ : list, array
+        The values of the sensitive attribute and of the label.
+    latent_laws_ : ndarray of shape (K, m)
+        For cells: the exact law of the encoded cell in each group, under the estimated densities.
+
+    Examples
+    --------
+    >>> from fairflows import load_adult
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> encoder = FairTransport(density="counts", identifier="row")
+    >>> encoder = encoder.fit(train.X, train.y, sensitive_features=train.a)
+    >>> Z = encoder.transform(test.X, sensitive_features=test.a)
+    >>> bool(np.abs(encoder.latent_laws_[0] - encoder.latent_laws_[1]).sum() < 1e-10)
+    True
+    """
+
+    _strength = "strength"
+    transport_: TransportedCells | TransportedScore
+    columns_: dict[Any, ScoreColumn] | None
+
+    def __init__(
+        self,
+        strength: float = 1.0,
+        *,
+        of: Literal["auto", "cells", "score"] = "auto",
+        classifier: Any = None,
+        density: str | Callable[[Sequence[int]], Any] = "made",
+        hidden: Sequence[int] = (50, 50),
+        reference: Any = "mean",
+        output: Output = "categories",
+        n_bins: int = 4,
+        max_cells: int = MOST_CELLS_ENUMERATED,
+        kinds: Mapping[str, str] | None = None,
+        unseen: Literal["error", "other"] = "error",
+        missing: Literal["error", "category"] = "error",
+        sensitive: str | list[str] | None = None,
+        identifier: str | None = None,
+        key: bytes | None = None,
+        random_state: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        self.strength = strength
+        self.of = of
+        self.classifier = classifier
+        self.density = density
+        self.hidden = hidden
+        self.reference = reference
+        self.output = output
+        self.n_bins = n_bins
+        self.max_cells = max_cells
+        self.kinds = kinds
+        self.unseen = unseen
+        self.missing = missing
+        self.sensitive = sensitive
+        self.identifier = identifier
+        self.key = key
+        self.random_state = random_state
+        self.device = device
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sensitive_features: Any,
+        sample_weight: Any,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+        made: list[Self],
+    ) -> None:
+        self._check_strengths(strengths)
+        check_cell_settings(self)
+        check_choice("of", self.of, ("auto", "cells", "score"))
+        rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
+        weight = self._read_weight(sample_weight, rows.X)
+        labels, names = self._read_labels(y, len(rows.X))
+        self.key_ = self.key if self.key is not None else new_key()
+        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
+        of_cells = self._transports_cells(rows.X)
+        self.columns_ = None if of_cells else score_columns(rows.X, self.kinds or {}, self.unseen)
+        rows = self._checked(rows)
+        for j, seed in enumerate(seeds):
+            if of_cells:
+                transport: Any = self._fit_cells(rows, labels, weight, seed)
+            else:
+                transport = self._fit_score(rows, labels, names, weight, seed)
+            learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
+            for i, strength in enumerate(strengths):
+                encoder = made[i * len(seeds) + j]
+                encoder.__dict__.update(learnt, transport_=transport.at(strength))
+
+    def _transports_cells(self, X: pd.DataFrame) -> bool:
+        kinds = [(self.kinds or {}).get(name) or infer_kind(X[name]) for name in X]
+        return self.of == "cells" or (self.of == "auto" and all(kind == "categorical" for kind in kinds))
+
+    def _checked(self, rows: Rows) -> Rows:
+        """The rows of a score, their columns checked; cells are checked by their codec."""
+        columns = getattr(self, "columns_", None)  # models saved by the first release have none
+        return rows if columns is None else replace(rows, X=checked_columns(rows.X, columns, self.missing))
+
+    def _fit_cells(
+        self, rows: Rows, labels: npt.NDArray[np.intp] | None, weight: FloatArray | None, seed: int
+    ) -> TransportedCells:
+        if labels is not None and labels.shape[1] > 1:
+            raise DataError(f"Transport of cells takes one label; got {labels.shape[1]}. Use of='score' for several.")
+        y = None if labels is None else labels[:, 0]
+        if y is not None:
+            check_labels(rows.group, y, self.groups_, self.classes_)
+        codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing).fit(rows.X, self.kinds)
+        model = fit_cell_model(
+            codec,
+            codec.encode(rows.X),
+            rows.group,
+            y,
+            groups=self.groups_,
+            density=self.density,
+            hidden=self.hidden,
+            classifier=self.classifier,
+            sample_weight=weight,
+            max_cells=self.max_cells,
+            random_state=seed,
+            device=self.device,
+        )
+        self.held_out_log_likelihood_ = model.held_out_log_likelihood
+        return TransportedCells.of(model, self.reference, self.groups_, self.output)
+
+    def _fit_score(
+        self,
+        rows: Rows,
+        labels: npt.NDArray[np.intp] | None,
+        names: list[str],
+        weight: FloatArray | None,
+        seed: int,
+    ) -> TransportedScore:
+        if labels is None:
+            raise DataError("Transport of a score needs a label to score; pass y, or use of='cells'.")
+        classes = self.classes_ if isinstance(self.classes_, list) else [self.classes_]
+        for j, values in enumerate(classes):
+            check_labels(rows.group, labels[:, j], self.groups_, values)
+        columns = []
+        for name, values in zip(names, classes, strict=True):
+            several = [f"{name}={value}" for value in values]
+            columns += [name] if len(values) == 2 else several
+        return TransportedScore.fit(
+            rows,
+            labels,
+            columns,
+            [len(values) for values in classes],
+            n_groups=len(self.groups_),
+            categories=[name for name, what in (self.columns_ or {}).items() if isinstance(what, Levels)],
+            classifier=self.classifier,
+            sample_weight=weight,
+            random_state=seed,
+        )
+
+    def _read_labels(self, y: Any, n_rows: int) -> tuple[npt.NDArray[np.intp] | None, list[str]]:
+        """Labels as class numbers, (n_rows, n_labels), and the names of their scores."""
+        if y is None or np.asarray(y).ndim < 2:
+            codes = self._read_label(y, n_rows)
+            return (None if codes is None else codes[:, None]), ["score"]
+        columns = to_pandas(y) if has_names(y) else pd.DataFrame(np.asarray(y)).add_prefix("score")
+        numbers, classes = [], []
+        for name in columns:
+            numbers.append(np.asarray(self._read_label(columns[name], n_rows)))
+            classes.append(self.classes_)
+        self.classes_ = classes if len(classes) > 1 else classes[0]
+        return np.column_stack(numbers), [str(name) for name in columns]
+
+    @property
+    def latent_laws_(self) -> FloatArray:
+        """The law of the encoded cell in each group under the estimated densities, (K, m); for cells only."""
+        check_is_fitted(self)
+        if isinstance(self.transport_, TransportedScore):
+            raise AttributeError("A transported score has no law of cells; release it as cells and certify those.")
+        return np.asarray(self.transport_.laws)
+
+    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
+        """Encode rows; one person is always encoded alike."""
+        rows = self._checked(self._read(X, sensitive_features, allow_missing=self.missing == "category"))
+        return self._give(X, self.transport_.encode(rows, self.key_))
+
+    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
+        """A *sample* of the rows that may stand behind Z, drawn from x given z and the group, keyed by person.
+
+        Transport is not a bijection: these are not the rows that were encoded.
+        """
+        rows = self._read_latent(Z, sensitive_features)
+        if isinstance(self.transport_, TransportedScore):
+            raise DataError("A transported score cannot be decoded: the rest of the row is lost.")
+        return self._give(Z, self.transport_.decode(rows, self.key_))
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
+        """The class that each encoded row suggests; a column a label where there are several."""
+        rows = self._checked(self._read(X, sensitive_features, allow_missing=self.missing == "category"))
+        self._need_label()
+        if isinstance(self.transport_, TransportedCells):
+            return self.classes_[self.transport_.predict(self.transport_.cells(rows, self.key_))]
+        codes = self.transport_.predict(self.transport_.encode(rows, self.key_).to_numpy())
+        if isinstance(self.classes_, list):
+            predicted = [values[codes[:, j]] for j, values in enumerate(self.classes_)]
+            alike = len({values.dtype.kind for values in predicted}) == 1
+            return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
+        return self.classes_[codes[:, 0]]
+
+    def log_density_table(self, n: int, random_state: int = 0) -> FloatArray:
+        """Draws from every group's latent law and their log-density under every group, (n, K drawn, K density).
+
+        For cells this is the law under the estimated densities; for scores a histogram of calibration rows.
+        """
+        check_is_fitted(self)
+        return self.transport_.log_density_table(n, np.random.default_rng(random_state))
+
+    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
+        """n rows of each group drawn from its density p̂_a; for cells only."""
+        check_is_fitted(self)
+        if isinstance(self.transport_, TransportedScore):
+            raise DataError("Transport of a score estimates no density of rows.")
+        return self.transport_.model.sample_rows(n, random_state)
+
+    def _names_out(self) -> list[str]:
+        return self.transport_.names

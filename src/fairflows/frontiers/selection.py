@@ -1,0 +1,217 @@
+"""Choosing the encoder and the number of cells on validation persons, before the certifying ones are looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.pipeline import make_pipeline
+
+from fairflows.bounds.planning import planned_cell_bound
+from fairflows.bounds.spending import delta_of_look
+from fairflows.certificate.evidence import CellEvidence, group_numbers
+from fairflows.certificate.identification import one_row_a_person
+from fairflows.encoder.pipelines import transform_table
+from fairflows.exceptions import DataError
+from fairflows.frontiers.sweep import Frontier
+from fairflows.release.cell_release import CellRelease
+from fairflows.table.table import Table
+
+FloatArray = npt.NDArray[np.float64]
+
+N_CELLS = (2, 4, 8, 16, 32, 64)
+_AS_ACCURATE = 0.005  # without a target, accuracies this close count as equal
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is asked of the release: a distance Δ, or the accuracy of the best guess of the group; or neither.
+
+    Attributes
+    ----------
+    distance, accuracy : float or None
+        At most one of them is given.
+    delta : float
+        δ of the certificate to come.
+    """
+
+    distance: float | None = None
+    accuracy: float | None = None
+    delta: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta must be in (0, 1); got {self.delta!r}.")
+        if self.distance is not None and not 0 < self.distance <= 1:
+            raise ValueError(f"the largest parity gap must be in (0, 1]; got {self.distance!r}.")
+        if self.accuracy is not None and not 0 < self.accuracy <= 1:
+            raise ValueError(f"the largest adversary accuracy must be in (0, 1]; got {self.accuracy!r}.")
+
+    @property
+    def limit(self) -> float | None:
+        """The number to stay within."""
+        return self.distance if self.distance is not None else self.accuracy
+
+    @property
+    def name(self) -> str:
+        """What that number is."""
+        return "adversary's accuracy" if self.accuracy is not None else "distance Δ"
+
+    def expected(self, laws: FloatArray, n: npt.NDArray[np.int64]) -> float:
+        """The bound to expect from n persons of each group, if these are the laws of what is released.
+
+        One standard deviation of the observed distance is added, so that the certificate is likely to come out within
+        the limit: one person moves it by 1/n_a, hence its variance is at most Σ 1/(4 n_a).
+        """
+        spare = 0.5 * math.sqrt(float((1 / n).sum()))
+        delta = delta_of_look(self.delta, 1)  # what the first certificate from these persons will spend
+        K = len(laws)
+        if self.accuracy is None or K == 2:
+            distance = min(1.0, float(planned_cell_bound(laws, n, delta)) + spare)
+            return distance if self.accuracy is None else 0.5 * (1 + distance)
+        radius = math.sqrt(0.5 * math.log(1 / delta) * float((1 / n).sum())) / K
+        return min(1.0, float(laws.max(axis=0).sum()) / K + radius + spare / K)
+
+    def check_reachable(self, rows: Table, *, cells: bool) -> None:
+        """Refuse at once what a blind guess exceeds; and of cells, what so few certifying persons cannot show."""
+        groups = rows.groups
+        if self.accuracy is not None and self.accuracy < 1 / len(groups):
+            raise ValueError(
+                f"max_adversary_accuracy must be above that of a blind guess, 1/{len(groups)}; got {self.accuracy:.4g}."
+            )
+        if not cells:
+            return
+        persons = one_row_a_person(rows, None, 0)
+        n = np.bincount(group_numbers(persons, groups), minlength=len(groups))
+        counted, delta = CellEvidence(n[None, :, None], None, []), delta_of_look(self.delta, 1)
+        if self.distance is not None:
+            counted.check_distance(self.distance, delta, groups)
+        if self.accuracy is not None:
+            counted.check_accuracy(self.accuracy, delta, groups)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One encoder, with or without cells, as judged on validation persons.
+
+    Attributes
+    ----------
+    method : str
+        Which encoder it is.
+    gamma, seed : float, int
+        Its place on the frontier; for transport gamma is the strength.
+    model : encoder or pipeline
+        What would be released.
+    expected : float
+        The bound to expect, in the goal's own terms.
+    accuracy : float or None
+        Of the label predicted from what is released; None without a label.
+    n_cells : int or None
+        Cells that are released.
+    """
+
+    method: str
+    gamma: float
+    seed: int
+    model: Any
+    expected: float
+    accuracy: float | None
+    n_cells: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        names = ("method", "gamma", "seed", "n_cells", "expected", "accuracy")
+        return {name: getattr(self, name) for name in names}
+
+
+def judge_latents(frontiers: dict[str, Frontier], goal: Goal) -> list[Candidate]:
+    """Every encoder of the frontiers as it is, judged by its own densities."""
+    found = []
+    for method, front in frontiers.items():
+        measure = "adversary_accuracy" if goal.accuracy is not None else "delta"
+        for encoder, row in zip(front.encoders, front.measured.to_dict("records"), strict=True):
+            if math.isfinite(row["delta"]):
+                place = method, row["gamma"], int(row["seed"]), encoder
+                found.append(Candidate(*place, float(row[measure]), row.get("accuracy")))
+    return found
+
+
+def judge_cells(
+    frontiers: dict[str, Frontier],
+    train: Table,
+    validation: Table,
+    certifying: Table,
+    goal: Goal,
+    *,
+    with_label: bool = False,
+    sizes: Sequence[int] = N_CELLS,
+) -> list[Candidate]:
+    """Every encoder with every number of cells, as certifying persons of these numbers would find it."""
+    judged = one_row_a_person(validation, None, 0)
+    counted = one_row_a_person(certifying, None, 0)
+    n = np.bincount(group_numbers(counted, train.groups), minlength=len(train.groups))
+    if n.min() == 0:
+        raise DataError("Every group needs persons to certify on; one has none. Use more rows.")
+    found = []
+    for method, front in frontiers.items():
+        for encoder, row in zip(front.encoders, front.measured.to_dict("records"), strict=True):
+            if not hasattr(encoder, "groups_"):
+                continue  # it diverged
+            Z, Z_judged = (transform_table(encoder, t) for t in (train, judged))
+            for release in _releases(Z, train, sizes):
+                laws = _laws(release, Z_judged, judged, train.groups, with_label)
+                accuracy = None if train.y is None else _accuracy(release, Z_judged, judged)
+                place = method, row["gamma"], int(row["seed"]), make_pipeline(encoder, release)
+                found.append(Candidate(*place, goal.expected(laws, n), accuracy, release.n_cells_))
+    return found
+
+
+def choose(candidates: Sequence[Candidate], goal: Goal) -> Candidate:
+    """The most accurate candidate within the goal; where none is, the one that comes closest.
+
+    Without a goal, the one that tells least among those that are about as accurate as the best.
+    """
+    if not candidates:
+        raise DataError("No model could be trained: all of them diverged.")
+    if goal.limit is None:
+        best = max(_use(candidate) for candidate in candidates)
+        return min((c for c in candidates if _use(c) >= best - _AS_ACCURATE), key=lambda c: c.expected)
+    within = [candidate for candidate in candidates if candidate.expected <= goal.limit]
+    if not within:
+        return min(candidates, key=lambda c: (c.expected, -_use(c)))
+    return max(within, key=lambda c: (_use(c), -c.expected))
+
+
+def _use(candidate: Candidate) -> float:
+    """How useful a release is: its accuracy; without a label, the more cells the better."""
+    return candidate.accuracy if candidate.accuracy is not None else float(candidate.n_cells or 0)
+
+
+def _releases(Z: Any, train: Table, sizes: Sequence[int]) -> Iterable[CellRelease]:
+    """Cells in growing numbers, until there are no more different ones."""
+    most = 0
+    method: Any = "kmeans" if train.y is None else "tree"
+    for n_cells in sizes:
+        release = CellRelease(n_cells, method=method).fit(Z, train.y, rows=train.X)
+        if release.n_cells_ > most:
+            most = release.n_cells_
+            yield release
+
+
+def _laws(release: CellRelease, Z: Any, rows: Table, groups: list[Any], with_label: bool) -> FloatArray:
+    cells, k = np.asarray(release.cells(Z)), release.n_cells_
+    if with_label and rows.y is not None:
+        y, labels = pd.factorize(rows.y)
+        cells, k = cells * len(labels) + y, k * len(labels)
+    counts = np.zeros((len(groups), k))
+    np.add.at(counts, (group_numbers(rows, groups), cells), 1)
+    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+
+def _accuracy(release: CellRelease, Z: Any, rows: Table) -> float:
+    return float((release.predict(Z) == rows.y).mean())

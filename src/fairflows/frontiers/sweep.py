@@ -1,0 +1,210 @@
+"""A whole accuracy/fairness frontier in one fit, and the model that meets a target.
+
+Users think in targets ("nobody guesses the group at more than 60 %"), not in γ: train all γ and seeds at once, look at
+the curve, and take the model that meets the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from fairflows.bounds import adversary_accuracy, statistical_distance
+from fairflows.encoder.base import GroupEncoder
+from fairflows.encoder.pipelines import as_fitted
+from fairflows.exceptions import DataError
+from fairflows.metrics import count_predictions, group_metrics
+from fairflows.table.ledger import named_persons
+from fairflows.table.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MEASURES = ("delta", "adversary_accuracy", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Fitted models along the trade-off between accuracy and fairness.
+
+    Attributes
+    ----------
+    encoders : list
+        The fitted encoders, one a row of `to_frame`.
+    measured : DataFrame
+        What each of them reaches.
+    """
+
+    encoders: list[GroupEncoder]
+    measured: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a model: gamma, seed, delta (of the model's densities), and metrics on held-out rows.
+
+        ``delta`` is an estimate of what the best adversary's advantage would be if the estimated densities were the
+        truth; only a certificate bounds it.
+        """
+        return self.measured.copy()
+
+    def summary(self) -> pd.DataFrame:
+        """Mean over seeds and half the width of its 95 % interval (Student's t), for each gamma."""
+        from scipy.stats import t
+
+        by_gamma = self.measured.groupby("gamma")[list(self._measures())]
+        n = by_gamma.count()  # a model that diverged has no numbers
+        quantile = t.ppf(0.975, np.maximum(n - 1, 1))
+        mean, half_width = by_gamma.mean(), by_gamma.std() * quantile / np.sqrt(n)  # one seed alone has no interval
+        joined = mean.join(half_width.add_suffix(" ±"))
+        return joined[[column for measure in self._measures() for column in (measure, f"{measure} ±")]]
+
+    def select(
+        self,
+        *,
+        max_adversary_accuracy: float | None = None,
+        max_parity: float | None = None,
+        min_accuracy: float | None = None,
+    ) -> Any:
+        """The fitted encoder that meets a target best.
+
+        Parameters
+        ----------
+        max_adversary_accuracy, max_parity : float, optional
+            The most accurate model under this limit.
+        min_accuracy : float, optional
+            The fairest model at or above this accuracy.
+
+        Raises
+        ------
+        DataError
+            No model meets the target; the message says what comes closest.
+        """
+        targets = {
+            "max_adversary_accuracy": max_adversary_accuracy,
+            "max_parity": max_parity,
+            "min_accuracy": min_accuracy,
+        }
+        given = [name for name, value in targets.items() if value is not None]
+        if len(given) != 1:
+            raise ValueError(f"select takes one of {', '.join(targets)}; got {', '.join(given) or 'none'}.")
+        name, target = given[0], targets[given[0]]
+        kind, _, measure = name.partition("_")
+        if measure not in self.measured:
+            raise ValueError(f"{name} needs {measure}, which was not measured: the table has no label.")
+        values = self.measured[measure]
+        meets = values <= target if kind == "max" else values >= target
+        if not meets.any():
+            closest = values.min() if kind == "max" else values.max()
+            raise DataError(f"No model of the frontier has {name} = {target}; the closest has {measure} {closest:.3f}.")
+        among = self.measured[meets]
+        if kind == "min":
+            return self.encoders[int(among["delta"].idxmin())]
+        best = among["accuracy"].idxmax() if "accuracy" in among else among["delta"].idxmax()
+        return self.encoders[int(best)]
+
+    def plot(self, x: str = "delta", y: str = "accuracy", ax: Axes | None = None) -> Axes:
+        """Draw the frontier: mean and 95 % interval over seeds, labelled by gamma."""
+        import matplotlib.pyplot as plt
+
+        axes = ax if ax is not None else plt.subplots()[1]
+        summary = self.summary()
+        errors = {f"{d}err": summary[f"{m} ±"].fillna(0) for d, m in (("x", x), ("y", y))}
+        axes.errorbar(summary[x], summary[y], **errors, marker="o", capsize=2, color="#0072B2")
+        for gamma, row in summary.iterrows():
+            axes.annotate(f"γ = {gamma:g}", (row[x], row[y]), textcoords="offset points", xytext=(6, -10), fontsize=8)
+        axes.set_xlabel({"delta": "Δ, statistical distance (model)"}.get(x, x.replace("_", " ")))
+        axes.set_ylabel(y.replace("_", " "))
+        return axes
+
+    def _measures(self) -> list[str]:
+        return [measure for measure in MEASURES if measure in self.measured]
+
+
+def frontier(
+    estimator: Any,
+    table: Table,
+    *,
+    gammas: Sequence[float] = (0.0, 0.02, 0.1, 0.2, 0.9),
+    seeds: int | Sequence[int] = 1,
+    test: Table | None = None,
+    n_draws: int = 10_000,
+    engine: Literal["local", "ray"] = "local",
+) -> Frontier:
+    """Train every gamma with every seed in one run, and measure all of them.
+
+    Parameters
+    ----------
+    estimator : encoder
+        Its settings, but for gamma and random_state, are those of all models.
+    table : Table
+        Rows to train on.
+    gammas : sequence of float
+        The trade-offs; for `FairTransport` these are strengths.
+    seeds : int or sequence of int
+        How many seeds, or which.
+    test : Table, optional
+        Rows to measure on. Without, a fifth of the persons of `table` is kept out of training for it. As a model may
+        be chosen by them, they cannot certify it: the ledger says so.
+    n_draws : int
+        Draws from each group that Δ is estimated from (standard error below 0.5/√n); an encoder of cells has it
+        exactly.
+    engine : {"local", "ray"}
+        "ray" spreads the seeds over a Ray cluster (the extra ``fairflows[ray]``); the same models come out.
+
+    Examples
+    --------
+    >>> from fairflows import FairMatching, load_adult
+    >>> front = frontier(FairMatching(density="counts"), load_adult(), gammas=[0.0, 0.9])
+    >>> frame = front.to_frame()
+    >>> bool(frame["delta"].iloc[1] < frame["delta"].iloc[0])
+    True
+    >>> front.select(max_adversary_accuracy=0.57).gamma
+    0.9
+    """
+    if engine not in ("local", "ray"):
+        raise ValueError(f"engine must be 'local' or 'ray'; got {engine!r}.")
+    if engine == "ray":
+        # Ray is optional and builds on this function, so it is looked up only when asked for.
+        on_ray = import_module("fairflows.stream.ray_folder").frontier_on_ray
+        return on_ray(estimator, table, gammas=gammas, seeds=seeds, test=test, n_draws=n_draws)
+    gammas = [float(gamma) for gamma in gammas]
+    seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not gammas or not seeds:
+        raise ValueError("gammas and seeds must each have at least one value.")
+    if test is None:
+        table, test = table.split(validation=0)
+    estimator = clone(estimator)
+    if estimator.kinds is None:
+        estimator.set_params(kinds=table.kinds)
+    encoders = estimator.fit_many(table.X, table.y, sensitive_features=table.a, gammas=gammas, seeds=seeds)
+    labels = [(gamma, seed) for gamma in gammas for seed in seeds]
+    rows = [
+        {"gamma": gamma, "seed": seed, **_measure(encoder, test, n_draws)}
+        for (gamma, seed), encoder in zip(labels, encoders, strict=True)
+    ]
+    trained = (encoder for encoder in encoders if hasattr(encoder, "ledger_"))
+    for ledger in {id(encoder.ledger_): encoder.ledger_ for encoder in trained}.values():
+        ledger.use(test.X, named_persons(test.X, estimator.identifier))  # what a model is chosen by cannot certify it
+    return Frontier(encoders, pd.DataFrame(rows))
+
+
+def _measure(encoder: Any, test: Table, n_draws: int) -> dict[str, float]:
+    if not hasattr(encoder, "groups_"):  # it diverged: the others of the run are kept, and this one says so
+        return {"delta": np.nan}
+    log_densities = encoder.log_density_table(n_draws, random_state=0)
+    measured = {
+        "delta": statistical_distance(log_densities),
+        "adversary_accuracy": adversary_accuracy(log_densities),
+    }
+    if test.y is not None and encoder.classes_ is not None:
+        predicted = encoder.predict(as_fitted(encoder, test), sensitive_features=test.a)
+        y_true, y_pred = (pd.Index(encoder.classes_).get_indexer(values) for values in (test.y, predicted))
+        group = pd.Index(encoder.groups_).get_indexer(test.a)
+        counts = count_predictions(y_true, y_pred, group, len(encoder.classes_), len(encoder.groups_))
+        measured |= {name: float(value) for name, value in group_metrics(counts).items()}
+    return measured

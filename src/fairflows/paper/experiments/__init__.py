@@ -1,0 +1,10 @@
+"""The paper's figures and tables, and three experiments beyond it, each had again by one call.
+
+``run("figure-4a", quick=True)`` prints the paper's numbers beside ours, and saves tables (CSV), everything (JSON) and
+the figure (PNG).
+"""
+
+from fairflows.paper.experiments.registry import list_experiments, run
+from fairflows.paper.experiments.result import Result
+
+__all__ = ["Result", "list_experiments", "run"]

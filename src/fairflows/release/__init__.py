@@ -1,0 +1,1 @@
+"""What leaves the house: cells instead of encoded rows."""

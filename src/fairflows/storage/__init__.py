@@ -1,0 +1,1 @@
+"""Save and load fitted models, as JSON and arrays."""

@@ -1,0 +1,244 @@
+"""Save and load fitted models: a folder of JSON and arrays, and never a pickle.
+
+=======================  ==============================================================================================
+``model.json``           format version, class, settings, codec: everything but numbers in bulk
+``weights.safetensors``  the arrays
+``key.json``             the secrets behind noise and coins, readable by the owner alone (0600); never share it
+``ledger.json``          keyed hashes of the rows that were trained and certified on
+=======================  ==============================================================================================
+
+The folder is private (0700). It is written beside its place and then exchanged with what was there, so that a crash
+leaves the old model or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairflows import __version__
+from fairflows.exceptions import DataError
+from fairflows.storage.folders import new_file, new_folder, refuse_other_files, settle_folder
+from fairflows.storage.values import DamagedError, Reader, Writer
+
+FORMAT = 1
+"""The version of the format that this release writes; it reads all up to it."""
+
+MODEL, WEIGHTS, KEY, LEDGER = "model.json", "weights.safetensors", "key.json", "ledger.json"
+FILES = (MODEL, WEIGHTS, KEY, LEDGER)
+
+
+def save(model: Any, path: str | Path) -> None:
+    """Save a fitted encoder, a pipeline that starts with one, or a density.
+
+    Parameters
+    ----------
+    model : encoder, Pipeline or density
+        What to save. Classifiers inside it must be `LogisticRegression` or `HistGradientBoostingClassifier`: others
+        have no form but a pickle.
+    path : str or Path
+        The folder to write; one that holds a model is replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fairflows import FairMatching, load_adult
+    >>> adult = load_adult()
+    >>> encoder = FairMatching(density="counts", identifier="row")
+    >>> encoder = encoder.fit(adult.X, adult.y, sensitive_features=adult.a)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(encoder, f"{folder}/model")
+    ...     again = load(f"{folder}/model")
+    >>> Z = encoder.transform(adult.X, sensitive_features=adult.a)
+    >>> again.transform(adult.X, sensitive_features=adult.a).equals(Z)
+    True
+    """
+    from safetensors.numpy import save as to_bytes
+
+    target = Path(path)
+    _refuse_other_folder(target)
+    writer = Writer()
+    tree = writer.write(model, type(model).__name__)
+    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
+    weights = to_bytes(writer.arrays)
+    keys = json.dumps([secret.hex() for secret in writer.secrets])
+    header = {
+        "format": FORMAT,
+        "fairflows": __version__,
+        "class": type(model).__name__,
+        "weights": _digest(weights),
+        "model": _digest(text.encode()),
+        # Eight digits find a wrong key file, and are no help in guessing a key.
+        "key": _digest(keys.encode())[:8],
+        "ledger": writer.ledger is not None,
+    }
+    with new_folder(target) as folder:
+        body = json.dumps(header, indent=1)[:-2] + f',\n "content": {text}\n}}\n'
+        (folder / MODEL).write_text(body, encoding="utf-8")
+        (folder / WEIGHTS).write_bytes(weights)
+        _write_private(folder / KEY, keys)
+        if writer.ledger is not None:
+            _write_private(folder / LEDGER, writer.ledger.to_json())
+    if writer.ledger is not None:
+        writer.ledger.keep_in(LedgerFile.of(target))
+
+
+def load(path: str | Path) -> Any:
+    """Load what `save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+
+    Raises
+    ------
+    DataError
+        There is no model, a file of it is missing or damaged, its key belongs to another model, or a later release of
+        fairflows wrote it.
+    """
+    folder = Path(path)
+    settle_folder(folder)
+    header = _read_header(folder)
+    text = json.dumps(header["content"], ensure_ascii=False, separators=(",", ":"))
+    if _digest(text.encode()) != header["model"]:
+        raise DataError(f"{folder / MODEL}: the file is damaged: its content is not what was saved.")
+    arrays = _read_weights(folder / WEIGHTS, header["weights"])
+    keys = _read_keys(folder / KEY, header["key"])
+    reader = Reader(arrays, keys, _read_text(folder / LEDGER) if header["ledger"] else None)
+    try:
+        model = reader.read(header["content"])
+    except DamagedError as error:
+        raise DataError(f"{folder}: the model cannot be loaded: {error}.") from None
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        raise DataError(f"{folder}: the model cannot be rebuilt, it is damaged: {reason}") from None
+    if reader.ledger is not None:
+        reader.ledger.keep_in(LedgerFile.of(folder))
+    return model
+
+
+@dataclass(frozen=True)
+class LedgerFile:
+    """Where the ledger of a saved model is kept, so that every certificate is counted, whoever asks for it.
+
+    Attributes
+    ----------
+    folder : str
+        The model's folder. Where it is gone, or holds a model with another key by now, there is no such file any more.
+    """
+
+    folder: str
+
+    @classmethod
+    def of(cls, folder: Path) -> LedgerFile:
+        """That of a model's folder, wherever the process goes."""
+        return cls(os.path.abspath(folder))
+
+    def read(self, key: bytes) -> str | None:
+        """The ledger as it was last written, by whichever process."""
+        return _read_text(Path(self.folder) / LEDGER) if self._belongs_to(key) else None
+
+    def write(self, text: str, key: bytes) -> None:
+        """Write it anew."""
+        if not self._belongs_to(key):
+            return
+        try:
+            with new_file(Path(self.folder) / LEDGER) as side:
+                _write_private(side, text)
+        except OSError as error:
+            raise DataError(
+                f"{self.folder}: a certificate must be counted in {LEDGER}, which cannot be written: {error.strerror}."
+            ) from None
+
+    def _belongs_to(self, key: bytes) -> bool:
+        paths = [Path(self.folder) / name for name in (KEY, LEDGER)]
+        return all(path.is_file() for path in paths) and key.hex() in json.loads(_read_text(paths[0]))
+
+
+def _refuse_other_folder(target: Path) -> None:
+    """Never replace a folder that holds anything but a model."""
+    if not target.is_dir() or not any(target.iterdir()):
+        return
+    if not (target / MODEL).is_file():
+        raise DataError(f"{target}: the folder holds other files and no model; a model gets a folder of its own.")
+    _read_header(target)
+    refuse_other_files(target, FILES)
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder.")
+    if not (folder / MODEL).is_file():
+        raise DataError(f"{folder}: the folder holds no model ({MODEL} is missing).")
+    try:
+        header = json.loads(_read_text(folder / MODEL))
+    except (ValueError, RecursionError):
+        raise DataError(f"{folder / MODEL}: the file is damaged or cut off: not JSON.") from None
+    expected = {"format": int, "class": str, "weights": str, "model": str, "key": str, "ledger": bool, "content": dict}
+    if not isinstance(header, dict) or not isinstance(header.get("format"), int):
+        raise DataError(f"{folder / MODEL}: not a model of fairflows: it states no format.")
+    if not 1 <= header["format"] <= FORMAT:
+        raise DataError(
+            f"{folder / MODEL}: the model has format {header['format']}, and fairflows {__version__} reads formats up "
+            f"to {FORMAT}; it was written by fairflows {header.get('fairflows', 'of another release')}."
+        )
+    for name, kind in expected.items():
+        if not isinstance(header.get(name), kind):
+            raise DataError(f"{folder / MODEL}: the file is damaged: {name!r} is missing or of the wrong type.")
+    return header
+
+
+def _read_weights(path: Path, digest: str) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as from_bytes
+
+    data = _read_bytes(path)
+    if _digest(data) != digest:
+        raise DataError(f"{path}: the file is damaged or cut off, or belongs to another model.")
+    try:
+        return from_bytes(data)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise DataError(f"{path}: cannot be read: {error}.") from None
+
+
+def _read_keys(path: Path, digest: str) -> list[bytes]:
+    if not path.is_file():
+        raise DataError(f"{path}: the key is missing: without it a model neither encodes nor knows whom it has seen.")
+    text = _read_text(path)
+    if _digest(text.encode())[:8] != digest:
+        raise DataError(f"{path}: the key is damaged, or belongs to another model.")
+    return [bytes.fromhex(secret) for secret in json.loads(text)]
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return _read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: the file is damaged: not UTF-8 text.") from None
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{path}: the file is missing.") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Readable by its owner alone, from its first moment."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()

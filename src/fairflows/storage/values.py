@@ -1,0 +1,262 @@
+"""Fitted objects as JSON and named arrays, and back; no code is ever stored, and none is run on loading.
+
+Every value is one of: a JSON value; a tagged object ``{"is": kind, ...}`` for what JSON lacks (tuples, arrays, times,
+column types, ...); or ``{"is": "object", "class": name, ...}`` for one of the classes in `storage_forms`. Whatever else
+comes is refused when saving, and an unknown tag or class when loading.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.exceptions import DataError
+from fairflows.storage.forms import Form, form_named, form_of
+from fairflows.table.ledger import Ledger
+
+_TAG = "is"
+
+
+class DamagedError(Exception):
+    """What was read is not what was written."""
+
+
+class Writer:
+    """Turns values into JSON; collects the arrays, the secrets and the ledger, which have files of their own.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+    secrets : list of bytes
+    ledger : Ledger or None
+    """
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self.secrets: list[bytes] = []
+        self.ledger: Ledger | None = None
+        self._names: dict[int, str] = {}
+        self._kept: list[Any] = []  # an array that is gone would give its id to the next one
+
+    def write(self, value: Any, where: str) -> Any:
+        """The JSON form of a value; `where` says in messages what it belongs to."""
+        if value is None or isinstance(value, bool | str) or (type(value) is int):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
+        if isinstance(value, list):
+            return [self.write(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        if isinstance(value, dict):
+            items = [[self.write(k, where), self.write(v, f"{where}[{k!r}]")] for k, v in value.items()]
+            return {_TAG: "dict", "items": items}
+        kinds: tuple[tuple[Any, Callable[[Any, str], Any]], ...] = (
+            (tuple, self._tuple),
+            (bytes, self._secret),
+            (Ledger, self._ledger),
+            (np.generic, self._scalar),
+            (np.ndarray, self._array),
+            (pd.Timestamp | pd.Timedelta, self._time),
+            (pd.Index, self._index),
+            (pd.DataFrame, self._frame),
+            (np.dtype | pd.api.extensions.ExtensionDtype | type, self._dtype),
+        )
+        for kind, write in kinds:
+            if isinstance(value, kind):
+                return write(value, where)
+        return self._tensor(value, where) if _is_tensor(value) else self._object(value, where)
+
+    def _tuple(self, value: tuple[Any, ...], where: str) -> dict[str, Any]:
+        return {_TAG: "tuple", "items": self.write(list(value), where)}
+
+    def _secret(self, value: bytes, where: str) -> dict[str, Any]:
+        if value not in self.secrets:
+            self.secrets.append(value)
+        return {_TAG: "secret", "number": self.secrets.index(value)}
+
+    def _ledger(self, value: Ledger, where: str) -> dict[str, Any]:
+        if self.ledger is not None and self.ledger is not value:
+            raise DataError(f"{where}: a model keeps one ledger; this one has two.")
+        self.ledger = value
+        return {_TAG: "ledger", "key": self._secret(value.key, where)}
+
+    def _scalar(self, value: np.generic, where: str) -> dict[str, Any]:
+        return {_TAG: "scalar", "array": self._array(np.asarray(value), where)}
+
+    def _array(self, value: np.ndarray, where: str) -> dict[str, Any]:
+        if value.dtype.kind in "OU":
+            items = self.write(value.ravel().tolist(), where)
+            return {_TAG: "texts", "type": value.dtype.str, "shape": list(value.shape), "items": items}
+        if value.dtype.kind not in "biufmM" or value.dtype.itemsize > 8:
+            raise DataError(f"{where}: an array of {value.dtype} cannot be saved.")
+        plain = value.view(np.int64) if value.dtype.kind in "mM" else value
+        return {_TAG: "array", "type": value.dtype.str, "shape": list(value.shape), "name": self._name(value, plain)}
+
+    def _name(self, value: Any, plain: np.ndarray) -> str:
+        if id(value) not in self._names:
+            self._kept.append(value)
+            self._names[id(value)] = name = f"a{len(self.arrays)}"
+            # safetensors writes the memory as it lies
+            self.arrays[name] = np.array(plain, dtype=plain.dtype.newbyteorder("<"), order="C")
+        return self._names[id(value)]
+
+    def _tensor(self, value: Any, where: str) -> dict[str, Any]:
+        array = value.detach().cpu().numpy()
+        written = {_TAG: "array", "type": array.dtype.str, "shape": list(array.shape), "name": self._name(value, array)}
+        return {_TAG: "tensor", "array": written}
+
+    def _time(self, value: Any, where: str) -> dict[str, Any]:
+        if value is pd.NaT:
+            return {_TAG: "NaT"}
+        zone = None if getattr(value, "tz", None) is None else str(value.tz)
+        kind = "timestamp" if isinstance(value, pd.Timestamp) else "timedelta"
+        return {_TAG: kind, "ticks": int(value.as_unit(value.unit)._value), "unit": value.unit, "zone": zone}
+
+    def _index(self, value: pd.Index, where: str) -> dict[str, Any]:
+        items = self.write(value.tolist(), where)
+        return {
+            _TAG: "index",
+            "name": self.write(value.name, where),
+            "type": self.write(value.dtype, where),
+            "items": items,
+        }
+
+    def _frame(self, value: pd.DataFrame, where: str) -> dict[str, Any]:
+        columns = []
+        for name, column in value.items():
+            is_plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf"
+            values = column.to_numpy() if is_plain else [None if pd.isna(v) else v for v in column.tolist()]
+            columns.append([self.write(part, f"{where}[{name!r}]") for part in (name, column.dtype, values)])
+        return {_TAG: "frame", "index": self.write(value.index, where), "columns": columns}
+
+    def _dtype(self, value: Any, where: str) -> dict[str, Any]:
+        if isinstance(value, pd.CategoricalDtype):
+            return {_TAG: "categories", "of": self.write(value.categories, where), "ordered": bool(value.ordered)}
+        value = pd.api.types.pandas_dtype(value)
+        if isinstance(value, pd.StringDtype):
+            return {
+                _TAG: "string type",
+                "storage": value.storage,
+                "missing": "NA" if value.na_value is pd.NA else "nan",
+            }
+        if pd.api.types.pandas_dtype(str(value)) != value:
+            raise DataError(f"{where}: a column of type {value} cannot be saved.")
+        return {_TAG: "type", "name": str(value)}
+
+    def _object(self, value: Any, where: str) -> dict[str, Any]:
+        form = form_of(value, where)
+        state = {name: self.write(part, f"{where}.{name}") for name, part in form.describe(value, where).items()}
+        return {_TAG: "object", "class": form.name, "state": state}
+
+
+class Reader:
+    """Turns JSON back into values, with the arrays, secrets and ledger that belong to it.
+
+    Attributes
+    ----------
+    ledger : Ledger or None
+        The one that was met.
+    """
+
+    def __init__(self, arrays: dict[str, np.ndarray], secrets: list[bytes], ledger: str | None) -> None:
+        self._arrays = arrays
+        self._secrets = secrets
+        self._ledger_text = ledger
+        self.ledger: Ledger | None = None
+        self._views: dict[tuple[str, str], np.ndarray] = {}
+        self._kinds: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "float": lambda v: float(v["value"]),
+            "dict": lambda v: {self.read(key): self.read(item) for key, item in v["items"]},
+            "tuple": lambda v: tuple(self.read(v["items"])),
+            "secret": lambda v: self._secrets[v["number"]],
+            "ledger": self._ledger,
+            "array": self._array,
+            "texts": lambda v: _object_array(self.read(v["items"])).reshape(v["shape"]).astype(v["type"]),
+            "scalar": lambda v: self._array(v["array"])[()],
+            "tensor": self._tensor,
+            "NaT": lambda v: pd.NaT,
+            "timestamp": _timestamp,
+            "timedelta": lambda v: pd.Timedelta(np.timedelta64(v["ticks"], v["unit"])),
+            "index": self._index,
+            "frame": self._frame,
+            "categories": lambda v: pd.CategoricalDtype(self.read(v["of"]), ordered=v["ordered"]),
+            "string type": lambda v: pd.StringDtype(v["storage"], na_value=pd.NA if v["missing"] == "NA" else np.nan),
+            "type": lambda v: pd.api.types.pandas_dtype(v["name"]),
+            "object": self._object,
+        }
+
+    def read(self, value: Any) -> Any:
+        """The value that was written."""
+        if isinstance(value, list):
+            return [self.read(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        kind = value.get(_TAG)
+        if kind not in self._kinds:
+            raise DamagedError(f"it holds a value of the unknown kind {kind!r}")
+        return self._kinds[kind](value)
+
+    def _array(self, value: dict[str, Any]) -> np.ndarray:
+        name = value["name"]
+        if name not in self._arrays:
+            raise DamagedError(f"the array {name!r} is missing")
+        array, dtype, shape = self._arrays[name], np.dtype(value["type"]), tuple(value["shape"])
+        stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype
+        if array.dtype != stored or array.shape != shape:
+            raise DamagedError(
+                f"the array {name!r} must be {stored} of shape {shape}; got {array.dtype}, {array.shape}"
+            )
+        # One object for each array, as it was: two names of one array must not become two arrays.
+        return self._views.setdefault((name, dtype.str), array.view(dtype))
+
+    def _tensor(self, value: dict[str, Any]) -> Any:
+        import torch
+
+        return torch.from_numpy(self._array(value["array"]).copy())
+
+    def _ledger(self, value: dict[str, Any]) -> Ledger:
+        if self._ledger_text is None:
+            raise DamagedError("its ledger is missing")
+        if self.ledger is None:
+            self.ledger = Ledger.from_json(self._ledger_text, self.read(value["key"]))
+        return self.ledger
+
+    def _index(self, value: dict[str, Any]) -> pd.Index:
+        items = pd.Series(_object_array(self.read(value["items"])), dtype=object)
+        return pd.Index(items, dtype=self.read(value["type"]), name=self.read(value["name"]))
+
+    def _frame(self, value: dict[str, Any]) -> pd.DataFrame:
+        columns = {}
+        index = self.read(value["index"])
+        for name, dtype, values in value["columns"]:
+            items = self.read(values)
+            column = pd.Series(items if isinstance(items, np.ndarray) else _object_array(items)).astype(
+                self.read(dtype)
+            )
+            columns[self.read(name)] = column.set_axis(index)
+        return pd.DataFrame(columns, index=index)
+
+    def _object(self, value: dict[str, Any]) -> Any:
+        form: Form | None = form_named(value["class"])
+        if form is None:
+            raise DamagedError(f"it holds an object of the unknown class {value['class']!r}")
+        return form.build({name: self.read(part) for name, part in value["state"].items()})
+
+
+def _timestamp(value: dict[str, Any]) -> pd.Timestamp:
+    moment = pd.Timestamp(np.datetime64(value["ticks"], value["unit"]))
+    return moment if value["zone"] is None else moment.tz_localize("UTC").tz_convert(value["zone"])
+
+
+def _object_array(items: list[Any]) -> npt.NDArray[np.object_]:
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
+
+
+def _is_tensor(value: Any) -> bool:
+    return type(value).__module__.split(".")[0] == "torch" and type(value).__name__ in ("Tensor", "Parameter")

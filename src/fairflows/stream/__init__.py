@@ -1,0 +1,1 @@
+"""Files of any size, encoded and decoded in bounded memory."""

@@ -1,0 +1,300 @@
+"""Encode and decode files of any size in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import pandas as pd
+import pyarrow as pa
+
+from fairflows.encoder.pipelines import pipeline_steps, transform_pipeline
+from fairflows.exceptions import DataError
+from fairflows.storage.folders import check_file, new_file, side_folder
+from fairflows.stream.shuffle import number_of_buckets, shuffled
+from fairflows.stream.tables import TableReader, TableWriter, to_arrow
+
+BATCH_ROWS = 2**14
+"""What a network makes of so many rows stays in a core's cache; of four times as many, each takes twice as long."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Report = Callable[[int, int | None], None]
+
+
+def encode_file(
+    model: Any,
+    source: str | Path,
+    target: str | Path,
+    *,
+    sensitive: str | Sequence[str] | None = None,
+    identifier: str | None = None,
+    keep: Sequence[str] = (),
+    keep_order: bool = False,
+    precision: Literal["float32", "float64"] = "float32",
+    n_workers: int | None = None,
+    batch_rows: int = BATCH_ROWS,
+    report: Report | None = None,
+) -> int:
+    """Encode a CSV or Parquet file into another; memory does not grow with the file.
+
+    Rows come out in a random order, every order being equally likely, unless `keep_order` asks for the file's own. Only
+    the encoded columns are written, and those that `keep` names: a certificate speaks of the encoded columns alone.
+    The target appears when it is complete.
+
+    Parameters
+    ----------
+    model : encoder or pipeline
+        Fitted.
+    source, target : path
+        CSV or Parquet, by their names; they need not be of one kind.
+    sensitive : str or list of str, optional
+        The columns that hold the sensitive attribute; those that the encoder was told when not given.
+    identifier : str, optional
+        The column that names a row's person. Without one, rows are known by their number in the file.
+    keep : sequence of str
+        Columns of the source to write as they are, after the encoded ones.
+    keep_order : bool
+        Keep the rows in order.
+    precision : {"float32", "float64"}
+        How encoded numbers are written. They are computed in float64, which decoding needs to be exact.
+    n_workers : int, optional
+        Batches that are encoded at once; the number of processors when not given.
+    batch_rows : int
+        Rows of a batch.
+    report : callable, optional
+        Called with the rows done and, where known, all rows.
+
+    Returns
+    -------
+    int
+        How many rows were encoded.
+    """
+    if precision not in ("float32", "float64"):
+        raise ValueError(f"precision must be 'float32' or 'float64'; got {precision!r}.")
+    check_file(Path(target), Path(source))
+    encode = RowEncoder(model, sensitive, identifier, keep)
+    reader = TableReader(Path(source), batch_rows)
+    frames = reader.batches(encode.columns)
+    encoded = in_order(encode, frames, _checked_workers(n_workers))
+    tables = _tables(encoded, precision == "float32", reader.n_rows, report)
+    return _write(tables, Path(target), None if keep_order else _buckets(reader))
+
+
+def decode_file(
+    model: Any,
+    source: str | Path,
+    target: str | Path,
+    *,
+    sensitive: str | Sequence[str] | None = None,
+    sensitive_from: str | Path | None = None,
+    identifier: str | None = None,
+    keep: Sequence[str] = (),
+    n_workers: int | None = None,
+    batch_rows: int = BATCH_ROWS,
+    report: Report | None = None,
+) -> int:
+    """Decode a file of encoded rows, in their order.
+
+    Parameters
+    ----------
+    model : encoder
+        Fitted; a release of cells cannot be decoded.
+    source, target : path
+        CSV or Parquet.
+    sensitive : str or list of str, optional
+        The columns that hold the sensitive attribute, in the source or in `sensitive_from`.
+    sensitive_from : path, optional
+        A file with the sensitive attribute of each row of the source, in the same order.
+    identifier : str, optional
+        The column that names a row's person, which randomised encoders need.
+    keep : sequence of str
+        Columns of the source to write as they are.
+    n_workers, batch_rows, report
+        As for `encode_file`.
+
+    Returns
+    -------
+    int
+        How many rows were decoded.
+    """
+    check_file(Path(target), Path(source), None if sensitive_from is None else Path(sensitive_from))
+    decode = RowDecoder(model, sensitive, identifier, keep)
+    reader = TableReader(Path(source), batch_rows)
+    if sensitive_from is None:
+        frames = reader.batches([*decode.columns, *decode.sensitive])
+    else:
+        attributes = TableReader(Path(sensitive_from), batch_rows).batches(decode.sensitive)
+        frames = _side_by_side(reader.batches(decode.columns), attributes, reader.path, Path(sensitive_from))
+    decoded = in_order(decode, frames, _checked_workers(n_workers))
+    return _write(_tables(decoded, False, reader.n_rows, report), Path(target), None)
+
+
+class RowEncoder:
+    """Encodes frames that hold a file's columns.
+
+    Attributes
+    ----------
+    columns : list of str
+        The columns that it needs.
+    identifier : str or None
+        The one that names a row's person.
+    """
+
+    def __init__(
+        self, model: Any, sensitive: str | Sequence[str] | None, identifier: str | None, keep: Sequence[str]
+    ) -> None:
+        self.model = model
+        encoder = pipeline_steps(model)[0]
+        self._features = [str(name) for name in getattr(encoder, "feature_names_in_", ())]
+        if not self._features:
+            raise DataError("The model was fitted on rows without column names, so a file's columns cannot be matched.")
+        self._sensitive = _sensitive_columns(encoder, sensitive)
+        self.identifier = identifier if identifier is not None else encoder.identifier
+        self._keep = list(dict.fromkeys(keep))
+        extra = [*self._sensitive, *([] if self.identifier is None else [self.identifier]), *self._keep]
+        self.columns = list(dict.fromkeys([*self._features, *extra]))
+
+    def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The encoded rows, and the columns to keep, with the frame's index."""
+        rows, attribute = frame[self._features], _attribute(frame, self._sensitive)
+        if self.identifier is not None and self.identifier not in self._features:
+            rows = rows.set_index(pd.Index(frame[self.identifier], name=self.identifier))
+        Z = transform_pipeline(self.model, rows, sensitive_features=attribute)
+        return _beside(Z, frame, self._keep)
+
+
+class RowDecoder:
+    """Decodes frames of encoded rows.
+
+    Attributes
+    ----------
+    columns, sensitive : list of str
+        The columns that it needs.
+    """
+
+    def __init__(
+        self, model: Any, sensitive: str | Sequence[str] | None, identifier: str | None, keep: Sequence[str]
+    ) -> None:
+        encoder, *others = pipeline_steps(model)
+        if others:
+            raise DataError("A release of cells cannot be decoded: the cell is all that is left of a row.")
+        self._encoder = encoder
+        self._names = [str(name) for name in encoder.get_feature_names_out()]
+        self.sensitive = _sensitive_columns(encoder, sensitive)
+        self._identifier = identifier if identifier is not None else encoder.identifier
+        self._keep = list(dict.fromkeys(keep))
+        extra = [*([] if self._identifier is None else [self._identifier]), *self._keep]
+        self.columns = list(dict.fromkeys([*self._names, *extra]))
+
+    def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The decoded rows, and the columns to keep, with the frame's index."""
+        rows = frame[self._names]
+        if self._identifier is not None:
+            rows = rows.set_index(pd.Index(frame[self._identifier], name=self._identifier))
+        X = self._encoder.inverse_transform(rows, sensitive_features=_attribute(frame, self.sensitive))
+        return _beside(X, frame, self._keep)
+
+
+def in_order(work: Callable[[Item], Result], items: Iterable[Item], n_workers: int) -> Iterator[Result]:
+    """``map`` by several threads, a few items ahead at most: NumPy and torch work outside Python's lock."""
+    with _one_torch_thread(), ThreadPoolExecutor(n_workers) as pool:
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > n_workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """Several batches at once keep the processors busy; threads within each would only get in the way."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _tables(
+    frames: Iterable[pd.DataFrame], single: bool, n_rows: int | None, report: Report | None
+) -> Iterator[pa.Table]:
+    schema: pa.Schema | None = None
+    done = 0
+    for frame in frames:
+        table = to_arrow(frame, schema, single)
+        schema = table.schema
+        done += table.num_rows
+        if report is not None:
+            report(done, n_rows)
+        yield table
+
+
+def _write(tables: Iterable[pa.Table], target: Path, n_buckets: int | None) -> int:
+    done = 0
+    with new_file(target) as side, side_folder(target) as buckets:
+        rows = tables if n_buckets is None else shuffled(tables, n_buckets, buckets)
+        with TableWriter(side, target) as writer:
+            for table in rows:
+                writer.write(table)
+                done += table.num_rows
+    return done
+
+
+def _buckets(reader: TableReader) -> int:
+    """A CSV file does not say how many rows it has; a row of fewer than 32 bytes would be rare."""
+    return number_of_buckets(reader.n_rows or reader.path.stat().st_size // 32)
+
+
+def _sensitive_columns(encoder: Any, given: str | Sequence[str] | None) -> list[str]:
+    names = given if given is not None else encoder.sensitive
+    if names is None:
+        raise DataError("The model does not say which column holds the sensitive attribute: name it (sensitive=...).")
+    return [names] if isinstance(names, str) else list(dict.fromkeys(names))
+
+
+def _checked_workers(n_workers: int | None) -> int:
+    if n_workers is not None and n_workers < 1:
+        raise ValueError(f"n_workers must be at least 1; got {n_workers}.")
+    return n_workers or os.cpu_count() or 1
+
+
+def _attribute(frame: pd.DataFrame, names: list[str]) -> Any:
+    return frame[names[0]] if len(names) == 1 else frame[names]
+
+
+def _beside(made: pd.DataFrame, frame: pd.DataFrame, keep: list[str]) -> pd.DataFrame:
+    both = [name for name in keep if name in made.columns]
+    if both:
+        raise DataError(f"Column {both[0]!r} is written by the model and cannot be kept as well.")
+    return pd.concat([made.set_axis(frame.index), frame[keep]], axis=1)
+
+
+def _side_by_side(
+    rows: Iterator[pd.DataFrame], attributes: Iterator[pd.DataFrame], path: Path, other: Path
+) -> Iterator[pd.DataFrame]:
+    while (part := next(rows, None)) is not None:
+        beside = next(attributes, None)
+        if beside is None or len(beside) != len(part):
+            word = "more" if beside is not None and len(beside) > len(part) else "fewer"
+            raise DataError(f"{other} must have a row for each row of {path}, in the same order; it has {word}.")
+        yield pd.concat([part.drop(columns=[c for c in beside if c in part]), beside], axis=1)
+    if next(attributes, None) is not None:
+        raise DataError(f"{other} must have a row for each row of {path}, in the same order; it has more.")

@@ -1,0 +1,160 @@
+"""Tables that stream: CSV and Parquet files read and written a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fairflows.exceptions import DataError
+from fairflows.table.columns import check_known
+from fairflows.table.csv_types import as_types, column_types
+from fairflows.table.frames import from_arrow
+from fairflows.table.reading import COMPRESSION, CsvText, explained, kind_of, refuse_repeated
+
+_ROW_GROUP = 2**17
+
+
+class TableReader:
+    """The rows of a file in batches, each a frame whose index counts the rows of the whole file.
+
+    Parameters
+    ----------
+    path : Path
+        A CSV (plain or compressed) or Parquet file.
+    batch_rows : int
+        Rows of a batch; the last may be shorter.
+    """
+
+    def __init__(self, path: Path, batch_rows: int) -> None:
+        self.path = path
+        self.batch_rows = batch_rows
+        if not path.is_file():
+            raise DataError(f"{path}: is a folder, not a file." if path.is_dir() else f"{path}: there is no such file.")
+        self._text: CsvText | None = None
+        with explained(path):
+            if kind_of(path) == "parquet":
+                self.columns = list(pq.ParquetFile(path).schema_arrow.names)
+                refuse_repeated(path, self.columns)
+            else:
+                self._text = CsvText(path)
+                self.columns = self._text.columns
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are, where the file says so."""
+        return pq.ParquetFile(self.path).metadata.num_rows if self._text is None else None
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """These columns, each once, batch by batch."""
+        for name in columns:
+            check_known(name, pd.Index(self.columns), "needed")
+        start = 0
+        with explained(self.path):
+            for frame in self._frames(list(dict.fromkeys(columns))):
+                yield frame.set_axis(pd.RangeIndex(start, start + len(frame), name="row"))
+                start += len(frame)
+        if not start:
+            raise DataError(f"{self.path}: the table has no rows.")
+
+    def _frames(self, columns: list[str]) -> Iterator[pd.DataFrame]:
+        if self._text is None:
+            file = pq.ParquetFile(self.path)
+            for batch in file.iter_batches(self.batch_rows, columns=columns, use_threads=False):
+                # Without pandas' own notes in the file, by which a column would become the index.
+                yield from_arrow(pa.Table.from_batches([batch]).replace_schema_metadata(None))
+            return
+        # A type must hold for the whole file: a batch of digits alone may be of a column of text.
+        *_, last = self.columns
+        types = column_types(self._text.batches([*(name for name in columns if name != last), last]))
+        for table in _slices(self._text.batches(columns), self.batch_rows):
+            yield from_arrow(as_types(table, types))
+
+
+def _slices(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
+    """The rows of the batches, so many at a time."""
+    waiting: pa.Table | None = None
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        waiting = table if waiting is None else pa.concat_tables([waiting, table])
+        while waiting.num_rows >= n_rows:
+            yield waiting.slice(0, n_rows)
+            waiting = waiting.slice(n_rows)
+    if waiting is not None and waiting.num_rows:
+        yield waiting
+
+
+class TableWriter:
+    """A CSV or Parquet file, written batch by batch; the first batch fixes the columns' types.
+
+    Parameters
+    ----------
+    path : Path
+        Where to write.
+    name : Path
+        What it will be called, which says of which kind it is.
+    """
+
+    def __init__(self, path: Path, name: Path) -> None:
+        self._path, self._kind = path, kind_of(name)
+        if name.suffix.lower() in COMPRESSION:
+            raise DataError(f"{name}: a packed CSV file is read but not written; choose .csv, .tsv or .parquet.")
+        self._separator = "\t" if ".tsv" in [suffix.lower() for suffix in name.suffixes] else ","  # as it is read
+        self._parquet: pq.ParquetWriter | None = None
+        self._csv: Any = None
+        self._waiting: list[pa.Table] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._flush()
+        finally:
+            for stream in (self._parquet, self._csv):
+                if stream is not None:
+                    stream.close()
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows; they are written in groups of a size that readers of Parquet like."""
+        self._waiting.append(table)
+        if sum(part.num_rows for part in self._waiting) >= _ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting)
+        self._waiting = []
+        if self._kind == "csv":
+            if self._csv is None:
+                self._csv = self._path.open("w", encoding="utf-8", newline="")
+            is_first = self._csv.tell() == 0
+            table.to_pandas().to_csv(self._csv, sep=self._separator, index=False, header=is_first)
+            return
+        if self._parquet is None:
+            # Encoded numbers hardly repeat: dictionaries would only cost time.
+            texts = [field.name for field in table.schema if not pa.types.is_floating(field.type)]
+            self._parquet = pq.ParquetWriter(self._path, table.schema, use_dictionary=texts)
+        self._parquet.write_table(table)
+
+
+def to_arrow(frame: pd.DataFrame, schema: pa.Schema | None, single: bool) -> pa.Table:
+    """A batch as an Arrow table of a schema, or of its own; with `single`, floats are rounded to 32 bits."""
+    if single:
+        doubles = [name for name in frame if frame[name].dtype == np.float64]
+        frame = frame.astype(dict.fromkeys(doubles, np.float32))
+    if schema is not None:
+        return pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    fields = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in table.schema]
+    return table.cast(pa.schema(fields))

@@ -1,0 +1,170 @@
+"""What a column holds: its kind, its numbers, and the checks that no later stage can do without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api import types
+
+from fairflows.exceptions import DataError
+from fairflows.table.frames import with_plain_times
+from fairflows.table.grid import find_grid
+
+Kind = Literal["continuous", "discrete", "categorical"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+def is_time(dtype: Any) -> bool:
+    """Whether a column of this type holds dates, times or durations."""
+    return types.pandas_dtype(dtype).kind in "mM"
+
+
+def is_number(dtype: Any) -> bool:
+    """Whether a column of this type holds numbers (booleans are categories)."""
+    return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
+
+
+def numbers(column: pd.Series) -> np.ndarray:
+    """The values of a number or time column without missing ones, as a plain array of NumPy's own type."""
+    dtype = column.dtype
+    if is_time(dtype):
+        plain = with_plain_times(column.to_frame()).iloc[:, 0]
+        return (plain.dt.tz_convert(None) if isinstance(plain.dtype, pd.DatetimeTZDtype) else plain).to_numpy()
+    kind = getattr(dtype, "numpy_dtype", dtype)  # pandas' nullable and Arrow types name the NumPy type they wrap
+    return column.to_numpy(dtype=kind)
+
+
+def from_numbers(values: np.ndarray, dtype: Any) -> pd.Series:
+    """A column of `dtype` from what `numbers` gave."""
+    column = pd.Series(values)
+    return (column.dt.tz_localize("UTC") if has_zone(dtype) else column).astype(dtype)
+
+
+def has_zone(dtype: Any) -> bool:
+    """Whether a column of this type holds moments in time, and not the readings of some clock."""
+    arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else None
+    return isinstance(dtype, pd.DatetimeTZDtype) or getattr(arrow, "tz", None) is not None
+
+
+def what(dtype: Any) -> str:
+    """What a column of this type holds, in a word or two."""
+    if is_number(dtype):
+        return "numbers"
+    if not is_time(dtype):
+        return "categories"
+    if types.pandas_dtype(dtype).kind == "m":
+        return "durations"
+    return "times with a time zone" if has_zone(dtype) else "times without a time zone"
+
+
+def check_same(name: str, column: pd.Series, dtype: Any) -> None:
+    """Refuse numbers where there were times, moments where there were clock readings, and so on."""
+    if what(column.dtype) != what(dtype):
+        raise DataError(
+            f"Column {name!r} must hold {what(dtype)}, as in the rows it was fitted on ({dtype}); got {column.dtype}."
+        )
+
+
+def infer_kind(column: pd.Series) -> Kind:
+    """Categorical for text, booleans and categories; discrete for numbers and times on a grid; else continuous.
+
+    Examples
+    --------
+    >>> infer_kind(pd.Series([38.5, 40.25, 12.0]))
+    'discrete'
+    >>> infer_kind(pd.Series(["north", "south"]))
+    'categorical'
+    """
+    if not (is_number(column.dtype) or is_time(column.dtype)):
+        return "categorical"
+    known = column.dropna()
+    return "discrete" if not len(known) or find_grid(numbers(known)) is not None else "continuous"
+
+
+def sorted_values(column: pd.Series) -> list[Any]:
+    """The distinct known values of a column, in order."""
+    values = column.dropna().unique().tolist()
+    try:
+        return sorted(values)
+    except TypeError:  # values of several types have no order but that of their text
+        return sorted(values, key=str)
+
+
+def shown(value: Any) -> str:
+    """A value as an error message names it: text in quotes, numbers and times as a person writes them."""
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+def check_column(name: str, column: pd.Series) -> None:
+    """Refuse what cannot be encoded: complex numbers, infinities, several types of value in one column."""
+    if types.is_complex_dtype(column.dtype):
+        raise DataError(f"Column {name!r}: Complex data not supported; split it into real and imaginary parts.")
+    if is_number(column.dtype):
+        values = column.dropna().to_numpy(dtype=np.float64)
+        if not np.isfinite(values).all():
+            first = column.dropna().index[~np.isfinite(values)][0]
+            raise DataError(
+                f"Column {name!r} must hold finite numbers; {int((~np.isfinite(values)).sum())} are infinity or too "
+                f"large, the first in row {shown(first)}."
+            )
+    elif column.dtype == object:
+        found = sorted({type(value).__name__ for value in column[column.notna()]})
+        if len(found) > 1:
+            raise DataError(f"Column {name!r} must hold values of one type; got {', '.join(found)}.")
+        if found and found[0] in {"list", "dict", "set", "ndarray", "tuple"}:
+            raise DataError(f"Column {name!r} must hold plain values; got {found[0]}.")
+
+
+def step_text(step: float, dtype: np.dtype) -> str:
+    """The distance between neighbouring values on a grid, as a person writes it."""
+    if dtype.kind in "mM":
+        return str(pd.Timedelta(int(step), unit=np.datetime_data(dtype)[0])).removesuffix(" 00:00:00")
+    return f"{step:g}"
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """Refuse a setting that is none of those there are."""
+    if not (isinstance(value, str) and value in allowed):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
+
+
+def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
+    """Refuse declared kinds that there are not, and numbers' kinds for columns that hold none."""
+    for name, kind in (kinds or {}).items():
+        check_choice(f"The kind of column {name!r}", kind, KINDS)
+        if name not in frame or kind == "categorical" or not frame[name].notna().any():
+            continue
+        if what(frame[name].dtype) == "categories":
+            raise DataError(
+                f"Column {name!r} is declared {kind}, which needs numbers or times; it holds {frame[name].dtype}."
+            )
+
+
+def check_known(name: Any, columns: pd.Index, role: str) -> None:
+    """Refuse a column name that the table does not have, naming the ones it has."""
+    if name in columns:
+        return
+    names = [str(column) for column in columns]
+    close = get_close_matches(str(name), names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    raise DataError(f"The {role} column {name!r} is not in the table.{hint} Its columns: {shown}.")
+
+
+def check_complete(frame: pd.DataFrame, advice: str) -> None:
+    """Refuse missing values, counting them column by column."""
+    counts = frame.isna().sum()
+    counts = counts[counts > 0]
+    if len(counts):
+        shown = ", ".join(f"{name!r} ({count:,})" for name, count in counts.items())
+        raise DataError(f"Missing values (NaN) are not accepted; found in column {shown}. {advice}")
+
+
+def any_missing(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows have a missing value."""
+    return frame.isna().any(axis=1).to_numpy()

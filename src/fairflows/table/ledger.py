@@ -1,0 +1,265 @@
+"""The ledger of a model: whose rows it was trained on, and whose rows its certificates looked at.
+
+A certificate holds for persons that training never saw, and its probability of error is spent when they are looked at.
+Both are easily broken by accident, so every fitted encoder keeps a ledger. It holds keyed hashes only.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from scipy.stats import chi2, poisson
+
+from fairflows.table.hashing import Hashes, content_hashes, keyed_hashes
+from fairflows.table.persons import Persons
+
+_BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
+ROW_NUMBERS = (None, "row")  # names of an index that says where a row stands, not whose it is
+
+
+@dataclass(frozen=True)
+class RowsSeen:
+    """Hashes of rows.
+
+    Attributes
+    ----------
+    named : bool
+        Whether an identifier says whose rows they are.
+    persons : ndarray of uint64
+        Each person's hash where they are named; else the hash of each row's place in its file.
+    contents : ndarray of uint64
+        The hash of each row's values where persons are not named; else empty.
+    """
+
+    named: bool
+    persons: Hashes
+    contents: Hashes
+
+    @classmethod
+    def of(cls, X: pd.DataFrame, persons: Persons | None, key: bytes) -> RowsSeen:
+        """The rows of a frame and the persons that they belong to, as `named_persons` says; None if nobody did."""
+        if persons is not None:
+            return cls(True, np.unique(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
+        places = keyed_hashes(X.index.astype(str), key, "place")
+        return cls(False, places, content_hashes(X, key))
+
+    def shared(self, other: RowsSeen) -> int:
+        """How many of the other's persons are here; without names, of its rows at least, unless chance explains them.
+
+        Rows without names are looked for by their number and by their values, since a file may be shuffled or cut.
+        """
+        if self.named != other.named:
+            return 0
+        if self.named:
+            return int(np.isin(other.persons, self.persons).sum())
+        return max(self._at_the_same_place(other), self._with_the_same_values(other))
+
+    def would_be_seen(self, other: RowsSeen) -> bool:
+        """Whether it would be noticed if one file were a part of the other, whatever the rows' numbers are now."""
+        if self.named or other.named:
+            return self.named == other.named
+        once = [len(_seen_once(rows.contents)) / max(len(rows.contents), 1) for rows in (self, other)]
+        alike = round(min(once) * min(len(self.contents), len(other.contents)))
+        return _improbable(alike, _alike_by_chance(self.contents, other.contents))
+
+    def _at_the_same_place(self, other: RowsSeen) -> int:
+        """Rows of the same number and the same values.
+
+        Two unrelated files have rows of the same number, and some of those are alike by chance: as many as if the
+        rows had been shuffled. Only an excess over that counts.
+        """
+        places = pd.Series(self.contents, index=self.persons)
+        places = places[~places.index.duplicated()]
+        here = np.isin(other.persons, self.persons)
+        contents = other.contents[here]
+        alike = int((places.loc[other.persons[here]].to_numpy() == contents).sum()) if here.any() else 0
+        return alike if _improbable(alike, len(contents) * _collision(self.contents, contents)) else 0
+
+    def _with_the_same_values(self, other: RowsSeen) -> int:
+        """Rows whose values occur once in each file, wherever they stand, where they are too many for chance."""
+        alike = len(np.intersect1d(_seen_once(self.contents), _seen_once(other.contents), assume_unique=True))
+        return alike if _improbable(alike, _alike_by_chance(self.contents, other.contents)) else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"named": self.named, "persons": _text(self.persons), "contents": _text(self.contents)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> RowsSeen:
+        """What `to_dict` gave."""
+        return cls(bool(values["named"]), _hashes(values["persons"]), _hashes(values["contents"]))
+
+
+@dataclass(frozen=True)
+class Look:
+    """One certificate's look at rows: which rows, for which model, and the certificate's own mark."""
+
+    rows: RowsSeen
+    model: str
+    mark: str
+
+
+class LedgerHome(Protocol):
+    """A file that a ledger is kept in; `read` gives None where it is gone or belongs to another key."""
+
+    def read(self, key: bytes) -> str | None:
+        """The ledger as it was last written."""
+
+    def write(self, text: str, key: bytes) -> None:
+        """Write it anew."""
+
+
+class Ledger:
+    """Which rows a model, or all models of one frontier, were trained and certified on.
+
+    Parameters
+    ----------
+    key : bytes
+        The model's secret, without which hashes say nothing; it is not written with the ledger.
+    used : list of RowsSeen
+        The rows that were trained on, then those of every later choice (validation rows).
+    looks : list of Look
+        The certificates that were made, in order.
+
+    A ledger that is kept in files (`keep_in`) counts what other processes entered there, and enters what it is told.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"age": [31, 45, 27]}, index=pd.Index(["ann", "bob", "eve"], name="name"))
+    >>> ledger = Ledger.of(frame, Persons.of(frame.index), key=b"secret")
+    >>> rows = ledger.read(frame.loc[["eve"]], Persons.of(["eve"]))
+    >>> ledger.already_used(rows), ledger.next_look(rows)
+    (1, 1)
+    """
+
+    def __init__(self, key: bytes, used: list[RowsSeen], looks: list[Look] | None = None) -> None:
+        self.key = key
+        self.used = used
+        self.looks = looks if looks is not None else []
+        self._homes: list[LedgerHome] = []
+
+    @classmethod
+    def of(cls, X: pd.DataFrame, persons: Persons | None, key: bytes) -> Ledger:
+        """A new ledger for a model trained on these rows."""
+        return cls(key, [RowsSeen.of(X, persons, key)])
+
+    def use(self, X: pd.DataFrame, persons: Persons | None) -> None:
+        """Note that a choice was made on these rows (which model, how many cells): they can certify nothing."""
+        self.used.append(RowsSeen.of(X, persons, self.key))
+
+    def read(self, X: pd.DataFrame, persons: Persons | None) -> RowsSeen:
+        """Rows as this ledger knows rows."""
+        return RowsSeen.of(X, persons, self.key)
+
+    def already_used(self, rows: RowsSeen) -> int:
+        """How many of these persons (or rows, at least) were trained on, or chosen by."""
+        return min(sum(used.shared(rows) for used in self.used), len(rows.persons))
+
+    def comparable(self, rows: RowsSeen) -> bool:
+        """Whether overlap would be seen: persons are named as in training, or the rows' values tell them apart."""
+        return all(used.would_be_seen(rows) for used in self.used)
+
+    def keep_in(self, home: LedgerHome) -> None:
+        """Write every later entry to a file too; the models of a frontier share a ledger, and may be saved apart."""
+        if home not in self._homes:
+            self._homes.append(home)
+
+    def looks_at(self, rows: RowsSeen) -> list[Look]:
+        """The certificates that looked at any of these rows before."""
+        self._read_homes()
+        return [look for look in self.looks if look.rows.shared(rows)]
+
+    def next_look(self, rows: RowsSeen) -> int:
+        """The number of a new certificate among all that looked at any of these rows: 1 when none did."""
+        return 1 + len(self.looks_at(rows))
+
+    def record(self, rows: RowsSeen, model: str, mark: str) -> None:
+        """Note that a certificate looked at these rows."""
+        self._read_homes()
+        self.looks.append(Look(rows, model, mark))
+        for home in self._homes:
+            home.write(self.to_json(), self.key)
+
+    def to_json(self) -> str:
+        """The ledger without its key, as text for the model's folder."""
+        looks = [{"rows": look.rows.to_dict(), "model": look.model, "mark": look.mark} for look in self.looks]
+        return json.dumps({"format": 1, "used": [used.to_dict() for used in self.used], "looks": looks})
+
+    @classmethod
+    def from_json(cls, text: str, key: bytes) -> Ledger:
+        """The ledger that `to_json` wrote, with the key that it was made with."""
+        values = json.loads(text)
+        looks = [Look(RowsSeen.from_dict(look["rows"]), look["model"], look["mark"]) for look in values["looks"]]
+        return cls(key, [RowsSeen.from_dict(used) for used in values["used"]], looks)
+
+    def _read_homes(self) -> None:
+        """Take over what others wrote since: nothing that is known is ever forgotten."""
+        for home in self._homes:
+            text = home.read(self.key)
+            written = Ledger(self.key, []) if text is None else Ledger.from_json(text, self.key)
+            known = [used.to_dict() for used in self.used]
+            self.used += [used for used in written.used if used.to_dict() not in known]
+            marks = {look.mark for look in self.looks}
+            self.looks += [look for look in written.looks if look.mark not in marks]
+
+    def __repr__(self) -> str:
+        n, what = sum(len(used.persons) for used in self.used), "persons" if self.used[0].named else "rows"
+        return f"<Ledger: {n:,} {what} used, {len(self.looks)} certificates>"
+
+
+def named_persons(X: Any, identifier: str | None = None) -> Persons | None:
+    """Who the rows of a frame belong to, if anybody said: the one place that decides it.
+
+    The identifier's column says it, else an index that was given a name. An index without one, or called "row" as a
+    table without identifiers calls it, counts rows and names nobody, unless "row" is what the identifier is called.
+    """
+    if not isinstance(X, pd.DataFrame):
+        return None
+    if identifier is not None and identifier in X.columns:
+        return Persons.of(X[identifier])
+    if X.index.name in ROW_NUMBERS and (identifier is None or X.index.name != identifier):
+        return None
+    return Persons.of(X.index)
+
+
+def _improbable(count: int, expected: float) -> bool:
+    return count > 0 and bool(poisson.sf(count - 1, expected) < _BY_CHANCE)
+
+
+def _seen_once(contents: Hashes) -> Hashes:
+    values, counts = np.unique(contents, return_counts=True)
+    return values[counts == 1]
+
+
+def _alike_by_chance(one: Hashes, other: Hashes) -> float:
+    r"""At most how many values two unrelated files are expected to hold once each, whatever laws they are drawn from.
+
+    A value of rates λ, μ is once in both with probability λe^{−λ}·μe^{−μ}, and twice in one with λ²e^{−λ}/2. So, by
+    Cauchy and Schwarz, the expected number is at most 2√(D·D′), with D, D′ of values that occur twice; their upper
+    limits at 99.9 % (Poisson) are taken.
+    """
+    doubles = (int((np.unique(contents, return_counts=True)[1] == 2).sum()) for contents in (one, other))
+    return 2 * math.sqrt(math.prod(chi2.isf(1e-3, 2 * (n + 1)) / 2 for n in doubles))
+
+
+def _collision(one: Hashes, other: Hashes) -> float:
+    """The probability that a row drawn from each has the same values."""
+    if not len(one) or not len(other):
+        return 0.0
+    values, counts = np.unique(one, return_counts=True)
+    place = np.minimum(np.searchsorted(values, other), len(values) - 1)
+    return float(np.where(values[place] == other, counts[place], 0).mean() / len(one))
+
+
+def _text(hashes: Hashes) -> str:
+    return base64.b64encode(hashes.astype("<u8").tobytes()).decode()
+
+
+def _hashes(text: str) -> Hashes:
+    return np.frombuffer(base64.b64decode(text), dtype="<u8").astype(np.uint64)

@@ -1,0 +1,384 @@
+"""A table: features, label and sensitive attribute, and which rows are the same person."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.exceptions import DataError
+from fairflows.table.columns import (
+    KINDS,
+    Kind,
+    any_missing,
+    check_column,
+    check_complete,
+    check_kinds,
+    check_known,
+    infer_kind,
+    is_number,
+    is_time,
+    numbers,
+    shown,
+    sorted_values,
+    step_text,
+)
+from fairflows.table.frames import to_pandas
+from fairflows.table.grid import find_grid
+from fairflows.table.reading import read_frame
+from fairflows.table.roles import role_column
+
+PARTS = ("train", "validation", "test")
+
+
+class Table:
+    """Features X, label y and sensitive attribute a, checked once so that no later stage has to.
+
+    Parameters
+    ----------
+    data : DataFrame, polars.DataFrame, pyarrow.Table, dict or array of shape (n_rows, n_features)
+        The table. Columns of an array are named x0, x1, ...
+    sensitive : str, list of str, or array
+        The sensitive attribute: a column of `data`, or one value a row (a list of text counts as names of columns where
+        one of them is). Several columns make intersectional groups. Any number of groups, any labels.
+    label : str or array, optional
+        What downstream users want to predict: a column of `data`, or one value a row.
+    identifier : str or array, optional
+        Which rows are the same person. Splits never part a person, and a person's noise is always the same. Without
+        one, each row counts as a person.
+    drop : str or sequence of str
+        Columns to leave out.
+    kinds : dict, optional
+        ``{column: "continuous" | "discrete" | "categorical"}``, where the inferred kind is not what you want.
+    multiclass : bool
+        Accept a label with more than two values.
+    missing : {"error", "category", "drop"}
+        What to do with missing values among the features: refuse them, keep them as a category of their own, or drop
+        their rows. A missing label or sensitive attribute is refused, or dropped.
+    name : str
+        Shown in the repr.
+    group_names, label_names : dict, optional
+        Readable text for the values of a and y, where these are codes.
+    parts : array of {"train", "validation", "test"}, optional
+        A published split, which `paper_split` returns.
+    notes : sequence of str
+        What a reader of any result on this table must know.
+
+    Attributes
+    ----------
+    X : DataFrame
+        The features. Its index is the identifier, or the rows' own index where there is none.
+    y, a : Series
+        Label (or None) and sensitive attribute, with their original values.
+    identifier : Series or None
+        The person behind each row.
+    kinds : dict
+        The kind of each feature.
+
+    Examples
+    --------
+    >>> table = Table({"age": [31, 45, 27, 60], "repaid": [1, 0, 1, 1], "sex": list("fmmf")},
+    ...               sensitive="sex", label="repaid")
+    >>> table
+    Table 'table': 4 rows, 1 feature (1 discrete)
+      label      repaid: 75.0 % are 1
+      sensitive  sex: 2 groups
+        f   2 rows   50.0 %   repaid = 1: 100.0 %
+        m   2 rows   50.0 %   repaid = 1:  50.0 %
+    """
+
+    X: pd.DataFrame
+    y: pd.Series | None
+    a: pd.Series
+    identifier: pd.Series | None
+    kinds: dict[str, Kind]
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        sensitive: Any,
+        label: Any = None,
+        identifier: Any = None,
+        drop: str | Sequence[str] = (),
+        kinds: Mapping[str, str] | None = None,
+        multiclass: bool = False,
+        missing: Literal["error", "category", "drop"] = "error",
+        name: str = "table",
+        group_names: Mapping[Any, str] | None = None,
+        label_names: Mapping[Any, str] | None = None,
+        parts: Any = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        if missing not in ("error", "category", "drop"):
+            raise ValueError(f"missing must be 'error', 'category' or 'drop'; got {missing!r}.")
+        frame = to_pandas(data)
+        if not len(frame):
+            raise DataError("A table needs at least one row; this one is empty.")
+        if isinstance(frame.index, pd.MultiIndex) and identifier is None:
+            raise DataError("The rows of a table must be known by one index, not several; use reset_index() first.")
+        drop = [drop] if isinstance(drop, str) else list(drop)
+        for column in drop:
+            check_known(column, frame.columns, "dropped")
+        frame = frame.drop(columns=drop)
+
+        self.a, used_a = role_column(frame, sensitive, "sensitive")
+        self.y, used_y = (None, []) if label is None else role_column(frame, label, "label")
+        self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
+        _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
+        self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
+        self._name_rows()
+        self.parts = None if parts is None else _checked_parts(parts, len(frame))
+        self.name = name
+        self.group_names = dict(group_names or {})
+        self.label_names = dict(label_names or {})
+        self.multiclass = multiclass
+        self.notes = tuple(notes)
+        self._settle_missing(missing)
+        self._check(kinds or {})
+        self.kinds = {
+            str(column): cast(Kind, kinds[column]) if kinds and column in kinds else infer_kind(self.X[column])
+            for column in self.X.columns
+        }
+
+    @classmethod
+    def read(cls, path: str | Path, **settings: Any) -> Table:
+        """The table in a CSV or Parquet file; settings as for `Table`."""
+        return cls(read_frame(path), **{"name": Path(path).name, **settings})
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def groups(self) -> list[Any]:
+        """The values of the sensitive attribute, sorted."""
+        return sorted_values(self.a)
+
+    @property
+    def labels(self) -> list[Any]:
+        """The values of the label, sorted; the last of two is the positive one."""
+        return [] if self.y is None else sorted_values(self.y)
+
+    @property
+    def persons(self) -> npt.NDArray[np.intp]:
+        """A number a row, the same for the rows of one person."""
+        return np.arange(len(self)) if self.identifier is None else pd.factorize(self.identifier)[0]
+
+    def take(self, rows: Any) -> Table:
+        """The table of these rows: positions or a boolean mask."""
+        rows = np.asarray(rows)
+        part = copy.copy(self)
+        part.X, part.a = self.X.iloc[rows], self.a.iloc[rows]
+        part.y = None if self.y is None else self.y.iloc[rows]
+        part.identifier = None if self.identifier is None else self.identifier.iloc[rows]
+        part.parts = None if self.parts is None else self.parts[rows]
+        return part
+
+    def split(self, test: float = 0.2, validation: float = 0.2, random_state: int | None = 0) -> tuple[Table, ...]:
+        """Train, validation and test rows at random, all rows of a person in the same part.
+
+        Parameters
+        ----------
+        test : float
+            Share of the persons for the test part.
+        validation : float
+            Share of the remaining persons for the validation part; 0 leaves that part out.
+        random_state : int or None
+            Seed of the split.
+
+        Returns
+        -------
+        train, validation, test : Table
+            Or train, test where ``validation=0``.
+        """
+        from sklearn.model_selection import train_test_split
+
+        for parameter, share in (("test", test), ("validation", validation)):
+            if not 0 <= share < 1:
+                raise ValueError(f"{parameter} must be a share in [0, 1); got {share!r}.")
+        if test == 0:
+            raise ValueError("test must be above 0: rows that nobody has looked at are what a certificate rests on.")
+        persons = self.persons
+        rest, held_out = train_test_split(np.arange(persons.max() + 1), test_size=test, random_state=random_state)
+        chosen = [rest, held_out]
+        if validation:
+            chosen[:1] = train_test_split(rest, test_size=validation, random_state=random_state)
+        if self.identifier is None:
+            return tuple(self.take(rows) for rows in chosen)  # the order of train_test_split, as in the paper
+        return tuple(self.take(np.flatnonzero(np.isin(persons, part))) for part in chosen)
+
+    def paper_split(self) -> tuple[Table, Table, Table]:
+        """The published train, validation and test rows of the paper's five datasets."""
+        if self.parts is None:
+            raise DataError(f"{self.name!r} has no published split; use split().")
+        train, validation, test = (self.take(self.parts == part) for part in PARTS)
+        return train, validation, test
+
+    def summary(self) -> pd.DataFrame:
+        """Rows, share and label rates of each group, and of all."""
+        rows = []
+        for group in [*self.groups, None]:
+            mask = np.ones(len(self), dtype=bool) if group is None else (self.a == group).to_numpy()
+            row = {"group": "all" if group is None else group, "rows": int(mask.sum()), "share": float(mask.mean())}
+            if self.y is not None:
+                row |= {f"P({self.y.name} = {v})": float((self.y[mask] == v).mean()) for v in self._shown_labels()}
+            rows.append(row)
+        return pd.DataFrame(rows).set_index("group")
+
+    def columns(self) -> pd.DataFrame:
+        """Kind, distinct values, missing values, range and grid of each feature."""
+        rows = []
+        for name, column in self.X.items():
+            known = column.dropna()
+            ordered = (is_number(column.dtype) or is_time(column.dtype)) and len(known) > 0
+            grid = find_grid(numbers(known)) if ordered else None
+            step = "" if grid is None else step_text(grid.quantum, numbers(known).dtype)
+            rows.append(
+                {
+                    "column": str(name),
+                    "kind": self.kinds[str(name)],
+                    "type": str(column.dtype),
+                    "values": known.nunique(),
+                    "missing": int(column.isna().sum()),
+                    "range": f"{known.min()} … {known.max()}" if ordered else "",
+                    "step": step,
+                }
+            )
+        return pd.DataFrame(rows).set_index("column")
+
+    def __repr__(self) -> str:
+        counts = {kind: sum(k == kind for k in self.kinds.values()) for kind in KINDS}
+        kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+        n_features = self.X.shape[1]
+        lines = [
+            f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})",
+        ]
+        if self.y is not None:
+            values = self._shown_labels()
+            rates = ", ".join(
+                f"{(self.y == v).mean():.1%} are {self._label_text(v)}".replace("%", " %") for v in values
+            )
+            lines.append(f"  label      {self.y.name}: {rates}")
+        if self.identifier is not None:
+            lines.append(f"  identifier {self.identifier.name}: {self.identifier.nunique():,} persons")
+        groups = self.groups
+        lines.append(f"  sensitive  {self.a.name}: {len(groups)} groups")
+        texts = [self._group_text(group) for group in groups]
+        width = max(map(len, texts))
+        for group, text in zip(groups, texts, strict=True):
+            mask = (self.a == group).to_numpy()
+            line = f"    {text:<{width}}   {mask.sum():,} rows   {100 * mask.mean():.1f} %"
+            if self.y is not None:
+                line += "   " + ", ".join(
+                    f"{self.y.name} = {value}: {100 * (self.y[mask] == value).mean():5.1f} %"
+                    for value in self._shown_labels()
+                )
+            lines.append(line)
+        lines.extend(f"  note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+    def _shown_labels(self) -> list[Any]:
+        labels = self.labels
+        return labels[1:] if len(labels) == 2 else labels
+
+    def _group_text(self, group: Any) -> str:
+        return f"{group} ({self.group_names[group]})" if group in self.group_names else str(group)
+
+    def _label_text(self, value: Any) -> str:
+        return f"{value} ({self.label_names[value]})" if value in self.label_names else str(value)
+
+    def _name_rows(self) -> None:
+        """The index says who a row belongs to: called as the identifier is, or "row" where nobody is named."""
+        if self.identifier is not None:
+            index = pd.Index(self.identifier, name=self.identifier.name)
+        else:
+            index = self.X.index if self.X.index.name is not None else self.X.index.rename("row")
+        self.X, self.a = self.X.set_axis(index), self.a.set_axis(index)
+        self.y = None if self.y is None else self.y.set_axis(index)
+        self.identifier = None if self.identifier is None else self.identifier.set_axis(index)
+
+    def _settle_missing(self, missing: str) -> None:
+        if missing == "drop":
+            everything = pd.concat([self.X, self.a, *([] if self.y is None else [self.y])], axis=1)
+            gone = any_missing(everything)
+            if gone.all():
+                raise DataError("Every row has a missing value, so none is left after dropping them.")
+            if gone.any():
+                kept = self.take(~gone)
+                self.__dict__.update(kept.__dict__)
+                self.notes = (*self.notes, f"{gone.sum():,} rows with missing values were dropped")
+            return
+        for role, column in (("sensitive", self.a), ("label", self.y)):
+            if column is not None and column.isna().any():
+                raise DataError(
+                    f"The {role} column {column.name!r} must be known in every row; {int(column.isna().sum()):,} "
+                    "values are missing. Drop those rows (missing='drop')."
+                )
+        if missing == "error":
+            check_complete(self.X, "Keep them as a category of their own (missing='category') or drop their rows "
+                                   "(missing='drop').")  # fmt: skip
+
+    def _check(self, kinds: Mapping[str, str]) -> None:
+        if not self.X.shape[1]:
+            raise DataError("A table needs at least one feature beside the label and the sensitive attribute.")
+        for column in kinds:
+            check_known(column, self.X.columns, "declared")
+        check_kinds(self.X, kinds)
+        for name, column in self.X.items():
+            check_column(str(name), column)
+            _check_not_a_name(str(name), column, declared=name in kinds)
+        if self.identifier is not None and self.identifier.isna().any():
+            missing = self.identifier.isna().to_numpy()
+            raise DataError(
+                f"The identifier {self.identifier.name!r} must name a person in every row; {missing.sum():,} are "
+                f"missing, the first in row {missing.argmax():,}."
+            )
+        if len(groups := self.groups) < 2:
+            raise DataError(
+                f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
+            )
+        if self.y is not None and (n_labels := len(labels := self.labels)) != 2:
+            few = ", ".join(map(shown, labels[:5])) + (", ..." if n_labels > 5 else "")
+            if n_labels < 2:
+                raise DataError(f"The label column {self.y.name!r} needs at least two values; every row is {few}.")
+            if not self.multiclass:
+                raise DataError(
+                    f"The label column {self.y.name!r} must have two values; it has {n_labels}: {few}. Ask for "
+                    "several classes with multiclass=True."
+                )
+
+
+def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:
+    roles: dict[Any, str] = {}
+    for role, columns in used.items():
+        for column in columns:
+            if column in roles:
+                raise DataError(f"Column {column!r} cannot be both the {roles[column]} and the {role} column.")
+            roles[column] = role
+
+
+def _checked_parts(parts: Any, n_rows: int) -> np.ndarray:
+    parts = np.asarray(parts)
+    if parts.shape != (n_rows,):
+        raise ValueError(f"parts must be one a row ({n_rows:,} rows); got shape {parts.shape}.")
+    if unknown := set(parts.tolist()) - set(PARTS):
+        raise ValueError(f"parts must be {', '.join(PARTS)}; got {min(unknown, key=str)!r}.")
+    return parts
+
+
+def _check_not_a_name(name: str, column: pd.Series, declared: bool) -> None:
+    """Refuse a text column in which every row is different: a name, a key, a free text."""
+    if is_number(column.dtype) or is_time(column.dtype) or declared or len(column) <= 2:
+        return
+    if column.nunique(dropna=False) == len(column):
+        is_text = column.dtype == object or isinstance(column.dtype, pd.StringDtype)
+        raise DataError(
+            f"Column {name!r} is {'text' if is_text else f'of type {column.dtype}'} with as many values as rows "
+            f"({len(column):,}): it names the rows and cannot be learnt from. Drop it (drop=[{name!r}]), or make it "
+            f"the identifier (identifier={name!r})."
+        )

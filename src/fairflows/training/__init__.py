@@ -1,0 +1,1 @@
+"""Algorithm 1 of the paper, for many models at once."""

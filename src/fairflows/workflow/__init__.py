@@ -1,0 +1,1 @@
+"""The whole job: split, train, choose, attack, certify, write."""

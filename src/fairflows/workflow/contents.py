@@ -1,0 +1,295 @@
+"""What a report says about a model, as plain values."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import date
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.certificate.document import Certificate
+from fairflows.certificate.evidence import group_numbers, releases_cells
+from fairflows.certificate.identification import one_row_a_person
+from fairflows.encoder.pipelines import as_fitted, pipeline_steps, transform_table
+from fairflows.encoder.transported_score import _pipeline as score_pipeline
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.metrics import count_predictions, group_metrics
+from fairflows.release.numeric_view import NumericView
+from fairflows.table.columns import is_number
+from fairflows.table.table import Table
+
+FEWEST_PEOPLE = 10
+"""A bin of fewer people is not shown: it might show a person."""
+
+_MOST_POINTS, _MOST_MATCHES, _BINS = 800, 2_000, 16
+
+
+def report_contents(
+    model: Any,
+    table: Table,
+    certificate: Certificate,
+    *,
+    audit: Any = None,
+    train: Table | None = None,
+    frontier: dict[str, Any] | None = None,
+    recourse: Any = None,
+    settings: dict[str, Any] | None = None,
+    split: str = "",
+) -> dict[str, Any]:
+    """Everything that `Report` prints, computed on the held-out rows of `table`; nothing but JSON values."""
+    sample = one_row_a_person(table, None, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # said when the rows were encoded
+        released = transform_table(model, sample)
+        contents = {
+            "made": date.today().isoformat(),
+            "certificate": certificate.to_dict(),
+            "audit": None if audit is None else audit.to_dict(),
+            "frontier": frontier,
+            "data": _data(table, split),
+            "metrics": None if train is None or train.y is None else _metrics(model, train, sample),
+            "cells": _cells(released, sample) if releases_cells(model) else None,
+            **_latent(model, released, sample),
+            "densities": _densities(model, audit),
+            "matches": _matches(model, sample),
+            "recourse": None if recourse is None else recourse_contents(recourse),
+            "settings": {name: str(value) for name, value in (settings or settings_of(model)).items()},
+        }
+    return contents
+
+
+def settings_of(model: Any) -> dict[str, str]:
+    """The settings of a model that are not the defaults; never the key."""
+    found = {}
+    for step in pipeline_steps(model):
+        defaults = type(step)().get_params(deep=False)
+        given = {n: v for n, v in step.get_params(deep=False).items() if n not in ("key", "kinds", "progress")}
+        changed = [f"{name} = {value!r}" for name, value in given.items() if repr(value) != repr(defaults[name])]
+        found[type(step).__name__] = ", ".join(changed) or "as by default"
+    return found
+
+
+def _data(table: Table, split: str) -> dict[str, Any]:
+    summary = table.summary()
+    rates = [name for name in summary if name.startswith("P(")]
+    columns = table.columns().reset_index().to_dict("records")
+    return {
+        "name": table.name,
+        "rows": len(table),
+        "sensitive": str(table.a.name),
+        "label": None if table.y is None else str(table.y.name),
+        "split": split,
+        "group_names": {str(group): str(table.group_names.get(group, group)) for group in table.groups},
+        "groups": [
+            {
+                "name": str(table.group_names.get(group, group)),
+                "rows": int(row["rows"]),
+                "share": float(row["share"]),
+                "rates": [float(row[name]) for name in rates],
+            }
+            for group, row in summary.iterrows()
+        ],
+        "rate_names": rates,
+        "columns": [
+            {
+                "name": str(column["column"]),
+                "kind": str(column["kind"]),
+                "values": int(column["values"]),
+                "missing": int(column["missing"]),
+                "range": str(column["range"]),
+            }
+            for column in columns
+        ],
+        "notes": list(table.notes),
+    }
+
+
+def predictions(model: Any, table: Table) -> Any:
+    """The label that a model's last step sees in what it releases."""
+    encoder, *others = pipeline_steps(model)
+    X = as_fitted(model, table)
+    if not others:
+        return encoder.predict(X, sensitive_features=table.a)
+    Z = encoder.transform(X, sensitive_features=table.a)
+    for step in others[:-1]:
+        Z = step.transform(Z)
+    return others[-1].predict(Z)
+
+
+def _metrics(model: Any, train: Table, test: Table) -> dict[str, Any]:
+    """fairlearn's view of a classifier on the rows themselves, and of one on what is released."""
+    from fairlearn.metrics import MetricFrame
+    from sklearn.metrics import accuracy_score
+
+    labels, groups = train.labels, train.groups
+    before = score_pipeline(None, train.X, 0).fit(train.X, train.y).predict(test.X)
+    sides, overall = {}, {}
+    for side, predicted in (("before", before), ("after", predictions(model, test))):
+        is_last = {"rates": lambda y_true, y_pred: float(np.mean(y_pred == labels[-1]))}
+        frame = MetricFrame(
+            metrics={**is_last, "accuracy": accuracy_score},
+            y_true=test.y,
+            y_pred=np.asarray(predicted),
+            sensitive_features=test.a.astype(object),
+        )
+        by_group = frame.by_group.reindex(groups)
+        sides[side] = {name: [_number(v) for v in by_group[name]] for name in ("rates", "accuracy")}
+        known = pd.Index(labels, dtype=object)
+        y_true, y_pred = (known.get_indexer(np.asarray(y, dtype=object)) for y in (test.y, predicted))
+        counts = count_predictions(y_true, y_pred, group_numbers(test, groups), len(labels), len(groups))
+        overall[side] = {name: _number(value) for name, value in group_metrics(counts).items()}
+    names = {
+        "accuracy": "accuracy",
+        "balanced_accuracy": "accuracy, all groups counting alike",
+        "parity": "demographic parity difference",
+        "odds": "equalized odds difference",
+        "opportunity": "equal opportunity difference",
+    }
+    return {
+        "groups": [str(test.group_names.get(group, group)) for group in groups],
+        "positive": f"{test.y.name} = {labels[-1]}" if test.y is not None else "",
+        "before": sides["before"],
+        "after": sides["after"],
+        "overall": [
+            {"name": text, "before": overall["before"][name], "after": overall["after"][name]}
+            for name, text in names.items()
+        ],
+        "caption": "Before: gradient boosting on the rows themselves, without the sensitive column. After: the label "
+        f"that the release suggests. Measured on {len(test):,} held-out persons.",
+    }
+
+
+def _cells(released: pd.DataFrame, sample: Table) -> dict[str, Any] | None:
+    """Shares of the cells in every group; cells in which a group has few people are put together.
+
+    Group sizes are printed beside, so a share is as good as a count: what is shown has enough people of every group.
+    """
+    cell = released.iloc[:, 0] if released.shape[1] == 1 else released.astype(str).agg(" · ".join, axis=1)
+    counts = pd.crosstab(cell.to_numpy(), sample.a.to_numpy())
+    fewest = counts.min(axis=1)
+    few = fewest < FEWEST_PEOPLE
+    if few.any() and not few.all() and counts[few].sum().min() < FEWEST_PEOPLE:
+        few[fewest[~few].idxmin()] = True  # with one more cell the rest has enough people, too
+    if few.all():
+        return None
+    shown = counts[~few]
+    if few.any():
+        shown = pd.concat([shown, counts[few].sum().to_frame("rest").T])
+    shares = shown / shown.sum(axis=0)
+    return {
+        "names": [str(name) for name in shown.index],
+        "shares": {str(sample.group_names.get(g, g)): [float(v) for v in shares[g]] for g in shares},
+        "caption": "Cells by number. Where the bars of the groups are equally long, the cell tells nothing. Cells with "
+        f"fewer than {FEWEST_PEOPLE} people of a group are put together. {len(sample):,} held-out persons.",
+    }
+
+
+def _latent(model: Any, released: pd.DataFrame, sample: Table) -> dict[str, Any]:
+    """Encoded rows along their two main directions: dots for the house, bins for the public."""
+    if releases_cells(model):
+        return {"points": None, "bins": None}
+    features = NumericView.fit(released, None, 0).features(released)
+    centred = features - features.mean(axis=0)
+    directions = np.linalg.svd(centred[:20_000], full_matrices=False)[2][:2]
+    plane = centred @ directions.T
+    if plane.shape[1] == 1:
+        plane = np.column_stack([plane, np.zeros(len(plane))])
+    groups = sorted(set(sample.a), key=str)
+    names = [str(sample.group_names.get(group, group)) for group in groups]
+    a = sample.a.to_numpy()
+    edges = [np.linspace(*_range(plane[:, j]), _BINS + 1) for j in range(2)]
+    binned = []
+    for group, name in zip(groups, names, strict=True):
+        mine = plane[a == group]
+        counts = np.histogram2d(mine[:, 0], mine[:, 1], bins=(edges[0], edges[1]))[0]
+        shares = np.where(counts >= FEWEST_PEOPLE, counts, 0) / max(1, (a == group).sum())
+        binned.append({"name": name, "shares": shares.round(6).tolist()})
+    rng = np.random.default_rng(0)
+    points = []
+    for group, name in zip(groups, names, strict=True):
+        chosen = rng.permutation(np.flatnonzero(a == group))[:_MOST_POINTS]
+        points.append({"name": name, "points": plane[chosen].round(4).tolist()})
+    caption = f"Share of each group by bin along the two main directions; bins of fewer than {FEWEST_PEOPLE} are empty."
+    bins = {"groups": binned, "x_edges": edges[0].tolist(), "y_edges": edges[1].tolist(), "caption": caption}
+    return {"points": points, "bins": bins}
+
+
+def _range(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """From the first to the last half percent, so that one far point does not shrink the picture."""
+    low, high = np.quantile(values, [0.005, 0.995])
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _densities(model: Any, audit: Any) -> dict[str, Any] | None:
+    encoder = pipeline_steps(model)[0]
+    likelihood = getattr(encoder, "held_out_log_likelihood_", None)
+    gaps = {} if audit is None else audit.density_gap_lower
+    if likelihood is None and not gaps:
+        return None
+    groups = [
+        {
+            "name": str(group),
+            "gap": gaps.get(str(group)),
+            "log_likelihood": None if likelihood is None else float(likelihood[a]),
+        }
+        for a, group in enumerate(encoder.groups_)
+    ]
+    return {
+        "groups": groups,
+        "caption": "A classifier tried to tell real rows from rows drawn from the estimated density. What it reached "
+        "is a lower bound on how far the density is from the truth, and on the error of the model-based bound.",
+    }
+
+
+def _matches(model: Any, sample: Table) -> dict[str, Any] | None:
+    """How far each feature is, on average, between a row and the row of another group with the same representation."""
+    encoder = pipeline_steps(model)[0]
+    few = sample.take(np.arange(min(len(sample), _MOST_MATCHES)))
+    X = as_fitted(model, few)
+    group = group_numbers(few, encoder.groups_)
+    other = [encoder.groups_[(a + 1) % len(encoder.groups_)] for a in group]
+    if type(encoder).__name__ == "FairTransport":
+        return None  # its inverse is a draw, not a match
+    try:
+        Z = encoder.transform(X, sensitive_features=few.a)
+        match = encoder.inverse_transform(Z, sensitive_features=other)
+    except DataError:
+        return None
+    columns = []
+    for name in match:
+        one, two = few.X[name].reset_index(drop=True), match[name].reset_index(drop=True)
+        if is_number(one.dtype) and is_number(two.dtype):
+            spread = float(one.std()) or 1.0
+            moved = float((one.astype(float) - two.astype(float)).abs().mean()) / spread
+        else:
+            moved = float((one.astype(str) != two.astype(str)).mean())
+        columns.append({"name": str(name), "moved": moved})
+    return {
+        "columns": columns,
+        "measure": "standard deviations, or share that changes",
+        "caption": "A person and her match have the same representation: whoever sees it cannot say which of the two "
+        f"it is. Mean over {len(few):,} held-out persons, each matched to the next group: how far numbers move, in "
+        "standard deviations, and which share of the categories changes.",
+    }
+
+
+def recourse_contents(found: Any) -> dict[str, Any]:
+    """What recourse says, by group."""
+    summary = found.summary().reset_index()
+    rows = [[_shown(value) for value in row] for row in summary.itertuples(index=False)]
+    return {
+        "names": [str(name) for name in summary],
+        "rows": rows,
+        "caption": "What rejected rows would have to change to be accepted, by group.",
+    }
+
+
+def _number(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

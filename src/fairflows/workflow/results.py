@@ -1,0 +1,155 @@
+"""The folder that `fit` writes: its encoded table, and reading its files again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from jinja2 import TemplateError
+
+from fairflows.certificate.document import Certificate
+from fairflows.certificate.identification import rows_hash, secret_of
+from fairflows.encoder.pipelines import transform_table
+from fairflows.exceptions import DataError
+from fairflows.reporting import Report
+from fairflows.storage.folders import check_folder, refuse_other_files
+from fairflows.storage.saving import FILES, load
+from fairflows.stream.tables import TableWriter, to_arrow
+from fairflows.table.reading import kind_of
+from fairflows.table.table import Table
+
+RUN, MODEL, FORMAT = "run.json", "model", 1
+ENCODED = {"csv": "encoded.csv", "tsv": "encoded.tsv", "parquet": "encoded.parquet"}
+"""The file of encoded rows, by what the table came in."""
+
+_FILES = {RUN, MODEL, "certificate.json", "frontier.csv", "report.json", "report.html", "report-public.html"}
+_RUN: dict[str, Callable[[Any], bool]] = {
+    "sensitive": lambda value: _are_texts(value) and len(value) > 0,
+    "label": lambda value: value is None or isinstance(value, str),
+    "identifier": lambda value: value is None or isinstance(value, str),
+    "drop": lambda value: _are_texts(value),
+    "missing": lambda value: value in ("error", "category", "drop"),
+    "multiclass": lambda value: isinstance(value, bool),
+    "rows": lambda value: type(value) is int,
+    "seed": lambda value: type(value) is int and value >= 0,
+    "encoded": lambda value: value in ENCODED.values(),
+    "released": lambda value: _are_texts(value) and bool(value) and set(value) <= {"cell", "latent", "label"},
+}
+CERTIFYING, VALIDATION = 0.3, 0.25
+"""Shares of the persons that certify, and of the others that are chosen by."""
+
+
+def write_encoded(model: Any, table: Table, path: Path, *, with_label: bool = False) -> None:
+    """A table's encoded rows, in random order, without identifiers."""
+    encoded = transform_table(model, table)
+    if with_label and table.y is not None:
+        encoded = encoded.assign(**{str(table.y.name): table.y.to_numpy()})
+    order = np.random.default_rng().permutation(len(encoded))  # from the system's entropy: no seed repeats it
+    rows: pa.Table = to_arrow(encoded.iloc[order].reset_index(drop=True), None, single=True)
+    with TableWriter(path, path) as writer:
+        writer.write(rows)
+
+
+def encoded_name(source: Path) -> str:
+    """What the encoded rows of a file are called: of the same kind, and not packed."""
+    return ENCODED["tsv" if ".tsv" in source.name.lower() else kind_of(source)]
+
+
+def refuse_other_folder(out: Path, source: Path | None = None) -> None:
+    """Never replace a folder that no `fit` wrote, nor anything else that lies in one; for before the work is done."""
+    check_folder(out)
+    if source is not None and out.resolve() in source.resolve().parents:
+        raise DataError(f"{out}: holds {source}, which is read, and would be replaced; choose another folder.")
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not (out / RUN).is_file():
+        raise DataError(f"{out}: the folder is not empty and holds no earlier result; choose another one.")
+    read_run(out)
+    refuse_other_files(out, _FILES | set(ENCODED.values()))
+    if (out / MODEL).is_dir():
+        refuse_other_files(out / MODEL, FILES)
+
+
+def read_run(out: Path) -> dict[str, Any]:
+    """How the table of an earlier `fit` was read."""
+    if not out.is_dir():
+        raise DataError(f"{out}: there is no such folder.")
+    path = out / RUN
+    if not path.is_file():
+        raise DataError(f"{out}: the folder holds no result of `fairflows fit` ({RUN} is missing).")
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise DataError(f"{path}: the file is damaged: not JSON.") from None
+    if not isinstance(run, dict) or type(run.get("format")) is not int:
+        raise DataError(f"{path}: not a result of fairflows: it states no format.")
+    if run["format"] != FORMAT:
+        raise DataError(f"{path}: written by another release of fairflows (format {run['format']}).")
+    run = {"label": None, "identifier": None, "missing": "error", "multiclass": False, **run}
+    for name, is_right in _RUN.items():
+        if name not in run or not is_right(run[name]):
+            raise DataError(f"{path}: the file is damaged: {name!r} is missing or cannot be {run.get(name)!r}.")
+    return run
+
+
+def read_certificate(path: Path) -> Certificate:
+    """A certificate from its file."""
+    try:
+        return Certificate.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path}: not a certificate: {str(error).splitlines()[0] if str(error) else 'damaged'}"
+        ) from None
+
+
+def is_sealed(certificate: Certificate, model: Any) -> bool:
+    """Whether the seal was made with the model's key, and nothing was changed since."""
+    key = secret_of(model)
+    return bool(key) and certificate.sealed(key).seal == certificate.seal
+
+
+def read_report(out: Path) -> Report:
+    """The report of an earlier `fit`; its certificate must be the one that lies beside it."""
+    path = out / "report.json"
+    if not path.is_file():
+        raise DataError(f"{out}: the folder holds no result of `fairflows fit` (report.json is missing).")
+    try:
+        page = Report(json.loads(path.read_text(encoding="utf-8")))
+        page.to_html()
+    except (ValueError, LookupError, TypeError, AttributeError, TemplateError):
+        raise DataError(f"{path}: the file is damaged.") from None
+    certificate = read_certificate(out / "certificate.json")
+    if page.contents["certificate"] != certificate.to_dict():
+        raise DataError(f"{path}: the file is damaged: its certificate is not the one in certificate.json.")
+    page.verified = (out / MODEL).is_dir() and is_sealed(certificate, load(out / MODEL))
+    return page
+
+
+def read_table(path: Path, run: dict[str, Any]) -> Table:
+    """A file's table in the roles of an earlier `fit`."""
+    return Table.read(
+        path,
+        sensitive=run["sensitive"] if len(run["sensitive"]) > 1 else run["sensitive"][0],
+        label=run["label"],
+        identifier=run["identifier"],
+        drop=run["drop"],
+        missing=run["missing"],
+        multiclass=run["multiclass"],
+    )
+
+
+def certified_part(table: Table, run: dict[str, Any], certificate: Certificate, model: Any) -> Table:
+    """The rows that a certificate is about: the table as it is, else those of it that `fit` certified on."""
+    if len(table) != run["rows"] or rows_hash(table, secret_of(model)) == certificate.rows:
+        return table
+    return table.split(CERTIFYING, VALIDATION, run["seed"])[2]
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

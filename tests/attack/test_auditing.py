@@ -1,0 +1,363 @@
+"""audit: bounds that hold, adversaries that find what is there, white-box ones that find what z alone hides."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+from fairflows import FairMatching, FairTransport, Table, load_adult, make_shifted_gaussians, make_three_groups
+from fairflows.attack.auditing import audit
+from fairflows.attack.learners import LEARNERS, QUICK_LEARNERS, Learner, frequency_scores, judge, stratified_sample
+from fairflows.attack.white_box import Reference
+from fairflows.bounds import attack_lower_bound
+from fairflows.certificate.certifying import certify
+from fairflows.density import MixtureDensity
+from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.pipelines import fit_pipeline
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.release.cell_release import CellRelease
+
+
+@pytest.fixture(scope="module")
+def adult():
+    train, validation, test = load_adult().paper_split()
+    return train.take(np.arange(9000)), validation, test.take(np.arange(8000))
+
+
+@pytest.fixture(scope="module")
+def matching(adult):
+    train, _, test = adult
+    encoder = FairMatching(gamma=1.0, density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    return encoder, audit(encoder, train, test, quick=True)
+
+
+@pytest.fixture(scope="module")
+def cells(adult):
+    train = adult[0]
+    model = make_pipeline(FairTransport(density="counts"), CellRelease(n_cells=8))
+    return fit_pipeline(model, train.X, train.y, sensitive_features=train.a)
+
+
+def pair_of(make, **settings):
+    table = make(**settings)[0]
+    train, test = table.split(test=0.5, validation=0)
+    return train, test
+
+
+class TestJudge:
+    """The pair, the threshold and the method come from validation rows; only the bound comes from test rows."""
+
+    @pytest.fixture
+    def scores(self):
+        rng = np.random.default_rng(0)
+        g = [rng.integers(2, size=n) for n in (3000, 5000)]
+        s = [np.column_stack([np.zeros(len(x)), rng.normal(size=len(x)) + x]) for x in g]
+        return (s[0], s[1]), (g[0], g[1])
+
+    def test_finds_the_threshold_between_two_gaussians(self, scores):
+        found = judge("g", "black", *scores, delta=0.05)
+        truth = 2 * norm.cdf(0.5) - 1
+        assert found.validation == pytest.approx(truth, abs=0.04)
+        assert truth - 0.08 < found.lower < truth
+        assert found.groups == (0, 1)
+
+    def test_the_test_rows_change_the_bound_and_nothing_else(self, scores):
+        (s_val, s_test), groups = scores
+        found = judge("g", "black", (s_val, s_test), groups, delta=0.05)
+        other = judge("g", "black", (s_val, -s_test), groups, delta=0.05)
+        assert other.lower == 0
+        assert (found.validation, found.expected, found.method) == (other.validation, other.expected, other.method)
+
+    def test_the_bound_is_that_of_its_decisions(self, scores):
+        (s_val, s_test), groups = scores
+        found = judge("g", "black", (s_val, s_test), groups, delta=0.05)
+        lowers = {
+            round(float(attack_lower_bound(k, np.bincount(groups[1]), 0.05, method=found.method)), 12)
+            for t in np.unique(s_val[:, 1])
+            for k in [np.bincount(groups[1][s_test[:, 1] >= t], minlength=2)]
+        }
+        assert round(found.lower, 12) in lowers
+
+    def test_of_three_groups_the_pair_furthest_apart(self):
+        rng = np.random.default_rng(1)
+        g = [rng.integers(3, size=3000) for _ in range(2)]
+        x = [rng.normal(size=3000) + np.array([0.0, 0.3, 1.5])[group] for group in g]
+        s = [-((values[:, None] - np.array([0.0, 0.3, 1.5])) ** 2) / 2 for values in x]
+        found = judge("g", "black", (s[0], s[1]), (g[0], g[1]), delta=0.05)
+        assert found.groups == (0, 2)
+        assert 0.4 < found.lower < 2 * norm.cdf(0.75) - 1
+
+    def test_coverage(self):
+        """The bound of a tuned and chosen adversary exceeds the truth no more often than δ."""
+        rng = np.random.default_rng(2)
+        truth, misses, runs = 2 * norm.cdf(0.1) - 1, 0, 300
+        for _ in range(runs):
+            g = [rng.integers(2, size=400) for _ in range(2)]
+            x = [rng.normal(size=400) + 0.2 * group for group in g]
+            found = [
+                judge(str(j), "black", tuple(np.column_stack([0 * v, f(v)]) for v in x), (g[0], g[1]), delta=0.2)
+                for j, f in enumerate((np.positive, np.negative, np.abs, np.sin))
+            ]
+            misses += max(found, key=lambda attack: (attack.expected, attack.validation)).lower > truth
+        assert misses / runs < 0.2 + 3 * np.sqrt(0.2 * 0.8 / runs)
+
+
+class TestLearner:
+    """A learner that sees few of the rows sees every group, and says which column is whose."""
+
+    def test_a_rare_group_keeps_its_column(self):
+        rng = np.random.default_rng(0)
+        group = np.repeat([0, 1, 2], [6, 9000, 9000])
+        rows = rng.normal(size=(len(group), 1)) + np.array([8.0, 0.0, 3.0])[group][:, None]
+        learner = Learner(LEARNERS["logistic regression"].make, 1000)
+        for seed in range(3):
+            (scores,) = learner.scores(rows, group, [rows], seed)
+            assert scores.shape == (len(group), 3)
+            found = judge("logistic", "black", (scores, scores), (group, group), delta=0.05)
+            assert found.groups == (1, 2)
+            assert found.lower == pytest.approx(2 * norm.cdf(1.5) - 1, abs=0.03)
+
+    def test_a_group_that_was_never_seen_is_never_guessed(self):
+        rng = np.random.default_rng(0)
+        rows, group = rng.normal(size=(400, 1)), np.repeat([0, 2], 200)
+        (scores,) = LEARNERS["logistic regression"].scores(rows, group, [rows], 0)
+        assert scores.shape == (400, 3)
+        assert (scores.argmax(axis=1) != 1).all()
+
+    def test_a_group_of_one_row_stops_no_learner(self):
+        rng = np.random.default_rng(0)
+        group = np.repeat([0, 1, 2], [1, 6000, 6000])
+        rows = rng.normal(size=(len(group), 1)) + group[:, None]
+        (scores,) = QUICK_LEARNERS["boosted trees"].scores(rows, group, [rows[:100]], 0)
+        assert scores.shape == (100, 3)
+
+    def test_the_sample_is_in_proportion(self):
+        group = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [10, 3000, 9000]))
+        chosen = stratified_sample(group, 1200, seed=0)
+        assert len(np.unique(chosen)) == 1200
+        n = np.bincount(group[chosen])
+        assert n[0] == 10
+        assert n[2] / n[1] == pytest.approx(3, rel=0.15)
+
+
+def test_frequencies_are_log_shares():
+    fit, group = np.array([5, 5, 5, 7]), np.array([0, 0, 1, 1])
+    (scores,) = frequency_scores(fit, group, [np.array([5, 7, 9])])
+    assert np.allclose(scores, np.log([[2.5 / 2, 1.5 / 2], [0.5 / 2, 1.5 / 2], [1, 1]]))
+
+
+class TestArrays:
+    """Any representation, with nothing known of how it was made."""
+
+    def test_known_distance(self):
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=8000, random_state=0)
+        found = audit((train.X, test.X.to_numpy()), train, test, quick=True)
+        truth = 2 * norm.cdf(0.5) - 1
+        assert truth - 0.09 < found.attack_lower < truth
+        assert found.released == ("latent",)
+        assert set(found.to_frame()["box"]) == {"black"}
+
+    def test_nothing_there(self):
+        train, test = pair_of(make_shifted_gaussians, distance=0.0, n_samples=4000, random_state=0)
+        found = audit((train.X, test.X), train, test, quick=True)
+        assert found.attack_lower == 0
+
+    def test_three_groups(self):
+        train, test = pair_of(make_three_groups, n_samples=6000, random_state=0)
+        found = audit((train.X, test.X), train, test, quick=True)
+        assert found.attack_lower > 0.9
+        assert found.to_frame()["groups"].iloc[0] == "north / south"
+
+    def test_every_adversary_gets_a_line(self):
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=3000, random_state=1)
+        found = audit((train.X, test.X), train, test, n_jobs=2)
+        assert set(found.to_frame().index) == set(LEARNERS)
+        assert (found.to_frame()["lower"] > 0.15).all()
+        assert found.best in repr(found)
+
+    def test_lengths_must_fit(self):
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
+        with pytest.raises(DataError, match="as many rows"):
+            audit((test.X.iloc[1:], train.X), train, test)
+
+    def test_one_array_of_all_rows(self):
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=3000, random_state=0)
+        pair = audit((train.X.to_numpy(), test.X.to_numpy()), train, test, quick=True)
+        assert audit(np.concatenate([train.X, test.X]), train, test, quick=True) == pair
+        with pytest.raises(DataError, match="1,500 rows of train and then the 1,500 of test; got 1,500 rows"):
+            audit(test.X, train, test)
+        with pytest.raises(DataError, match="an encoder, a pipeline or an array; got int"):
+            audit(7, train, test)
+
+    def test_a_label_beside_an_array_is_seen(self):
+        train, test = pair_of(make_shifted_gaussians, distance=0.0, n_samples=4000, random_state=0)
+        train, test = (Table(t.X.assign(a=t.a, y=t.a), sensitive="a", label="y") for t in (train, test))
+        assert audit((train.X, test.X), train, test, quick=True).attack_lower == 0
+        found = audit((train.X, test.X), train, test, quick=True, released=["label"])
+        assert found.released == ("latent", "label")
+        assert found.attack_lower > 0.9, "the label is the group"
+        with pytest.raises(ValueError, match="released must name .* got 'nonsense'"):
+            audit((train.X, test.X), train, test, released=["nonsense"])
+
+    @pytest.mark.parametrize("hole", [np.nan, np.inf])
+    def test_holes_are_named(self, hole):
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
+        with pytest.raises(DataError, match="column 'x0' has NaN or infinity"):
+            audit((np.full(train.X.shape, hole), test.X.to_numpy()), train, test)
+
+    def test_says_nothing_about_a_model(self, adult, cells):
+        train, _, test = adult
+        found = audit((train.X, test.X), train, test, quick=True)
+        assert found.model == ""
+        with pytest.raises(ValueError, match="it attacked an array"):
+            certify(cells[0], test, audit=found)
+
+    def test_a_missing_group_is_named(self):
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
+        with pytest.raises(DataError, match="the test part lacks one"):
+            audit((train.X, test.X[test.a == 1]), train, test.take((test.a == 1).to_numpy()))
+
+
+class TestCategorical:
+    def test_matching_and_its_certificate(self, adult, matching):
+        encoder, found = matching
+        lines = found.to_frame()
+        assert {"likelihood ratio", "boosted trees on inversions", "frequencies of values"} <= set(lines.index)
+        assert 0.03 < found.attack_lower < 0.3
+        assert set(found.density_gap_lower) == {"0", "1"}
+        certificate = certify(encoder, adult[2], audit=found)
+        assert certificate.attack_lower == found.attack_lower
+        assert certificate.attack_by == found.best
+        assert certificate.model == found.model == found.to_dict()["model"]
+        assert certify(encoder, adult[2], audit=found.to_dict()).attack_lower == found.attack_lower
+        weaker = FairMatching(gamma=0.0, density="counts", key=encoder.key_)
+        weaker.fit(adult[0].X, adult[0].y, sensitive_features=adult[0].a)
+        with pytest.raises(ValueError, match="it attacked another one"):
+            certify(weaker, adult[2], audit=found)
+
+    def test_the_same_key_and_seed_give_the_same_audit(self, adult, cells):
+        train, _, test = (part.take(np.arange(3000)) for part in adult)
+        assert audit(cells, train, test, quick=True) == audit(cells, train, test, quick=True, n_jobs=2)
+
+    def test_cells_are_attacked_as_they_are_released(self, adult, cells):
+        found = audit(cells, adult[0], adult[2], quick=True)
+        assert found.released == ("cell",)
+        assert set(found.to_frame()["box"]) == {"black"}
+        certificate = certify(cells, adult[2], audit=found, target=0.1)
+        assert certificate.status == "CERTIFIED"
+        assert certificate.rows == found.rows
+        assert found.attack_lower <= certificate.cell_upper
+
+    def test_a_released_label_is_seen_by_the_adversary(self, adult, cells):
+        found = audit(cells, adult[0], adult[2], quick=True, released=["cell", "label"])
+        assert found.attack_lower > 0.1, "the label alone tells .20"
+        certificate = certify(cells, adult[2], audit=found, released=["cell", "label"])
+        assert certificate.cell_upper > found.attack_lower
+
+    def test_a_latent_beside_its_cells_is_what_is_attacked(self, adult, cells):
+        found = audit(cells, adult[0], adult[2], quick=True, released=["cell", "latent"])
+        assert "white" in set(found.to_frame()["box"])
+        certificate = certify(cells, adult[2], audit=found, released=["cell", "latent"])
+        assert certificate.attack_lower == found.attack_lower
+
+    def test_a_wrong_density_is_found(self, adult, matching):
+        """Women's density fitted to men's rows, and the other way round."""
+        train, _, test = adult
+        assert max(matching[1].density_gap_lower.values()) < 0.15
+        swapped = FairMatching(gamma=1.0, density="counts")
+        swapped.fit(train.X, train.y, sensitive_features=1 - train.a)
+        assert min(audit(swapped, train, test, quick=True).density_gap_lower.values()) > 0.3
+
+
+class TestLaterSteps:
+    """Steps between the encoder and the release do not hide the encoder from those who know it."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def gridded(cls):
+        rng = np.random.default_rng(0)
+        a = rng.integers(0, 2, 2000)
+        frame = pd.DataFrame(np.round(rng.normal(size=(2000, 3)) + 0.2 * a[:, None], 2), columns=list("uvw"))
+        train, test = Table(frame.assign(a=a), sensitive="a").split(test=0.4, validation=0)
+        encoder = FairFlow(gamma=0.9, n_epochs=5, dequantise=False, density=MixtureDensity(1), key=bytes(32))
+        return encoder.fit(train.X, sensitive_features=train.a), train, test
+
+    def audited(self, gridded, step):
+        encoder, train, test = gridded
+        pipeline = make_pipeline(encoder, step.fit(encoder.transform(train.X, sensitive_features=train.a)))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Values outside the training range", DataWarning)
+            return audit(pipeline, train, test, quick=True)
+
+    def test_a_step_that_can_be_turned_round(self, gridded):
+        found = self.audited(gridded, StandardScaler())
+        assert found.best == "grid test"
+        assert found.attack_lower > 0.95
+        assert found.limits == ()
+
+    def test_a_step_that_loses_something(self, gridded):
+        found = self.audited(gridded, PCA(2))
+        assert "white" in set(found.to_frame()["box"])
+        assert "lose something" in repr(found)
+
+    def test_a_step_that_cannot_be_turned_round(self, gridded):
+        found = self.audited(gridded, Normalizer())
+        assert set(found.to_frame()["box"]) == {"black"}
+        assert "Normalizer cannot be turned round" in repr(found)
+        encoder, train, test = gridded
+        pipeline = make_pipeline(encoder, Normalizer().fit(encoder.transform(train.X, sensitive_features=train.a)))
+        certificate = certify(pipeline, test, audit=found, n_draws=2000)
+        assert any("Normalizer cannot be turned round" in sentence for sentence in certificate.assumptions)
+
+
+def test_persons_are_the_units():
+    """Copies of a person's row are not more persons, and never on both sides of a split."""
+    table = make_shifted_gaussians(1.0, 2000, random_state=0)[0]
+    frame = table.X.assign(a=table.a.to_numpy(), who=np.arange(2000))
+    many = Table(pd.concat([frame] * 3), sensitive="a", identifier="who")
+    train, test = many.split(test=0.5, validation=0)
+    found = audit((train.X, test.X), train, test, quick=True)
+    assert sum(found.n) == 1000
+    assert found.attack_lower < 2 * norm.cdf(0.5) - 1
+
+
+def test_persons_that_adversaries_learnt_from_prove_nothing():
+    train, _ = pair_of(make_shifted_gaussians, distance=1.0, n_samples=1000, random_state=0)
+    both = train.take(np.arange(100))
+    with pytest.raises(DataError, match="100 test rows are among the training rows"):
+        audit((train.X, both.X), train, both)
+
+
+class TestReference:
+    """What an adversary checks of an inverted row."""
+
+    @pytest.fixture
+    def reference(self):
+        rng = np.random.default_rng(0)
+        rows = pd.DataFrame({"wage": rng.integers(10, 99, size=500) * 100, "rate": rng.random(500)})
+        return Reference(rows, constraints=[lambda frame: frame["wage"] < 10_000])
+
+    def test_grid_and_range(self, reference):
+        values = np.array([[1200.0, 0.5], [1250.0, 0.5], [20_000.0, 0.5]])
+        assert reference.off_grid(values, ["wage", "rate"])[:, 0].tolist() == [0, 0.5, 0]
+        outside = reference.outside(values, ["wage", "rate"])
+        assert outside[0].sum() == 0
+        assert outside[2, 0] > 1
+
+    def test_rows(self, reference):
+        rows = pd.concat([reference.rows.iloc[:1], reference.rows.iloc[1:2].assign(wage=10_100)])
+        assert reference.was_seen(rows).tolist() == [True, False]
+        assert reference.broken(rows).tolist() == [0, 1]
+        assert reference.to_nearest(rows)[0] == 0 < reference.to_nearest(rows)[1]
+
+
+def test_progress_bar_does_not_change_the_result(capsys):
+    train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=1000, random_state=0)
+    assert audit((train.X, test.X), train, test, quick=True, progress=True) == audit(
+        (train.X, test.X), train, test, quick=True
+    )

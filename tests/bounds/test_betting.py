@@ -1,0 +1,150 @@
+"""The betting bound on a mean, and the bounds on the model's distance and accuracy built on it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fairflows.bounds import (
+    adversary_accuracy_upper_bound,
+    betting_upper_bound,
+    distance_terms,
+    hoeffding_radius,
+    sign_upper_bound,
+    statistical_distance_upper_bound,
+)
+from fairflows.exceptions import DataError
+
+
+def literal_bound(x, delta, grid):
+    """The definition, one number at a time: the smallest m of a grid at which the capital reaches 1/δ."""
+    N, L = len(x), np.log(1 / delta)
+    for m in grid:
+        log_capital, best, total, squares = 0.0, 0.0, 0.0, 0.0
+        for i, value in enumerate(x):
+            s2 = (1 / 4 + squares) / (i + 1)
+            log_capital += np.log1p(min(np.sqrt(2 * L / (N * s2)), 1 - 1e-6) * (m - value))
+            best = max(best, log_capital)
+            total += value
+            squares += (value - (1 / 2 + total) / (i + 2)) ** 2
+        if best >= L:
+            return m
+    return 1.0
+
+
+@settings(max_examples=15, deadline=None)
+@given(arrays(float, st.integers(1, 40), elements=st.floats(0, 1)), st.sampled_from([0.01, 0.2]))
+def test_it_is_the_bound_of_the_definition(x, delta):
+    grid = np.linspace(0, 1, 101)
+    expected = literal_bound(x, delta, grid)
+    assert expected - 0.01 - 1e-9 <= betting_upper_bound(x, delta) <= expected + 1e-9
+
+
+def test_samples_along_leading_axes_are_separate(rng):
+    x = rng.uniform(size=(2, 3, 50))
+    bounds = betting_upper_bound(x, 0.1)
+    assert bounds.shape == (2, 3)
+    assert bounds[1, 2] == betting_upper_bound(x[1, 2], 0.1)
+
+
+def test_nan_counts_as_one_and_no_numbers_give_one():
+    assert betting_upper_bound([0.2, np.nan, 0.1] * 50, 0.05) == betting_upper_bound([0.2, 1.0, 0.1] * 50, 0.05)
+    assert betting_upper_bound([], 0.05) == 1.0
+    assert betting_upper_bound(np.ones(1000), 0.05) == 1.0
+
+
+@pytest.mark.parametrize("x", [[-0.1, 0.5], [0.5, 1.1], 0.5])
+def test_numbers_outside_the_unit_interval_are_refused(x):
+    with pytest.raises(DataError, match="x must"):
+        betting_upper_bound(x, 0.05)
+
+
+@pytest.mark.parametrize("delta", [0, 1, -0.1, np.nan])
+def test_delta_is_a_probability(delta):
+    with pytest.raises(ValueError, match="delta must be in"):
+        betting_upper_bound([0.5], delta)
+
+
+@pytest.mark.parametrize("probability", [0.005, 0.1, 0.5])
+def test_coverage_for_all_or_nothing(probability, delta, rng, covers):
+    """Mass that the groups do not share is told apart for certain; the rest not at all."""
+    x = (rng.uniform(size=(2000, 300)) < probability).astype(float)
+    assert covers(betting_upper_bound(x, delta) < probability, delta)
+
+
+@pytest.mark.parametrize("distance", [0.01, 0.1, 0.6])
+def test_coverage_for_shifted_gaussians(distance, delta, rng, gaussians, covers):
+    x = distance_terms(gaussians.at_distance(distance).table(1500 * 300, rng)).reshape(1500, 300)
+    assert covers(betting_upper_bound(x, delta) < distance, delta)
+
+
+@pytest.mark.parametrize(("distance", "width"), [(0.01, 0.00018), (0.1, 0.0011)])
+def test_width_for_coin_flips(distance, width, rng, gaussians):
+    """Ten thousand draws a group on average, one of them per number, its group by the toss of a coin."""
+    table = gaussians.at_distance(distance).table(100 * 20_000, rng)
+    told_apart = np.abs(np.tanh((table[:, :, 0] - table[:, :, 1]) / 2))
+    x = np.where(rng.uniform(size=len(table)) < 1 / 2, told_apart[:, 0], told_apart[:, 1]).reshape(100, 20_000)
+    assert betting_upper_bound(x, 0.05).mean() - distance <= 1.1 * width
+
+
+@pytest.mark.parametrize(("distance", "width"), [(0.01, np.log(1 / 0.05) / 10_000), (0.1, 0.0011)])
+def test_width_for_rows_with_a_draw_from_each_group(distance, width, rng, gaussians):
+    """Stakes below one give a width of at least log(1/δ)/N: the floor where the variance is next to none."""
+    x = distance_terms(gaussians.at_distance(distance).table(100 * 10_000, rng)).reshape(100, 10_000)
+    assert betting_upper_bound(x, 0.05).mean() - distance <= 1.1 * width
+
+
+def test_the_papers_bound_covers_and_is_wider(delta, rng, gaussians, covers):
+    law = gaussians.at_distance(0.1)
+    tables = [law.table(400, rng) for _ in range(400)]
+    paper = np.array([sign_upper_bound(table, delta) for table in tables])
+    ours = np.array([statistical_distance_upper_bound(table, delta) for table in tables])
+    assert covers(paper < 0.1, delta)
+    assert covers(ours < 0.1, delta)
+    assert ours.mean() - 0.1 < (paper.mean() - 0.1) / 4
+    assert abs(paper.mean() - hoeffding_radius(400, delta) - 0.1) < 0.02
+
+
+def test_coverage_for_the_worst_of_three_groups(delta, rng, gaussians, covers):
+    law = gaussians([0.0, 0.2, 0.5])
+    bounds = [statistical_distance_upper_bound(law.table(300, rng), delta) for _ in range(400)]
+    assert covers(np.array(bounds) < law.distance(), delta)
+
+
+@pytest.mark.parametrize(
+    ("means", "priors"),
+    [([0.0, 0.8], [0.5, 0.5]), ([0.0, 0.8], [0.9, 0.1]), ([0.0, 0.5, 1.5], [0.6, 0.3, 0.1])],
+    ids=["even", "9:1", "three groups"],
+)
+def test_coverage_of_the_adversarys_accuracy(means, priors, delta, rng, gaussians, covers):
+    law = gaussians(means)
+    bounds = [adversary_accuracy_upper_bound(law.table(300, rng), delta, priors) for _ in range(400)]
+    assert covers(np.array(bounds) < law.accuracy(priors), delta)
+    assert np.mean(bounds) < law.accuracy(priors) + 0.05
+
+
+def test_group_after_group_breaks_the_bound(rng):
+    """Why a row holds one draw from each group: p_0 is even on [0, 1], half of p_1 is elsewhere, and Δ = ½.
+
+    The draws of group 0 look less told apart (⅓) than those of group 1 (⅔). Averaged in rows all is well; one group
+    after the other, the first is taken for the whole.
+    """
+    told_apart_0 = np.full((500, 1000), 1 / 3)
+    told_apart_1 = np.where(rng.uniform(size=(500, 1000)) < 1 / 2, 1.0, 1 / 3)
+    rows = (told_apart_0 + told_apart_1) / 2
+    assert np.mean(betting_upper_bound(rows, 0.05) < 1 / 2) <= 0.08
+    assert np.mean(betting_upper_bound(np.hstack([told_apart_0, told_apart_1]), 0.05) < 1 / 2) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("distance", [0.001, 0.03, 0.3, 0.9])
+def test_coverage_with_many_repetitions(distance, delta, rng, gaussians, covers):
+    x = distance_terms(gaussians.at_distance(distance).table(10_000 * 500, rng)).reshape(10_000, 500)
+    assert covers(betting_upper_bound(x, delta) < distance, delta)
+
+
+@pytest.mark.slow
+def test_a_million_draws_at_the_default_delta(rng, gaussians):
+    table = gaussians.at_distance(0.2).table(1_000_000, rng)
+    assert 0.2 < statistical_distance_upper_bound(table, 0.001) < 0.2005

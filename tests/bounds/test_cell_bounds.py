@@ -1,0 +1,209 @@
+"""The distribution-free bounds on cells: coverage, widths, and what goes wrong without their assumptions."""
+
+import numpy as np
+import pytest
+
+from fairflows.bounds import (
+    cell_radius,
+    cell_upper_bound,
+    delta_of_look,
+    exact_adversary_accuracy,
+    exact_statistical_distance,
+    expected_cell_distance,
+    fare_upper_bound,
+    joint_accuracy_upper_bound,
+    per_label,
+    planned_cell_bound,
+    randomised_counts,
+    rows_needed,
+    stratified_accuracy_upper_bound,
+    total_variation,
+    weissman_upper_bound,
+)
+from fairflows.exceptions import DataError
+
+GEOMETRIC = 0.6 ** np.arange(12) / (0.6 ** np.arange(12)).sum()
+SETTINGS = {
+    "two cells": ([[0.65, 0.35], [0.35, 0.65]], [200, 200]),
+    "alike": ([[0.5, 0.5], [0.5, 0.5]], [100, 100]),
+    "9:1": ([[0.65, 0.35], [0.35, 0.65]], [900, 100]),
+    "skewed cells": ([GEOMETRIC, GEOMETRIC[::-1]], [300, 300]),
+    "disjoint mass": ([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5]], [60, 60]),
+    "three groups": ([[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.2, 0.3, 0.5]], [300, 200, 30]),
+}
+
+
+@pytest.fixture(params=SETTINGS.values(), ids=SETTINGS.keys())
+def setting(request):
+    probabilities, n = request.param
+    return np.array(probabilities), n
+
+
+def test_coverage(setting, delta, draw_counts, covers):
+    p, n = setting
+    bounds = cell_upper_bound(draw_counts(p, n, 5000), delta)
+    assert covers(bounds < exact_statistical_distance(p), delta)
+
+
+def test_without_its_radius_the_observed_distance_misses(draw_counts, covers):
+    """The simulation can fail: half of the time the observed distance is below the true one."""
+    p, n = SETTINGS["two cells"]
+    observed = total_variation(draw_counts(p, n, 5000) / np.array(n)[:, None])[:, 0, 1]
+    assert not covers(observed < exact_statistical_distance(p), 0.2)
+
+
+def test_coverage_of_accuracy_at_known_priors(setting, delta, draw_counts, covers):
+    p, n = setting
+    priors = np.array([0.8, 0.2]) if len(p) == 2 else np.array([0.5, 0.3, 0.2])
+    bounds = stratified_accuracy_upper_bound(draw_counts(p, n, 5000), delta, priors)
+    assert covers(bounds < exact_adversary_accuracy(p, priors), delta)
+
+
+def test_coverage_of_accuracy_for_persons_drawn_together(setting, delta, rng, covers):
+    p, _ = setting
+    priors = np.array([0.8, 0.2]) if len(p) == 2 else np.array([0.5, 0.3, 0.2])
+    joint = priors[:, None] * p
+    counts = rng.multinomial(300, joint.ravel(), size=5000).reshape(5000, *p.shape)
+    assert covers(joint_accuracy_upper_bound(counts, delta) < exact_adversary_accuracy(p, priors), delta)
+
+
+def test_coverage_after_randomised_response(setting, delta, draw_counts, covers):
+    p, n = setting
+    k = p.shape[1]
+    channel = 0.4 * np.eye(k) + 0.6 / k
+    soft, eta = randomised_counts(draw_counts(p, n, 5000), channel)
+    np.testing.assert_allclose(eta, 0.4)
+    truth = exact_statistical_distance(p @ channel)
+    bounds = cell_upper_bound(soft, delta, eta=eta)
+    assert covers(bounds < truth, delta)
+    assert np.all(bounds <= cell_upper_bound(soft, delta))
+
+
+def test_coverage_within_every_label_at_once(delta, draw_counts, covers):
+    laws = {0: np.array([[0.65, 0.35], [0.35, 0.65]]), 1: np.array([[0.3, 0.7], [0.5, 0.5]])}
+    counts = {y: draw_counts(p, [200, 100], 5000) for y, p in laws.items()}
+    bounds = per_label(cell_upper_bound, counts, delta)
+    missed = np.any([bounds[y] < exact_statistical_distance(p) for y, p in laws.items()], axis=0)
+    assert covers(missed, delta)
+    np.testing.assert_array_equal(bounds[0], cell_upper_bound(counts[0], delta / 2))
+
+
+def test_width_and_comparison_with_other_bounds(draw_counts, alternating_cells):
+    """Ten thousand rows in all, true distance .1, fifty cells: the width of the bound, and of others on the rows."""
+    p = alternating_cells(50, 0.1)
+    counts = draw_counts(p, [5000, 5000], 500)
+    ours = cell_upper_bound(counts, 0.05).mean()
+    assert ours <= 0.130 + 0.1 * 0.030
+    assert weissman_upper_bound(counts, 0.05).mean() == pytest.approx(0.230, abs=0.005)
+    first, second, third = (draw_counts(p, [1667, 1667], 500) for _ in range(3))
+    assert fare_upper_bound(first.sum(axis=-1), second, third.sum(axis=-2), 0.05).mean() > ours + 0.3
+
+
+@pytest.mark.parametrize("name", ["two cells", "9:1", "skewed cells", "disjoint mass"])
+def test_other_bounds_cover(name, draw_counts, covers):
+    p, n = np.array(SETTINGS[name][0]), SETTINGS[name][1]
+    truth = exact_statistical_distance(p)
+    assert covers(weissman_upper_bound(draw_counts(p, n, 2000), 0.05) < truth, 0.05)
+
+
+def test_fare_covers(rng, covers):
+    p = np.array([[0.65, 0.25, 0.1], [0.35, 0.25, 0.4]])
+    joint = (np.array([0.7, 0.3])[:, None] * p).ravel()
+    base, cells, totals = rng.multinomial(1000, joint, size=(3, 2000)).reshape(3, 2000, 2, 3)
+    bounds = fare_upper_bound(base.sum(axis=-1), cells, totals.sum(axis=-2), 0.05)
+    assert covers(bounds < exact_statistical_distance(p), 0.05)
+
+
+def test_persons_not_rows_are_the_unit(draw_counts, covers):
+    """Three identical rows a person look like three times the evidence, and miss more often than δ."""
+    p, n = SETTINGS["two cells"]
+    counts = draw_counts(p, n, 5000)
+    truth = exact_statistical_distance(p)
+    assert covers(cell_upper_bound(counts, 0.05) < truth, 0.05)
+    assert not covers(cell_upper_bound(3 * counts, 0.05) < truth, 0.05)
+
+
+def test_looking_often_takes_its_share_of_delta(draw_counts, covers):
+    """The best of twenty certificates from the same persons misses too often, unless each look spends its share."""
+    p, n = SETTINGS["two cells"]
+    looks = draw_counts(p, n, 20 * 4000).reshape(4000, 20, 2, 2)
+    truth = exact_statistical_distance(p)
+    assert not covers(cell_upper_bound(looks, 0.05).min(axis=1) < truth, 0.05)
+    spent = [cell_upper_bound(looks[:, j], delta_of_look(0.05, j + 1)) for j in range(20)]
+    assert covers(np.min(spent, axis=0) < truth, 0.05)
+
+
+def test_formula_for_two_groups():
+    counts = np.array([[30, 50, 20], [40, 5, 5]])
+    observed = (abs(0.3 - 0.8) + abs(0.5 - 0.1) + abs(0.2 - 0.1)) / 2
+    assert cell_upper_bound(counts, 0.1) == pytest.approx(
+        min(1, observed + np.sqrt(0.5 * (1 / 100 + 1 / 50) * np.log(10)))
+    )
+
+
+def test_three_groups_take_the_smaller_of_the_two_radii():
+    L = np.log
+    pairs, together = cell_radius([100, 100, 100], 0.05), cell_radius([100, 100, 100], 0.2)
+    assert pairs[0, 1] == pytest.approx(np.sqrt(0.5 * (2 / 100) * L(3 / 0.05)))
+    assert together[0, 1] == pytest.approx(np.sqrt(0.5 * (3 / 100) * L(1 / 0.2)))
+    assert np.all(np.diag(pairs) == 0)
+    assert np.all(np.diag(together) == 0)
+
+
+def test_a_group_without_persons_gives_one():
+    assert cell_upper_bound([[10, 20], [0, 0]], 0.05) == 1
+    assert stratified_accuracy_upper_bound([[10, 20], [0, 0]], 0.05) == 1
+    assert stratified_accuracy_upper_bound([[1000, 2000], [0, 0], [2000, 1000]], 0.05, [0.5, 0, 0.5]) < 1
+    assert joint_accuracy_upper_bound(np.zeros((2, 3)), 0.05) == 1
+
+
+@pytest.mark.parametrize("counts", [[1, 2, 3], [[1, 2, 3]], [[1, -2], [3, 4]], [[1, np.nan], [3, 4]]])
+def test_other_things_than_counts_are_refused(counts):
+    with pytest.raises(DataError, match="counts must"):
+        cell_upper_bound(counts, 0.05)
+
+
+def test_a_channel_must_fit_and_sum_to_one():
+    counts = np.full((2, 3), 10)
+    with pytest.raises(DataError, match="rows sum to 1"):
+        randomised_counts(counts, np.eye(3) * 0.9)
+    with pytest.raises(DataError, match="k = 3 cells"):
+        randomised_counts(counts, np.eye(2))
+
+
+def test_each_group_may_have_its_own_channel():
+    counts = np.array([[10.0, 20.0], [30.0, 40.0]])
+    channels = np.array([np.eye(2), np.full((2, 2), 0.5)])
+    soft, eta = randomised_counts(counts, channels)
+    np.testing.assert_allclose(soft, [[10, 20], [35, 35]])
+    np.testing.assert_allclose(eta, [1, 0])
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("k", [2, 16, 50])
+def test_the_plan_foresees_the_observed_distance(k, distance, draw_counts, alternating_cells):
+    p, n = alternating_cells(k, distance), [9000, 1000]
+    counts = draw_counts(p, n, 1000)
+    observed = total_variation(counts / counts.sum(axis=-1, keepdims=True)).mean(axis=0)
+    np.testing.assert_allclose(expected_cell_distance(p, n), observed, atol=0.002)
+    assert planned_cell_bound(p, n, 0.05) == pytest.approx(cell_upper_bound(counts, 0.05).mean(), abs=0.002)
+
+
+def test_many_cells_cost_bias():
+    """About .56·sqrt(k/n) for groups that are alike, n rows each."""
+    for k, n in [(50, 5000), (200, 20_000)]:
+        alike = np.full((2, k), 1 / k)
+        assert expected_cell_distance(alike, [n, n])[0, 1] == pytest.approx(0.56 * np.sqrt(k / n), rel=0.02)
+
+
+def test_rows_needed_reach_the_target_and_no_fewer_do():
+    p, shares = np.array([[0.3, 0.3, 0.4], [0.31, 0.3, 0.39]]), np.array([0.9, 0.1])
+    n = rows_needed(0.05, 0.05, probabilities=p, shares=shares)
+    assert planned_cell_bound(p, n, 0.05) <= 0.05 < planned_cell_bound(p, 0.999 * n - 1, 0.05)
+    assert np.all(rows_needed(0.05, 0.05, shares=shares) < n)
+    assert rows_needed(0.05, 0.05, shares=[0.2, 0.3, 0.5]).shape == (3,)
+
+
+def test_a_target_below_the_distance_cannot_be_reached():
+    with pytest.raises(ValueError, match="cannot be reached"):
+        rows_needed(0.05, 0.05, probabilities=[[0.6, 0.4], [0.5, 0.5]])

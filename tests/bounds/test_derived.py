@@ -1,0 +1,123 @@
+"""What follows from a distance, checked on random laws and in the paper's counter-examples."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fairflows.bounds import (
+    adversary_accuracy_limits,
+    balanced_accuracy,
+    cell_upper_bound,
+    delta_of_each,
+    delta_of_look,
+    distance_for_accuracy,
+    error_lower_bound,
+    exact_adversary_accuracy,
+    exact_statistical_distance,
+    four_fifths_rate,
+    per_label,
+    selection_ratio_lower_bound,
+    statistical_distance_upper_bound,
+    total_variation,
+    true_distance_upper_bound,
+)
+
+
+def test_every_classifier_keeps_parity_within_the_distance_and_one_attains_it(rng):
+    p = rng.dirichlet(np.ones(6), size=3)
+    every_classifier = (np.arange(2**6)[:, None] >> np.arange(6)) & 1
+    rates = every_classifier @ p.T
+    assert np.ptp(rates, axis=1).max() == pytest.approx(exact_statistical_distance(p))
+
+
+def test_equalized_odds_is_not_bounded_by_the_marginal_distance():
+    """Z is a fair coin in both groups; Y = Z in one and 1 - Z in the other. Δ = 0, and the TPR gap of h = Z is 1."""
+    z_given_a_and_y = {0: [[1.0, 0.0], [0.0, 1.0]], 1: [[0.0, 1.0], [1.0, 0.0]]}
+    marginal = (np.array(z_given_a_and_y[0]) + np.array(z_given_a_and_y[1])) / 2
+    assert exact_statistical_distance(marginal) == 0
+    assert {y: exact_statistical_distance(p) for y, p in z_given_a_and_y.items()} == {0: 1, 1: 1}
+    counts = {y: 5000 * np.array(p) for y, p in z_given_a_and_y.items()}
+    assert cell_upper_bound(counts[0] + counts[1], 0.05) < 0.02
+    assert per_label(cell_upper_bound, counts, 0.05) == {0: 1, 1: 1}
+
+
+def test_label_bounds_from_log_densities_share_delta(rng, gaussians):
+    tables = {"no": gaussians([0, 0.5]).table(500, rng), "yes": gaussians([0, 1]).table(700, rng)}
+    bounds = per_label(statistical_distance_upper_bound, tables, 0.1)
+    assert bounds == {y: statistical_distance_upper_bound(table, 0.05) for y, table in tables.items()}
+    with pytest.raises(ValueError, match="at least one label"):
+        per_label(statistical_distance_upper_bound, {}, 0.1)
+
+
+def test_accuracy_and_distance_of_two_groups():
+    assert balanced_accuracy(0.3) == pytest.approx(0.65)
+    assert distance_for_accuracy(balanced_accuracy(0.3)) == pytest.approx(0.3)
+    with pytest.raises(ValueError, match="accuracy must be in"):
+        distance_for_accuracy(0.4)
+    with pytest.raises(ValueError, match=r"distance must be in \[0, 1\]; got 1.2"):
+        balanced_accuracy(1.2)
+
+
+@pytest.mark.parametrize("K", [2, 3, 5])
+def test_limits_of_the_adversarys_accuracy_hold_for_any_laws_and_priors(K, rng):
+    for _ in range(200):
+        p = rng.dirichlet(np.full(4, 0.5), size=K)
+        for priors in (None, rng.dirichlet(np.ones(K))):
+            low, high = adversary_accuracy_limits(total_variation(p), priors)
+            assert low - 1e-12 <= exact_adversary_accuracy(p, priors) <= high + 1e-12
+
+
+def test_limits_at_equal_shares_are_the_closed_form():
+    tv = np.array([[0, 0.2, 0.5], [0.2, 0, 0.4], [0.5, 0.4, 0]])
+    low, high = adversary_accuracy_limits(tv)
+    assert (low, high) == (pytest.approx(1.5 / 3), pytest.approx(1.6 / 3))
+    priors = np.array([0.6, 0.3, 0.1])
+    assert adversary_accuracy_limits(tv, priors)[1] <= 0.6 + 0.3 * 0.2 + 0.1 * 0.5 + 1e-12
+    assert adversary_accuracy_limits([[0, 0.3], [0.3, 0]]) == (pytest.approx(0.65), pytest.approx(0.65))
+
+
+def test_four_fifths_rule(rng):
+    p = rng.dirichlet(np.ones(5), size=2)
+    every_classifier = (np.arange(1, 2**5)[:, None] >> np.arange(5)) & 1
+    rates = every_classifier @ p.T
+    distance = exact_statistical_distance(p)
+    ratio = rates.min(axis=1) / rates.max(axis=1)
+    assert np.all(ratio >= selection_ratio_lower_bound(distance, np.minimum(rates.max(axis=1), 1)) - 1e-12)
+    assert selection_ratio_lower_bound(0.05, four_fifths_rate(0.05)) == pytest.approx(0.8)
+    assert selection_ratio_lower_bound(0.5, 0.2) == 0
+    with pytest.raises(ValueError, match="largest_rate must be in"):
+        selection_ratio_lower_bound(0.1, 0)
+
+
+def test_density_error_theorem_holds_for_any_laws_and_is_attained(rng):
+    for _ in range(200):
+        p, p_hat = rng.dirichlet(np.full(5, 0.5), size=(2, 3))
+        errors = np.abs(p - p_hat).sum(axis=1) / 2
+        bound = true_distance_upper_bound(exact_statistical_distance(p_hat), errors)
+        assert exact_statistical_distance(p) <= bound + 1e-12
+    p, p_hat = np.array([[0.7, 0.3], [0.3, 0.7]]), np.full((2, 2), 0.5)
+    assert exact_statistical_distance(p) == pytest.approx(true_distance_upper_bound(0, [0.2, 0.2]))
+    assert exact_statistical_distance(p_hat) == 0
+
+
+def test_fairness_costs_errors_where_base_rates_differ(rng):
+    """err_0 + err_1 ≥ base-rate gap - Δ, over every classifier on random joint laws of cell and label."""
+    every_classifier = (np.arange(2**4)[:, None] >> np.arange(4)) & 1
+    for _ in range(100):
+        joint = rng.dirichlet(np.full(8, 0.5), size=2).reshape(2, 2, 4)  # group, label, cell
+        errors = (joint[:, 1] @ (1 - every_classifier).T + joint[:, 0] @ every_classifier.T).sum(axis=0)
+        distance = min(exact_statistical_distance(joint.sum(axis=1)), 1)
+        bound = error_lower_bound(np.minimum(joint[:, 1].sum(axis=1), 1), distance)
+        assert errors.min() >= bound - 1e-12
+    assert error_lower_bound([0.71, 0.18], 0.23) == pytest.approx(0.30)
+
+
+def test_looks_share_delta():
+    shares = [delta_of_look(0.05, j) for j in range(1, 2001)]
+    assert 0.0499 < math.fsum(shares) < 0.05
+    assert delta_of_each(0.05, 4) == 0.0125
+    with pytest.raises(ValueError, match="look must be 1 or more; got 0"):
+        delta_of_look(0.05, 0)
+    with pytest.raises(ValueError, match="m must be 1 or more; got 0"):
+        delta_of_each(0.05, 0)

@@ -1,0 +1,404 @@
+"""The command, as a user types it."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairflows import __version__
+from fairflows.cli.base import in_flags
+from fairflows.exceptions import DataError
+
+
+def spawn(*words, **settings):
+    """Run the command in a process of its own."""
+    command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **settings)
+
+
+def people(n=1500, seed=0):
+    """A table with text, numbers, missing values, three groups and a label of three values."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(["north", "mid", "south"], n)
+    income = np.round(rng.lognormal(3, 0.4, n) + 3 * (group == "north"), 1)
+    return pd.DataFrame(
+        {
+            "person": [f"p{seed}-{i}" for i in range(n)],
+            "age": rng.integers(18, 80, n),
+            "income": np.where(rng.random(n) < 0.05, np.nan, income),
+            "town": np.array(["Ulm", "Bonn", None], dtype=object)[rng.integers(0, 3, n)],
+            "region": group,
+            "rating": np.where(income < 18, "low", np.where(income < 24, "mid", "high")),
+        }
+    )
+
+
+def loans(n=1200, seed=0):
+    """A table of numbers, two groups and two labels."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    age = rng.integers(18, 80, n)
+    income = np.round(rng.lognormal(3, 0.4, n) + 3 * (sex == "m"), 1)
+    repaid = (income + age / 10 + rng.normal(0, 3, n) > 26).astype(int)
+    return pd.DataFrame({"age": age, "income": income, "sex": sex, "repaid": repaid})
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A folder that `fit` wrote, with its table and held-out rows."""
+    folder = tmp_path_factory.mktemp("fitted")
+    loans().to_csv(folder / "loans.csv", index=False)
+    loans(800, seed=1).to_csv(folder / "new.csv", index=False)
+    words = ["fit", folder / "loans.csv", "--sensitive", "sex", "--label", "repaid", "--quick", "--gamma", "0.9"]
+    done = spawn(*words, "--method", "flow", "-o", folder / "out", env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_version_and_help():
+    assert spawn("--version").stdout.strip() == f"fairflows {__version__}"
+    code = (
+        "import sys; sys.argv = ['fairflows', '--help']\n"
+        "from fairflows.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert not {'torch', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+COMMANDS = ["fit", "encode", "decode", "certify", "verify", "audit", "recourse", "report", "describe", "datasets",
+            "demo", "reproduce"]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, run):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert "Usage" in out
+
+
+def test_describe(run, tmp_path):
+    frame = pd.DataFrame({"age": [31, 45, 27, 60, 33, 52], "[bold]town[/bold]": list("uubbub"),
+                          "repaid": [1, 0, 1, 1, 0, 0], "sex": list("fmmffm")})  # fmt: skip
+    frame.to_csv(tmp_path / "loans.csv", index=False)
+    words = ["describe", tmp_path / "loans.csv", "--sensitive", "sex", "--label", "repaid"]
+    code, out, _ = run(*words)
+    assert code == 0
+    assert "6 rows, 2 features (1 discrete, 1 categorical)" in out
+    assert "[bold]town[/bold]" in out  # a column's name is text, never markup
+    record = json.loads(run(*words, "--json")[1])
+    assert record["rows"] == 6
+    assert record["groups"]["f"]["P(repaid = 1)"] == pytest.approx(2 / 3)
+    assert record["columns"]["age"]["kind"] == "discrete"
+
+
+def test_datasets_are_listed_without_the_data(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRFLOWS_DATA", str(tmp_path))
+    rows = {row["name"]: row for row in json.loads(run("datasets", "--json")[1])}
+    assert set(rows) == {"adult", "compas", "crime", "health", "law_school"}
+    assert rows["adult"]["rows"] == 45_222
+
+
+def test_where_datasets_come_from_can_be_copied_from_a_narrow_terminal(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRFLOWS_DATA", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+    sources = {row["name"]: row["source"] for row in json.loads(run("datasets", "--json")[1])}
+    lines = run("datasets")[1].splitlines()
+    for name, source in sources.items():
+        assert f"{name}: {source}" in lines
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--missing category"),
+        (["--missing", "category"], "--multiclass"),
+        (["--missing", "category", "--multiclass", "--label", "ratng"], "Did you mean 'rating'?"),
+        (["--missing", "category", "--multiclass", "--sensitive", "regoin"], "Did you mean 'region'?"),
+        (["--missing", "category", "--multiclass", "--gamma", "1.5"], "gamma must be in [0, 1]; got 1.5"),
+        (["--missing", "category", "--multiclass", "--max-parity", "2"], "must be in (0, 1]; got 2.0"),
+        (["--missing", "category", "--multiclass", "--max-parity", "0.01"], "A group is too small"),
+        (["--missing", "category", "--multiclass", "--max-parity", "0.5", "--gamma", "0.5"], "give one of"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(run, tmp_path, words, message):
+    people(300).to_csv(tmp_path / "people.csv", index=False)
+    roles = ["--sensitive", "region", "--id", "person"] if "--sensitive" not in words else ["--id", "person"]
+    roles += ["--label", "rating"] if "--label" not in words else []
+    code, out, err = run("fit", tmp_path / "people.csv", *roles, *words, "-o", tmp_path / "out", "--quiet")
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert not out
+    assert [path.name for path in tmp_path.iterdir()] == ["people.csv"]
+
+
+def test_a_text_column_that_names_the_rows_is_refused_in_the_command_s_words(run, tmp_path):
+    people(300).to_csv(tmp_path / "people.csv", index=False)
+    words = ["--sensitive", "region", "--missing", "category", "-o", tmp_path / "out", "-q"]
+    code, _, err = run("fit", tmp_path / "people.csv", *words)
+    assert code == 2
+    assert "--drop 'person'" in err
+    assert "--id 'person'" in err
+    assert in_flags("(missing='drop')") == "(--missing drop)"
+
+
+def test_a_mixed_table_with_three_groups_and_three_labels(run, tmp_path):
+    people(700).to_csv(tmp_path / "people.csv", index=False)
+    words = ["--sensitive", "region", "--label", "rating", "--id", "person", "--missing", "category", "--multiclass"]
+    out = tmp_path / "out"
+    code, text, err = run("fit", tmp_path / "people.csv", *words, "--quick", "--json", "-o", out)
+    assert code == 0, err
+    record = json.loads(text)
+    assert record["certificate"]["status"] == "CERTIFIED"
+    assert set(record["certificate"]["n"]) == {"mid", "north", "south"}
+    assert "rating" in (out / "report.html").read_text()
+    assert list(pd.read_csv(out / "encoded.csv")) == ["cell"]
+
+    people(500, seed=1).to_csv(tmp_path / "tomorrow.csv", index=False)
+    assert run("encode", out, tmp_path / "tomorrow.csv", "-o", tmp_path / "shared.csv")[0] == 0
+    assert len(pd.read_csv(tmp_path / "shared.csv")) == 500
+    assert run("verify", out, tmp_path / "people.csv")[0] == 0
+    code, _, err = run("decode", out, tmp_path / "shared.csv", "-o", tmp_path / "back.csv")
+    assert (code, "cannot be decoded" in err) == (2, True)
+
+
+def test_a_target_that_is_missed_is_exit_code_one(run, tmp_path):
+    loans(900).to_csv(tmp_path / "loans.csv", index=False)
+    words = ["--sensitive", "sex", "--label", "repaid", "--method", "transport", "--max-parity", "0.22", "--quick"]
+    code, out, err = run("fit", tmp_path / "loans.csv", *words, "-o", tmp_path / "out")
+    assert "training: transport" in err
+    assert err.count("no --id: every row counts as another person") == 1
+    assert code == (0 if out.startswith("CERTIFIED") else 1)
+    code, out, _ = run("certify", tmp_path / "out", _new(tmp_path), "--max-parity", "0.15", "--json")
+    certificate = json.loads(out)
+    assert code == (0 if certificate["cell_upper"] <= 0.15 else 1)
+
+
+def _new(folder):
+    loans(1500, seed=7).to_csv(folder / "held-out.csv", index=False)
+    return folder / "held-out.csv"
+
+
+def test_latent_release_encodes_decodes_and_gives_recourse(run, fitted, tmp_path):
+    words = ["fit", fitted / "loans.csv", "--sensitive", "sex", "--label", "repaid", "--gamma", "0.5", "--quick"]
+    code, text, _ = run(*words, "--release", "latent", "--json", "-o", tmp_path / "latent")
+    certificate = json.loads(text)["certificate"]
+    assert certificate["released"] == ["latent"]
+    assert code == (0 if certificate["status"] == "MODEL_ONLY" else 1)
+
+    new, encoded, back = fitted / "new.csv", tmp_path / "encoded.parquet", tmp_path / "back.csv"
+    assert run("encode", tmp_path / "latent", new, "-o", encoded, "--keep-order", "--exact")[0] == 0
+    assert run("decode", tmp_path / "latent", encoded, "--sensitive-from", new, "-o", back, "--json")[0] == 0
+    rows = pd.read_csv(new)[["age", "income"]]
+    pd.testing.assert_frame_equal(pd.read_csv(back), rows, check_dtype=False)
+
+    code, out, err = run("recourse", tmp_path / "latent", new, "--keep", "age", "-o", tmp_path / "advice.csv", "--json")
+    assert code == 0, err
+    assert {row["group"] for row in json.loads(out)} == {"f", "m"}
+    advice = pd.read_csv(tmp_path / "advice.csv")
+    assert (advice["age"] == advice["age → new"]).all()
+    page, words = tmp_path / "page.html", ["report", tmp_path / "latent", "--recourse", new, "--keep", "age", "-q"]
+    assert run(*words, "-o", page)[:2] == (0, "")
+    assert "What rejected rows would have to change" in page.read_text()
+    assert json.loads(run(*words, "--public", "-o", page, "--json")[1]) == {"out": str(page), "public": True}
+    assert "What rejected rows would have to change" not in page.read_text()
+
+
+def test_certify_counts_the_looks_at_the_same_rows(run, fitted, tmp_path):
+    shutil.copytree(fitted / "out", tmp_path / "out")
+    looks = []
+    for _ in range(2):
+        _, out, _ = run("certify", tmp_path / "out", fitted / "new.csv", "--draws", 5000, "--json", "-o",
+                        tmp_path / "certificate.json")  # fmt: skip
+        looks.append(json.loads(out)["look"])
+    assert looks == [1, 2]  # the ledger in the folder was written
+    given = ["--certificate", tmp_path / "certificate.json"]
+    assert run("verify", tmp_path / "out", fitted / "new.csv", *given, "--json")[0] == 0
+    changed = {**json.loads((tmp_path / "certificate.json").read_text()), "cell_upper": 0.001}
+    (tmp_path / "certificate.json").write_text(json.dumps(changed))
+    code, out, _ = run("verify", tmp_path / "out", fitted / "new.csv", *given)
+    assert code == 1
+    assert "The seal is broken" in out
+    code, _, err = run("certify", tmp_path / "out", fitted / "loans.csv")
+    assert code == 2
+    assert "fitted to, or chosen by" in err
+
+
+def test_audit_and_report(run, fitted, tmp_path):
+    code, out, _ = run("audit", fitted / "out", fitted / "new.csv", "--quick", "--json")
+    assert code == 0
+    assert 0 <= json.loads(out)["attack_lower"] <= 1
+    assert run("report", fitted / "out", "--public", "-o", tmp_path / "public.html")[0] == 0
+    assert "internal</span>" not in (tmp_path / "public.html").read_text()
+    assert run("report", fitted / "out", "-o", tmp_path / "house.html")[0] == 0
+    assert (tmp_path / "house.html").read_text() == (fitted / "out" / "report.html").read_text()
+
+
+def test_a_saved_model_alone_needs_to_be_told_the_columns(run, fitted, tmp_path):
+    model = fitted / "out" / "model"
+    code, _, err = run("encode", model, fitted / "new.csv", "-o", tmp_path / "z.csv")
+    assert (code, "name it (--sensitive)" in err) == (2, True)
+    assert run("encode", model, fitted / "new.csv", "--sensitive", "sex", "-o", tmp_path / "z.csv", "-q")[0] == 0
+    code, _, err = run("certify", model, fitted / "new.csv")
+    assert (code, "needs the folder that `fairflows fit` wrote" in err) == (2, True)
+
+
+def test_experiments_are_listed_and_run(run, tmp_path):
+    names = [line["id"] for line in json.loads(run("reproduce", "--list", "--json")[1])]
+    assert {"figure-1", "table-1", "attacks"} <= set(names)
+    code, out, err = run("reproduce", "figure-2", "certificates", "--quick", "-o", tmp_path)
+    assert code == 0
+    assert "certificates, 2 of 2" in err
+    assert out.index("figure-2: Four Gaussian blobs") < out.index("certificates: Bounds")
+    assert out.count("done") == 2
+    records = json.loads(run("reproduce", "figure-2", "--quick", "-o", tmp_path, "--json")[1])
+    assert [record["id"] for record in records] == ["figure-2"]
+    code, out, err = run("reproduce", "figure-2", "figure-99", "-o", tmp_path / "none")
+    assert (code, out, "there is no experiment 'figure-99'" in err) == (2, "", True)
+    assert not (tmp_path / "none").exists(), "a wrong name is found before anything runs"
+
+
+def test_all_experiments_run_in_order_and_say_which_were_skipped(run, tmp_path, monkeypatch):
+    from fairflows.paper.experiments import Result, registry
+
+    asked = []
+
+    def instant(self):
+        asked.append(self.id)
+        if self.id == "recourse":
+            raise DataError("put lawschs1_1.dta into a folder")
+        return lambda setting: Result(pd.DataFrame({"seeds": [setting.seeds]}), "no rows")
+
+    monkeypatch.setattr(registry.Experiment, "function", property(instant))
+    code, out, _ = run("reproduce", "--all", "--quick", "--seeds", "3", "-o", tmp_path)
+    assert code == 0
+    assert asked == registry.list_experiments()["id"].tolist()
+    assert json.loads((tmp_path / "transfer.json").read_text())["table"] == [{"seeds": 3}]
+    assert "skipped: put lawschs1_1.dta" in out
+    assert run("reproduce", "recourse", "-o", tmp_path)[0] == 1
+    assert run("reproduce", "recourse", "--all", "-o", tmp_path)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["describe", "nowhere.csv", "--sensitive", "sex"], "there is no such file"),
+        (["encode", "nowhere", "rows.csv", "-o", "z.csv"], "there is no such folder"),
+        (["report", "nowhere"], "holds no result"),
+        (["reproduce", "figure-99"], "there is no experiment"),
+    ],
+)
+def test_what_is_not_there(run, words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_killed_while_fitting_nothing_is_left(fitted, tmp_path):
+    words = ["fit", fitted / "loans.csv", "--sensitive", "sex", "--label", "repaid", "--gamma", "0.9", "--quick"]
+    words += ["--method", "flow", "-o", tmp_path / "out"]
+    command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    ) as job:
+        for line in job.stderr:
+            if "training" in line:
+                break
+        time.sleep(0.2)
+        job.send_signal(signal.SIGKILL)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_killed_while_writing_the_old_result_stays(fitted, tmp_path):
+    words = ["fit", fitted / "loans.csv", "--sensitive", "sex", "--label", "repaid", "--gamma", "0.9", "--quick"]
+    words += ["--method", "flow", "-o", tmp_path / "out"]
+    command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
+    shutil.copytree(fitted / "out", tmp_path / "out")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    ) as job:
+        for line in job.stderr:
+            if "report" in line:
+                break
+        job.send_signal(signal.SIGKILL)
+    after = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}
+    assert after.keys() == before.keys()  # the old result or the new, whole
+    assert spawn(*words).returncode == 0  # and a rerun works
+    assert spawn("report", tmp_path / "out", "-o", tmp_path / "report.html").returncode == 0
+
+
+@pytest.mark.slow
+def test_demo(tmp_path):
+    done = spawn("demo", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "CERTIFIED" in done.stdout
+    assert (tmp_path / "fairflows-demo" / "cells" / "report.html").is_file()
+    assert (tmp_path / "fairflows-demo" / "latent" / "certificate.json").is_file()
+
+
+def damaged(data: bytes, rng: np.random.Generator) -> bytes:
+    """Bytes cut off, flipped, doubled, deleted or overwritten at random."""
+    data = bytearray(data)
+    kind = rng.integers(5)
+    at = int(rng.integers(len(data))) if data else 0
+    if kind == 0:
+        return bytes(data[:at])
+    if kind == 1:
+        for place in rng.integers(len(data), size=int(rng.integers(1, 20))):
+            data[place] ^= 1 << int(rng.integers(8))
+    elif kind == 2:
+        data[at:at] = data[: int(rng.integers(1, 200))]
+    elif kind == 3:
+        del data[at : at + int(rng.integers(1, 200))]
+    else:
+        data[at : at + 8] = rng.bytes(8)
+    return bytes(data)
+
+
+@pytest.mark.slow
+def test_a_thousand_damaged_inputs_end_with_a_message(run, fitted, tmp_path):
+    rng = np.random.default_rng(0)
+    pd.read_csv(fitted / "new.csv").to_parquet(tmp_path / "new.parquet", index=False)
+    sources = {
+        "new.csv": (fitted / "new.csv").read_bytes(),
+        "new.parquet": (tmp_path / "new.parquet").read_bytes(),
+    }
+    inside = ["model/model.json", "model/weights.safetensors", "model/key.json", "model/ledger.json", "run.json",
+              "report.json"]  # fmt: skip
+    out = tmp_path / "out"
+    for i in range(1000):
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(fitted / "out", out)
+        source = tmp_path / ("new.csv" if i % 2 else "new.parquet")
+        source.write_bytes(sources[source.name])
+        if i % 4 < 2:
+            source.write_bytes(damaged(sources[source.name], rng))
+            words = ["encode", out, source, "-o", tmp_path / "z.parquet", "-q"]
+        else:
+            name = inside[i // 4 % len(inside)]
+            (out / name).write_bytes(damaged((out / name).read_bytes(), rng))
+            words = ["report", out, "-o", tmp_path / "r.html"]
+            if name != "report.json":
+                words = ["encode", out, source, "-o", tmp_path / "z.parquet", "-q"]
+        start = time.monotonic()
+        code, _, err = run(*words)
+        assert code in (0, 2), (i, words, err)
+        assert code == 0 or (err.startswith("fairflows: ") and err.count("\n") == 1), (i, words, err)
+        assert "Traceback" not in err
+        assert time.monotonic() - start < 60
+    assert not re.search("partial", " ".join(path.name for path in Path(tmp_path).iterdir()))

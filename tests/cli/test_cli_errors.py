@@ -1,0 +1,117 @@
+"""What goes wrong in the command: said in one line, before the work where that can be, with an exit code of its own."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairflows import FairMatching, Table
+from fairflows.cli.base import in_flags
+from fairflows.cli.main import BUG
+from fairflows.storage.saving import save
+
+
+def people(n):
+    rng = np.random.default_rng(0)
+    columns = {"town": ["Ulm", "Bonn", "Trier"], "home": ["own", "rent"], "sex": ["f", "m"], "repaid": [0, 1]}
+    return pd.DataFrame({"age": rng.integers(18, 80, n), **{name: rng.choice(v, n) for name, v in columns.items()}})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a table and a small model."""
+    frame = people(300)
+    frame.to_csv(tmp_path / "loans.csv", index=False)
+    encoder = FairMatching(density="counts").fit(frame[["town", "home"]], sensitive_features=frame["sex"])
+    save(encoder, tmp_path / "model")
+    return tmp_path
+
+
+FIT = ["fit", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([*FIT, "-o", "out", "--delta", "2"], "--delta must be in (0, 1); got 2.0"),
+        ([*FIT, "-o", "loans.csv"], "is a file, where a folder is to be written"),
+        ([*FIT, "-o", "loans.csv/out"], "loans.csv is a file"),
+        ([*FIT, "-o", "."], "holds loans.csv, which is read"),
+        ([*FIT, "-o", "out", "--gamma", "0", "--max-parity", "1"], "--max-parity and --gamma, which exclude"),
+        ([*FIT, "-o", "out", "--max-adversary-accuracy", "0.3", "--release", "latent"], "a blind guess, 1/2; got 0.3"),
+        ([*FIT, "-o", "out", "--seed", "-1"], "--seed"),
+        (["demo", "-o", "loans.csv"], "loans.csv is a file"),
+        (["certify", "nowhere", "loans.csv", "-o", "no/c.json"], "there is no folder no"),
+        (["certify", "nowhere", "loans.csv", "-o", "loans.csv"], "would be lost"),
+        (["certify", "nowhere", "loans.csv", "--draws", "-5"], "--draws"),
+        (["recourse", "nowhere", "loans.csv", "-o", "loans.csv"], "would be lost"),
+        (["report", "nowhere", "--keep", "age"], "name the rows (--recourse FILE)"),
+        (["encode", "model", "loans.csv", "--sensitive", "sex", "-o", "loans.csv"], "would be lost"),
+        (["encode", "model", "loans.csv", "--sensitive", "sex", "-o", "z.csv", "--workers", "0"], "--workers"),
+        (["reproduce", "figure-4a", "--device", "tpu"], "not one of 'auto', 'cpu', 'cuda'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_said_before_the_work(run, folder, monkeypatch, words, message):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())
+    assert "training" not in err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_an_option_given_twice_counts_once(run, folder):
+    twice = ["--sensitive", "sex", "--sensitive", "sex"]
+    assert run("describe", folder / "loans.csv", *twice, "--drop", "home", "--drop", "home")[0] == 0
+    words = ["encode", folder / "model", folder / "loans.csv", *twice, "--keep", "sex", "--keep", "sex"]
+    assert run(*words, "-o", folder / "z.csv")[0] == 0
+    assert list(pd.read_csv(folder / "z.csv")) == ["town", "home", "sex"]
+
+
+def test_a_bug_is_called_one_and_has_its_own_exit_code(run, folder, monkeypatch):
+    def broken(*_, **__):
+        raise KeyError("a column\nthat is there")
+
+    monkeypatch.setattr(Table, "read", broken)
+    words = ["describe", folder / "loans.csv", "--sensitive", "sex"]
+    code, out, err = run(*words)
+    assert (code, out) == (BUG, "")
+    assert "a bug in fairflows, please report it: KeyError" in err
+    assert err.count("\n") == 1
+    monkeypatch.setenv("FAIRFLOWS_DEBUG", "1")
+    assert "Traceback" in run(*words)[2]
+
+
+def test_advice_that_only_fit_can_follow_says_so(run, folder):
+    frame = people(50).astype({"town": object})
+    frame.loc[3, "town"] = None
+    frame.to_csv(folder / "gaps.csv", index=False)
+    code, _, err = run("encode", folder / "model", folder / "gaps.csv", "--sensitive", "sex", "-o", folder / "z.csv")
+    assert code == 2
+    assert "by fitting again with --missing category" in err
+    assert in_flags("drop them (missing='drop')", "certify") == "drop them (fit again with --missing drop)"
+    assert in_flags("drop them (missing='drop')", "fit") == "drop them (--missing drop)"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_in_the_middle_it_says_so_and_cleans_up(folder, number):
+    people(2_000_000).to_csv(folder / "many.csv", index=False)
+    words = ["encode", folder / "model", folder / "many.csv", "--sensitive", "sex", "-o", folder / "z.csv"]
+    command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as job:
+        deadline = time.monotonic() + 120
+        while not list(folder.glob(".z.csv.partial-*")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.2)
+        job.send_signal(number)
+        err = job.stderr.read()
+    assert job.returncode == 128 + number, err
+    assert err.splitlines()[-1] == "fairflows: interrupted"
+    assert "cannot be read" not in err
+    assert sorted(path.name for path in folder.iterdir()) == ["loans.csv", "many.csv", "model"]

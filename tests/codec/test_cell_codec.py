@@ -1,0 +1,105 @@
+"""Cell numbers: mixed radix, there and back."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+
+from fairflows.codec.cell_codec import CellCodec
+from fairflows.exceptions import DataError
+
+
+@given(st.lists(st.lists(st.text(max_size=3), min_size=12, max_size=12), min_size=1, max_size=5))
+@settings(deadline=None)
+def test_categories_come_back(columns):
+    frame = pd.DataFrame({f"c{j}": values for j, values in enumerate(columns)})
+    codec = CellCodec().fit(frame)
+    cells = codec.encode(frame)
+    assert_frame_equal(codec.decode(cells), frame)
+    every = np.arange(min(codec.n_cells_, 5000))
+    np.testing.assert_array_equal(codec.cells_of(codec.levels_of(every)), every)
+
+
+def test_cells_are_numbered_like_numpy_does():
+    frame = pd.DataFrame({"a": list("xyz"), "b": [True, False, True]})
+    codec = CellCodec().fit(frame)
+    expected = np.ravel_multi_index(codec.to_levels(frame).T, codec.shape_)
+    np.testing.assert_array_equal(codec.encode(frame), expected)
+
+
+def test_declared_categories_count_even_when_unseen():
+    grade = pd.CategoricalDtype(["low", "middle", "high"], ordered=True)
+    codec = CellCodec().fit(pd.DataFrame({"g": pd.Series(["low", "low"], dtype=grade)}))
+    assert codec.n_cells_ == 3
+    assert codec.encode(pd.DataFrame({"g": pd.Series(["high"], dtype=grade)})).tolist() == [2]
+
+
+def test_numbers_are_cut_at_their_quantiles():
+    frame = pd.DataFrame(
+        {"x": np.arange(100), "few": np.arange(100) % 3, "c": np.random.default_rng(0).normal(size=100)}
+    )
+    codec = CellCodec(n_bins=4).fit(frame)
+    assert codec.shape_ == (4, 3, 4)
+    levels = codec.to_levels(frame)
+    assert np.bincount(levels[:, 0]).tolist() == [25, 25, 25, 25]
+    assert np.bincount(levels[:, 2]).tolist() == [25, 25, 25, 25]
+    assert codec.decode(codec.encode(frame))["x"].unique().tolist() == ["< 25", "[25, 50)", "[50, 75)", "≥ 75"]
+    assert codec.decode(codec.encode(frame))["few"].tolist() == frame["few"].tolist()
+    assert codec.to_levels(frame.assign(x=10**6))[0, 0] == 3  # beyond the training range: the last bin
+
+
+def test_heaped_numbers_get_fewer_bins():
+    codec = CellCodec(max_values=1).fit(pd.DataFrame({"x": [0] * 90 + list(range(1, 11))}))
+    assert codec.shape_ == (1,)
+
+
+def test_dates_and_missing_values():
+    frame = pd.DataFrame({"t": pd.date_range("2020", periods=40), "c": ["a", None] * 20})
+    with pytest.raises(DataError, match="Missing values"):
+        CellCodec().fit(frame)
+    codec = CellCodec(missing="category").fit(frame)
+    assert codec.shape_ == (4, 2)
+    assert codec.decode(codec.encode(frame))["c"].isna().sum() == 20
+    with pytest.raises(DataError, match="'t' must hold times without a time zone, .* got int64"):
+        codec.encode(frame.assign(t=1))
+
+
+def test_too_many_cells():
+    frame = pd.DataFrame({f"c{j}": np.arange(16) for j in range(20)})
+    with pytest.raises(DataError, match=r"at most .* are 1\.2e\+24"):
+        CellCodec().fit(frame)
+    with pytest.raises(ValueError, match="cells must be in 0"):
+        CellCodec().fit(frame[["c0"]]).decode(np.array([16]))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, "Int64"])
+def test_large_integers_fall_into_their_bins(dtype):
+    values = 2**60 + np.arange(40)
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=dtype)})
+    codec = CellCodec(n_bins=4).fit(frame)
+    assert np.bincount(codec.encode(frame)).tolist() == [10, 10, 10, 10]
+    assert codec.encode(pd.DataFrame({"x": np.array([2**64 - 1], dtype=np.uint64)})).tolist() == [3]
+    assert codec.encode(pd.DataFrame({"x": [-5]})).tolist() == [0]
+
+
+def test_times_are_compared_in_the_finer_unit():
+    frame = pd.DataFrame({"t": pd.date_range("2020", periods=40).astype("M8[s]")})
+    codec = CellCodec(n_bins=2).fit(frame)
+    edge = frame["t"].iloc[20].as_unit("ms")
+    later = pd.DataFrame({"t": [edge - pd.Timedelta(1, unit="ms"), edge]})
+    assert codec.encode(later).tolist() == [0, 1]
+    with pytest.raises(DataError, match="'t' must hold times without a time zone"):
+        codec.encode(pd.DataFrame({"t": frame["t"].dt.tz_localize("UTC")}))
+
+
+def test_settings_and_kinds_are_checked():
+    frame = pd.DataFrame({"c": ["a", "b"]})
+    for setting in ("missing", "unseen"):
+        with pytest.raises(ValueError, match=f"{setting} must be one of 'error', .*; got 'no'"):
+            CellCodec(**{setting: "no"})
+    with pytest.raises(ValueError, match="kind of column 'c' must be one of"):
+        CellCodec().fit(frame, kinds={"c": "foo"})
+    with pytest.raises(DataError, match="'c' is declared discrete, which needs numbers or times"):
+        CellCodec().fit(frame, kinds={"c": "discrete"})

@@ -1,0 +1,468 @@
+"""Every value comes back: random mixed tables through the codec, and each rule about values it cannot take."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+
+from fairflows.codec.product import Codec
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.table.grid import MAX_STEPS, MIN_ROWS, find_grid
+from fairflows.table.persons import Persons
+
+KEY = bytes(range(32))
+
+
+def encode(codec: Codec, frame: pd.DataFrame) -> np.ndarray:
+    return codec.encode(frame, Persons.of(np.arange(len(frame))))[0]
+
+
+def text(n):
+    return st.lists(st.text(max_size=6) | st.sampled_from(["", "1", "1.0", "nan", "ß", "日本"]), min_size=n, max_size=n)
+
+
+def integers(n):
+    span = st.sampled_from([1, 10, 1000, 2**31, MAX_STEPS - 1])
+    base = st.integers(-(2**62), 2**62 - MAX_STEPS)
+    return st.tuples(base, span).flatmap(
+        lambda bs: st.lists(st.integers(bs[0], bs[0] + bs[1]), min_size=n, max_size=n).map(np.array)
+    )
+
+
+def decimals(n):
+    steps = st.lists(st.integers(-(10**9), 10**9), min_size=n, max_size=n)
+    return st.tuples(steps, st.integers(0, 9)).map(lambda sd: np.array(sd[0]) / 10 ** sd[1])
+
+
+def dates(n):
+    unit = st.sampled_from(["s", "ms", "us", "ns"])
+    days = st.lists(st.integers(-20_000, 40_000), min_size=n, max_size=n)
+    return st.tuples(days, unit).map(lambda du: (np.array(du[0]) * 86_400).astype("M8[s]").astype(f"M8[{du[1]}]"))
+
+
+def booleans(n):
+    return st.lists(st.booleans(), min_size=n, max_size=n).map(np.array)
+
+
+def constants(n):
+    return st.sampled_from([0, -7, 2.5, "x", "", True, pd.Timestamp("2020-02-29")]).map(lambda v: [v] * n)
+
+
+@st.composite
+def exact_tables(draw):
+    """Mixed tables whose values lie on grids or are categories: they must come back bit for bit."""
+    n = draw(st.integers(2, 40))
+    kinds = draw(
+        st.lists(st.sampled_from([text, integers, decimals, dates, booleans, constants]), min_size=1, max_size=5)
+    )
+    return pd.DataFrame({f"{j}:{kind.__name__}": draw(kind(n)) for j, kind in enumerate(kinds)})
+
+
+@given(exact_tables(), st.booleans())
+@settings(deadline=None)
+def test_discrete_and_categorical_values_come_back_bit_for_bit(frame, dequantise):
+    codec = Codec(key=KEY, dequantise=dequantise)
+    if (frame.nunique() == 1).all():
+        with pytest.raises(DataError, match="single value"):
+            codec.fit(frame)
+        return
+    x = encode(codec.fit(frame), frame)
+    assert np.isfinite(x).all()
+    assert_frame_equal(codec.decode(x)[0], frame, check_exact=True)
+
+
+@pytest.mark.slow
+@given(exact_tables())
+@settings(deadline=None, max_examples=3000)
+def test_many_random_tables_come_back(frame):
+    if (frame.nunique() > 1).any():
+        codec = Codec(key=KEY).fit(frame)
+        assert_frame_equal(codec.decode(encode(codec, frame))[0], frame, check_exact=True)
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(finite, min_size=2, max_size=30, unique=True))
+@settings(deadline=None)
+def test_continuous_values_come_back_within_rounding(values):
+    frame = pd.DataFrame({"x": np.array(values)})
+    codec = Codec(key=KEY).fit(frame, kinds={"x": "continuous"})
+    back = codec.decode(encode(codec, frame))[0]["x"].to_numpy()
+    # Half the error of half the values: the range itself may overflow.
+    largest = np.abs(frame["x"]).max() / 2
+    assert (np.abs(back / 2 - frame["x"] / 2) <= 1e-14 * largest + 5e-324).all()
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-12, 1.0, 1e12, 1e300])
+def test_huge_and_tiny_ranges(scale):
+    values = np.random.default_rng(0).normal(size=500) * scale
+    frame = pd.DataFrame({"x": values})
+    codec = Codec(key=KEY).fit(frame)
+    assert codec.scales_["x"].grid is None
+    np.testing.assert_allclose(codec.decode(encode(codec, frame))[0]["x"], values, rtol=1e-9, atol=1e-13 * scale)
+
+
+def test_the_widest_grid_comes_back_bit_for_bit():
+    rng = np.random.default_rng(1)
+    values = np.concatenate([[0, MAX_STEPS - 1], rng.integers(0, MAX_STEPS, 200_000)]) - 2**39
+    frame = pd.DataFrame({"x": values})
+    codec = Codec(key=KEY).fit(frame)
+    assert codec.scales_["x"].grid.n_steps == MAX_STEPS
+    assert (codec.decode(encode(codec, frame))[0]["x"] == values).all()
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint8", "int16", "uint64", "float32", "Int64", "Float64", "int64[pyarrow]", "double[pyarrow]"]
+)
+def test_number_types_come_back(dtype):
+    frame = pd.DataFrame({"x": pd.Series([1, 5, 3, 100], dtype=dtype), "y": pd.Series([0, 1, 1, 0], dtype=dtype)})
+    codec = Codec(key=KEY).fit(frame)
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame, check_exact=True)
+
+
+@pytest.mark.parametrize("dtype", ["string", "object", "category", "str", "string[pyarrow]"])
+def test_text_types_come_back(dtype):
+    frame = pd.DataFrame({"x": pd.Series(["b", "", "a", "b"], dtype=dtype), "n": [1, 2, 3, 4]})
+    codec = Codec(key=KEY).fit(frame, y=[0, 1, 1, 0])
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame, check_exact=True)
+
+
+def test_times_with_zones_and_durations_come_back():
+    start = pd.Timestamp("2024-03-30 23:30", tz="Europe/Berlin")  # across the change to summer time
+    frame = pd.DataFrame(
+        {
+            "zoned": pd.date_range(start, periods=50, freq="37min"),
+            "duration": pd.to_timedelta(np.arange(50) * 90, unit="s"),
+        }
+    )
+    codec = Codec(key=KEY).fit(frame)
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame, check_exact=True)
+
+
+def test_grids():
+    assert find_grid(np.array([3, 5, 9])).quantum == 1
+    assert find_grid(np.tile([100, 300, 900], MIN_ROWS)).quantum == 200
+    assert find_grid(np.array([0.1, 0.2, 0.7])).quantum == 0.1
+    assert find_grid(np.array([0.1, 0.25], dtype=np.float32)).quantum == 0.01
+    assert find_grid(np.random.default_rng(0).normal(size=100)) is None
+    assert find_grid(np.array([0, MAX_STEPS])) is None  # one step too many for float64
+
+
+def test_log_determinant_is_that_of_the_map():
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"u": rng.normal(size=200), "v": rng.exponential(size=200) * 1e4})
+    codec = Codec(key=KEY).fit(frame)
+    rows = frame.iloc[:20] * 1.5  # some of them outside the training range
+    persons, h = Persons.of(np.arange(20)), 1e-6
+    with pytest.warns(DataWarning, match="outside"):
+        x, log_det = codec.encode(rows, persons)
+        slopes = [
+            (codec.encode(rows.assign(**{c: rows[c] + h * frame[c].std()}), persons)[0] - x)[:, j]
+            / (h * frame[c].std())
+            for j, c in enumerate(frame)
+        ]
+    np.testing.assert_allclose(log_det, np.log(slopes).sum(axis=0), atol=1e-4)
+    np.testing.assert_allclose(codec.decode(x)[1], -log_det)
+
+
+def test_noise_is_spread_over_the_step_and_independent_between_columns():
+    frame = pd.DataFrame({"a": np.tile([0, 1], 5000), "b": np.tile([0, 1], 5000)})
+    codec = Codec(key=KEY, alpha=0.5).fit(frame)
+    x = encode(codec, frame)
+    position = ((1 / (1 + np.exp(-x))) - 0.25) / 0.5 * 2
+    u = position - np.floor(position)
+    assert len(np.unique(u)) == u.size  # 53 bits: nobody shares a value
+    for j in range(2):
+        assert abs(u[:, j].mean() - 0.5) < 0.02
+        assert abs(u[:, j].std() - 12**-0.5) < 0.01
+    assert abs(np.corrcoef(u.T)[0, 1]) < 0.04
+
+
+def test_one_person_always_gets_the_same_noise():
+    frame = pd.DataFrame({"x": [3, 3, 4, 3], "who": ["ann", "bob", "eve", "ann"]})
+    codec = Codec(key=KEY).fit(frame[["x"]])
+    x = codec.encode(frame[["x"]], Persons.of(frame["who"]))[0][:, 0]
+    assert x[0] == x[3] != x[1]  # equal rows of two persons part
+    backwards = codec.encode(frame[["x"]].iloc[::-1], Persons.of(frame["who"].iloc[::-1]))[0][::-1, 0]
+    np.testing.assert_array_equal(x, backwards)
+    other = Codec(key=bytes(32)).fit(frame[["x"]]).encode(frame[["x"]], Persons.of(frame["who"]))[0][:, 0]
+    assert (x != other).all()
+
+
+def test_identifiers_are_compared_as_text():
+    as_number, as_text, as_float = (Persons.of(ids) for ids in ([7, 12], ["7", "12"], [7.0, 12.0]))
+    for other in (as_text, as_float):
+        np.testing.assert_array_equal(as_number.uniform(KEY, "p"), other.uniform(KEY, "p"))
+    with pytest.raises(DataError, match="identifier must name a person in every row"):
+        Persons.of(["a", None])
+
+
+def test_without_identifier_the_index_names_the_person_and_says_so():
+    frame = pd.DataFrame({"x": [1, 2, 3]}, index=["r", "s", "t"])
+    codec = Codec(key=KEY).fit(frame)
+    with pytest.warns(DataWarning, match="identifier"):
+        x = codec.encode(frame)[0]
+    np.testing.assert_array_equal(x, codec.encode(frame, Persons.of(["r", "s", "t"]))[0])
+
+
+def test_numbers_outside_the_training_range():
+    frame = pd.DataFrame({"age": [20, 30, 60]})
+    later = pd.DataFrame({"age": [10, 30, 95]})
+    codec = Codec(key=KEY).fit(frame)
+    with pytest.warns(DataWarning, match=r"'age' \(2\)"):
+        x = encode(codec, later)
+    assert_frame_equal(codec.decode(x)[0], later)
+    assert x[0] < encode(codec, frame).min()
+    assert x[2] > encode(codec, frame).max()
+    with pytest.raises(DataError, match=r"'age' must lie in its training range 20 to 60; 2 values do not, .* 10"):
+        encode(Codec(outside="error").fit(frame), later)
+    with pytest.warns(DataWarning, match="moved to its end"):
+        clipped = Codec(outside="clip").fit(frame)
+        assert clipped.decode(encode(clipped, later))[0]["age"].tolist() == [20, 30, 60]
+
+
+def test_numbers_between_the_grid_points():
+    frame = pd.DataFrame({"x": [1.0, 2.0, 5.0]})
+    later = pd.DataFrame({"x": [1.0, 2.4]})
+    with pytest.raises(DataError, match=r"'x' must lie on the grid .* steps of 1 .* the first is .*2\.4"):
+        encode(Codec().fit(frame), later)
+    codec = Codec(off_grid="round").fit(frame)
+    assert codec.decode(encode(codec, later))[0]["x"].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("trained", "later"),
+    [
+        (np.array([1, 5, 9], dtype=np.uint8), np.array([300])),
+        (np.array([1, 5, 9], dtype=np.uint8), np.array([-5])),
+        (np.array([1, 5, 9], dtype=np.int64), np.array([2**64 - 1], dtype=np.uint64)),
+        (np.array([1.0, 5.0, 9.0]), np.array([2**53 + 1])),
+        (np.array([0, 5, 2**62]), np.array([2**64 - 1], dtype=np.uint64)),  # no grid: continuous
+    ],
+)
+def test_numbers_that_the_training_type_cannot_hold_are_refused(trained, later):
+    codec = Codec(key=KEY).fit(pd.DataFrame({"x": trained}))
+    with pytest.raises(DataError, match=rf"'x' must fit the type .*{trained.dtype}.* the first is {later[0]}"):
+        encode(codec, pd.DataFrame({"x": later}))
+
+
+def test_what_decodes_far_outside_stops_at_the_end_of_the_type():
+    codec = Codec(key=KEY).fit(pd.DataFrame({"x": np.array([1, 5, 9], dtype=np.uint8)}))
+    assert codec.decode(np.array([[-1e6], [1e6], [-1e300], [1e300]]))[0]["x"].tolist() == [0, 255, 0, 255]
+
+
+@pytest.mark.filterwarnings("ignore:Values outside the training range")
+@pytest.mark.parametrize("start", [10**8, 10**11, 2**40 - 5_000])
+def test_values_far_outside_come_back_or_are_refused(start):
+    codec = Codec(key=KEY).fit(pd.DataFrame({"x": np.arange(5)}))
+    for sign in (1, -1):
+        far = pd.DataFrame({"x": sign * (start + np.arange(5_000))})
+        assert_frame_equal(codec.decode(encode(codec, far))[0], far)
+    beyond = pd.DataFrame({"x": [3, -(2**40) - 10, 2**62]})
+    with pytest.raises(DataError, match=r"'x' must lie within 2\*\*40 steps .*; 2 values do not, the first is -1099"):
+        encode(codec, beyond)
+    codec = Codec(key=KEY, off_grid="round").fit(pd.DataFrame({"x": [0.0, 1.0]}))
+    with pytest.raises(DataError, match=r"2\*\*40 steps .* the first is 1e\+300"):
+        encode(codec, pd.DataFrame({"x": [1e300]}))
+    whole = Codec(key=KEY).fit(pd.DataFrame({"x": [-(2**63), 1 - 2**63]}))
+    with pytest.raises(DataError, match=r"2\*\*40 steps"):  # the difference is 2**64 - 1, which wraps around to -1
+        encode(whole, pd.DataFrame({"x": [2**63 - 1]}))
+
+
+def test_times_finer_than_in_training_are_off_the_grid():
+    frame = pd.DataFrame({"t": pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-05"]).astype("M8[s]")})
+    later = pd.DataFrame({"t": frame["t"].astype("M8[ms]") + pd.to_timedelta([0, 500, -300], unit="ms")})
+    message = (
+        r"'t' must lie on the grid .* steps of 1 days from 2020-01-01.*; 2 values do not, .* 2020-01-02 00:00:00\.5"
+    )
+    with pytest.raises(DataError, match=message):
+        encode(Codec(key=KEY).fit(frame), later)
+    rounding = Codec(key=KEY, off_grid="round").fit(frame)
+    assert_frame_equal(rounding.decode(encode(rounding, later))[0], frame)
+    continuous = Codec(key=KEY).fit(frame, kinds={"t": "continuous"})
+    with pytest.raises(DataError, match=r"in steps of its unit of time .*; 2 values do not"):
+        encode(continuous, later)
+    with pytest.raises(DataError, match="'t' must hold times that its type can hold"):
+        encode(Codec().fit(frame.astype("M8[ns]")), frame + pd.Timedelta(365_000, unit="D"))
+
+
+@pytest.mark.parametrize(
+    ("trained", "later"),
+    [
+        ("M8[us]", "datetime64[us, UTC]"),
+        ("datetime64[us, Europe/Berlin]", "M8[us]"),
+        ("M8[us]", "m8[us]"),
+        ("m8[us]", "M8[us]"),
+        ("timestamp[us][pyarrow]", "timestamp[us, tz=UTC][pyarrow]"),
+        ("date32[pyarrow]", "duration[s][pyarrow]"),
+    ],
+)
+def test_moments_clock_readings_and_durations_are_not_mixed(trained, later):
+    def column(dtype):
+        moments = pd.Series(pd.to_datetime([0, 10**6, 10**7], unit="s")).astype("M8[us]")
+        if dtype.startswith(("m8", "duration")):
+            return pd.Series(moments - moments[0]).astype(dtype)
+        zoned = "," in dtype
+        return (moments.dt.tz_localize("UTC") if zoned else moments.dt.normalize()).astype(dtype)
+
+    codec = Codec(key=KEY).fit(pd.DataFrame({"t": column(trained)}))
+    with pytest.raises(DataError, match=r"'t' must hold (times with|times without|durations).*; got"):
+        encode(codec, pd.DataFrame({"t": column(later)}))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["date32[pyarrow]", "timestamp[ms][pyarrow]", "timestamp[us, tz=Europe/Berlin][pyarrow]"]
+)
+def test_arrow_times_come_back(dtype):
+    moments = pd.Series(pd.to_datetime(["2020-01-01", "2020-01-31", "2020-02-29", None]))
+    moments = moments.dt.tz_localize("UTC") if "," in dtype else moments
+    frame = pd.DataFrame({"t": moments.astype(dtype), "n": [1, 2, 3, 4]})
+    codec = Codec(key=KEY, missing="category").fit(frame)
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame, check_exact=True)
+
+
+def test_missing_numbers_of_another_type_than_in_training():
+    codec = Codec(key=KEY, missing="category").fit(pd.DataFrame({"x": [0.5, 1.0, np.nan, 2.0]}))
+    later = pd.DataFrame({"x": pd.array([2, None, 1], dtype="Int64")})
+    back = codec.decode(encode(codec, later))[0]["x"]
+    assert back.isna().tolist() == [False, True, False]
+    assert back.dropna().tolist() == [2.0, 1.0]
+    nothing = pd.DataFrame({"x": pd.Series([None, None], dtype=object)})
+    assert codec.decode(encode(codec, nothing))[0]["x"].isna().all()
+
+
+def test_columns_whose_names_run_into_each_other():
+    frame = pd.DataFrame({"c": [1, 2, None, 4] * 10, "c is missing": list("abba") * 10, "c is missing?": [0, 1] * 20})
+    codec = Codec(key=KEY, missing="category").fit(frame)
+    assert len(set(codec.names_)) == len(codec.names_) == 4
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame)
+    x = encode(codec, frame)
+    noise = {name: x[:, j] for j, name in enumerate(codec.names_)}
+    place = {name: (1 / (1 + np.exp(-v)) - 0.025) / 0.95 * 2 % 1 for name, v in noise.items()}
+    assert not np.isclose(place["c is missing"], place["c is missing??"]).any()
+    for columns, name in ((["a", "a"], "a"), ([1, "1"], "1")):
+        same = pd.DataFrame([[1, 2], [3, 4]], columns=pd.Index(columns, dtype=object))
+        with pytest.raises(DataError, match=f"Column names must be unique; '{name}' occurs more than once"):
+            Codec().fit(same)
+
+
+def test_grids_of_large_and_small_numbers():
+    for values in ([1e20, 2e20, 3e20], np.arange(1, 60) / 1e16, [3e-7, 1e-6], [-4e17, 5e17]):
+        values = np.array(values)
+        grid = find_grid(values)
+        assert grid is not None
+        assert (grid.value(grid.index(values)[0], values.dtype) == values).all()
+    assert find_grid(np.random.default_rng(0).normal(size=200) * 1e20) is None
+    assert find_grid(np.random.default_rng(0).normal(size=200) * 1e-16) is None
+
+
+def test_a_range_of_the_smallest_numbers():
+    frame = pd.DataFrame({"x": [5e-324, 0.0, 5e-324]})
+    codec = Codec(key=KEY).fit(frame)
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame, check_exact=True)
+    assert np.isfinite(codec.encode(frame, Persons.of(range(3)))[1]).all()
+
+
+def test_declared_kinds_are_checked():
+    frame = pd.DataFrame({"n": [1, 2, 3], "c": ["a", "b", "a"]})
+    with pytest.raises(ValueError, match="kind of column 'n' must be one of 'continuous', .*; got 'foo'"):
+        Codec().fit(frame, kinds={"n": "foo"})
+    with pytest.raises(DataError, match="'c' is declared continuous, which needs numbers or times; it holds str"):
+        Codec().fit(frame, kinds={"c": "continuous"})
+
+
+def test_unseen_categories():
+    frame = pd.DataFrame({"town": ["Ulm", "Bonn", "Ulm"], "n": [1, 2, 3]})
+    later = pd.DataFrame({"town": ["Ulm", "Köln", "Bonn"], "n": [1, 2, 3]})
+    with pytest.raises(DataError, match=r"'town' must hold one of its 2 categories .* the first is 'Köln'"):
+        encode(Codec().fit(frame), later)
+    codec = Codec(unseen="other").fit(frame)
+    assert codec.decode(encode(codec, later))[0]["town"].tolist() == ["Ulm", "other", "Bonn"]
+
+
+def test_categories_are_ordered_by_label_rate():
+    frame = pd.DataFrame({"town": list("aaabbbccc"), "n": range(9)})
+    codec = Codec(key=KEY).fit(frame, y=[1, 1, 1, 0, 0, 0, 1, 0, 0])
+    assert codec.levels_["town"].index.tolist() == ["b", "c", "a"]
+
+
+def test_constant_columns_are_left_out_and_restored():
+    frame = pd.DataFrame({"x": [1, 2, 3], "country": ["DE"] * 3, "year": [2020] * 3})
+    codec = Codec(key=KEY).fit(frame)
+    assert codec.names_ == ["x"]
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame)
+    with pytest.raises(DataError, match="'country' was 'DE' in all rows .* the first is 'FR'"):
+        encode(codec, frame.assign(country=["DE", "FR", "DE"]))
+    with pytest.raises(DataError, match="single value"):
+        Codec().fit(frame[["year"]])
+
+
+def test_missing_values():
+    frame = pd.DataFrame(
+        {
+            "n": [1.0, np.nan, 3.0, 2.0],
+            "t": pd.to_datetime(["2020-01-01", None, "2020-01-03", "2020-01-05"]),
+            "c": ["a", "b", None, "a"],
+            "same": [5.0, None, 5.0, 5.0],
+            "none": [np.nan] * 4,
+            "whole": pd.Series([4, None, 6, 7], dtype="Int64"),
+        }
+    )
+    with pytest.raises(DataError, match=r"Missing values .* 'n' \(1\), 't' \(1\)"):
+        Codec().fit(frame)
+    codec = Codec(missing="category", key=KEY).fit(frame)
+    assert "n is missing" in codec.names_
+    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame, check_exact=True)
+    complete = Codec(missing="category").fit(frame.fillna({"n": 2.0, "c": "a"}))
+    with pytest.raises(DataError, match="'n' had no missing values"):
+        encode(complete, frame)
+
+
+def test_missing_numbers_are_not_atoms():
+    frame = pd.DataFrame({"x": np.where(np.arange(400) % 2, np.nan, np.arange(400.0))})
+    codec = Codec(missing="category", key=KEY).fit(frame)
+    x = encode(codec, frame)
+    assert len(np.unique(x[1::2, 0])) == 200
+
+
+def test_values_that_repeat_without_a_grid_are_reported():
+    frame = pd.DataFrame({"x": np.tile([0, 1 / 3, 2 / 3, np.pi], 20)})
+    with pytest.warns(DataWarning, match="'x' repeats its values .* lie on no grid"):
+        Codec().fit(frame)
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame({"x": [1.0, np.inf]}), "'x' must hold finite numbers; 1 are infinity"),
+        (pd.DataFrame({"x": [1 + 2j, 0j]}), "'x': Complex data not supported"),
+        (pd.DataFrame({"x": pd.Series(["a", 1], dtype=object)}), "'x' must hold values of one type; got int, str"),
+        (pd.DataFrame({"x": pd.Series([[1], [2]], dtype=object)}), "'x' must hold plain values; got list"),
+        (pd.DataFrame({"x": []}), "at least one row"),
+    ],
+)
+def test_columns_that_cannot_be_encoded(frame, message):
+    with pytest.raises(DataError, match=message):
+        Codec().fit(frame)
+
+
+def test_other_types_than_in_training():
+    codec = Codec().fit(pd.DataFrame({"x": [1, 2, 3]}))
+    with pytest.raises(DataError, match=r"'x' must hold numbers, as in the rows it was fitted on \(int64\); got"):
+        encode(codec, pd.DataFrame({"x": ["1", "2"]}))
+    with pytest.raises(DataError, match="'x' is not in the table"):
+        encode(codec, pd.DataFrame({"y": [1]}))
+    with pytest.raises(DataError, match="declared discrete, but its values lie on no grid"):
+        Codec().fit(pd.DataFrame({"x": [np.pi, np.e]}), kinds={"x": "discrete"})
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match=r"alpha must be in \(0, 1\); got 1\.5"):
+        Codec(alpha=1.5)
+    with pytest.raises(ValueError, match="outside must be one of .* got 'no'"):
+        Codec(outside="no")
+    with pytest.raises(ValueError, match="shape"):
+        Codec().fit(pd.DataFrame({"x": [1, 2]})).decode(np.zeros((2, 3)))

@@ -1,0 +1,133 @@
+"""A frontier is one fit, and gives the model that meets a target."""
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t
+
+from fairflows.certificate.certifying import certify
+from fairflows.density import MixtureDensity
+from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.fair_matching import FairMatching
+from fairflows.encoder.fair_transport import FairTransport
+from fairflows.exceptions import DataError
+from fairflows.frontiers.sweep import Frontier, frontier
+from fairflows.table.synthetic import make_gaussians
+
+mpl.use("Agg")
+pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
+
+COLUMNS = [
+    "gamma", "seed", "delta", "adversary_accuracy", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    table, _ = make_gaussians(1200, random_state=0)
+    return table
+
+
+@pytest.fixture(scope="module")
+def front(blobs):
+    quick = FairFlow(density=MixtureDensity(2), n_epochs=8, ramp_epochs=4, hidden=(16,), head=(16,))
+    return frontier(quick, blobs, gammas=[0.0, 0.5, 1.0], seeds=2)
+
+
+def test_one_row_a_model(front):
+    frame = front.to_frame()
+    assert list(frame) == COLUMNS
+    assert frame[["gamma", "seed"]].to_numpy().tolist() == [[g, s] for g in (0, 0.5, 1) for s in (0, 1)]
+    assert frame[COLUMNS[2:]].apply(lambda c: c.between(0, 1)).all(axis=None)
+    np.testing.assert_allclose(frame["adversary_accuracy"], (1 + frame["delta"]) / 2)
+    assert frame.loc[frame["gamma"] == 1, "delta"].max() < frame.loc[frame["gamma"] == 0, "delta"].min()
+
+
+def test_a_model_that_diverged_widens_the_interval():
+    measured = pd.DataFrame({"gamma": 0.5, "seed": range(5), "delta": [0.1, 0.2, 0.4, np.nan, np.nan]})
+    summary = Frontier([], measured).summary()
+    finite = measured["delta"].dropna()
+    assert summary.loc[0.5, "delta ±"] == pytest.approx(t.ppf(0.975, 2) * finite.std() / np.sqrt(3))
+
+
+def test_summary_has_means_and_intervals(front):
+    frame, summary = front.to_frame(), front.summary()
+    values = frame.loc[frame["gamma"] == 0.5, "accuracy"]
+    assert summary.loc[0.5, "accuracy"] == pytest.approx(values.mean())
+    assert summary.loc[0.5, "accuracy ±"] == pytest.approx(t.ppf(0.975, 1) * values.std() / np.sqrt(2))
+
+
+def test_select_by_target(front):
+    frame = front.to_frame()
+    limit = frame["adversary_accuracy"].median()
+    chosen = front.select(max_adversary_accuracy=limit)
+    best = frame[frame["adversary_accuracy"] <= limit]["accuracy"].idxmax()
+    assert chosen is front.encoders[best]
+    fairest = front.select(min_accuracy=0.6)
+    assert frame["delta"][front.encoders.index(fairest)] == frame[frame["accuracy"] >= 0.6]["delta"].min()
+    with pytest.raises(DataError, match=r"No model .* max_parity = -1.0; the closest has parity"):
+        front.select(max_parity=-1.0)
+    with pytest.raises(ValueError, match="select takes one of"):
+        front.select()
+    with pytest.raises(ValueError, match="select takes one of"):
+        front.select(min_accuracy=0.5, max_parity=0.5)
+
+
+def test_a_selected_encoder_is_an_ordinary_one(front, blobs):
+    encoder = front.select(max_adversary_accuracy=1.0)
+    Z = encoder.transform(blobs.X, sensitive_features=blobs.a)
+    np.testing.assert_allclose(encoder.inverse_transform(Z, sensitive_features=blobs.a), blobs.X, atol=1e-6)
+
+
+def test_plot(front):
+    axes = front.plot(y="balanced_accuracy")
+    assert axes.get_ylabel() == "balanced accuracy"
+    assert len(axes.texts) == 3
+
+
+def test_encoders_of_cells_have_frontiers_too(categorical_table):
+    matching = frontier(FairMatching(density="counts"), categorical_table, gammas=[0, 1], seeds=1).to_frame()
+    assert matching["delta"].iloc[1] < matching["delta"].iloc[0]
+    transport = frontier(FairTransport(density="counts"), categorical_table, gammas=[0.0, 0.5, 1.0]).to_frame()
+    assert transport["delta"].iloc[2] < 1e-6 < transport["delta"].iloc[1] < transport["delta"].iloc[0]
+
+
+@pytest.fixture(scope="module")
+def categorical_table():
+    from fairflows.table.table import Table
+
+    rng = np.random.default_rng(1)
+    a = rng.integers(0, 2, 2000)
+    work = np.where(rng.random(2000) < 0.3 + 0.4 * a, "office", "field")
+    town = rng.choice(["Ulm", "Bonn", "Köln"], 2000, p=[0.5, 0.3, 0.2])
+    y = ((work == "office") ^ (rng.random(2000) < 0.2)).astype(int)
+    return Table(pd.DataFrame({"work": work, "town": town}), sensitive=a, label=y)
+
+
+def test_without_a_label_only_the_distance_is_measured(blobs):
+    from fairflows.table.table import Table
+
+    table = Table(blobs.X, sensitive=blobs.a.to_numpy())
+    quick = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,))
+    front = frontier(quick, table, gammas=[1.0], test=table)
+    assert list(front.to_frame()) == COLUMNS[:4]
+    with pytest.raises(ValueError, match="needs accuracy, which was not measured"):
+        front.select(min_accuracy=0.5)
+
+
+def test_rows_that_a_model_may_be_chosen_by_certify_nothing(categorical_table):
+    train, validation, test = categorical_table.split(random_state=0)
+    best = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], test=validation).select(max_parity=1.0)
+    with pytest.raises(DataError, match="chosen by"):
+        certify(best, validation)
+    assert certify(best, test).look == 1
+
+
+def test_wrong_settings(blobs):
+    with pytest.raises(ValueError, match="at least one value"):
+        frontier(FairFlow(), blobs, gammas=[])
+    with pytest.raises(ValueError, match="engine must be 'local' or 'ray'; got 'spark'"):
+        frontier(FairFlow(), blobs, engine="spark")
+    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got 2\.0"):
+        frontier(FairFlow(), blobs, gammas=[2])

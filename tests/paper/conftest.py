@@ -1,0 +1,40 @@
+"""Experiments in a tiny setting: the same code on few rows and epochs."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from fairflows.paper.experiments import models, settings
+from fairflows.table.table import Table
+
+
+@pytest.fixture
+def few_rows():
+    """Makes a loader give the first 600 rows of every part of its table."""
+
+    def wrap(load):
+        def loaded(*args) -> Table:
+            table = load(*args)
+            kept = [np.flatnonzero(table.parts == part)[:600] for part in ("train", "validation", "test")]
+            return table.take(np.sort(np.concatenate(kept)))
+
+        return loaded
+
+    return wrap
+
+
+def tiny(problem: settings.Problem) -> settings.Problem:
+    small = {"n_epochs": 2, "ramp_epochs": 1} if "n_epochs" in problem.encoder else {"density": "counts"}
+    if problem.name == "Health":
+        small["density"] = settings._health_density(20)
+    return dataclasses.replace(problem, encoder=problem.encoder | small, adversary_epochs=1, rows=600)
+
+
+@pytest.fixture
+def tiny_problems(monkeypatch):
+    """Every problem with few rows and two epochs, and no models left over from other tests."""
+    monkeypatch.setattr(settings, "_quick", tiny)
+    models.trained.cache_clear()
+    yield
+    models.trained.cache_clear()

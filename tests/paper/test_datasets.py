@@ -1,0 +1,428 @@
+"""The paper's five datasets: table 3 to the printed digit, the files they come from, and bad files."""
+
+import hashlib
+import http.server
+import lzma
+import math
+import threading
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.paper import datasets
+from fairflows.paper.catalogue import describe_datasets
+from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
+from fairflows.paper.health import CATEGORIES, PAPER_FEATURES, TRANSFER_FEATURES, load_rows
+from fairflows.paper.sources import Source
+from fairflows.table.adult import load_adult
+
+# Table 3 of the paper: size, then P(a=1), P(y=1|a=0), P(y=1|a=1), P(y=1) in percent, for train, validation, test.
+TABLE_3 = {
+    "compas": [
+        (3377, 60.6, 60.9, 46.8, 52.3),
+        (845, 60.0, 60.1, 46.9, 52.2),
+        (1056, 58.9, 61.8, 51.3, 55.6),
+    ],
+    "crime": [
+        (1276, 42.3, 71.3, 17.8, 48.7),
+        (319, 40.8, 78.8, 21.5, 55.5),
+        (399, 43.1, 74.9, 16.3, 49.6),
+    ],
+    "health": [
+        (139785, 35.7, 79.0, 48.3, 68.0),
+        (34946, 35.6, 79.3, 49.2, 68.6),  # the paper's 34,947 less the row that health.csv lacks
+        (43683, 35.4, 78.8, 48.3, 68.0),
+    ],
+}
+
+
+def statistics(table):
+    summary = table.summary()
+    rates = summary.iloc[:, 2]
+    return (len(table), *(round(100 * x, 1) for x in (summary["share"][1], rates[0], rates[1], rates["all"])))
+
+
+def n_cells(table):
+    return math.prod(len(table.X[column].cat.categories) for column in table.X)
+
+
+@pytest.fixture(scope="module")
+def tables(data_folder):
+    """The five, each loaded once."""
+    with pytest.warns(DataWarning, match="13 of 25 law schools"):
+        law = load_law_school()
+    return {
+        "adult": load_adult(),
+        "compas": load_compas(),
+        "crime": load_crime(),
+        "health": load_health(),
+        "law_school": law,
+    }
+
+
+@pytest.fixture(scope="module")
+def member_years(data_folder):
+    """Health's rows with all their columns, and the paper's order of them."""
+    rows, order, _ = load_rows(every_column=True)
+    return rows, order
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty data folder, and an empty cache."""
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("FAIRFLOWS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("name", TABLE_3)
+def test_splits_have_the_sizes_and_rates_of_table_3(tables, name):
+    assert [statistics(part) for part in tables[name].paper_split()] == TABLE_3[name]
+
+
+def test_adult_has_the_sizes_of_table_3_and_its_own_rates():
+    parts = [statistics(part) for part in load_adult().paper_split()]
+    assert [(size, a, y) for size, a, _, _, y in parts] == [
+        (24129, 32.6, 24.9),
+        (6033, 31.9, 24.9),
+        (15060, 32.6, 24.6),
+    ]
+    assert parts[0][2:4] == (31.5, 11.3)  # the paper prints Law School's 28.5 and 21.6
+
+
+def test_law_school_subset_has_its_sizes(tables):
+    law = tables["law_school"]
+    assert [len(part) for part in law.paper_split()] == [31647, 7912, 9890]
+    assert "13 of 25" in repr(law)
+
+
+def test_labels_and_groups_are_codes_with_names(tables):
+    for table in tables.values():
+        assert table.groups == table.labels == [0, 1]
+        assert set(table.group_names) == set(table.label_names) == {0, 1}
+        assert table.a.dtype == table.y.dtype == np.int64
+        assert table.a.name not in table.X
+        assert table.y.name not in table.X
+
+
+def test_cells_of_the_categorical_tables(tables):
+    assert n_cells(tables["adult"]) == 329_280
+    assert n_cells(tables["compas"]) == 3_072
+    for name in ("adult", "compas"):
+        for part in tables[name].paper_split():
+            assert n_cells(part) == n_cells(tables[name])  # also where a part lacks a category
+
+
+def test_adult_holds_the_values_of_the_original_files(data_folder):
+    columns = [
+        *("age", "workclass", "fnlwgt", "education", "education_num", "marital_status", "occupation", "relationship"),
+        *("race", "sex", "capital_gain", "capital_loss", "hours_per_week", "native_country", "income"),
+    ]
+    originals = pd.concat(
+        pd.read_csv(data_folder / "adult" / file, names=columns, skipinitialspace=True, na_values="?", comment="|")
+        for file in ("adult.data.xz", "adult.test.xz")
+    ).dropna()
+    adult = load_adult(features="all")
+    assert adult.X.astype(str).to_numpy().tolist() == originals[list(adult.X)].astype(str).to_numpy().tolist()
+    assert adult.a.tolist() == (originals["sex"] == "Female").tolist()
+    assert adult.y.tolist() == originals["income"].str.contains(">50K").tolist()
+    assert list(load_adult().X) == ["workclass", "education", "marital_status", "occupation", "relationship", "race"]
+
+
+def test_compas_bins_are_quarters_of_train_and_validation(tables):
+    table, numbers = tables["compas"], load_compas(features="all").X
+    assert table.X["age"].cat.categories.tolist() == ["under 25", "25 to under 31", "31 to under 41", "41 and over"]
+    fitted = table.parts != "test"
+    edges = np.quantile(numbers["age"][fitted], [0.25, 0.5, 0.75])
+    for group, ages in numbers["age"].groupby(table.X["age"].cat.codes):
+        assert set(np.searchsorted(edges, ages, side="right")) == {group}
+    assert table.X["priors_count"].value_counts()["under 0"] == 0  # a level of the paper's that nobody has
+
+
+def test_features_of_crime(tables):
+    assert tables["crime"].X.shape[1] == 6
+    everything = load_crime(features="all").X
+    assert "state" in everything
+    assert not {"communityname", "fold", "murders", "ViolentCrimesPerPop", "nonViolPerPop"} & set(everything)
+    assert set(tables["crime"].X) < set(everything)
+
+
+def test_features_of_law_school(tables):
+    law = tables["law_school"]
+    assert list(law.X) == ["LSAT", "GPA", "college"]
+    assert law.X["college"].nunique() == 13
+    assert (law.X["GPA"] == law.X["GPA"].round(2)).all()  # one school's come as 3.179998
+    with pytest.warns(DataWarning):
+        everything = load_law_school(features="all")
+    assert {column: everything.kinds[column] for column in ("resident", "year", "gender")} == dict.fromkeys(
+        ("resident", "year", "gender"), "categorical"
+    )
+
+
+def test_features_of_health(tables):
+    paper, transfer, everything = tables["health"], load_health("transfer", "METAB3"), load_health("all")
+    assert tuple(paper.X) == PAPER_FEATURES
+    assert tuple(transfer.X) == TRANSFER_FEATURES
+    assert everything.X.shape[1] == 123
+    for column, names in CATEGORIES.values():  # the readable names are those of one category each, none left out
+        counts = everything.X[[f"{column}={name or 'not stated'}" for name in names]]
+        assert (counts.sum(axis=1) == everything.X["no_Claims"]).all()
+    assert (transfer.y == (everything.X["PrimaryConditionGroup=METAB3"] > 0)).all()
+    assert (paper.X["Specialty=Internal"] == everything.X["Specialty=Internal"]).all()
+    for name in ("Drug", "Lab"):
+        total, months = transfer.X[f"{name}Count_total"], transfer.X[f"{name}Count_months"]
+        average = everything.X[f"{name.lower()}Count_ave"]  # cut to six decimals
+        assert (total / months.clip(lower=1) - average).between(-1e-9, 1e-6).all()
+
+
+def test_pay_delay_is_within_what_the_aggregate_says(tables, member_years):
+    rows, _ = member_years
+    n, average = rows["no_Claims"], rows["PayDelay_ave"]
+    total = tables["health"].X["PayDelay_total"].to_numpy()
+    assert ((n * average <= total) & (total <= n * average + n - 1)).all()
+    assert "half a day" in repr(tables["health"])
+
+
+def test_labels_of_health(tables, member_years):
+    plain = load_health(label="charlson_zero")
+    rows, _ = member_years
+    assert sorted(rows["CharlsonIndexI_max"].unique()) == [0, 2, 4, 6]
+    assert (tables["health"].y.to_numpy() == (rows["CharlsonIndexI_max"] != 2)).all()
+    assert (plain.y.to_numpy() == (rows["CharlsonIndexI_max"] == 0)).all()
+
+
+def test_condition_groups_are_those_of_the_publisher(data_folder):
+    for file, prefix in (("Lookup PrimaryConditionGroup.csv", "pcg"), ("Lookup ProcedureGroup.csv", "pg")):
+        published = set(pd.read_csv(data_folder / "health" / file).iloc[:, 0].str.strip())
+        assert {name for name in CATEGORIES[prefix][1] if name} == published
+
+
+def test_health_splits_keep_members_together(tables):
+    health = tables["health"]
+    assert health.identifier.name == "MemberID"
+    assert health.identifier.nunique() == 113_000
+    train, validation, test = (set(part.identifier) for part in health.split())
+    assert not train & validation
+    assert not (train | validation) & test
+
+
+def test_the_row_that_health_lacks_has_its_place(member_years):
+    rows, order = member_years
+    assert len(order) == 218_415
+    (place,) = np.flatnonzero(order == len(rows))
+    assert rows["MemberID_t"][order[place + 1]] == 24027423  # the same member's next year
+
+
+# --- Law School from the full file -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def applications():
+    rng = np.random.default_rng(0)
+    n = 60
+    races = ["White", "Black", "Hispanic", "Asian", ""]
+    return pd.DataFrame(
+        {
+            "lsat": rng.integers(120, 181, n).astype(np.float32),
+            "gpa": (rng.integers(200, 401, n) / 100).astype(np.float32),
+            "race": [races[i % 5] for i in range(n)],
+            "resident": rng.integers(0, 2, n).astype(np.float32),
+            "college": rng.choice(["Akron", "Virginia"], n),
+            "year": rng.choice(["2005", "200x"], n),
+            "gender": rng.integers(0, 2, n).astype(np.float32),
+            "admit": (np.arange(n) // 5 % 2).astype(np.float32),
+            "urm": 0,
+        }
+    )
+
+
+def test_law_school_from_the_full_file(folder, applications):
+    applications.loc[0, "lsat"] = np.nan
+    applications.to_stata(folder / "lawschs1_1.dta", write_index=False)
+    with pytest.warns(DataWarning, match=r"lawschs1_1\.dta has 60 applications, the published one 124,557"):
+        law = load_law_school(features="all")
+    kept = applications[applications["race"].isin(["White", "Black", "Hispanic"]) & applications["lsat"].notna()]
+    assert law.X["college"].tolist() == kept["college"].tolist()
+    assert law.X["LSAT"].tolist() == kept["lsat"].astype(int).tolist()
+    assert law.X["GPA"].tolist() == [round(float(gpa), 2) for gpa in kept["gpa"]]  # the file's are single precision
+    assert law.a.tolist() == (kept["race"] != "White").astype(int).tolist()
+    assert law.y.tolist() == kept["admit"].astype(int).tolist()
+
+
+def test_law_school_file_without_a_column(folder, applications):
+    applications.drop(columns="gpa").to_stata(folder / "lawschs1_1.dta", write_index=False)
+    with pytest.raises(DataError, match=r"lawschs1_1\.dta: cannot be read as the law school data.*gpa"):
+        load_law_school()
+
+
+def test_law_school_file_that_is_none(folder):
+    (folder / "lawschs1_1.dta").write_bytes(b"not a Stata file")
+    with pytest.raises(DataError, match=r"lawschs1_1\.dta: cannot be read"):
+        load_law_school()
+
+
+# --- Files: found, unpacked, checked, downloaded ---------------------------------------------------------------------
+
+
+def test_plain_and_packed_files_flat_or_in_their_folder_are_the_same(tables, data_folder, folder):
+    packed = (data_folder / "crime" / "CommViolPredUnnormalizedData.txt.xz").read_bytes()
+    plain = lzma.decompress(packed)
+    name = "CommViolPredUnnormalizedData.txt"
+    (folder / "crime").mkdir()
+    for file, content in (
+        (f"crime/{name}.xz", packed),
+        (f"crime/{name}", plain),
+        (f"{name}.xz", packed),
+        (name, plain),
+    ):
+        (folder / file).write_bytes(content)  # each is preferred to the one before
+        assert datasets.CRIME.find() == folder / file
+        assert_frame_equal(load_crime().X, tables["crime"].X)
+
+
+def test_crime_as_its_publisher_serves_it(tables, data_folder, folder):
+    copy = lzma.decompress((data_folder / "crime" / "CommViolPredUnnormalizedData.txt.xz").read_bytes())
+    lines = copy.decode().splitlines()
+    published = "".join(",".join(field or "?" for field in line.split(",")) + "\r\n" for line in lines).encode()
+    assert hashlib.sha256(published).hexdigest() == datasets.CRIME.sha256[0]  # so the copy differs in nothing else
+    (folder / datasets.CRIME.name).write_bytes(published)
+    assert_frame_equal(load_crime(features="paper").X, tables["crime"].X)
+
+
+@pytest.mark.parametrize(
+    ("load", "file"),
+    [
+        (load_compas, "compas-scores-two-years.csv"),
+        (load_crime, "CommViolPredUnnormalizedData.txt"),
+        (load_health, "health.csv"),
+        (load_law_school, "lawschool.csv"),
+    ],
+)
+def test_wrong_checksum(folder, load, file):
+    content = b"age,race\n31,Caucasian\n"
+    (folder / file).write_bytes(content)
+    with pytest.raises(
+        DataError, match=f"{file}: the checksum .* must be [0-9a-f]{{64}}.*found {hashlib.sha256(content).hexdigest()}"
+    ):
+        load()
+
+
+def test_damaged_and_cut_off_archives(data_folder, folder):
+    packed = (data_folder / "compas" / "compas-scores-two-years.csv.xz").read_bytes()
+    for damaged in (packed[:-1000], packed[:5000] + b"\0" * 100 + packed[5100:], b"", b"no archive"):
+        (folder / "compas-scores-two-years.csv.xz").write_bytes(damaged)
+        with pytest.raises(
+            DataError, match=r"compas-scores-two-years\.csv\.xz: the compressed file is damaged or cut off"
+        ):
+            load_compas()
+
+
+@pytest.mark.parametrize("load", [load_health, load_law_school])
+def test_what_nobody_publishes_any_more_says_which_files_go_where(folder, monkeypatch, load):
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"no longer published\. Put .* into a folder.*FAIRFLOWS_DATA"):
+            load()
+        monkeypatch.delenv("FAIRFLOWS_DATA")
+        monkeypatch.setenv("FAIRFLOWS_DATA", "")
+
+
+@pytest.fixture
+def publisher(tmp_path):
+    """A server that hands out the files in a folder."""
+    (tmp_path / "served").mkdir()
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args, **settings):
+            super().__init__(*args, directory=tmp_path / "served", **settings)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield tmp_path / "served", f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize("file", ["numbers.csv", "archive.zip"])
+def test_download(folder, publisher, file):
+    served, address = publisher
+    content = b"a,b\n1,2\n"
+    if file.endswith(".zip"):
+        with zipfile.ZipFile(served / file, "w") as archive:
+            archive.writestr("numbers.csv", content)
+    else:
+        (served / file).write_bytes(content)
+    source = Source("numbers.csv", "numbers", (hashlib.sha256(content).hexdigest(),), f"{address}/{file}")
+    assert source.whereabouts() == f"download from {address}/{file}"
+    assert source.read() == content
+    (served / file).unlink()
+    assert source.read() == content  # from the cache
+    assert source.whereabouts().endswith("numbers.csv")
+
+
+def test_download_of_something_else_is_refused_and_not_kept(folder, publisher):
+    served, address = publisher
+    (served / "numbers.csv").write_bytes(b"<html>moved</html>")
+    source = Source("numbers.csv", "numbers", ("0" * 64,), f"{address}/numbers.csv")
+    for _ in range(2):
+        with pytest.raises(DataError, match=f"{address}/numbers.csv: the checksum .* must be {'0' * 64}; found"):
+            source.read()
+    assert source.whereabouts().startswith("download")
+    with pytest.raises(DataError, match="numbers.csv: not in .* and not to be had from"):
+        replace(source, url=f"{address}/numbers.zip").read()
+
+
+def test_downloads_that_fail_say_where_they_looked(folder, publisher, monkeypatch):
+    _, address = publisher
+    source = Source("numbers.csv", "numbers", ("0" * 64,), f"{address}/nothing.csv")
+    with pytest.raises(DataError, match=r"numbers\.csv: not in .*data .*, and not to be had from .*/nothing\.csv: 404"):
+        source.read()
+    monkeypatch.delenv("FAIRFLOWS_DATA")
+    with pytest.raises(DataError, match="FAIRFLOWS_DATA names no folder"):
+        source.read()
+
+
+# --- The list, and the parameters ------------------------------------------------------------------------------------
+
+
+def test_list_says_what_the_tables_hold(tables):
+    listed = describe_datasets().set_index("name")
+    assert list(listed.index) == list(tables)
+    assert listed["at_hand"].all()
+    for name, table in tables.items():
+        summary = table.summary().drop("all")
+        shares = (f"{table.group_names[group]} {100 * share:.1f} %" for group, share in summary["share"].items())
+        assert listed.loc[name, "rows"] == len(table)
+        assert listed.loc[name, "groups"] == ", ".join(shares)
+        assert listed.loc[name, "rates"] == ", ".join(f"{100 * rate:.1f} %" for rate in summary.iloc[:, 2])
+
+
+def test_list_without_any_data(folder):
+    listed = describe_datasets().set_index("name")
+    assert listed.index[listed["at_hand"]].tolist() == ["adult"]
+    assert listed.loc["crime", "source"].startswith("download from https://archive.ics.uci.edu/")
+    assert listed.loc["health", "source"].startswith("not at hand")
+    assert listed.loc["law_school", "rows"] == 86_022  # the paper's
+
+
+@pytest.mark.parametrize("load", [load_adult, load_compas, load_crime, load_health, load_law_school])
+def test_unknown_features(load):
+    with pytest.raises(ValueError, match=r"features must be one of 'paper', 'all'.*; got 'some'"):
+        load(features="some")
+
+
+def test_labels_of_health_that_cannot_be():
+    with pytest.raises(ValueError, match="label must be one of 'charlson'.*; got 'COPD'"):
+        load_health(label="COPD")
+    with pytest.raises(ValueError, match="label='METAB3' needs features='transfer'.*; got features='paper'"):
+        load_health(label="METAB3")

@@ -1,0 +1,73 @@
+"""The registry: every experiment has a file, runs are saved and printed, missing data are said."""
+
+import json
+from importlib import import_module
+
+import pandas as pd
+import pytest
+
+from fairflows.paper.experiments import Result, list_experiments, run
+from fairflows.paper.experiments import registry as experiments_registry
+from fairflows.paper.experiments.settings import Setting, crime, health, law
+
+PAPER = [f"figure-{i}" for i in (1, 2, 3, "4a", "4b", 5, 6, 7, 8, 9)] + [f"table-{i}" for i in range(1, 6)]
+
+
+def test_every_experiment_of_the_paper_is_there_and_has_a_file():
+    ids = list_experiments()["id"].tolist()
+    assert set(PAPER) | {"recourse", "transfer", "certificates", "attacks", "densities"} == set(ids)
+    for name in ids:
+        module = import_module(f"fairflows.paper.experiments.{name.replace('-', '_')}")
+        assert callable(module.run)
+
+
+def test_a_run_prints_and_saves(tmp_path, capsys):
+    result = run("figure-2", quick=True, out=tmp_path)
+    printed = capsys.readouterr().out
+    assert "figure-2" in printed
+    assert "400" in result.data or "200 rows" in result.data
+    saved = json.loads((tmp_path / "figure-2.json").read_text())
+    assert saved["table"] == json.loads(result.table.to_json(orient="records"))
+    assert pd.read_csv(tmp_path / "figure-2.csv").shape == result.table.shape
+    assert (tmp_path / "figure-2.png").stat().st_size > 1000
+
+
+def test_missing_data_are_a_clear_skip(tmp_path, capsys, monkeypatch):
+    def no_data(setting):
+        from fairflows.exceptions import DataError
+
+        raise DataError("put lawschs1_1.dta into a folder")
+
+    monkeypatch.setattr(experiments_registry.Experiment, "function", property(lambda self: no_data))
+    result = run("recourse", out=tmp_path)
+    assert "lawschs1_1.dta" in result.skipped
+    assert "skipped: put lawschs1_1.dta" in capsys.readouterr().out
+
+
+def test_errors_name_what_is_wrong(tmp_path):
+    with pytest.raises(ValueError, match="there is no experiment 'figure-99'"):
+        run("figure-99")
+    with pytest.raises(ValueError, match="seeds must be at least 1"):
+        run("figure-2", seeds=0)
+
+
+def test_seeds_are_the_papers():
+    assert Setting().seed_list() == [100, 101, 102, 103, 104]
+    assert Setting(seeds=2).seed_list(full=100) == [100, 101]
+    assert Setting(quick=True).seed_list(quick=1) == [100]
+
+
+def test_the_papers_settings():
+    assert crime().gammas == (0.0, 0.02, 0.1, 0.2, 0.9)
+    assert crime().encoder["dequantise"] is False
+    assert [d.n_components for d in crime().encoder["density"]] == [4, 2]
+    assert law().encoder["n_epochs"] == 100
+    assert health().encoder["hidden"] == (100, 100, 50)
+    assert health().encoder["n_blocks"] == 6
+
+
+def test_a_result_says_which_data_it_is_of():
+    result = Result(pd.DataFrame({"x": [0.12345]}), "drawn", ["a note"], id="figure-2", title="t")
+    assert "data: drawn" in str(result)
+    assert "0.123" in str(result)
+    assert "note: a note" in str(result)

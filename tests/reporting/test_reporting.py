@@ -1,0 +1,249 @@
+"""The report: what it says is what the certificate says, whatever the data are called."""
+
+import json
+import re
+import subprocess
+import sys
+from html import escape
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairflows.reporting import Report
+from fairflows.reporting.page import public_part
+from fairflows.reporting.plots import gauge
+from fairflows.reporting.words import consequences, distance, statements, title, to_whom, verdict
+from fairflows.table.table import Table
+from fairflows.workflow.contents import FEWEST_PEOPLE, _cells
+
+EVIL = "<script>alert(1)</script>"
+
+
+def certificate(**values):
+    plain = {
+        "status": "CERTIFIED", "released": ["cell"], "n": {"f": 900, "m": 1100}, "delta": 0.05,
+        "spent": {"cells": 0.03, "model": 0.001, "attack": 0.05}, "assumptions": ["One row a person."], "model": "ab12",
+        "rows": "cd34", "seed": 0, "n_draws": 1000, "versions": {"fairflows": "0.1.0"}, "target": 0.1,
+        "target_accuracy": None, "model_delta": 0.01, "model_upper": 0.02, "model_accuracy_upper": 0.51,
+        "model_odds_upper": {}, "cell_delta": 0.03, "cell_upper": 0.08, "cell_accuracy_upper": 0.54,
+        "cell_odds_upper": {"0": 0.11, "1": 0.2}, "attack_lower": 0.004, "attack_by": "boosted trees",
+        "density_gap_lower": {"f": 0.01, "m": 0.0}, "density_error_lower": None, "vouched_upper": None,
+        "density_error": None, "density": "mixture", "n_cells": 4, "look": 1, "seal": "ef56",
+    }  # fmt: skip
+    return {**plain, **values}
+
+
+def contents(name="town", **values):
+    """A report's contents in which everything that comes from data is called `name`."""
+    groups = [{"name": name, "rows": 10, "share": 0.5, "rates": [0.5]} for _ in range(2)]
+    plain = {
+        "made": "2026-01-01",
+        "certificate": certificate(n={name: 900, "m": 1100}, assumptions=[name]),
+        "audit": {
+            "best": "boosted trees", "delta": 0.05, "n": {name: 900, "m": 1100},
+            "attacks": [{"adversary": "boosted trees", "box": "white", "groups": f"{name} / m", "lower": 0.004,
+                         "balanced accuracy": 0.502, "validation": 0.01}],
+        },
+        "frontier": {
+            "points": [{"method": name, "gamma": g, "x": 0.1 + g / 10, "y": 0.9 - g / 10, "chosen": g == 0}
+                       for g in (0, 1)],
+            "x": "distance Δ to expect", "y": "accuracy", "target": 0.1, "caption": name,
+        },
+        "data": {
+            "name": name, "rows": 2000, "sensitive": name, "label": name, "split": "", "groups": groups,
+            "group_names": {name: name, "m": "men"}, "rate_names": [f"P({name} = 1)"], "notes": [name],
+            "columns": [{"name": name, "kind": "categorical", "values": 3, "missing": 0, "range": name}],
+        },
+        "metrics": {
+            "groups": [name, "m"], "positive": f"{name} = 1", "caption": name,
+            "before": {"rates": [0.44160177, 0.3], "accuracy": [0.8, 0.9]},
+            "after": {"rates": [0.4, None], "accuracy": [0.7, 0.8]},
+            "overall": [{"name": "accuracy", "before": 0.85, "after": None}],
+        },
+        "cells": {"names": ["0", "1"], "shares": {name: [0.4, 0.6], "m": [0.5, 0.5]}, "caption": name},
+        "points": [{"name": name, "points": [[0, 1], [1, 0]]}],
+        "bins": {"groups": [{"name": name, "shares": [[0.5, 0.0], [0.0, 0.5]]}], "x_edges": [0, 1, 2],
+                 "y_edges": [0, 1, 2], "caption": name},
+        "densities": {"groups": [{"name": name, "gap": 0.01, "log_likelihood": -3.2}], "caption": name},
+        "matches": {"columns": [{"name": name, "moved": 0.4}], "measure": "standard deviations", "caption": name},
+        "recourse": {"names": [name], "rows": [[name]], "caption": name},
+        "settings": {"FairFlow": name},
+    }  # fmt: skip
+    return {**plain, **values}
+
+
+def test_everything_that_comes_from_data_is_escaped():
+    page = Report(contents(EVIL)).to_html()
+    assert "<script" not in page
+    assert page.count(escape(EVIL)) > 15
+    for image in re.findall(r'base64,([^"]+)"', page):
+        import base64
+        from xml.etree import ElementTree
+
+        svg = base64.b64decode(image).decode()
+        assert "<script" not in svg
+        ElementTree.fromstring(svg)  # well-formed
+
+
+@pytest.mark.parametrize("name", ["$x$", "a_b^2", "město", "年齢", '"quoted" & more', "{{ 7 * 7 }}", "x" * 200])
+def test_odd_names_are_text(name):
+    page = Report(contents(name)).to_html()
+    assert str(escape(name, quote=False)) in page.replace("&#34;", '"')
+    assert "49" not in re.sub(r'base64,[^"]+"', "", page)
+
+
+def test_figures_have_alternative_texts_and_nothing_is_fetched():
+    page = Report(contents()).to_html()
+    images = re.findall(r"<img [^>]*>", page)
+    assert len(images) == 8
+    for image in images:
+        assert len(re.search(r'alt="([^"]*)"', image)[1]) > 20
+        assert 'src="data:image/svg+xml;base64,' in image
+        assert not re.search(r"\d\.\d{4}|None", image.split('alt="')[1]), "numbers as a reader wants them"
+    assert not re.search(r"(href|src)=\"(?!data:)", page)
+    assert "default-src 'none'" in page
+
+
+def test_a_public_report_shows_no_single_person():
+    report = Report(contents())
+    house, public = report.to_html(), report.to_html(public=True)
+    assert "Single persons" in house
+    assert "Recourse" in house
+    assert "from her match" in house
+    for word in ("Single persons", "Recourse", "from her match", "internal</span>"):
+        assert word not in public
+    assert public_part(report.contents)["points"] is None
+    assert len(re.findall("<img", public)) == 6
+
+
+def test_what_is_not_known_is_left_out():
+    nothing = dict.fromkeys(
+        ("audit", "frontier", "metrics", "cells", "points", "bins", "densities", "matches", "recourse")
+    )
+    page = Report(contents(**nothing)).to_html()
+    assert "Not attacked" in page
+    assert len(re.findall("<img", page)) == 1
+
+
+def test_the_page_prints_the_numbers_of_the_json():
+    page = Report(contents()).to_html()
+    for text in ("Δ ≤ 0.080", "Δ ≤ 0.020", "Δ ≥ 0.004", "54.0 %", "ab12", "cd34", "ef56", "900 persons of group town"):
+        assert text in page
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, ["at most 54.0 % of the time", "50.0 % of the time", "probability of 3.0 %"]),
+        ({"n": {"a": 1, "b": 1, "c": 1}}, ["A blind guess is right 33.3 %"]),
+        ({"priors": [0.7, 0.3]}, ["at the given shares of the groups", "A blind guess is right 70.0 %"]),
+        ({"status": "MODEL_ONLY", "cell_upper": None, "released": ["latent"]}, ["not as a guarantee", "51.0 %"]),
+        ({"status": "REFUTED", "attack_lower": 0.5}, ["Do not rely", "0.500", "0.020"]),
+        ({"status": "NOT_MET"}, ["No bound comes down"]),
+        ({"status": "NOT_MET", "target": None, "cell_upper": 1.0}, ["No bound is below 1"]),
+        ({}, ["New persons are covered: the 2,000", "trained on or chosen by are not covered"]),
+        ({"target": None, "target_accuracy": 0.6}, ["right at most 60.0 %"]),
+        ({"released": ["cell", "label"]}, ["cell and the label"]),
+    ],
+)
+def test_the_verdict_in_plain_words(values, words):
+    text = " ".join(verdict(certificate(**values)))
+    for word in words:
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, "The certified bound is about persons who played no part in making the encoder"),
+        ({"status": "MODEL_ONLY"}, "The certified bound"),  # above the target, yet it holds
+        ({"status": "MODEL_ONLY", "cell_upper": None}, "Nothing is promised to anybody. The model-based bound"),
+        ({"status": "REFUTED", "cell_upper": None}, "Nothing is promised to anybody: the densities are wrong"),
+        ({"status": "NOT_MET", "cell_upper": 1.0, "model_upper": None}, "Nothing is promised to anybody."),
+    ],
+)
+def test_to_whom_something_is_promised_depends_on_what_is_known(values, says):
+    made = certificate(**values)
+    assert to_whom(made).startswith(says)
+    page = Report(contents(certificate={**made, "n": {"town": 900, "m": 1100}})).to_html()
+    assert ("What is promised" in page) == (made["status"] == "CERTIFIED")
+
+
+def test_no_target_is_not_a_target_missed():
+    assert title(certificate(status="NOT_MET")) == "Target not met"
+    assert title(certificate(status="NOT_MET", target=None)) == "Nothing is promised"
+
+
+def test_with_three_groups_a_pair_is_called_a_pair():
+    three = certificate(n={"a": 800, "b": 700, "c": 600}, cell_accuracy_upper=0.38)
+    found = {s["name"]: s["accuracy"] for s in statements(three)}
+    assert found["Certified"] == "≤ 38.0 % among all 3 groups; ≤ 54.0 % between two groups, equally likely"
+    assert found["Attack"] == "≥ 50.2 % between two groups, equally likely"
+    assert statements(certificate())[0]["accuracy"] == "≤ 54.0 %"
+    assert "best guess of the group" in gauge(certificate())
+    assert "best guess of the group" not in gauge(three)
+    assert "best guess of the group" not in gauge(certificate(priors=[0.7, 0.3]))
+
+
+def test_nothing_follows_from_a_refuted_model():
+    refuted = certificate(status="REFUTED", cell_upper=None, cell_odds_upper={}, model_odds_upper={"0": 0.1})
+    assert consequences(refuted) == []
+    by_model = consequences({**refuted, "status": "MODEL_ONLY"})
+    assert "at most 0.100 (model-based)" in by_model[2]
+
+
+@pytest.mark.parametrize(
+    ("f", "m", "shown"),
+    [
+        ([50, 40, 30, 3], [50, 40, 30, 30], ["0", "1", "rest"]),  # the small cell alone would show three women
+        ([50, 40, 30, 12], [50, 40, 30, 11], ["0", "1", "2", "3"]),
+        ([50, 40, 6, 7], [50, 40, 5, 5], ["0", "1", "rest"]),
+        ([50, 40, 0, 0], [50, 40, 5, 5], ["0", "rest"]),
+        ([50, 3], [50, 30], None),
+        ([5, 3], [50, 30], None),
+    ],
+)
+def test_no_bar_stands_for_fewer_people_of_a_group_than_ten(f, m, shown):
+    counts = {"f": f, "m": m}
+    a = np.repeat(["f", "m"], [sum(f), sum(m)])
+    released = pd.DataFrame({"cell": np.concatenate([np.repeat(np.arange(len(f)), counts[g]) for g in "fm"])})
+    sample = Table(pd.DataFrame({"x": np.arange(len(a)) % 7, "a": a}), sensitive="a")
+    found = _cells(released, sample)
+    if shown is None:
+        assert found is None
+    else:
+        assert found["names"] == shown
+        for group, shares in found["shares"].items():
+            assert min(shares) * sum(counts[group]) > FEWEST_PEOPLE - 1e-9
+
+
+def test_the_page_says_whether_the_seal_was_checked():
+    assert "not verified when this page was made" in Report(contents()).to_html()
+    assert "verified with the model&#39;s key" in Report(contents(), verified=True).to_html()
+    assert "the model has no key" in Report(contents(certificate=certificate(n={"town": 9, "m": 9}, seal=""))).to_html()
+
+
+def test_statements_and_consequences():
+    assert [s["name"] for s in statements(certificate())] == ["Certified", "Model", "Attack"]
+    assert "blind guess" in statements(certificate(attack_lower=0.0))[-1]["says"]
+    lines = consequences(certificate())
+    assert "at most 0.080 (certified)" in lines[0]
+    assert "at least 40.0 %" in lines[1]
+    assert "at most 0.200 (certified)" in lines[2]
+    assert "not guaranteed" in consequences(certificate(cell_upper=0.3))[1]
+    assert consequences(certificate(cell_upper=None, model_upper=None)) == []
+    assert (distance(None), distance(0.0001), distance(0.0), distance(0.25)) == ("–", "< 0.001", "0.000", "0.250")
+
+
+def test_saving_and_what_a_report_is_made_of(tmp_path):
+    report = Report(contents())
+    report.save(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text() == report.to_html()
+    assert Report(json.loads(json.dumps(report.contents))).to_html() == report.to_html()
+    assert report._repr_html_().startswith("<iframe")
+
+
+def test_reporting_does_not_import_torch_or_scikit_learn():
+    code = "import sys, fairflows.reporting; print([m for m in ('torch', 'sklearn') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

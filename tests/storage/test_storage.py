@@ -1,0 +1,424 @@
+"""Saving and loading: the same behaviour afterwards, private files, and a clear word about damage."""
+
+import json
+import os
+import pickle
+import shutil
+import stat
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from fairflows import DataError, FairFlow, FairMatching, FairTransport, Table, make_gaussians
+from fairflows.density import (
+    AutoregressiveDensity,
+    FlowDensity,
+    GroupDensities,
+    KernelDensity,
+    KnownDensity,
+    MixtureDensity,
+)
+from fairflows.density.latent_class import LatentClassMixture
+from fairflows.density.made import CategoricalMADE
+from fairflows.density.smoothed_counts import SmoothedCounts
+from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
+from fairflows.release.cell_release import CellRelease
+from fairflows.storage.saving import FORMAT, load, save
+from fairflows.storage.scores import StoredScore
+from fairflows.table.persons import Persons
+
+FIRST_RELEASE = Path(__file__).parents[1] / "data" / "model-v1"
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Numbers, text, dates, booleans and missing values; three groups and three classes."""
+    rng = np.random.default_rng(0)
+    n = 400
+    group = rng.choice(["north", "mid", "south"], n)
+    income = np.round(rng.lognormal(3, 0.5, n) + 4 * (group == "north"), 2)
+    town = np.array(["Ulm", "Bonn", None], dtype=object)[rng.integers(0, 3, n)]
+    frame = pd.DataFrame(
+        {
+            "income": np.where(rng.random(n) < 0.05, np.nan, income),
+            "age": rng.integers(18, 80, n),
+            "town": town,
+            "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D"),
+            "owns": rng.random(n) < 0.4,
+            "size": pd.Categorical(rng.choice(["s", "m", "l"], n), categories=["s", "m", "l"], ordered=True),
+            "x": rng.normal(size=n),
+            "one": 7,
+            "group": group,
+            "y": np.digitize(income + rng.normal(size=n), [18, 25]),
+            "name": [f"p{i}" for i in range(n)],
+        }
+    )
+    return Table(frame, sensitive="group", label="y", identifier="name", missing="category", multiclass=True)
+
+
+def categorical(table):
+    X = table.X[["town", "owns", "size"]]
+    return Table(X, sensitive=table.a.to_numpy(), label=table.y.to_numpy(), identifier=table.identifier.to_numpy(),
+                 missing="category", multiclass=True)  # fmt: skip
+
+
+QUICK = {"n_epochs": 2, "n_blocks": 2, "hidden": (8,), "head": (8,), "missing": "category"}
+CELLS = {"missing": "category"}
+ENCODERS = {
+    "flow": (FairFlow(**QUICK, density=MixtureDensity(1)), None),
+    "flow, spline": (FairFlow(**QUICK, bijection="spline", density=FlowDensity(n_steps=5)), None),
+    "flow, equalized odds": (FairFlow(**QUICK, criterion="equalized_odds", density=MixtureDensity(1)), None),
+    "flow, one column": (FairFlow(**QUICK, density=MixtureDensity(1)), lambda t: one_column(t)),
+    "matching": (FairMatching(0.4, density="counts", **CELLS), categorical),
+    "matching, made": (FairMatching(0.4, density="made", hidden=(8,), output="one-hot", **CELLS), categorical),
+    "matching, latent classes": (FairMatching(density="latent_class", output="codes", **CELLS), categorical),
+    "matching, few cells": (FairMatching(0.4, density="counts", max_cells=2, **CELLS), categorical),
+    "transport of cells": (FairTransport(0.7, density="counts", **CELLS), categorical),
+    "transport of a score": (FairTransport(0.7, of="score", **CELLS), None),
+    "transport, logistic": (FairTransport(classifier=LogisticRegression(), of="score", **CELLS), lambda t: whole(t)),
+}
+
+
+def one_column(table):
+    return Table(table.X[["x"]], sensitive=table.a.to_numpy(), label=table.y.to_numpy(),
+                 identifier=table.identifier.to_numpy(), multiclass=True)  # fmt: skip
+
+
+def whole(table):
+    """Columns without missing values, which a logistic regression takes."""
+    return Table(table.X[["age", "town", "x"]], sensitive=table.a.to_numpy(), label=table.y.to_numpy(),
+                 identifier=table.identifier.to_numpy(), missing="category", multiclass=True)  # fmt: skip
+
+
+def quietly(do):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return do()
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_loaded_encoder_does_what_the_saved_one_did(name, mixed, tmp_path):
+    encoder, part = ENCODERS[name]
+    table = part(mixed) if part else mixed
+    quietly(lambda: encoder.fit(table.X, table.y, sensitive_features=table.a))
+    save(encoder, tmp_path / "model")
+    again = load(tmp_path / "model")
+
+    def compare(method, *words, **settings):
+        one, other = (quietly(lambda e=e: getattr(e, method)(*words, **settings)) for e in (encoder, again))
+        if isinstance(one, pd.DataFrame):
+            pd.testing.assert_frame_equal(one, other, check_exact=True)
+        else:
+            np.testing.assert_array_equal(one, other)
+        return one
+
+    Z = compare("transform", table.X, sensitive_features=table.a)
+    compare("predict", table.X, sensitive_features=table.a)
+    compare("log_density_table", 50)
+    if "score" not in name and "logistic" not in name:
+        compare("inverse_transform", Z, sensitive_features=table.a)
+        for one, other in zip(encoder.sample_rows(20), again.sample_rows(20), strict=True):
+            pd.testing.assert_frame_equal(one, other, check_exact=True)
+    assert again.get_params().keys() == encoder.get_params().keys()
+    assert again.groups_ == encoder.groups_
+    assert list(again.get_feature_names_out()) == list(encoder.get_feature_names_out())
+
+    save(again, tmp_path / "again")  # and once more: what was loaded can be saved
+    for file in ("weights.safetensors", "key.json"):
+        assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "model" / file).read_bytes()
+
+
+@pytest.mark.parametrize("method", ["tree", "quantiles", "kmeans"])
+def test_a_pipeline_with_a_release(method, tmp_path):
+    table, densities = make_gaussians(400, random_state=0)
+    release = CellRelease(n_cells=4, method=method, randomise=0.2, output="row")
+    pipeline = make_pipeline(FairFlow(density=densities, n_epochs=2), release)
+    fit_pipeline(pipeline, table.X, table.y, sensitive_features=table.a)
+    save(pipeline, tmp_path / "model")
+    again = load(tmp_path / "model")
+    one, other = (
+        quietly(lambda p=p: transform_pipeline(p, table.X, sensitive_features=table.a)) for p in (pipeline, again)
+    )
+    pd.testing.assert_frame_equal(one, other)
+    np.testing.assert_array_equal(again[-1].channel_, release.channel_)
+    table_again = again[0].log_density_table(20)
+    np.testing.assert_array_equal(table_again, pipeline[0].log_density_table(20))
+
+
+def test_intersectional_groups_in_columns_and_set_output(mixed, tmp_path):
+    frame = mixed.X[["town", "owns", "size"]].assign(group=mixed.a.to_numpy())
+    encoder = FairMatching(1.0, density="counts", sensitive=["group", "owns"], **CELLS).set_output(transform="pandas")
+    encoder.fit(frame, mixed.y)
+    save(encoder, tmp_path / "model")
+    pd.testing.assert_frame_equal(load(tmp_path / "model").transform(frame), encoder.transform(frame))
+
+
+@pytest.mark.parametrize(
+    "density",
+    [MixtureDensity(2), FlowDensity(n_steps=5), FlowDensity("spline", n_steps=5), AutoregressiveDensity(n_steps=5),
+     KernelDensity(n_points=50)],
+    ids=["mixture", "realnvp", "spline", "autoregressive", "kde"],
+)  # fmt: skip
+def test_a_density_alone(density, tmp_path):
+    x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
+    save(density, tmp_path / "settings")  # its settings, before it is fitted
+    assert load(tmp_path / "settings").n_features == 0
+    density.fit(x).double()
+    save(density, tmp_path / "density")
+    again = load(tmp_path / "density")
+    torch.testing.assert_close(again.log_prob(x.double()), density.log_prob(x.double()), rtol=0, atol=0)
+    draws = [d.sample(5, torch.Generator().manual_seed(1)) for d in (density, again)]
+    torch.testing.assert_close(*draws, rtol=0, atol=0)
+
+
+def test_known_densities_of_all_groups(tmp_path):
+    _, known = make_gaussians(100, random_state=0)
+    densities = GroupDensities([KnownDensity(d) for d in known])
+    save(densities, tmp_path / "densities")
+    x = torch.randn(2, 10, 2, dtype=torch.float64)
+    torch.testing.assert_close(load(tmp_path / "densities").log_prob(x), densities.log_prob(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("family", [SmoothedCounts, LatentClassMixture, lambda m: CategoricalMADE(m, (8,), n_epochs=2)])
+def test_a_density_of_cells_alone(family, tmp_path):
+    x = np.random.default_rng(0).integers(0, [2, 3, 4], (200, 3))
+    density = family([2, 3, 4]).fit(x)
+    save(density, tmp_path / "density")
+    np.testing.assert_array_equal(load(tmp_path / "density").log_prob(x), density.log_prob(x))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_stored_trees_give_the_probabilities_of_scikit_learn(n_classes):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(3000, 4)), columns=list("abcd"))
+    X.loc[rng.random(3000) < 0.2, "b"] = np.nan
+    X["t"] = rng.choice(["u", "v", None], 3000)
+    y = np.digitize(X["a"] + X["b"].fillna(1) * (X["t"] == "u") + rng.normal(size=3000) / 3, [0, 1][: n_classes - 1])
+    a = rng.integers(0, 2, 3000)
+    encoder = FairTransport(of="score", missing="category", classifier=HistGradientBoostingClassifier(max_iter=20))
+    quietly(lambda: encoder.fit(X, y, sensitive_features=a))
+    score = encoder.transport_.classifiers[0]
+    new = pd.concat([X.head(50), X.head(2).assign(t="never seen")])
+    np.testing.assert_array_equal(StoredScore.of(score, "score").predict_proba(new), score.predict_proba(new))
+
+
+def test_what_cannot_be_saved_is_named(mixed, tmp_path):
+    table = categorical(mixed)
+    own = FairMatching(density="counts", classifier=RandomForestClassifier(5), **CELLS)
+    with pytest.raises(DataError, match="a RandomForestClassifier cannot be saved"):
+        save(own.fit(table.X, table.y, sensitive_features=table.a), tmp_path / "model")
+    function = FairMatching(density=lambda levels: SmoothedCounts(levels), **CELLS)
+    function.fit(table.X, table.y, sensitive_features=table.a)
+    with pytest.raises(DataError, match=r"FairMatching.settings\['density'\]: a function cannot be saved"):
+        save(function, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []  # nothing half-written
+    save(function.set_params(density="counts"), tmp_path / "model")
+
+
+@pytest.fixture
+def saved(tmp_path, mixed):
+    table = categorical(mixed)
+    encoder = FairMatching(0.4, density="counts", **CELLS).fit(table.X, table.y, sensitive_features=table.a)
+    save(encoder, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_the_folder_is_private_and_the_key_is_in_no_other_file(saved):
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o700
+    assert stat.S_IMODE((saved / "key.json").stat().st_mode) == 0o600
+    key = json.loads((saved / "key.json").read_text())[0]
+    assert len(bytes.fromhex(key)) == 32
+    for name in ("model.json", "weights.safetensors"):
+        content = (saved / name).read_bytes()
+        assert key.encode() not in content
+        assert bytes.fromhex(key) not in content
+
+
+def cut(path, keep=0.7):
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * keep)])
+
+
+def edit(path, **values):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda f: (f / "model.json").unlink(), "model.json is missing"),
+        (lambda f: (f / "weights.safetensors").unlink(), "the file is missing"),
+        (lambda f: (f / "key.json").unlink(), "the key is missing"),
+        (lambda f: cut(f / "model.json"), "damaged or cut off"),
+        (lambda f: cut(f / "weights.safetensors"), "damaged or cut off"),
+        (lambda f: (f / "key.json").write_text('["00"]'), "the key is damaged"),
+        (lambda f: edit(f / "model.json", format=FORMAT + 1), "reads formats up to"),
+        (lambda f: edit(f / "model.json", format="new"), "states no format"),
+        (lambda f: edit(f / "model.json", content={"is": "object", "class": "os.system", "state": {}}), "damaged"),
+        (lambda f: (f / "model.json").write_text("[]"), "states no format"),
+        (lambda f: shutil.rmtree(f), "no such folder"),
+    ],
+)
+def test_damage_is_reported(saved, harm, message):
+    harm(saved)
+    with pytest.raises(DataError, match=message):
+        load(saved)
+
+
+def forge(folder, change):
+    """Change a model and make its checksums fit: what remains must still be refused, by its structure."""
+    from hashlib import sha256
+
+    from safetensors.numpy import load_file, save_file
+
+    header = json.loads((folder / "model.json").read_text())
+    arrays = load_file(folder / "weights.safetensors")
+    change(header["content"], arrays)
+    save_file(arrays, folder / "weights.safetensors")
+    text = json.dumps(header["content"], ensure_ascii=False, separators=(",", ":"))
+    header["model"] = sha256(text.encode()).hexdigest()
+    header["weights"] = sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    (folder / "model.json").write_text(json.dumps(header))
+
+
+def set_class(content, arrays, name):
+    content["class"] = name
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content, arrays: set_class(content, arrays, "os.system"), "unknown class 'os.system'"),
+        (lambda content, arrays: set_class(content, arrays, "GridSearch"), "unknown class"),
+        (lambda content, arrays: content.update({"is": "pickle"}), "unknown kind 'pickle'"),
+        (lambda content, arrays: arrays.update(a0=arrays["a0"].ravel()[:-1].copy()), "the array 'a0' must be"),
+        (lambda content, arrays: arrays.pop("a0"), "the array 'a0' is missing"),
+        (lambda content, arrays: content["state"].pop("settings"), "cannot be rebuilt"),
+    ],
+)
+def test_a_forged_model_is_refused_by_its_structure(saved, change, message):
+    forge(saved, change)
+    with pytest.raises(DataError, match=message):
+        load(saved)
+
+
+def test_saving_again_replaces_the_model_and_other_folders_are_left_alone(saved, mixed, tmp_path):
+    before = (saved / "key.json").read_text()
+    table = categorical(mixed)
+    save(FairMatching(density="counts", **CELLS).fit(table.X, table.y, sensitive_features=table.a), saved)
+    assert (saved / "key.json").read_text() != before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "mine.txt").write_text("dear diary")
+    with pytest.raises(DataError, match="holds other files and no model"):
+        save(load(saved), tmp_path / "letters")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="is a file"):
+        save(load(saved), tmp_path / "file")
+
+
+def test_a_folder_with_anything_else_in_it_is_never_replaced(saved, mixed, tmp_path):
+    encoder = load(saved)
+    (saved / "notes.txt").write_text("")
+    with pytest.raises(DataError, match=r"holds 'notes\.txt', which fairflows did not write"):
+        save(encoder, saved)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "model.json").write_text('{"layers": 3}')  # another program's
+    with pytest.raises(DataError, match="not a model of fairflows"):
+        save(encoder, tmp_path / "other")
+
+
+def test_certificates_of_a_loaded_model_are_counted_in_its_folder(saved, mixed, tmp_path):
+    def looked(model, mark):
+        ledger = model.ledger_
+        rows = ledger.read(mixed.X.iloc[:2], Persons.of(["ann", "bob"]))
+        number = ledger.next_look(rows)
+        ledger.record(rows, "m", mark)
+        return number
+
+    one, two = load(saved), load(saved)
+    assert [looked(one, "1"), looked(two, "2"), looked(load(saved), "3"), looked(one, "4")] == [1, 2, 3, 4]
+    assert stat.S_IMODE((saved / "ledger.json").stat().st_mode) == 0o600
+    save(one, tmp_path / "copy")  # from now on both folders are told
+    assert looked(one, "5") == 5
+    assert looked(load(tmp_path / "copy"), "6") == 6
+    alone = pickle.loads(pickle.dumps(one))
+    shutil.rmtree(saved)
+    shutil.rmtree(tmp_path / "copy")
+    assert looked(alone, "7") == 6, "a model without a folder counts on its own"
+    other = FairMatching(density="counts").fit(mixed.X[["owns"]], sensitive_features=mixed.a)
+    save(other, saved)
+    looked(alone, "8")
+    assert load(saved).ledger_.looks == [], "the folder belongs to another model by now"
+
+
+def test_a_crash_while_saving_leaves_the_old_model(saved, mixed, monkeypatch):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    model = load(saved)
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fairflows.storage.saving._write_private", crash)
+    with pytest.raises(KeyboardInterrupt):
+        save(model, saved)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_without_an_atomic_exchange_the_old_model_is_found_again(saved, monkeypatch):
+    monkeypatch.setattr("fairflows.storage.folders._exchange", lambda *_: False)
+    model = load(saved)
+    save(model, saved)
+    load(saved)
+    os.rename(saved, saved.parent / ".model.previous")  # as after a kill between the two renames
+    assert load(saved).groups_ == model.groups_
+    save(model, saved)
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_a_model_of_the_first_release_loads():
+    """The files are never made anew: whoever saved a model with the first release must be able to load it."""
+    expected = json.loads((FIRST_RELEASE / "expected.json").read_text())
+    rows = pd.read_csv(FIRST_RELEASE / "rows.csv", parse_dates=["since"]).set_index("name")
+    a = rows.pop("group")
+    for name in expected:
+        model = load(FIRST_RELEASE / name)
+        columns = list(model[0].feature_names_in_) if hasattr(model, "steps") else list(model.feature_names_in_)
+        Z = quietly(lambda model=model, columns=columns: transform_pipeline(model, rows[columns], sensitive_features=a))
+        got = json.loads(Z.to_json(orient="values"))
+        assert len(got) == len(expected[name])
+        for one, other in zip(got, expected[name], strict=True):
+            assert one == pytest.approx(other, rel=1e-7) if isinstance(one[0], float) else one == other
+
+
+def test_metadata_requests_are_kept(mixed, tmp_path):
+    import sklearn
+
+    table = categorical(mixed)
+    encoder = FairMatching(density="counts", **CELLS).fit(table.X, table.y, sensitive_features=table.a)
+    with sklearn.config_context(enable_metadata_routing=True):
+        encoder.set_fit_request(sensitive_features=True)
+        save(encoder, tmp_path / "model")
+        request = load(tmp_path / "model").get_metadata_routing().fit.requests
+    assert request["sensitive_features"] is True
+
+
+def test_rare_categories_stay_together_in_a_stored_score():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"town": np.minimum(rng.geometric(0.05, 2000), 90).astype(str), "x": rng.normal(size=2000)})
+    X["town"] = "t" + X["town"]
+    y = (X["x"] + (X["town"] < "t3") > 0.5).astype(int)
+    encoder = FairTransport(of="score", classifier=HistGradientBoostingClassifier(max_iter=20))
+    quietly(lambda: encoder.fit(X, y, sensitive_features=rng.integers(0, 2, 2000)))
+    score = encoder.transport_.classifiers[0]
+    assert score[0].transformers_[1][1].infrequent_categories_[0] is not None
+    new = pd.concat([X, X.head(1).assign(town="never seen")])
+    np.testing.assert_array_equal(StoredScore.of(score, "score").predict_proba(new), score.predict_proba(new))

@@ -1,0 +1,336 @@
+"""Files of any size: the same rows as in memory, in bounded memory, whole or not at all."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairflows import DataError, FairFlow, FairMatching, Table, make_gaussians
+from fairflows.density import MixtureDensity
+from fairflows.exceptions import DataWarning
+from fairflows.release.cell_release import CellRelease
+from fairflows.storage.saving import save
+from fairflows.stream.files import decode_file, encode_file
+from fairflows.stream.shuffle import shuffled
+
+N = 1000
+
+
+def rows(n=N):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, n),
+            "income": np.round(rng.lognormal(3, 0.5, n), 2),
+            "town": rng.choice(["Ulm", "Bonn", "12"], n),
+            "sex": rng.choice(["f", "m"], n),
+            "repaid": rng.integers(0, 2, n),
+            "person": [f"p{i}" for i in range(n)],
+        }
+    )
+
+
+FEATURES = ["age", "income", "town"]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return rows()
+
+
+@pytest.fixture(scope="module")
+def flow(frame):
+    X = frame[FEATURES].set_index(pd.Index(frame["person"]))
+    return FairFlow(n_epochs=2, hidden=(8,), density=MixtureDensity(1)).fit(
+        X, frame["repaid"], sensitive_features=frame["sex"]
+    )
+
+
+@pytest.fixture(scope="module")
+def matching(frame):
+    X = frame[["town", "sex"]]
+    return FairMatching(0.5, density="counts", sensitive="sex").fit(
+        X.set_index(pd.Index(frame["person"])), frame["repaid"]
+    )
+
+
+def write(frame, path):
+    frame.to_parquet(path, index=False) if path.suffix == ".parquet" else frame.to_csv(path, index=False)
+    return path
+
+
+def read(path):
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+
+
+@pytest.mark.parametrize("source", ["a.parquet", "a.csv"])
+@pytest.mark.parametrize("target", ["z.parquet", "z.csv"])
+def test_a_file_is_encoded_as_in_memory_and_decoded_exactly(source, target, frame, flow, tmp_path):
+    source, target, back = (write(frame, tmp_path / source), tmp_path / target, tmp_path / "back.parquet")
+    roles = {"sensitive": "sex", "identifier": "person", "batch_rows": 128}
+    n = encode_file(flow, source, target, keep=["sex", "person"], keep_order=True, precision="float64", **roles)
+    assert n == N
+    in_memory = flow.transform(frame[FEATURES].set_index(pd.Index(frame["person"])), sensitive_features=frame["sex"])
+    encoded = read(target)
+    assert list(encoded) == ["z0", "z1", "z2", "sex", "person"]
+    np.testing.assert_allclose(encoded[["z0", "z1", "z2"]], in_memory, rtol=0, atol=1e-12)
+
+    decode_file(flow, target, back, **roles)
+    pd.testing.assert_frame_equal(pd.read_parquet(back), frame[FEATURES], check_dtype=False)
+
+
+def test_rows_are_shuffled_and_nothing_else_is_released_unless_asked(frame, flow, tmp_path):
+    source = write(frame, tmp_path / "a.parquet")
+    roles = {"sensitive": "sex", "identifier": "person", "batch_rows": 100}
+    encode_file(flow, source, tmp_path / "ordered.parquet", keep_order=True, **roles)
+    encode_file(flow, source, tmp_path / "shuffled.parquet", **roles)
+    ordered, mixed = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("ordered", "shuffled"))
+    assert list(mixed) == ["z0", "z1", "z2"]
+    assert (mixed.dtypes == np.float32).all()  # rounded at release, computed in float64
+    places = {row: i for i, row in enumerate(ordered.itertuples(index=False, name=None))}
+    order = [places[row] for row in mixed.itertuples(index=False, name=None)]
+    assert sorted(order) == list(range(N))
+    # Random over the whole file, and not only within batches: rank correlation of a random order is about 1/√n.
+    assert abs(np.corrcoef(order, np.arange(N))[0, 1]) < 6 / np.sqrt(N)
+
+
+def test_every_order_is_equally_likely(tmp_path):
+    import pyarrow as pa
+
+    counts = {}
+    for i in range(1200):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        batches = [pa.table({"x": [0, 1]}), pa.table({"x": [2]})]
+        order = tuple(v for part in shuffled(batches, 2, folder) for v in part["x"].to_pylist())
+        counts[order] = counts.get(order, 0) + 1
+    assert len(counts) == 6
+    expected = 200
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 25.7  # χ²(5), one in ten thousand
+
+
+def test_without_identifier_rows_are_known_by_their_number_in_the_file(frame, tmp_path):
+    X = frame[["town"]].rename_axis("row")
+    encoder = FairMatching(0.5, density="counts").fit(X, frame["repaid"], sensitive_features=frame["sex"])
+    source, target = write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet"
+    with pytest.warns(DataWarning, match="No identifier column"):
+        encode_file(encoder, source, target, sensitive="sex", keep_order=True, batch_rows=77)
+    expected = encoder.transform(X.rename_axis("person"), sensitive_features=frame["sex"])
+    assert pd.read_parquet(target)["town"].tolist() == expected["town"].tolist()
+
+
+def test_an_attribute_from_another_file(frame, matching, tmp_path):
+    source, target, back = write(frame, tmp_path / "a.csv"), tmp_path / "z.csv", tmp_path / "back.csv"
+    encode_file(matching, source, target, identifier="person", keep=["person"], keep_order=True)
+    write(frame[["sex"]], tmp_path / "attribute.csv")
+    settings = {"identifier": "person", "batch_rows": 300}
+    decode_file(matching, target, back, sensitive_from=tmp_path / "attribute.csv", **settings)
+    assert read(back)["town"].tolist() == frame["town"].tolist()
+    for part, word in ((frame[["sex"]].head(500), "fewer"), (pd.concat([frame, frame])[["sex"]], "more")):
+        write(part, tmp_path / "attribute.csv")
+        with pytest.raises(DataError, match=f"it has {word}"):
+            decode_file(matching, target, tmp_path / "no.csv", sensitive_from=tmp_path / "attribute.csv", **settings)
+    assert not (tmp_path / "no.csv").exists()
+
+
+def test_text_that_looks_like_numbers_in_some_batches_stays_text(matching, frame, tmp_path):
+    ordered = frame.sort_values("town")  # the first batches hold "12" alone
+    target = tmp_path / "z.csv"
+    encode_file(matching, write(ordered, tmp_path / "a.csv"), target, identifier="person", batch_rows=50)
+    assert set(read(target)["town"]) == {"Ulm", "Bonn", "12"}
+
+
+def test_text_and_dates_of_a_file_come_back_as_they_were_written(tmp_path):
+    rng = np.random.default_rng(1)
+    texts = pd.DataFrame(
+        {
+            "zip": rng.choice(["00123", "04567", "10001"], 200),
+            "town": rng.choice(["NA", "None", "Ulm"], 200),
+            "day": rng.choice(pd.date_range("2020-01-01", periods=50).strftime("%Y-%m-%d"), 200),
+            "sex": rng.choice(["f", "m"], 200),
+            "person": [f"{i:03}" for i in range(200)],
+        }
+    )
+    source, encoded, back = (tmp_path / name for name in ("a.csv", "z.csv", "back.csv"))
+    texts.to_csv(source, index=False)
+    table = Table.read(source, sensitive="sex", identifier="person")
+    flow = FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1)).fit(table.X, sensitive_features=table.a)
+    roles = {"sensitive": "sex", "identifier": "person", "keep": ["sex", "person"]}
+    encode_file(flow, source, encoded, keep_order=True, precision="float64", **roles)
+    decode_file(flow, encoded, back, **roles)
+    assert back.read_text() == source.read_text()
+
+
+def test_intersectional_groups(frame, tmp_path):
+    both = frame[["sex", "town"]]
+    X = frame[["age", "income"]].set_index(pd.Index(frame["person"]))
+    encoder = FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1)).fit(X, sensitive_features=both)
+    source, target = write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet"
+    encode_file(encoder, source, target, sensitive=["sex", "town"], identifier="person", keep_order=True)
+    expected = encoder.transform(X, sensitive_features=both)
+    np.testing.assert_allclose(pd.read_parquet(target), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.drop(columns="age"), "'age' is not in the table"),
+        (lambda f: f.drop(columns="sex"), "'sex' is not in the table"),
+        (lambda f: f.assign(town="Köln"), "must hold one of its 3 categories"),
+        (lambda f: f.assign(sex="x"), "must be one of the groups"),
+        (lambda f: f.iloc[:0], "the table has no rows"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_leaves_no_file(change, message, frame, flow, tmp_path):
+    source = write(change(frame), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=message):
+        encode_file(flow, source, tmp_path / "z.parquet", sensitive="sex", identifier="person")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_a_target_is_what_its_name_says(frame, flow, tmp_path):
+    source, settings = write(frame, tmp_path / "rows.csv"), {"sensitive": "sex", "identifier": "person"}
+    encode_file(flow, source, tmp_path / "z.tsv", keep_order=True, keep=["town", "town"], batch_rows=300, **settings)
+    encode_file(flow, source, tmp_path / "z.csv", keep_order=True, keep=["town"], **settings)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "z.tsv", sep="\t"), pd.read_csv(tmp_path / "z.csv"))
+    with pytest.raises(DataError, match="read but not written"):
+        encode_file(flow, source, tmp_path / "z.csv.gz", **settings)
+    with pytest.raises(ValueError, match="n_workers must be at least 1; got 0"):
+        encode_file(flow, source, tmp_path / "z.csv", n_workers=0, **settings)
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match="is a folder"):
+        encode_file(flow, tmp_path / "folder.csv", tmp_path / "z.csv", **settings)
+
+
+def test_a_file_is_never_written_over_what_is_read(frame, flow, tmp_path):
+    source, people = write(frame, tmp_path / "rows.csv"), write(frame, tmp_path / "people.csv")
+    (tmp_path / "link.csv").symlink_to(source)
+    before = source.read_bytes()
+    for target in (source, tmp_path / "link.csv", tmp_path / "." / "rows.csv"):
+        with pytest.raises(DataError, match="would be lost"):
+            encode_file(flow, source, target, sensitive="sex", identifier="person")
+        with pytest.raises(DataError, match="would be lost"):
+            decode_file(flow, source, target, sensitive="sex", identifier="person")
+    with pytest.raises(DataError, match="would be lost"):
+        decode_file(flow, source, people, sensitive="sex", sensitive_from=people, identifier="person")
+    assert source.read_bytes() == before
+
+
+def test_other_refusals(frame, flow, tmp_path):
+    source = write(frame, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="no such file"):
+        encode_file(flow, tmp_path / "nothing.csv", tmp_path / "z.csv", sensitive="sex")
+    with pytest.raises(DataError, match="name it"):
+        encode_file(flow, source, tmp_path / "z.csv")
+    with pytest.raises(DataError, match="CSV or Parquet"):
+        encode_file(flow, source, tmp_path / "z.xlsx", sensitive="sex", identifier="person")
+    with pytest.raises(DataError, match="there is no folder"):
+        encode_file(flow, source, tmp_path / "no" / "z.csv", sensitive="sex", identifier="person")
+    with pytest.raises(ValueError, match="precision must be"):
+        encode_file(flow, source, tmp_path / "z.csv", sensitive="sex", precision="half")
+    from sklearn.pipeline import make_pipeline
+
+    Z = flow.transform(frame[FEATURES].set_index(pd.Index(frame["person"])), sensitive_features=frame["sex"])
+    pipeline = make_pipeline(flow, CellRelease(2).fit(Z, frame["repaid"]))
+    encode_file(pipeline, source, tmp_path / "cells.parquet", sensitive="sex", identifier="person")
+    assert set(pd.read_parquet(tmp_path / "cells.parquet")["cell"]) == {0, 1}
+    with pytest.raises(DataError, match="cannot be decoded"):
+        decode_file(pipeline, tmp_path / "cells.parquet", tmp_path / "back.csv", sensitive="sex")
+
+
+ENCODE = """
+import sys, warnings; warnings.simplefilter("ignore")
+from fairflows.stream.files import encode_file
+from fairflows.storage.saving import load
+encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], sensitive="sex", identifier="person", batch_rows=2000)
+"""
+
+
+def test_killed_in_the_middle_nothing_is_left_and_a_rerun_works(frame, flow, tmp_path):
+    save(flow, tmp_path / "model")
+    source, target = write(rows(300_000), tmp_path / "a.parquet"), tmp_path / "z.parquet"
+    target.write_bytes(b"the old one")
+    command = [sys.executable, "-c", ENCODE, tmp_path / "model", source, target]
+    process = subprocess.Popen(command)
+    while not any(path.name.startswith(".z.parquet.partial") for path in tmp_path.iterdir()):
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert target.read_bytes() == b"the old one"
+    source = write(frame, tmp_path / "a.parquet")
+    assert encode_file(flow, source, target, sensitive="sex", identifier="person") == N
+    assert len(pd.read_parquet(target)) == N
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "model", "z.parquet"]
+
+
+# Linux counts the peak of the parent into ru_maxrss of a child; VmHWM is the process's own.
+PEAK = """
+{encode}
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+def test_memory_does_not_grow_with_the_file(flow, tmp_path):
+    save(flow, tmp_path / "model")
+    peaks = []
+    for n in (500_000, 2_000_000):
+        source = tmp_path / f"{n}.parquet"
+        rows(n).to_parquet(source, index=False, row_group_size=2**17)
+        code = PEAK.format(encode=ENCODE.replace(", batch_rows=2000", ""))
+        done = subprocess.run([sys.executable, "-c", code, tmp_path / "model", source, tmp_path / "z.parquet"],
+                              capture_output=True, text=True, check=True)  # fmt: skip
+        peaks.append(int(done.stdout))
+    assert peaks[1] < 1.15 * peaks[0]
+
+
+def test_ray_gives_the_same_rows(frame, flow, tmp_path):
+    pytest.importorskip("ray", reason="fairflows[ray] is not installed")
+    import ray
+
+    from fairflows.stream.ray_folder import encode_folder
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        (tmp_path / "in").mkdir()
+        for i in range(4):
+            write(frame.iloc[i * 250 : (i + 1) * 250], tmp_path / "in" / f"{i}.parquet")
+        roles = {"sensitive": "sex", "identifier": "person", "keep": ["person"]}
+        assert encode_folder(flow, tmp_path / "in", tmp_path / "out", **roles) == N
+        encode_file(flow, write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet", **roles)
+        one, other = (
+            pd.concat(map(pd.read_parquet, paths)).astype({"person": object}).set_index("person").sort_index()
+            for paths in (sorted(Path(tmp_path / "out").glob("*.parquet")), [tmp_path / "z.parquet"])
+        )
+        pd.testing.assert_frame_equal(one, other, check_exact=True)
+
+        from fairflows.frontiers.sweep import frontier
+        from fairflows.stream.ray_folder import frontier_on_ray
+
+        X = frame[["age", "income"]]
+        table = Table(X, sensitive=frame["sex"].to_numpy(), label=frame["repaid"].to_numpy())
+        flows = FairFlow(n_epochs=2, hidden=(8,), density=MixtureDensity(1), key=b"the same on all machines")
+        settings = {"gammas": [0.1, 0.9], "seeds": 2, "n_draws": 100}
+        here, there = frontier(flows, table, **settings), frontier_on_ray(flows, table, **settings)
+        pd.testing.assert_frame_equal(here.to_frame(), there.to_frame(), rtol=1e-4)
+        assert [e.gamma for e in there.encoders] == [0.1, 0.1, 0.9, 0.9]
+    finally:
+        ray.shutdown()
+
+
+def test_known_densities_stream_too(tmp_path):
+    table, densities = make_gaussians(300, random_state=0)
+    encoder = FairFlow(density=densities, n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
+    frame = table.X.reset_index(drop=True).assign(group=table.a.to_numpy())
+    encode_file(encoder, write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet", sensitive="group")
+    assert len(pd.read_parquet(tmp_path / "z.parquet")) == 300
+    assert os.stat(tmp_path / "z.parquet").st_size > 0

@@ -1,0 +1,249 @@
+"""Files come in as they are: no value changes on the way, and what cannot be read is named."""
+
+import bz2
+import datetime
+import gzip
+import io
+import lzma
+import zipfile
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from pandas.testing import assert_frame_equal
+
+from fairflows.codec.product import Codec
+from fairflows.exceptions import DataError
+from fairflows.stream.ray_folder import _encode_batch
+from fairflows.stream.tables import TableReader
+from fairflows.table.frames import like, to_pandas
+from fairflows.table.persons import Persons
+from fairflows.table.reading import read_frame
+from fairflows.table.table import Table
+
+
+def stream(path, batch_rows=3):
+    """The file in small batches, put together again."""
+    reader = TableReader(path, batch_rows)
+    return pd.concat(list(reader.batches(reader.columns)))
+
+
+def written(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def zipped(**files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+PLAIN = b"a,b\n" + b"1,2\n" * 999
+FIELDS = "every row must have the {} fields of the header; row {} .* has {}"
+
+
+@pytest.mark.parametrize("read", [read_frame, stream])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.csv", None, "there is no such file"),
+        ("table.xlsx", b"PK", "must be a CSV or Parquet file .* got '.xlsx'"),
+        ("table.csv.gz.zip", b"PK", "must be a CSV or Parquet file .* got '.gz'"),
+        ("table.parquet.gz", b"PK", "a Parquet file is compressed within; unpack it first"),
+        ("empty.csv", b"", "the file is empty"),
+        ("more.csv", b"a,b\n1,2\n1,2,3\n", FIELDS.format(2, 3, 3)),
+        ("comma.csv", b"x,y,s\n1,0,m,\n2,1,f,\n", FIELDS.format(3, 2, 4)),
+        ("fewer.csv", b"a,b\n1,2\n3\n4,5\n", FIELDS.format(2, 3, 1)),
+        ("cut.csv", b"a,b,c\n1,2,3\n4,5", FIELDS.format(3, 3, 2)),
+        ("quote.csv", b'a,b\n"1,2\n3,4\n', "has 1. It holds a line end in quotes: is one of them never closed?"),
+        ("quote-at-the-end.csv", b'a,b\n1,"2\n3,4\n', "a quote that opens the last field is never closed"),
+        ("cut-in-quotes.csv", b'a,b\n1,2\n3,"4', "a quote that opens the last field is never closed"),
+        ("latin.csv", "a,b\nä,ö\n".encode("latin-1"), "not UTF-8"),
+        ("latin-header.csv", "ä,b\n1,2\n".encode("latin-1"), "not UTF-8 text"),
+        ("twice.csv", b"a,a\n1,2\n", "unique; 'a' occurs more than once"),
+        ("cut.csv.gz", gzip.compress(PLAIN, mtime=0)[:-9], "damaged or cut off"),
+        ("cut.csv.xz", lzma.compress(PLAIN)[:-9], "damaged or cut off"),
+        ("cut.csv.zip", zipped(a=PLAIN)[:-9], "damaged or cut off"),
+        ("no.csv.zst", b"no", "damaged or cut off"),
+        ("two.csv.zip", zipped(a=PLAIN, b=PLAIN), "the archive must hold one file; it holds 2"),
+        ("cut.parquet", b"PAR1 and then nothing", "cannot be read"),
+    ],
+)
+def test_files_that_cannot_be_read(read, tmp_path, name, content, message):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as raised:
+        read(path)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_truncated_parquet(tmp_path):
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"x": np.arange(60)}).to_parquet(path)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(DataError, match="t.parquet: cannot be read"):
+        read_frame(path)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        ("gz", gzip.compress),
+        ("xz", lzma.compress),
+        ("zip", lambda data: zipped(inner=data)),
+        ("zst", lambda data: pa.compress(data, codec="zstd", asbytes=True)),
+        ("bz2", bz2.compress),
+    ],
+)
+def test_compressed_files(suffix, pack, tmp_path):
+    path = tmp_path / f"t.csv.{suffix}"
+    path.write_bytes(pack(PLAIN))
+    assert_frame_equal(read_frame(path), pd.DataFrame({"a": [1] * 999, "b": [2] * 999}))
+    assert len(stream(path)) == 999
+
+
+TEXT = '''\
+zip,town,n,x,day,at,flag,wide,mixed,big,none,last
+00123,NA,1,0.1,2020-01-31,2020-01-31 10:30,true,1,1,18446744073709551615,,"a, b"
+04567,None,NA,NaN,2020-02-29,2020-02-29T11:00:00,false,2,2,1,NA,"c
+d"
+00001,null,,1e-3,,2020-03-01,true,3,x,2,,"e ""f"""
+10001,Ulm,-7, 2.5,2020-03-01,2020-03-02 00:00:00.25,true,2.5,4,3,,
+'''
+
+
+@pytest.mark.parametrize("read", [read_frame, stream])
+def test_a_csv_column_is_what_all_its_fields_can_be_read_as(read, tmp_path):
+    frame = read(written(tmp_path / "t.csv", TEXT)).reset_index(drop=True)
+    expected = pd.DataFrame(
+        {
+            "zip": ["00123", "04567", "00001", "10001"],
+            "town": ["NA", "None", "null", "Ulm"],  # text among text
+            "n": pd.array([1, None, None, -7], dtype="Int64"),
+            "x": [0.1, np.nan, 1e-3, 2.5],
+            "day": pd.to_datetime(["2020-01-31", "2020-02-29", None, "2020-03-01"]).astype("M8[s]"),
+            "at": pd.to_datetime(
+                ["2020-01-31 10:30", "2020-02-29 11:00", "2020-03-01", "2020-03-02 00:00:00.25"], format="mixed"
+            ).astype("M8[us]"),
+            "flag": [True, False, True, True],
+            "wide": [1.0, 2.0, 3.0, 2.5],
+            "mixed": ["1", "2", "x", "4"],
+            "big": np.array([2**64 - 1, 1, 2, 3], dtype=np.uint64),
+            "none": [np.nan] * 4,
+            "last": ["a, b", "c\nd", 'e "f"', None],
+        }
+    )
+    assert_frame_equal(frame, expected, check_exact=True)
+
+
+def test_types_hold_for_the_whole_file_not_for_a_batch(tmp_path):
+    lines = ["a,b,c,d", *(["1,1,2020-01-01,-1"] * 5), *(["x,2020-01-01,2020-01-01 01:00,18446744073709551615"] * 5)]
+    path = written(tmp_path / "t.csv", "\n".join(lines))
+    reader = TableReader(path, 2)
+    whole = read_frame(path).dtypes
+    assert [str(dtype) for dtype in whole] == ["str", "str", "datetime64[us]", "float64"]
+    for part in reader.batches(reader.columns):
+        assert (part.dtypes == whole).all()
+
+
+def test_a_stream_reads_only_what_is_asked_for_and_refuses_other_columns(tmp_path):
+    path = written(tmp_path / "t.csv", TEXT)
+    assert list(next(TableReader(path, 100).batches(["x", "zip"]))) == ["x", "zip"]
+    with pytest.raises(DataError, match="needed column 'y' is not in the table"):
+        next(TableReader(path, 100).batches(["y"]))
+    with pytest.raises(DataError, match="the table has no rows"):
+        next(TableReader(written(tmp_path / "no.csv", "a,b\n"), 100).batches(["a"]))
+    assert list(read_frame(tmp_path / "no.csv")) == ["a", "b"]
+
+
+def test_dates_in_a_file_are_discrete(tmp_path):
+    days = pd.date_range("2020-01-01", periods=40).strftime("%Y-%m-%d")
+    path = written(tmp_path / "t.csv", "\n".join(["day,s", *(f"{day},{'fm'[i % 2]}" for i, day in enumerate(days))]))
+    table = Table.read(path, sensitive="s")
+    assert table.kinds == {"day": "discrete"}
+    assert table.columns().loc["day", "step"] == "1 days"
+
+
+def test_what_is_missing_is_named(tmp_path):
+    path = written(tmp_path / "t.csv", "n,town,s\nNA,NA,f\n2,,m\n3,Ulm,f\n")
+    with pytest.raises(DataError, match=r"found in column 'n' \(1\), 'town' \(1\)"):
+        Table.read(path, sensitive="s")
+
+
+def test_an_index_that_was_written_without_a_name(tmp_path):
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"x": [1, 2]}).to_csv(path)
+    assert list(read_frame(path)) == ["Unnamed: 0", "x"]
+    assert list(stream(path)) == ["Unnamed: 0", "x"]
+
+
+DAYS = [datetime.date(2020, 1, 1), None, datetime.date(2020, 1, 3), datetime.date(2020, 1, 7)]
+ARROW = pa.table(
+    {
+        "whole": pa.array([2**60 + 1, None, 2**60 + 3, 5], pa.int64()),
+        "small": pa.array([1, None, 3, 5], pa.uint8()),
+        "day": pa.array(DAYS, pa.date32()),
+        "price": pa.array([Decimal("1.07"), Decimal("2.10"), None, Decimal("-0.29")], pa.decimal128(12, 2)),
+        "count": pa.array([2**60 + 1, None, 3, 4], pa.int64()).cast(pa.decimal128(38, 0)),
+    }
+)
+AS_FRAME = pd.DataFrame(
+    {
+        "whole": pd.array([2**60 + 1, None, 2**60 + 3, 5], dtype="Int64"),
+        "small": pd.array([1, None, 3, 5], dtype="UInt8"),
+        "day": pd.Series(DAYS, dtype="M8[s]"),
+        "price": [1.07, 2.10, np.nan, -0.29],
+        "count": pd.array([2**60 + 1, None, 3, 4], dtype="Int64"),
+    }
+)
+
+
+def test_values_of_arrow_parquet_and_polars_do_not_change(tmp_path):
+    pyarrow.parquet.write_table(ARROW, tmp_path / "t.parquet")
+    for frame in (read_frame(tmp_path / "t.parquet"), stream(tmp_path / "t.parquet").reset_index(drop=True)):
+        assert_frame_equal(frame, AS_FRAME, check_exact=True)
+    assert_frame_equal(to_pandas(ARROW), AS_FRAME, check_exact=True)
+    assert_frame_equal(to_pandas(polars.from_arrow(ARROW)), AS_FRAME, check_exact=True)
+
+
+def test_a_batch_of_ray_is_read_like_a_file():
+    assert_frame_equal(_encode_batch(ARROW, lambda frame: frame, single=False), AS_FRAME, check_exact=True)
+
+
+def test_a_named_index_in_a_parquet_file_stays_the_index(tmp_path):
+    frame = AS_FRAME.drop(columns="day").set_index(pd.Index(list("abcd"), name="who"))
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert_frame_equal(read_frame(tmp_path / "t.parquet"), frame, check_exact=True)
+    streamed = stream(tmp_path / "t.parquet")  # where every column can be asked for by its name
+    assert streamed["who"].tolist() == frame.index.tolist()
+
+
+def test_polars_comes_out_with_the_types_that_went_in():
+    frame = polars.DataFrame({"whole": [2**60 + 1, None, 5, 7], "day": DAYS, "town": ["a", "b", None, "a"]})
+    codec = Codec(missing="category").fit(to_pandas(frame))
+    back = like(frame, codec.decode(codec.encode(to_pandas(frame), Persons.of(range(4)))[0])[0])
+    assert back.schema == frame.schema
+    assert back["day"].to_list() == DAYS
+    hours = pd.DataFrame({"t": pd.to_datetime(["2020-01-01 10:00"]).astype("M8[s]")})
+    assert like(frame, hours).schema["t"] == polars.Datetime("ms")
+
+
+def test_tables_of_other_kinds_are_named():
+    with pytest.raises(DataError, match=r"must be a pandas, polars or Arrow table, .* got polars\.LazyFrame"):
+        to_pandas(polars.LazyFrame({"x": [1]}))
+
+
+def test_a_row_that_is_too_long_and_no_text_either(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n1,2\n3,4,\xb8\n")
+    with pytest.raises(DataError, match="not UTF-8 text; save the file as UTF-8"):
+        read_frame(path)

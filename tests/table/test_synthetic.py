@@ -1,0 +1,140 @@
+"""Tables from known densities: the rows follow the densities, and the densities are the formulas."""
+
+import doctest
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import ks_1samp, norm
+from sklearn.linear_model import LogisticRegression
+
+from fairflows.paper import catalogue, datasets
+from fairflows.table import synthetic
+from fairflows.table.synthetic import make_gaussians, make_shifted_gaussians, make_three_groups
+
+GENERATORS = {
+    "gaussians": make_gaussians,
+    "three groups": make_three_groups,
+    "shifted": lambda n, random_state: make_shifted_gaussians(1.5, n, random_state=random_state),
+}
+
+
+@pytest.fixture(params=GENERATORS)
+def generator(request):
+    return GENERATORS[request.param]
+
+
+def rows_of(table, group):
+    return table.X[(table.a == group).to_numpy()].to_numpy()
+
+
+def grid(limit=9.0, n=361):
+    line = torch.linspace(-limit, limit, n, dtype=torch.float64)
+    return torch.cartesian_prod(line, line), float(line[1] - line[0]) ** 2
+
+
+def test_densities_integrate_to_one(generator):
+    _, densities = generator(60, random_state=0)
+    x, cell = grid()
+    for p in densities:
+        assert float(p.log_prob(x).exp().sum() * cell) == pytest.approx(1, abs=1e-6)
+
+
+def test_rows_follow_the_densities(generator):
+    table, densities = generator(60_000, random_state=0)
+    x, cell = grid()
+    assert len(densities) == len(table.groups)
+    for group, p in zip(table.groups, densities, strict=True):
+        rows = rows_of(table, group)
+        mass = p.log_prob(x).exp() * cell
+        mean = (mass[:, None] * x).sum(dim=0)
+        second = (mass[:, None, None] * x[:, :, None] * x[:, None, :]).sum(dim=0)
+        assert rows.mean(axis=0) == pytest.approx(mean.numpy(), abs=0.12)
+        assert rows.T @ rows / len(rows) == pytest.approx(second.numpy(), abs=0.25)
+        # The mean log-likelihood of the rows is the negative entropy of the density, no other density's.
+        entropy = -(mass * p.log_prob(x)).sum()
+        assert -p.log_prob(torch.tensor(rows)).mean() == pytest.approx(float(entropy), abs=0.03)
+
+
+def test_gaussians_are_the_papers():
+    table, (p0, p1) = make_gaussians(4000, random_state=0)
+    x = torch.tensor([[1.0, -2.0], [3.0, 3.0]], dtype=torch.float64)
+    for p, height in ((p0, 3), (p1, -3)):
+        expected = 0.5 * sum(norm.pdf(x[:, 0], m) * norm.pdf(x[:, 1], height) for m in (-3, 3))
+        assert p.log_prob(x).exp().numpy() == pytest.approx(expected)
+    assert (table.y == (np.sign(table.X["x1"]) == np.sign(table.X["x2"]))).all()
+    assert table.groups == [0, 1]
+    z = table.X.mul((-1.0) ** table.a, axis=0)  # the representation that the paper names: hides a, keeps y
+    assert ((z["x1"] > 0) == (table.y == 1)).mean() > 0.99
+    assert abs(z["x2"][table.a == 0].mean() - z["x2"][table.a == 1].mean()) < 0.1
+
+
+def test_three_groups_have_labels_and_a_task():
+    table, densities = make_three_groups(9000, random_state=0)
+    assert table.groups == ["centre", "north", "south"]
+    assert len(densities) == 3
+    model = LogisticRegression().fit(table.X, table.y)
+    assert model.score(table.X, table.y) > 0.98
+    heights = table.X["x2"].groupby(table.a).mean()
+    assert heights.round().to_dict() == {"centre": 0, "north": 3, "south": -3}
+    assert table.summary().iloc[:, 2].to_numpy() == pytest.approx(0.5, abs=0.02)
+
+
+def test_three_groups_have_the_densities_that_the_docstring_says():
+    table, densities = make_three_groups(300, random_state=0)
+    x = torch.tensor([[1.0, -2.0], [-2.0, 2.5]], dtype=torch.float64)
+    formula = {"north": (3, 1.0), "centre": (0, 0.75), "south": (-3, 1.25)}
+    for group, p in zip(table.groups, densities, strict=True):
+        height, s = formula[group]
+        sides = (norm.pdf(x[:, 0], -2, s) + norm.pdf(x[:, 0], 2, s)) / 2
+        assert p.log_prob(x).exp().numpy() == pytest.approx(sides * norm.pdf(x[:, 1], height, s))
+    assert (table.y == (table.X["x1"] > 0)).all()
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.5, 3.0])
+def test_shifted_gaussians_have_the_distance_that_the_docstring_says(distance):
+    table, (p0, p1) = make_shifted_gaussians(distance, 50_000, random_state=0)
+    truth = 2 * norm.cdf(distance / 2) - 1
+    x, cell = grid()
+    difference = p0.log_prob(x).exp() - p1.log_prob(x).exp()
+    assert float(0.5 * difference.abs().sum() * cell) == pytest.approx(truth, abs=2e-3)
+    right = table.X["x1"] > 0  # the best adversary
+    assert right[table.a == 1].mean() - right[table.a == 0].mean() == pytest.approx(truth, abs=0.02)
+    for group, sign in ((0, -1), (1, 1)):
+        assert ks_1samp(rows_of(table, group)[:, 0], norm(sign * distance / 2).cdf).pvalue > 1e-3
+
+
+def test_random_state_fixes_the_draw(generator):
+    first, again, other = (generator(90, random_state=seed)[0] for seed in (1, 1, 2))
+    assert first.X.equals(again.X)
+    assert not first.X.equals(other.X)
+
+
+def test_groups_are_equal_in_size_and_mixed(generator):
+    table, _ = generator(91, random_state=0)
+    counts = table.a.value_counts()
+    assert counts.max() - counts.min() <= 1
+    assert table.a[:20].nunique() > 1
+    assert set(table.kinds.values()) == {"continuous"}
+
+
+def test_bad_parameters():
+    with pytest.raises(ValueError, match="distance must be at least 0; got -1"):
+        make_shifted_gaussians(-1)
+    with pytest.raises(ValueError, match="n_samples must be at least 6, two rows a group; got 5"):
+        make_three_groups(5)
+
+
+def test_importing_data_does_not_import_torch():
+    modules = "fairflows.table.synthetic, fairflows.paper.datasets, fairflows.paper.catalogue"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("module", [synthetic, datasets, catalogue])
+def test_examples_in_the_docstrings_run(module):
+    results = doctest.testmod(module)
+    assert results.attempted > 0
+    assert results.failed == 0

@@ -1,0 +1,229 @@
+"""The whole job, from a table to a folder."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairflows import DataError, FairMatching, Table, load_adult
+from fairflows.certificate.certifying import certify
+from fairflows.certificate.verifying import verify
+from fairflows.encoder.pipelines import transform_table
+from fairflows.frontiers.selection import Candidate, Goal, choose
+from fairflows.frontiers.sweep import frontier
+from fairflows.storage.saving import load
+from fairflows.workflow.job import fit_table, report, write_fit
+from fairflows.workflow.results import certified_part, read_certificate, read_run
+
+
+@pytest.fixture(scope="module")
+def adult():
+    """Some rows and columns of Adult: few cells, so that everything is quick."""
+    table = load_adult()
+    few = table.take(np.random.default_rng(0).permutation(len(table))[:12_000])
+    X = few.X[["education", "relationship", "workclass"]].reset_index(drop=True)
+    return Table(X, sensitive=few.a.to_numpy(), label=few.y.to_numpy(), name="adult")
+
+
+@pytest.fixture(scope="module")
+def cells(adult):
+    return fit_table(adult, max_adversary_accuracy=0.6, density="counts", quick=True, n_jobs=1)
+
+
+def test_fit_chooses_certifies_and_attacks(cells):
+    c = cells.certificate
+    assert c.status == "CERTIFIED"
+    assert c.cell_accuracy_upper <= 0.6
+    assert c.attack_lower <= c.cell_upper
+    assert cells.is_good
+    frame = cells.frontier()
+    assert set(frame["method"]) == {"FNF, matching", "transport"}
+    assert frame["chosen"].sum() == 1
+    within = frame[frame["expected"] <= 0.6]
+    assert frame.loc[frame["chosen"], "accuracy"].item() == within["accuracy"].max()
+    # One look at persons whom nothing was fitted to or chosen by.
+    assert c.look == 1
+    ledger = cells.model[0].ledger_
+    assert len(ledger.used) == 2
+    assert len(ledger.looks) == 1
+
+
+def test_what_is_written_can_be_loaded_and_verified(cells, adult, tmp_path):
+    run = {"sensitive": ["sex"], "label": "income", "drop": [], "rows": len(adult), "seed": 0}
+    out = tmp_path / "out"
+    write_fit(cells, adult, out, run)
+    names = {"model", "certificate.json", "frontier.csv", "report.html", "report-public.html", "report.json",
+             "run.json", "encoded.parquet"}  # fmt: skip
+    assert {path.name for path in out.iterdir()} == names
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert out.stat().st_mode & 0o777 == 0o700
+
+    model, certificate = load(out / "model"), read_certificate(out / "certificate.json")
+    rows = certified_part(adult, read_run(out), certificate, model)
+    assert verify(certificate, model, rows)
+    with pytest.raises(DataError, match="fitted to, or chosen by"):
+        certify(model, adult)
+
+    encoded = pd.read_parquet(out / "encoded.parquet")
+    assert list(encoded) == ["cell"]  # no identifier, no attribute, no label
+    assert len(encoded) == len(adult)
+    expected = model.steps[-1][1].transform(transform_table(model[0], adult))["cell"]
+    assert sorted(encoded["cell"]) == sorted(expected)
+    assert encoded["cell"].tolist() != expected.tolist()
+
+    contents = json.loads((out / "report.json").read_text())
+    assert contents["certificate"] == certificate.to_dict()
+    page = (out / "report.html").read_text()
+    assert certificate.seal in page
+    write_fit(cells, adult, out, run)  # an earlier result is replaced
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("")
+    with pytest.raises(DataError, match="choose another one"):
+        write_fit(cells, adult, tmp_path / "mine", run)
+    (tmp_path / "mine" / "run.json").write_text('{"script": "train.py"}')  # of somebody else
+    with pytest.raises(DataError, match="not a result of fairflows"):
+        write_fit(cells, adult, tmp_path / "mine", run)
+    for place in (out / "thesis.txt", out / "model" / "notes.txt"):
+        place.write_text("")
+        with pytest.raises(DataError, match=f"holds '{place.name}', which fairflows did not write"):
+            write_fit(cells, adult, out, run)
+        place.unlink()
+
+
+def test_a_file_that_happens_to_have_as_many_rows_is_verified_as_it_is(cells, adult, tmp_path):
+    out = tmp_path / "out"
+    write_fit(cells, adult, out, {"sensitive": ["sex"], "label": "income", "drop": [], "rows": len(adult), "seed": 0})
+    model, rng = load(out / "model"), np.random.default_rng(1)
+    again = load_adult().take(rng.permutation(45_222)[: len(adult)])
+    other = Table(again.X[adult.X.columns].set_index(pd.RangeIndex(10**6, 10**6 + len(adult), name="row")),
+                  sensitive=again.a.to_numpy(), label=again.y.to_numpy(), identifier=np.arange(len(adult)))  # fmt: skip
+    certificate = certify(model, other)
+    assert certified_part(other, read_run(out), certificate, model) is other
+    assert len(certified_part(adult, read_run(out), cells.certificate, model)) < len(adult)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "written by another release of fairflows"),
+        ({"sensitive": []}, "damaged: 'sensitive'"),
+        ({"sensitive": [7]}, "damaged: 'sensitive'"),
+        ({"released": 7}, "damaged: 'released'"),
+        ({"missing": "never"}, "damaged: 'missing'"),
+        ({"seed": "0"}, "damaged: 'seed'"),
+        ({"format": None}, "states no format"),
+    ],
+)
+def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
+    run = {"format": 1, "sensitive": ["sex"], "drop": [], "rows": 9, "seed": 0, "encoded": "encoded.csv",
+           "released": ["cell"]}  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    assert read_run(tmp_path)["missing"] == "error"
+    (tmp_path / "run.json").write_text(json.dumps({**run, **change}))
+    with pytest.raises(DataError, match=message):
+        read_run(tmp_path)
+
+
+def test_a_latent_is_judged_by_its_model(adult):
+    settings = {"release": "latent", "density": "counts", "quick": True, "n_jobs": 1}
+    made = fit_table(adult, max_parity=0.9, **settings)
+    assert made.certificate.released == ("latent",)
+    assert made.certificate.cell_upper is None
+    assert made.certificate.status in ("MODEL_ONLY", "REFUTED")
+    assert made.is_good == (made.certificate.status == "MODEL_ONLY")
+    assert isinstance(made.model, FairMatching)
+    assert made.report.contents["bins"]
+    assert made.report.contents["matches"]
+
+
+def test_releasing_the_label_too_is_certified_as_a_pair(adult):
+    made = fit_table(adult, method="transport", gamma=1.0, with_label=True, density="counts", quick=True, n_jobs=1)
+    assert made.certificate.released == ("cell", "label")
+    # What the label itself tells is in the bound: the groups' rates differ by .2.
+    assert made.certificate.cell_upper > 0.15
+
+
+def test_without_a_label_the_most_cells_within_the_target(adult):
+    table = Table(adult.X, sensitive=adult.a.to_numpy())
+    made = fit_table(table, max_parity=0.5, density="counts", quick=True, n_jobs=1)
+    frame = made.frontier()
+    assert frame["accuracy"].isna().all()
+    within = frame[frame["expected"] <= 0.5]
+    assert frame.loc[frame["chosen"], "n_cells"].item() == within["n_cells"].max()
+    assert made.report.contents["metrics"] is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_parity": 0.1, "gamma": 0.5}, "give one of"),
+        ({"max_parity": 1.5}, r"in \(0, 1\]"),
+        ({"max_adversary_accuracy": 0.501}, "A group is too small for the target"),
+        ({"max_adversary_accuracy": 0.4}, "above that of a blind guess"),
+        ({"max_adversary_accuracy": 0.4, "release": "latent"}, "above that of a blind guess"),
+        ({"delta": 2.0}, r"delta must be in \(0, 1\)"),
+        ({"method": "magic"}, "method must be"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_training(adult, settings, message):
+    with pytest.raises(ValueError, match=message):
+        fit_table(adult, **settings)
+
+
+def test_choice():
+    def candidate(expected, accuracy):
+        return Candidate("m", 0.0, 0, None, expected, accuracy, 2)
+
+    some = [candidate(0.1, 0.7), candidate(0.2, 0.8), candidate(0.3, 0.9)]
+    assert choose(some, Goal(distance=0.25)) is some[1]
+    assert choose(some, Goal(distance=0.05)) is some[0]  # none is within: the closest
+    assert choose(some, Goal()) is some[2]
+    alike = [candidate(0.3, 0.9), candidate(0.1, 0.897)]
+    assert choose(alike, Goal()) is alike[1]
+    with pytest.raises(DataError, match="diverged"):
+        choose([], Goal())
+
+
+def test_the_expected_bound_is_about_what_certificates_come_out_at():
+    rng = np.random.default_rng(0)
+    from fairflows.bounds import cell_upper_bound, delta_of_look
+
+    laws, n = np.array([[0.3, 0.7], [0.4, 0.6]]), np.array([2000, 3000])
+    bounds = []
+    for _ in range(300):
+        counts = np.stack([rng.multinomial(size, law) for size, law in zip(n, laws, strict=True)])
+        bounds.append(cell_upper_bound(counts, delta_of_look(0.05, 1)))
+    share = np.mean(np.array(bounds) <= Goal(distance=0.2).expected(laws, n))
+    assert share > 0.8  # one standard deviation to spare
+    told, few = np.eye(2), np.array([20, 20])
+    assert Goal(distance=0.2).expected(told, few) == Goal(accuracy=0.7).expected(told, few) == 1
+    assert Goal(accuracy=0.7).expected(np.eye(3), np.array([20] * 3)) == 1
+    three = np.array([[0.2, 0.8], [0.3, 0.7], [0.4, 0.6]])
+    assert Goal(accuracy=0.5).expected(three, np.array([10**9] * 3)) == pytest.approx((0.4 + 0.8) / 3, abs=1e-3)
+
+
+def test_report_of_an_encoder(adult):
+    train, test = adult.split(validation=0)
+    train, validation = train.split(validation=0)
+    front = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], test=validation)
+    page = report(front.encoders[1], test, train=train, front=front)
+    assert page.contents["certificate"]["status"] == "MODEL_ONLY"
+    assert [point["chosen"] for point in page.contents["frontier"]["points"]] == [False, True]
+    overall = {line["name"]: line for line in page.contents["metrics"]["overall"]}
+    predicted = front.encoders[1].predict(test.X, sensitive_features=test.a)
+    assert overall["accuracy"]["after"] == pytest.approx((predicted == test.y).mean())
+    from fairlearn.metrics import demographic_parity_difference
+
+    expected = demographic_parity_difference(test.y, predicted, sensitive_features=test.a)
+    assert overall["demographic parity difference"]["after"] == pytest.approx(expected)
+
+
+def test_small_bins_are_not_shown(adult):
+    train, test = adult.split(validation=0)
+    encoder = FairMatching(density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    contents = report(encoder, test).contents
+    sizes = test.a.value_counts()
+    for group, size in zip(contents["bins"]["groups"], sizes.sort_index(), strict=True):
+        people = np.array(group["shares"]) * size
+        assert np.all((people < 0.5) | (people > 9.5))
