@@ -90,7 +90,7 @@ def main() -> None:
     for _ in range(arguments.repeats):
         timed.update(densities=0.0, training=0.0)
         start = time.perf_counter()
-        front = frontier(estimator, train, gammas=chosen["gammas"], seeds=arguments.seeds, test=test)
+        front = frontier(estimator, train, gammas=chosen["gammas"], seeds=arguments.seeds, validation=test)
         total = time.perf_counter() - start
         runs.append({"total": total, **timed, "rest": total - sum(timed.values())})
     n_models = len(front.encoders)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from fairflows.density import cells
+from fairflows.density import cell_density as cells
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError, DataWarning
@@ -71,10 +71,10 @@ def test_a_classifier_without_weights(categorical):
             )
 
 
-@pytest.mark.parametrize("of", ["cells", "score"])
-def test_a_classifier_without_probabilities(categorical, of):
+@pytest.mark.parametrize("transport", ["cells", "score"])
+def test_a_classifier_without_probabilities(categorical, transport):
     with pytest.raises(ValueError, match=r"classifier must give probabilities \(predict_proba\); LinearSVC gives none"):
-        FairTransport(of=of, density="counts", classifier=LinearSVC()).fit(
+        FairTransport(transport=transport, density="counts", classifier=LinearSVC()).fit(
             categorical.X, categorical.y, sensitive_features=categorical.a
         )
 

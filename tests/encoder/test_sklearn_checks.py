@@ -79,7 +79,7 @@ KEY = Key(32)
 ENCODERS = [
     Flow(n_epochs=2, key=KEY),
     Matching(density="counts", output="codes", max_cells=5000, key=KEY),
-    Transport(of="cells", density="counts", output="codes", max_cells=5000, key=KEY),
+    Transport(transport="cells", density="counts", output="codes", max_cells=5000, key=KEY),
 ]
 
 TOO_FEW_ROWS = "a table of 20 rows has groups with fewer rows than features, for which no density is fitted"

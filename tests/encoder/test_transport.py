@@ -147,8 +147,8 @@ def test_best_threshold():
 def test_wrong_input(categorical, mixed):
     with pytest.raises(ValueError, match=r"strength must be in \[0, 1\]; got 2"):
         fit(categorical, strength=2)
-    with pytest.raises(ValueError, match="of must be one of 'auto', 'cells', 'score'; got 'rows'"):
-        fit(categorical, of="rows")
+    with pytest.raises(ValueError, match="transport must be one of 'auto', 'cells', 'score'; got 'rows'"):
+        fit(categorical, transport="rows")
     with pytest.raises(DataError, match="needs a label to score"):
         FairTransport().fit(mixed.X, sensitive_features=mixed.a)
     with pytest.raises(DataError, match="takes one label; got 2"):

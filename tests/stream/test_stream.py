@@ -314,7 +314,7 @@ def test_ray_gives_the_same_rows(frame, flow, tmp_path):
         pd.testing.assert_frame_equal(one, other, check_exact=True)
 
         from fairflows.frontiers.sweep import frontier
-        from fairflows.stream.ray_folder import frontier_on_ray
+        from fairflows.frontiers.sweep_on_ray import frontier_on_ray
 
         X = frame[["age", "income"]]
         table = Table(X, sensitive=frame["sex"].to_numpy(), label=frame["repaid"].to_numpy())

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import distributions as td
 
-from fairflows import training
 from fairflows.bijection import ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
+from fairflows.compute.steps import AdamSteps
 from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
 from fairflows.training.draws import Batches, FreshDraws
 from fairflows.training.evaluation import held_out_losses, log_density_table
@@ -164,9 +164,9 @@ def test_gamma_rises_and_the_learning_rate_falls(monkeypatch):
     densities, rows, labels = gaussians()
     f, h = small([3])
     rates = []
-    original = training.AdamSteps.set_learning_rate
+    original = AdamSteps.set_learning_rate
     monkeypatch.setattr(
-        training.AdamSteps, "set_learning_rate", lambda self, rate: (rates.append(rate), original(self, rate))[1]
+        AdamSteps, "set_learning_rate", lambda self, rate: (rates.append(rate), original(self, rate))[1]
     )
     result = train(
         f,

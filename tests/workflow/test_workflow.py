@@ -206,7 +206,7 @@ def test_the_expected_bound_is_about_what_certificates_come_out_at():
 def test_report_of_an_encoder(adult):
     train, test = adult.split(validation=0)
     train, validation = train.split(validation=0)
-    front = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], test=validation)
+    front = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], validation=validation)
     page = report(front.encoders[1], test, train=train, front=front)
     assert page.contents["certificate"]["status"] == "MODEL_ONLY"
     assert [point["chosen"] for point in page.contents["frontier"]["points"]] == [False, True]

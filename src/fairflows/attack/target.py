@@ -267,10 +267,10 @@ def _encoded(
     # A cell is a function of the latent beside it, and tells nothing more.
     shown = make_pipeline(*before) if releases_cells(model) else model
     Z = {part: to_pandas(transform_table(shown, table)) for part, table in tables.items()}
-    return Z, *_turned_round(shown, Z, tables)
+    return Z, *_invert_later_steps(shown, Z, tables)
 
 
-def _turned_round(
+def _invert_later_steps(
     model: Any, Z: dict[str, pd.DataFrame], tables: dict[str, Table]
 ) -> tuple[dict[str, pd.DataFrame], tuple[str, ...]]:
     """The encoder's own rows behind what the later steps of a pipeline release, and what is lost on the way."""

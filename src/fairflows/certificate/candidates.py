@@ -24,7 +24,7 @@ _HELD_OUT = 0.2
 OWN = "the densities that the model was fitted with"
 
 
-class Judged(NamedTuple):
+class CandidateDensities(NamedTuple):
     """Densities that a model-based bound is to be about, and what they are called.
 
     Attributes
@@ -39,7 +39,7 @@ class Judged(NamedTuple):
     name: str
 
 
-def best_densities(encoder: Any, density: Any, train: Table | None, random_state: int) -> Judged:
+def best_densities(encoder: Any, density: Any, train: Table | None, random_state: int) -> CandidateDensities:
     """Fit candidates to the groups' training rows, and take those of best held-out likelihood, all groups together.
 
     Parameters
@@ -56,7 +56,7 @@ def best_densities(encoder: Any, density: Any, train: Table | None, random_state
 
     Returns
     -------
-    Judged
+    CandidateDensities
     """
     import torch
 
@@ -71,7 +71,7 @@ def best_densities(encoder: Any, density: Any, train: Table | None, random_state
                 "density must not name fitted densities among several: they may have been fitted to the rows that the "
                 "others are compared on. Pass them alone, or the settings to fit."
             )
-        return Judged(candidates[0].double(), "densities that were passed fitted")
+        return CandidateDensities(candidates[0].double(), "densities that were passed fitted")
     if not candidates:
         raise ValueError("density must name at least one density; got an empty list.")
     if train is None:
@@ -85,7 +85,7 @@ def best_densities(encoder: Any, density: Any, train: Table | None, random_state
         found.append((likelihood, name_of(candidate), densities))
     likelihood, name, densities = max(found, key=lambda entry: entry[0])
     chosen = f"{name}, the best of {len(found)}" if len(found) > 1 else name
-    return Judged(densities, f"{chosen}: {likelihood:.3f} nats a held-out row, in model space")
+    return CandidateDensities(densities, f"{chosen}: {likelihood:.3f} nats a held-out row, in model space")
 
 
 def log_densities_under(encoder: Any, densities: GroupDensities, n: int, seed: int) -> npt.NDArray[np.float64]:

@@ -17,7 +17,7 @@ from fairflows.bounds.arguments import Estimator
 from fairflows.bounds.derived import density_error_lower_bound, true_distance_upper_bound
 from fairflows.bounds.spending import delta_of_look
 from fairflows.certificate.assumptions import assumptions
-from fairflows.certificate.candidates import OWN, Judged, best_densities, log_densities_under
+from fairflows.certificate.candidates import OWN, CandidateDensities, best_densities, log_densities_under
 from fairflows.certificate.document import Certificate, ContradictionError, Status
 from fairflows.certificate.evidence import CellEvidence, ModelEvidence, group_numbers
 from fairflows.certificate.identification import model_hash, one_row_a_person, rows_hash, secret_of
@@ -142,7 +142,13 @@ def certify(
 
 
 def make_certificate(
-    model: Any, rows: Table, settings: Settings, *, look: int, audit: Any = None, judged: Judged | None = None
+    model: Any,
+    rows: Table,
+    settings: Settings,
+    *,
+    look: int,
+    audit: Any = None,
+    judged: CandidateDensities | None = None,
 ) -> Certificate:
     """The certificate of a given look, neither checked against the ledger nor recorded in it."""
     encoder = pipeline_steps(model)[0]
@@ -153,22 +159,22 @@ def make_certificate(
     name = model_hash(model, key)
     attack = None if audit is None else _checked_attack(audit, released, name)
     spent: dict[str, float] = {}
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
 
     cells = None
     if settings.certifies_cells:
         cells = CellEvidence.of(model, sample, groups, with_label="label" in released)
-        said |= _about_cells(cells, settings, groups, delta_of_look(settings.delta, look), spent)
+        fields |= _about_cells(cells, settings, groups, delta_of_look(settings.delta, look), spent)
     if "label" not in released:
-        said |= _about_model(encoder, judged, settings, 1.0 if cells is None else cells.own_share, spent)
-        if cells is None and "model_upper" not in said and hasattr(encoder, "no_density"):
+        fields |= _about_model(encoder, judged, settings, 1.0 if cells is None else cells.own_share, spent)
+        if cells is None and "model_upper" not in fields and hasattr(encoder, "no_density"):
             raise DataError(f"{type(encoder).__name__} cannot be certified. {encoder.no_density}")
     if settings.density_error is not None:
-        if "model_upper" not in said:
+        if "model_upper" not in fields:
             raise ValueError("density_error adds to a model-based bound, and there is none of what is released.")
-        said["vouched_upper"] = true_distance_upper_bound(said["model_upper"], settings.density_error)
+        fields["vouched_upper"] = true_distance_upper_bound(fields["model_upper"], settings.density_error)
     if attack is not None:
-        said |= _about_attack(attack, said, spent, of_own_densities=judged is None)
+        fields |= _about_attack(attack, fields, spent, of_own_densities=judged is None)
 
     ledger = getattr(encoder, "ledger_", None)
     persons = named_persons(rows.X, identifier)
@@ -187,12 +193,12 @@ def make_certificate(
         assumptions=assumptions(
             released=released,
             cells=cells is not None,
-            model="model_upper" in said,
+            model="model_upper" in fields,
             known_persons=persons is not None,
             several_rows=len(sample) < len(rows),
             ledger=ledger is not None,
             checked=ledger is not None and ledger.comparable(ledger.read(rows.X, persons)),
-            odds=bool(said.get("cell_odds_upper")),
+            odds=bool(fields.get("cell_odds_upper")),
             lost_odds=judged is not None and bool(_labels(encoder)),
             randomised=cells is not None and cells.own_share < 1,
             key=bool(key),
@@ -203,7 +209,7 @@ def make_certificate(
         seed=settings.seed,
         n_draws=settings.n_draws,
         versions=_versions(),
-        **said,
+        **fields,
     )
     if attack is not None and cells is not None:
         same = cells.is_deterministic and attack.rows == rows_hash(sample, key)
@@ -258,7 +264,7 @@ def _about_cells(
 
 
 def _about_model(
-    encoder: Any, judged: Judged | None, settings: Settings, shrink: float, spent: dict[str, float]
+    encoder: Any, judged: CandidateDensities | None, settings: Settings, shrink: float, spent: dict[str, float]
 ) -> dict[str, Any]:
     n, seed, delta = settings.n_draws, settings.seed, settings.monte_carlo_delta
     if judged is None:
@@ -313,13 +319,13 @@ def _checked_attack(audit: Any, released: tuple[str, ...], model: str) -> Any:
 
 
 def _about_attack(
-    found: Any, said: dict[str, Any], spent: dict[str, float], *, of_own_densities: bool
+    found: Any, fields: dict[str, Any], spent: dict[str, float], *, of_own_densities: bool
 ) -> dict[str, Any]:
     spent["attack"] = float(found.delta)
     gaps = {str(group): float(gap) for group, gap in found.density_gap_lower.items()} if of_own_densities else {}
     if gaps:
         spent["densities"] = len(gaps) * float(found.delta)
-    upper = said.get("model_upper")
+    upper = fields.get("model_upper")
     return {
         "attack_lower": float(found.attack_lower),
         "attack_by": str(found.best),

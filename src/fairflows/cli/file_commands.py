@@ -66,7 +66,7 @@ def encode(
         n_rows = encode_folder(model, source, out, **settings)
     else:
         with row_counter(quiet or as_json, "encoding") as count:
-            n_rows = encode_file(model, source, out, n_workers=workers, report=count, **settings)
+            n_rows = encode_file(model, source, out, n_workers=workers, on_progress=count, **settings)
     _say_done(n_rows, out, as_json, quiet)
 
 
@@ -94,7 +94,7 @@ def decode(
     model, run = open_model(folder)
     settings = {**roles(run, sensitive, identifier), "sensitive_from": sensitive_from, "keep": keep or ()}
     with row_counter(quiet or as_json, "decoding") as count:
-        n_rows = decode_file(model, source, out, n_workers=workers, report=count, **settings)
+        n_rows = decode_file(model, source, out, n_workers=workers, on_progress=count, **settings)
     _say_done(n_rows, out, as_json, quiet)
 
 

@@ -262,7 +262,7 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
             )
         return group
 
-    def _give(self, X: Any, frame: pd.DataFrame) -> Any:
+    def _wrap_output(self, X: Any, frame: pd.DataFrame) -> Any:
         """`frame` with the index of X, as the kind of table that X is."""
         index = getattr(X, "index", None)
         if isinstance(X, pd.DataFrame):

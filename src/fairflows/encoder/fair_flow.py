@@ -237,7 +237,7 @@ class FairFlow(GroupEncoder):
         """Encode rows, each by its group's flow; a person's noise is always the same."""
         rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
         z = self._encode(self._to_model_space(rows)[0], rows.group)
-        return self._give(X, pd.DataFrame(z, columns=self._names_out()))
+        return self._wrap_output(X, pd.DataFrame(z, columns=self._names_out()))
 
     def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
         """Decode rows, each by its group's flow: exactly what was encoded."""
@@ -246,7 +246,7 @@ class FairFlow(GroupEncoder):
         x = np.empty_like(z)
         for a in np.unique(rows.group):
             x[rows.group == a] = self._decode(z[rows.group == a], a)[0]
-        return self._give(Z, self.codec_.decode(x)[0])
+        return self._wrap_output(Z, self.codec_.decode(x)[0])
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
         """The class that the encoder's own classifier sees in z."""
@@ -299,7 +299,7 @@ class FairFlow(GroupEncoder):
         x = np.empty_like(z)
         for b in np.unique(other):
             x[other == b] = self._decode(z[other == b], b)[0]
-        return self._give(X, self.codec_.decode(x)[0])
+        return self._wrap_output(X, self.codec_.decode(x)[0])
 
     def inversions(self, Z: Any) -> list[Inversion]:
         """What each group's inverse makes of encoded rows: all that an adversary who holds the encoders can compute."""

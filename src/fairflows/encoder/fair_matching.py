@@ -178,7 +178,7 @@ class FairMatching(GroupEncoder):
             for i, gamma in enumerate(strengths):
                 encoder = made[i * len(seeds) + j]
                 encoder.__dict__.update(learnt, model_=model, matched_=matched, split_=split)
-                encoder._settle(gamma)
+                encoder._compute_latent_laws(gamma)
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
         """Every group's sort-and-match and label split to the reference, (K, m) each."""
@@ -190,7 +190,7 @@ class FairMatching(GroupEncoder):
         split = np.stack([label_split(log_p_reference, log_p, labels, labels) for log_p in model.log_p])
         return matched, split
 
-    def _settle(self, gamma: float) -> None:
+    def _compute_latent_laws(self, gamma: float) -> None:
         """The exact law of the encoded cell, and the class that each encoded cell suggests."""
         model = self.model_
         self.latent_laws_ = latent_laws(model.log_p, self.matched_, self.split_, gamma)
@@ -214,14 +214,14 @@ class FairMatching(GroupEncoder):
     def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
         """Encode rows: each goes through its group's map that the person's coin picks."""
         rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
-        return self._give(X, to_output(self.model_.codec, self._encode(rows), self.output))
+        return self._wrap_output(X, to_output(self.model_.codec, self._encode(rows), self.output))
 
     def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
         """The rows that were encoded as Z: needs the attribute, and the persons' identifiers for their coins."""
         rows = self._read_latent(Z, sensitive_features)
         cells = cells_from_output(self.model_.codec, rows.X, self.output)
         matched, split = (np.stack([inverse_map(f) for f in maps]) for maps in (self.matched_, self.split_))
-        return self._give(Z, self.model_.codec.decode(self._apply(matched, split, cells, rows)))
+        return self._wrap_output(Z, self.model_.codec.decode(self._apply(matched, split, cells, rows)))
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
         """The class that each row's encoded cell suggests: no information but the cell is used."""

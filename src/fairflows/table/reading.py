@@ -153,7 +153,7 @@ class CsvText:
             return "error"
 
         with self._open() as stream:
-            watched = _Watched(stream)
+            watched = Utf8CheckedStream(stream)
             try:
                 # Columns go by their place: the header is read as a row, and dropped. One thread counts the rows.
                 reader = pyarrow.csv.open_csv(
@@ -193,7 +193,7 @@ class CsvText:
         return COMPRESSION.get(self.path.suffix.lower(), lambda path: path.open("rb"))(self.path)
 
 
-class _Watched(io.RawIOBase):
+class Utf8CheckedStream(io.RawIOBase):
     """A stream of UTF-8 that remembers how it ended.
 
     Text is checked here, and not where a row is found to be wrong: there the error could not be raised.
@@ -205,12 +205,14 @@ class _Watched(io.RawIOBase):
         self._text = codecs.getincrementaldecoder("utf-8")()
 
     def read(self, n: int = -1) -> bytes:
+        """The next bytes, checked to be UTF-8."""
         data = self._stream.read(n)
         self._text.decode(data, final=not data)
         self._tail = (self._tail + data[-_BLOCK:])[-_BLOCK:] if len(data) < _BLOCK else data
         return data
 
     def readable(self) -> bool:
+        """Always."""
         return True
 
     def ends_within_quotes(self, last: str, separator: str) -> bool:

@@ -146,7 +146,9 @@ def fit_table(
     frontiers = {}
     for name, estimator in estimators.items():
         say(f"training: {name}")
-        frontiers[name] = frontier(estimator, train, gammas=_gammas(estimator, table, gamma, quick), test=validation)
+        frontiers[name] = frontier(
+            estimator, train, gammas=_gammas(estimator, table, gamma, quick), validation=validation
+        )
     say("choosing on validation persons")
     if release == "cells":
         candidates = judge_cells(frontiers, train, validation, certifying, goal, with_label=with_label)
@@ -327,7 +329,7 @@ def _frontier_contents(candidates: list[Candidate], chosen: Candidate, goal: Goa
         "target": goal.limit,
         "caption": ("Each point is an encoder with a number of cells; those that another beats in both are left out. "
                     if has_cells else "Each point is an encoder. ")
-        + "Judged on validation persons, before the certifying ones were looked at.",
+        + "CandidateDensities on validation persons, before the certifying ones were looked at.",
     }  # fmt: skip
 
 

@@ -131,7 +131,7 @@ class FARE(GroupEncoder):
 
     def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
         """The cell of each row, as one column."""
-        return self._give(X, pd.DataFrame({"cell": self.cells(X)}))
+        return self._wrap_output(X, pd.DataFrame({"cell": self.cells(X)}))
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
         """The most frequent label of each row's cell."""

@@ -92,7 +92,7 @@ class NeuralBaseline(GroupEncoder):
     def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
         """Encode rows; the sensitive attribute is not used."""
         z = self._represent(X).double().numpy()
-        return self._give(X, pd.DataFrame(z, columns=[f"z{j}" for j in range(z.shape[1])]))
+        return self._wrap_output(X, pd.DataFrame(z, columns=[f"z{j}" for j in range(z.shape[1])]))
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
         """The class that the predictor on z sees."""

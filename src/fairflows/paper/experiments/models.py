@@ -54,7 +54,7 @@ def trained(name: str, setting: Setting) -> Trained:
     train, test = problem.tables()
     seeds = setting.seed_list(full=5, quick=2 if name == "crime" else 1)
     encoder = encoder_of(name, problem, setting)
-    return Trained(problem, frontier(encoder, train, gammas=problem.gammas, seeds=seeds, test=test), train, test)
+    return Trained(problem, frontier(encoder, train, gammas=problem.gammas, seeds=seeds, validation=test), train, test)
 
 
 @lru_cache(maxsize=256)
@@ -68,4 +68,4 @@ def fit_crime(setting: Setting, seeds: list[int], gammas: tuple[float, ...], **c
     problem = settings.crime().at(setting)
     train, test = problem.tables()
     encoder = encoder_of("crime", problem, setting, **changes)
-    return Trained(problem, frontier(encoder, train, gammas=gammas, seeds=seeds, test=test), train, test)
+    return Trained(problem, frontier(encoder, train, gammas=gammas, seeds=seeds, validation=test), train, test)
