@@ -1,4 +1,4 @@
-"""Other ways to learn fair representations, to compare with: the same fit and transform as an encoder."""
+"""Other methods of learning fair representations, with the fit and transform of an encoder."""
 
 from fairflows.paper.baselines.adversarial import AdversarialEncoder
 from fairflows.paper.baselines.fare import FARE

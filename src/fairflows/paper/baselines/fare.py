@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairflows.bounds import fare_upper_bound
 from fairflows.encoder.base import GroupEncoder
 from fairflows.exceptions import DataError
-from fairflows.paper.baselines.fair_tree import FairTree, grow
-from fairflows.paper.baselines.neural import check_strength
+from fairflows.paper.baselines.fare_tree import FareTree, grow
 from fairflows.table.columns import is_number, is_time, sorted_values
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import new_key
 from fairflows.table.table import Table
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 
 _MOST_BINS = 64
@@ -28,7 +27,7 @@ _MOST_BINS = 64
 class FARE(GroupEncoder):
     """A fair decision tree: a row is encoded as the leaf it falls into, one of few cells.
 
-    Finitely many cells can be certified for the true distribution: by FARE's own bound (`own_upper_bound`), and by
+    A finite number of cells can be certified for the true distribution: by FARE's own bound (`own_upper_bound`), and by
     ours, as for any release of cells (`certify`, `cell_upper_bound`).
 
     Parameters
@@ -49,7 +48,7 @@ class FARE(GroupEncoder):
     n_cells_ : int
         How many cells there are.
     class_of_cell_ : ndarray
-        The most frequent label of each.
+        The most frequent label of each cell.
 
     Examples
     --------
@@ -61,7 +60,7 @@ class FARE(GroupEncoder):
     True
     """
 
-    tree_: FairTree
+    tree_: FareTree
 
     def __init__(
         self,
@@ -80,7 +79,14 @@ class FARE(GroupEncoder):
         self.identifier = identifier
         self.key = key
 
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: pd.DataFrame | ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        sample_weight: None = None,
+    ) -> Self:
         """Grow the tree.
 
         Parameters
@@ -94,9 +100,11 @@ class FARE(GroupEncoder):
         sample_weight : None
             Not supported.
         """
-        check_strength("gamma", self.gamma, 1)
-        if self.max_leaves < 2 or self.min_rows < 1:
-            raise ValueError(f"max_leaves must be at least 2 and min_rows 1; got {self.max_leaves}, {self.min_rows}.")
+        self._check_strengths([self.gamma])
+        if self.max_leaves < 2:
+            raise ValueError(f"max_leaves must be at least 2; got {self.max_leaves!r}.")
+        if self.min_rows < 1:
+            raise ValueError(f"min_rows must be at least 1; got {self.min_rows!r}.")
         if sample_weight is not None:
             raise DataError("FARE does not take sample_weight.")
         rows = self._read(X, sensitive_features, fit=True)
@@ -109,8 +117,15 @@ class FARE(GroupEncoder):
         self.cuts_ = {name: _cuts(rows.X[name]) for name in self.columns_}
         ordered = np.array([_is_ordered(rows.X[name]) for name in self.columns_])
         bins = self._bins(rows.X)
-        limits = {"max_leaves": self.max_leaves, "min_rows": self.min_rows}
-        self.tree_ = grow(bins, ordered, labels, rows.group, gamma=self.gamma, **limits)
+        self.tree_ = grow(
+            bins,
+            ordered,
+            labels,
+            rows.group,
+            gamma=self.gamma,
+            max_leaves=self.max_leaves,
+            min_rows=self.min_rows,
+        )
         leaves = self.tree_.leaves
         self.cell_of_node_ = np.full(len(self.tree_.column), -1)
         self.cell_of_node_[leaves] = np.arange(len(leaves))
@@ -120,20 +135,21 @@ class FARE(GroupEncoder):
         self.class_of_cell_ = self.classes_[counts.argmax(axis=1)]
         return self
 
-    def cells(self, X: Any) -> IntArray:
+    def cells(self, X: pd.DataFrame | ArrayLike) -> IntArray:
         """Each row's cell; the sensitive attribute is not used."""
         check_is_fitted(self)
         frame = self._frame(X)
-        validate_data(
-            self, frame if isinstance(X, pd.DataFrame) else frame.to_numpy(), skip_check_array=True, reset=False
-        )
+        named = isinstance(X, pd.DataFrame)
+        validate_data(self, frame if named else frame.to_numpy(), skip_check_array=True, reset=False)
         return self.cell_of_node_[self.tree_.leaf_of(self._bins(frame[self.columns_]))]
 
-    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
+    def transform(self, X: pd.DataFrame | ArrayLike, *, sensitive_features: ArrayLike | None = None) -> pd.DataFrame:
         """The cell of each row, as one column."""
         return self._wrap_output(X, pd.DataFrame({"cell": self.cells(X)}))
 
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
+    def predict(
+        self, X: pd.DataFrame | ArrayLike, *, sensitive_features: ArrayLike | None = None
+    ) -> npt.NDArray[np.generic]:
         """The most frequent label of each row's cell."""
         return self.class_of_cell_[self.cells(X)]
 
@@ -166,16 +182,15 @@ def _is_ordered(column: pd.Series) -> bool:
     return is_number(column.dtype) or is_time(column.dtype)
 
 
-def _cuts(column: pd.Series) -> npt.NDArray[Any]:
+def _cuts(column: pd.Series) -> npt.NDArray[np.generic]:
     """Quantiles between the bins of numbers and times; the levels of anything else."""
     if not _is_ordered(column):
         return np.array(sorted_values(column), dtype=object)
-    known = column.to_numpy()
-    return np.unique(np.quantile(known, np.arange(1, _MOST_BINS) / _MOST_BINS, method="lower"))
+    return np.unique(np.quantile(column.to_numpy(), np.arange(1, _MOST_BINS) / _MOST_BINS, method="lower"))
 
 
-def _binned(column: pd.Series, cuts: npt.NDArray[Any]) -> IntArray:
-    """Each value's bin; a level that fitting did not see goes with the first."""
+def _binned(column: pd.Series, cuts: npt.NDArray[np.generic]) -> IntArray:
+    """Each value's bin; a level that was not seen in fitting gets the first level's."""
     if _is_ordered(column):
         return np.searchsorted(cuts, column.to_numpy(), side="left")
     return np.maximum(pd.Index(cuts, dtype=object).get_indexer(column.astype(object)), 0)

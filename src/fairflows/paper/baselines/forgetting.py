@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from fairflows.bijection.networks import StackedMLP
-from fairflows.paper.baselines.game import Game, mean_cross_entropy
-from fairflows.paper.baselines.neural import NeuralBaseline, check_strength
+from fairflows.paper.baselines.adversarial import AdversarialBaseline, check_weights
+from fairflows.paper.baselines.game import Objective, Representation, mean_cross_entropy
 
 
-class AdversarialForgetting(NeuralBaseline):
+@dataclass(eq=False, repr=False)
+class AdversarialForgetting(AdversarialBaseline):
     r"""A code of the row, and a mask that forgets parts of it.
 
     The code c and a mask m ∈ (0, 1)^d are both made from x; z = c ⊙ m is released, predicted from, and attacked by the
@@ -42,72 +44,54 @@ class AdversarialForgetting(NeuralBaseline):
     (400, 50)
     """
 
+    delta: float = 1.0
+    _: KW_ONLY
+    rho: float = 0.001
+    lam: float = 0.1
+    n_latent: int = 50
+    hidden: Sequence[int] = (50,)
+    head: Sequence[int] = (50,)
+    adversary: Sequence[int] = (50, 50)
+
     _strength: ClassVar[str] = "delta"
 
-    def __init__(
-        self,
-        delta: float = 1.0,
-        *,
-        rho: float = 0.001,
-        lam: float = 0.1,
-        n_latent: int = 50,
-        hidden: Sequence[int] = (50,),
-        head: Sequence[int] = (50,),
-        adversary: Sequence[int] = (50, 50),
-        n_epochs: int = 50,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        device: str = "auto",
-        random_state: int = 0,
-    ) -> None:
-        self.delta = delta
-        self.rho = rho
-        self.lam = lam
-        self.n_latent = n_latent
-        self.hidden = hidden
-        self.head = head
-        self.adversary = adversary
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.sensitive = sensitive
-        self.identifier = identifier
-        self.device = device
-        self.random_state = random_state
+    def _objective(self, strength: Tensor) -> Objective:
+        for name, weights in (("delta", strength.tolist()), ("rho", [self.rho]), ("lam", [self.lam])):
+            check_weights(name, weights)
+        return Forgetting(strength, self.rho, self.lam)
 
-    def _game(self, n_features: int, n_classes: int, n_groups: int, strength: Tensor, seeds: Sequence[int]) -> Game:
-        for name, value in (("delta", float(strength.min())), ("rho", self.rho), ("lam", self.lam)):
-            check_strength(name, value)
-        game = _ForgettingGame(self.rho, self.lam, strength)
-        game.code = StackedMLP(n_features, self.hidden, self.n_latent, seeds=seeds, stream="encoder")
-        game.mask = StackedMLP(n_features, self.hidden, self.n_latent, seeds=seeds, stream="mask")
-        game.decoder = StackedMLP(self.n_latent, self.hidden, n_features, seeds=seeds, stream="decoder")
-        game.predictor = StackedMLP(self.n_latent, self.head, n_classes, seeds=seeds, stream="head")
-        game.adversary = StackedMLP(self.n_latent, self.adversary, n_groups, seeds=seeds, stream="adversary")
-        return game
-
-    def _n_latent(self) -> int:
-        return self.n_latent
+    def _representation(self, n_features: int, seeds: Sequence[int]) -> Representation:
+        return MaskedCode(
+            code=StackedMLP(n_features, self.hidden, self.n_latent, seeds=seeds, stream="encoder"),
+            mask=StackedMLP(n_features, self.hidden, self.n_latent, seeds=seeds, stream="mask"),
+            decoder=StackedMLP(self.n_latent, self.hidden, n_features, seeds=seeds, stream="decoder"),
+        )
 
 
-class _ForgettingGame(Game):
-    code: StackedMLP
-    mask: StackedMLP
-    decoder: StackedMLP
+@dataclass(frozen=True)
+class Forgetting(Objective):
+    """The objective of Adversarial Forgetting; the discriminator minimises L_disc, its cross-entropy."""
 
-    def __init__(self, rho: float, lam: float, delta: Tensor):
+    delta: Tensor
+    rho: float
+    lam: float
+
+    def encoder_loss(self, task: Tensor, logits: Tensor, a: Tensor, regularisers: tuple[Tensor, ...]) -> Tensor:
+        """L_task + ρ‖x − x̂(c)‖² + λ·mᵀ(1 − m) − δ·L_disc."""
+        reconstruction, mask = regularisers
+        return task + self.rho * reconstruction + self.lam * mask - self.delta * mean_cross_entropy(logits, a)
+
+
+class MaskedCode(Representation):
+    """z = c ⊙ m, with the regularisers ‖x − x̂(c)‖² and mᵀ(1 − m)."""
+
+    def __init__(self, code: StackedMLP, mask: StackedMLP, decoder: StackedMLP):
         super().__init__()
-        self._rho, self._lam, self._delta = rho, lam, delta
+        self.code, self.mask, self.decoder = code, mask, decoder
 
-    def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        code, mask = self.code(x), self.mask(x).sigmoid()
-        reconstruction = (self.decoder(code) - x).square().sum(-1).mean(-1)
-        undecided = (mask * (1 - mask)).sum(-1).mean(-1)
-        return code * mask, self._rho * reconstruction + self._lam * undecided
-
-    def encoder_loss(self, task: Tensor, logits: Tensor, a: Tensor, penalty: Tensor) -> Tensor:
-        return task + penalty - self._delta * mean_cross_entropy(logits, a)
+    def represent(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """z, and the means of both regularisers over the batch."""
+        c, m = self.code(x), self.mask(x).sigmoid()
+        reconstruction = (self.decoder(c) - x).square().sum(-1).mean(-1)
+        undecided = (m * (1 - m)).sum(-1).mean(-1)
+        return c * m, (reconstruction, undecided)

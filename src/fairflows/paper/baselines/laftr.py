@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fairflows.bijection.networks import StackedMLP
-from fairflows.paper.baselines.game import Game
-from fairflows.paper.baselines.neural import NeuralBaseline, check_strength
+from fairflows.paper.baselines.adversarial import AdversarialBaseline, check_weights
+from fairflows.paper.baselines.game import Objective
 
 
-class LAFTR(NeuralBaseline):
+@dataclass(eq=False, repr=False)
+class LAFTR(AdversarialBaseline):
     r"""LAFTR for demographic parity, without reconstruction.
 
     The adversary maximises its group-normalised L1 objective and the encoder minimises γ times it,
@@ -41,62 +42,30 @@ class LAFTR(NeuralBaseline):
     (400, 8)
     """
 
-    def __init__(
-        self,
-        gamma: float = 2.0,
-        *,
-        n_latent: int = 8,
-        hidden: Sequence[int] = (8,),
-        head: Sequence[int] = (8,),
-        adversary: Sequence[int] = (8,),
-        n_epochs: int = 50,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        device: str = "auto",
-        random_state: int = 0,
-    ) -> None:
-        self.gamma = gamma
-        self.n_latent = n_latent
-        self.hidden = hidden
-        self.head = head
-        self.adversary = adversary
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.sensitive = sensitive
-        self.identifier = identifier
-        self.device = device
-        self.random_state = random_state
+    gamma: float = 2.0
+    _: KW_ONLY
+    n_latent: int = 8
+    hidden: Sequence[int] = (8,)
+    head: Sequence[int] = (8,)
+    adversary: Sequence[int] = (8,)
 
-    def _game(self, n_features: int, n_classes: int, n_groups: int, strength: Tensor, seeds: Sequence[int]) -> Game:
-        for gamma in strength.tolist():
-            check_strength("gamma", gamma)
-        encoder = StackedMLP(n_features, self.hidden, self.n_latent, seeds=seeds, stream="encoder")
-        predictor = StackedMLP(self.n_latent, self.head, n_classes, seeds=seeds, stream="head")
-        adversary = StackedMLP(self.n_latent, self.adversary, n_groups, seeds=seeds, stream="adversary")
-        return _LaftrGame(encoder, predictor, adversary, strength)
-
-    def _n_latent(self) -> int:
-        return self.n_latent
+    def _objective(self, strength: Tensor) -> Objective:
+        check_weights("gamma", strength.tolist())
+        return GroupNormalisedL1(strength)
 
 
-class _LaftrGame(Game):
-    def __init__(self, encoder: StackedMLP, predictor: StackedMLP, adversary: StackedMLP, gamma: Tensor):
-        super().__init__()
-        self.encoder, self.predictor, self.adversary = encoder, predictor, adversary
-        self._gamma = gamma
+@dataclass(frozen=True)
+class GroupNormalisedL1(Objective):
+    """LAFTR's objective for demographic parity."""
 
-    def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.encoder(x), x.new_zeros(())
+    gamma: Tensor
 
-    def encoder_loss(self, task: Tensor, logits: Tensor, a: Tensor, penalty: Tensor) -> Tensor:
-        return task + self._gamma * separation(logits, a)
+    def encoder_loss(self, task: Tensor, logits: Tensor, a: Tensor, regularisers: tuple[Tensor, ...]) -> Tensor:
+        """L_task + γ·L_adv."""
+        return task + self.gamma * separation(logits, a)
 
     def adversary_loss(self, logits: Tensor, a: Tensor) -> Tensor:
+        """−L_adv: the adversary maximises it."""
         return -separation(logits, a)
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from fairflows.bijection.networks import StackedMLP
-from fairflows.paper.baselines.game import Game
-from fairflows.paper.baselines.neural import NeuralBaseline, check_strength
+from fairflows.paper.baselines.adversarial import AdversarialBaseline, check_weights
+from fairflows.paper.baselines.game import Objective
 
 
-class MaxEntARL(NeuralBaseline):
-    """Maximum-entropy adversarial representation learning.
+@dataclass(eq=False, repr=False)
+class MaxEntARL(AdversarialBaseline):
+    r"""Maximum-entropy adversarial representation learning.
 
-    The discriminator minimises its cross-entropy; encoder and predictor minimise task − α·H, with H the entropy of what
-    the discriminator believes: it is to be unsure, not wrong.
+    The discriminator minimises its cross-entropy. Encoder and predictor minimise
+
+    .. math:: L_{task} - α\, H, \qquad H = -\overline{\textstyle\sum_a p_a(z) \log p_a(z)},
+
+    with H the entropy of the discriminator's probabilities: it is to be unsure, not wrong.
 
     Parameters
     ----------
@@ -37,61 +41,28 @@ class MaxEntARL(NeuralBaseline):
     (400, 2)
     """
 
+    alpha: float = 10.0
+    _: KW_ONLY
+    n_latent: int = 2
+    hidden: Sequence[int] = (64,)
+    head: Sequence[int] = (64, 64)
+    adversary: Sequence[int] = (64, 64)
+
     _strength: ClassVar[str] = "alpha"
 
-    def __init__(
-        self,
-        alpha: float = 10.0,
-        *,
-        n_latent: int = 2,
-        hidden: Sequence[int] = (64,),
-        head: Sequence[int] = (64, 64),
-        adversary: Sequence[int] = (64, 64),
-        n_epochs: int = 50,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        device: str = "auto",
-        random_state: int = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.n_latent = n_latent
-        self.hidden = hidden
-        self.head = head
-        self.adversary = adversary
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.sensitive = sensitive
-        self.identifier = identifier
-        self.device = device
-        self.random_state = random_state
-
-    def _game(self, n_features: int, n_classes: int, n_groups: int, strength: Tensor, seeds: Sequence[int]) -> Game:
-        for alpha in strength.tolist():
-            check_strength("alpha", alpha)
-        encoder = StackedMLP(n_features, self.hidden, self.n_latent, seeds=seeds, stream="encoder")
-        predictor = StackedMLP(self.n_latent, self.head, n_classes, seeds=seeds, stream="head")
-        adversary = StackedMLP(self.n_latent, self.adversary, n_groups, seeds=seeds, stream="adversary")
-        return _EntropyGame(encoder, predictor, adversary, strength)
-
-    def _n_latent(self) -> int:
-        return self.n_latent
+    def _objective(self, strength: Tensor) -> Objective:
+        check_weights("alpha", strength.tolist())
+        return MaximumEntropy(strength)
 
 
-class _EntropyGame(Game):
-    def __init__(self, encoder: StackedMLP, predictor: StackedMLP, adversary: StackedMLP, alpha: Tensor):
-        super().__init__()
-        self.encoder, self.predictor, self.adversary = encoder, predictor, adversary
-        self._alpha = alpha
+@dataclass(frozen=True)
+class MaximumEntropy(Objective):
+    """The objective of MaxEnt-ARL; the discriminator minimises its cross-entropy."""
 
-    def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.encoder(x), x.new_zeros(())
+    alpha: Tensor
 
-    def encoder_loss(self, task: Tensor, logits: Tensor, a: Tensor, penalty: Tensor) -> Tensor:
+    def encoder_loss(self, task: Tensor, logits: Tensor, a: Tensor, regularisers: tuple[Tensor, ...]) -> Tensor:
+        """L_task − α·H."""
         log_p = logits.log_softmax(-1)
-        entropy = -(log_p.exp() * log_p).sum(-1).mean(-1)
-        return task - self._alpha * entropy
+        H = -(log_p.exp() * log_p).sum(-1).mean(-1)
+        return task - self.alpha * H

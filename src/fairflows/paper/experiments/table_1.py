@@ -102,7 +102,7 @@ def _accuracy(encoder: Any, test: Table) -> float:
 def _own_adversary(encoder: Any, test: Table) -> float:
     """Balanced accuracy of the very adversary that the encoder was trained against."""
     z = latents([encoder], test)
-    guess, truth = predicted(encoder.game_.adversary, z)[0], np.searchsorted(encoder.groups_, test.a.to_numpy())
+    guess, truth = predicted(encoder.players_.adversary, z)[0], np.searchsorted(encoder.groups_, test.a.to_numpy())
     return float(balanced_accuracy(guess, truth, truth))
 
 

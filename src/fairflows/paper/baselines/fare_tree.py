@@ -18,7 +18,7 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 
-_ORDERS = np.linspace(0, 1, 5)  # how much of a category's place in the order is its group rate, and not its label rate
+_GROUP_WEIGHTS = np.linspace(0, 1, 5)  # categories are ordered by (1 − w)·label rate + w·group rate, for each w
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Split:
 
 
 @dataclass
-class FairTree:
-    """A grown tree: nodes in arrays, rows sent down one level at a time.
+class FareTree:
+    """A tree with one list entry per node; rows are sent down one level at a time.
 
     Attributes
     ----------
@@ -41,9 +41,9 @@ class FairTree:
     goes_left : list of ndarray of bool
         Which bins of that column go to the first child.
     child : list of int
-        The first child; the second follows it.
-    depth : int
-        The longest way down.
+        The number of the first child; the second child has the next number.
+    level : list of int
+        How many splits lead to a node.
     """
 
     column: list[int] = field(default_factory=lambda: [-1])
@@ -57,7 +57,7 @@ class FairTree:
         return np.flatnonzero(np.array(self.column) < 0)
 
     def add(self, node: int, split: Split) -> tuple[int, int]:
-        """Split a leaf; the numbers of its children."""
+        """Split a leaf, and return the numbers of its children."""
         first = len(self.column)
         self.column[node], self.goes_left[node], self.child[node] = split.column, split.left, first
         self.column += [-1, -1]
@@ -88,7 +88,7 @@ def grow(
     gamma: float,
     max_leaves: int,
     min_rows: int,
-) -> FairTree:
+) -> FareTree:
     """Grow a tree best first.
 
     Parameters
@@ -104,7 +104,7 @@ def grow(
     max_leaves, min_rows : int
         The most leaves, and the fewest rows in one.
     """
-    tree = FairTree()
+    tree = FareTree()
     waiting: list[tuple[float, int, Split, IntArray]] = []
 
     def consider(node: int, rows: IntArray) -> None:
@@ -130,7 +130,10 @@ def best_split(
     min_rows: int,
     shape: tuple[int, int],
 ) -> Split | None:
-    """The split of greatest gain, if any has one: all prefixes of all orders of all columns' bins are compared."""
+    """The split of greatest gain, or None when no split has a positive one.
+
+    Compares all prefixes of all orders of all columns' bins; `shape` is the number of classes and of groups.
+    """
     n_classes, n_groups = shape
     n_bins = int(bins.max(initial=0)) + 1
     columns = np.arange(bins.shape[1])
@@ -155,11 +158,11 @@ def best_split(
 
 
 def _orders(counts: FloatArray, ordered: npt.NDArray[np.bool_]) -> IntArray:
-    """Orders of every column's bins, (O, D, bins): its own, or for categories by mixtures of label and group rates."""
+    """Orders of every column's bins, (O, D, bins): their own, or for categories by mixed label and group rates."""
     n = np.maximum(counts.sum(axis=(2, 3)), 1)
     label_rate, group_rate = counts[:, :, -1].sum(axis=2) / n, counts[..., -1].sum(axis=2) / n
-    weight = _ORDERS[:, None, None]
-    by_rate = np.argsort((1 - weight) * label_rate + weight * group_rate, axis=2, kind="stable")
+    w = _GROUP_WEIGHTS[:, None, None]
+    by_rate = np.argsort((1 - w) * label_rate + w * group_rate, axis=2, kind="stable")
     return np.where(ordered[:, None], np.arange(counts.shape[1]), by_rate)
 
 

@@ -64,7 +64,7 @@ def test_categories_and_three_groups():
     table, _ = make_three_groups(300, random_state=0)
     X = table.X.assign(kind=np.where(table.X["x1"] > 0, "right", "left"))
     encoder = MaxEntARL(n_epochs=2).fit(X, table.y, sensitive_features=table.a)
-    assert encoder.game_.adversary.weights[-1].shape[-1] == 3
+    assert encoder.players_.adversary.weights[-1].shape[-1] == 3
     assert encoder.transform(X).shape == (300, encoder.n_latent)
 
 
@@ -82,7 +82,7 @@ def test_the_price_confuses_the_adversary_that_it_is_paid_for(blobs):
     sure = []
     for encoder in encoders:
         z = torch.tensor(encoder.transform(blobs.X).to_numpy(copy=True), dtype=torch.float32)
-        sure.append(encoder.game_.adversary(z[None])[0].softmax(-1).max(-1).values.mean().item())
+        sure.append(encoder.players_.adversary(z[None])[0].softmax(-1).max(-1).values.mean().item())
     assert sure[0] > 0.75
     assert sure[1] < 0.6
 
