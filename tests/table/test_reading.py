@@ -219,12 +219,29 @@ def test_a_batch_of_ray_is_read_like_a_file():
     assert_frame_equal(_encode_batch(ARROW, lambda frame: frame, single=False), AS_FRAME, check_exact=True)
 
 
-def test_a_named_index_in_a_parquet_file_stays_the_index(tmp_path):
-    frame = AS_FRAME.drop(columns="day").set_index(pd.Index(list("abcd"), name="who"))
-    frame.to_parquet(tmp_path / "t.parquet")
-    assert_frame_equal(read_frame(tmp_path / "t.parquet"), frame, check_exact=True)
-    streamed = stream(tmp_path / "t.parquet")  # where every column can be asked for by its name
-    assert streamed["who"].tolist() == frame.index.tolist()
+@pytest.mark.parametrize("read", [read_frame, stream])
+@pytest.mark.parametrize("who", [pd.Index(list("abcd"), name="who"), pd.RangeIndex(5, 13, 2, name="who")])
+def test_a_named_index_in_a_parquet_file_is_a_column(read, who, tmp_path):
+    path = tmp_path / "t.parquet"
+    frame = AS_FRAME.drop(columns="day")
+    frame.set_index(who).to_parquet(path)
+    assert_frame_equal(read(path).reset_index(drop=True), frame.assign(who=who), check_exact=True)
+    alone = pd.concat(list(TableReader(path, 3).batches(["who"])))
+    assert alone["who"].tolist() == who.tolist()
+
+
+@pytest.mark.parametrize("read", [read_frame, stream])
+@pytest.mark.parametrize("index", [pd.RangeIndex(4), pd.Index([7, 3, 5, 1])])
+def test_an_index_without_a_name_in_a_parquet_file_is_left_out(read, index, tmp_path):
+    frame = AS_FRAME.drop(columns="day")
+    frame.set_index(index).to_parquet(tmp_path / "t.parquet")
+    assert_frame_equal(read(tmp_path / "t.parquet").reset_index(drop=True), frame, check_exact=True)
+
+
+def test_the_numbers_of_rows_that_are_no_longer_there(tmp_path):
+    whole = pa.Table.from_pandas(pd.DataFrame({"x": range(4)}, index=pd.RangeIndex(4, name="who")))
+    pyarrow.parquet.write_table(whole.slice(2), tmp_path / "t.parquet")
+    assert read_frame(tmp_path / "t.parquet").to_dict("list") == {"x": [2, 3]}
 
 
 def test_polars_comes_out_with_the_types_that_went_in():

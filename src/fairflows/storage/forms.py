@@ -230,6 +230,7 @@ def _forms() -> dict[str, Form]:
                 "fairflows.codec.levels": "Levels",
                 "fairflows.codec.scale": "Scale",
                 "fairflows.table.grid": "Grid",
+                "fairflows.table.schema": "Schema",
                 "fairflows.density.made": "CategoricalMADE",
                 "fairflows.density.smoothed_counts": "SmoothedCounts PairTree",
                 "fairflows.density.cell_density": "CellCounts",

@@ -16,7 +16,9 @@ from fairflows.exceptions import DataError
 from fairflows.table.columns import check_known
 from fairflows.table.csv_types import as_types, column_types
 from fairflows.table.frames import from_arrow
-from fairflows.table.reading import COMPRESSION, CsvText, explained, kind_of, refuse_repeated
+from fairflows.table.parquet_rows import ParquetRows
+from fairflows.table.reading import COMPRESSION, CsvText, explained, kind_of, named, refuse_repeated
+from fairflows.table.schema import Schema
 
 _ROW_GROUP = 2**17
 
@@ -30,51 +32,53 @@ class TableReader:
         A CSV (plain or compressed) or Parquet file.
     batch_rows : int
         Rows of a batch; the last may be shorter.
+    schema : Schema, optional
+        What some columns must hold, by which those of a CSV file are read; other columns are judged by the whole file.
     """
 
-    def __init__(self, path: Path, batch_rows: int) -> None:
+    def __init__(self, path: Path, batch_rows: int, schema: Schema | None = None) -> None:
         self.path = path
         self.batch_rows = batch_rows
+        self._schema = Schema({}) if schema is None else schema
         if not path.is_file():
             raise DataError(f"{path}: is a folder, not a file." if path.is_dir() else f"{path}: there is no such file.")
-        self._text: CsvText | None = None
         with explained(path):
-            if kind_of(path) == "parquet":
-                self.columns = list(pq.ParquetFile(path).schema_arrow.names)
-                refuse_repeated(path, self.columns)
-            else:
-                self._text = CsvText(path)
-                self.columns = self._text.columns
+            self._rows = ParquetRows(path) if kind_of(path) == "parquet" else CsvText(path)
+        self.columns = self._rows.columns
+        refuse_repeated(path, self.columns)
 
     @property
     def n_rows(self) -> int | None:
         """How many rows there are, where the file says so."""
-        return pq.ParquetFile(self.path).metadata.num_rows if self._text is None else None
+        return self._rows.n_rows if isinstance(self._rows, ParquetRows) else None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """These columns, each once, batch by batch."""
         for name in columns:
             check_known(name, pd.Index(self.columns), "needed")
+        columns = list(dict.fromkeys(columns))
+        schema = self._schema.part(columns)
         start = 0
         with explained(self.path):
-            for frame in self._frames(list(dict.fromkeys(columns))):
+            for table in self._tables(columns, schema):
+                frame = from_arrow(table)
+                with named(self.path):
+                    schema.check(frame)
                 yield frame.set_axis(pd.RangeIndex(start, start + len(frame), name="row"))
                 start += len(frame)
         if not start:
             raise DataError(f"{self.path}: the table has no rows.")
 
-    def _frames(self, columns: list[str]) -> Iterator[pd.DataFrame]:
-        if self._text is None:
-            file = pq.ParquetFile(self.path)
-            for batch in file.iter_batches(self.batch_rows, columns=columns, use_threads=False):
-                # Without pandas' own notes in the file, by which a column would become the index.
-                yield from_arrow(pa.Table.from_batches([batch]).replace_schema_metadata(None))
+    def _tables(self, columns: list[str], schema: Schema) -> Iterator[pa.Table]:
+        if isinstance(self._rows, ParquetRows):
+            yield from self._rows.batches(columns, self.batch_rows)
             return
         # A type must hold for the whole file: a batch of digits alone may be of a column of text.
         *_, last = self.columns
-        types = column_types(self._text.batches([*(name for name in columns if name != last), last]))
-        for table in _slices(self._text.batches(columns), self.batch_rows):
-            yield from_arrow(as_types(table, types))
+        fields = self._rows.batches([*(name for name in columns if name != last), last])
+        types = column_types(fields, schema.kinds)
+        for table in _slices(self._rows.batches(columns), self.batch_rows):
+            yield as_types(table, types)
 
 
 def _slices(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:

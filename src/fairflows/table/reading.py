@@ -16,11 +16,12 @@ from typing import Any, BinaryIO, Literal
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
 from fairflows.exceptions import DataError
 from fairflows.table.csv_types import as_types, column_types
 from fairflows.table.frames import from_arrow
+from fairflows.table.parquet_rows import ParquetRows
+from fairflows.table.schema import Schema
 
 CSV_SUFFIXES = {".csv", ".tsv", ".txt", ".data"}
 PARQUET_SUFFIXES = {".parquet", ".pq"}
@@ -48,18 +49,25 @@ COMPRESSION: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def read_frame(path: str | Path) -> pd.DataFrame:
+def read_frame(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
     """The table in a CSV (plain or compressed) or Parquet file, its values unchanged.
 
     A CSV column is what all its fields can be read as: numbers, true and false, ISO dates and times; else text, as is a
     column with leading zeros. An empty field is missing; NA, NaN, null and the like are missing among numbers and
-    times, and text among text.
+    times, and text among text. No column becomes the index.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    schema : Schema, optional
+        What some columns must hold: a model's `schema_`, so that they are read as the model was fitted on them.
 
     Raises
     ------
     DataError
-        The file is missing, of an unknown kind, empty, cut off, not text, or has two columns of one name; or a row has
-        more or fewer fields than the header.
+        The file is missing, of an unknown kind, empty, cut off, not text, or has two columns of one name; a row has
+        more or fewer fields than the header; or a column of the schema is missing or holds something else.
     """
     path = Path(path)
     kind = kind_of(path)
@@ -67,12 +75,18 @@ def read_frame(path: str | Path) -> pd.DataFrame:
         raise DataError(f"{path}: there is no such file.")
     with explained(path):
         if kind == "parquet":
-            file = pyarrow.parquet.ParquetFile(path)
-            refuse_repeated(path, file.schema_arrow.names)
-            return from_arrow(file.read())
-        text = CsvText(path)
-        batches = list(text.batches(text.columns))
-        return from_arrow(as_types(pa.Table.from_batches(batches), column_types(batches)))
+            rows = ParquetRows(path)
+            refuse_repeated(path, rows.columns)
+            frame = from_arrow(rows.read())
+        else:
+            text = CsvText(path)
+            batches = list(text.batches(text.columns))
+            types = column_types(batches, None if schema is None else schema.kinds)
+            frame = from_arrow(as_types(pa.Table.from_batches(batches), types))
+    if schema is None:
+        return frame
+    with named(path):
+        return schema.apply(frame)
 
 
 def kind_of(path: Path) -> Literal["csv", "parquet"]:
@@ -121,6 +135,15 @@ def explained(path: Path) -> Iterator[None]:
         if "invalid UTF8" in reason:
             raise DataError(f"{path}: not UTF-8 text; save the file as UTF-8.") from None
         raise DataError(f"{path}: cannot be read: {reason}") from None
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Say in a DataError about a table which file holds it."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 class CsvText:

@@ -32,6 +32,7 @@ from fairflows.table.frames import to_pandas
 from fairflows.table.grid import find_grid
 from fairflows.table.reading import read_frame
 from fairflows.table.roles import role_column
+from fairflows.table.schema import Schema
 
 PARTS = ("train", "validation", "test")
 
@@ -147,9 +148,9 @@ class Table:
         }
 
     @classmethod
-    def read(cls, path: str | Path, **settings: Any) -> Table:
-        """The table in a CSV or Parquet file; settings as for `Table`."""
-        return cls(read_frame(path), **{"name": Path(path).name, **settings})
+    def read(cls, path: str | Path, schema: Schema | None = None, **settings: Any) -> Table:
+        """The table in a CSV or Parquet file, read as a model's `schema_` says; settings as for `Table`."""
+        return cls(read_frame(path, schema), **{"name": Path(path).name, **settings})
 
     def __len__(self) -> int:
         return len(self.X)

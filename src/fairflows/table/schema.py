@@ -1,0 +1,175 @@
+"""What the columns of a table hold, so that later tables are read the way the first one was.
+
+A file of true and false is text in one reader's eyes when a third word occurs somewhere, and truth values when it does
+not. A model that was fitted on the one would take every value of the other for an unseen category. So a model keeps the
+kind of value of each column it was fitted on; a later table is brought to these kinds where that loses nothing, and is
+refused otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairflows.exceptions import DataError
+from fairflows.table.columns import check_known, has_zone
+from fairflows.table.frames import with_plain_times
+
+TEXT = "text"
+BOOLEANS = "booleans"
+WHOLE = "whole numbers"
+NUMBERS = "numbers"
+DATES = "dates"
+TIMES = "times without a time zone"
+MOMENTS = "times with a time zone"
+DURATIONS = "durations"
+NOTHING = "no values"
+
+_KINDS = {
+    "string": TEXT,
+    "boolean": BOOLEANS,
+    "integer": WHOLE,
+    "floating": NUMBERS,
+    "date": DATES,
+    "datetime": TIMES,
+    "datetime64": TIMES,
+    "timedelta": DURATIONS,
+    "timedelta64": DURATIONS,
+    "empty": NOTHING,
+}
+_ALIKE = ({WHOLE, NUMBERS}, {DATES, TIMES})  # either may come for the other
+_DTYPES = {
+    NUMBERS: "float64",
+    DATES: "datetime64[s]",
+    TIMES: "datetime64[us]",
+    MOMENTS: "datetime64[us, UTC]",
+    DURATIONS: "timedelta64[us]",
+}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The kind of value in each column that a model was fitted on.
+
+    Attributes
+    ----------
+    kinds : dict
+        Of each column, by its name: text, booleans, whole numbers, numbers, dates (as objects), times with or without a
+        time zone, durations; a column of categories has the kind of its categories.
+
+    Examples
+    --------
+    >>> schema = Schema.of(pd.DataFrame({"code": ["7", "X9"], "age": [31, 45]}))
+    >>> schema.kinds
+    {'code': 'text', 'age': 'whole numbers'}
+    >>> schema.apply(pd.DataFrame({"code": ["7", "8"], "age": [27.0, 60.0]}))["age"].tolist()
+    [27, 60]
+    """
+
+    kinds: dict[Any, str]
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> Schema:
+        """The schema of a table."""
+        return cls({name: kind_of_values(column) for name, column in with_plain_times(frame).items()})
+
+    def part(self, columns: Iterable[Any]) -> Schema:
+        """The schema of those of its columns that are named."""
+        return Schema({name: self.kinds[name] for name in columns if name in self.kinds})
+
+    def check(self, frame: pd.DataFrame) -> None:
+        """Refuse a table that lacks a column, or holds values that cannot be brought to the column's kind."""
+        for name, fitted in self.kinds.items():
+            check_known(name, frame.columns, "fitted")
+            came = kind_of_values(frame[name])
+            if not _can_become(came, fitted):
+                raise DataError(_refusal(name, fitted, came, frame[name]))
+
+    def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table with its columns brought to these kinds, no value changed; other columns stay as they are.
+
+        Whole numbers may come as floats or numbers as integers, text and categories as one another, dates as times at
+        midnight. A float between whole numbers stays as it is: the codec rounds it, or refuses it.
+
+        Raises
+        ------
+        DataError
+            A column is missing or holds another kind of value. That goes for numbers and booleans in place of text,
+            too: 7 may have been written "7", "07" or "7.0".
+        """
+        self.check(frame)
+        made = with_plain_times(frame).copy(deep=False)
+        for name, fitted in self.kinds.items():
+            made[name] = _brought(name, made[name], fitted)
+        return made
+
+
+def kind_of_values(column: pd.Series) -> str:
+    """What a column holds, judged by its type, or by its values where the type allows any."""
+    values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+    if not values.notna().any():
+        return NOTHING
+    inferred = pd.api.types.infer_dtype(values, skipna=True)
+    kind = _KINDS.get(inferred, inferred)
+    return MOMENTS if kind == TIMES and _with_zone(values) else kind
+
+
+def _with_zone(values: pd.Series | pd.Index) -> bool:
+    return pd.Series(values).dropna().iloc[0].tzinfo is not None if values.dtype == object else has_zone(values.dtype)
+
+
+def _can_become(came: str, fitted: str) -> bool:
+    return came == fitted or NOTHING in (came, fitted) or {came, fitted} in _ALIKE
+
+
+def _refusal(name: Any, fitted: str, came: str, column: pd.Series) -> str:
+    message = (
+        f"Column {name!r} must hold {fitted}, as in the rows that the model was fitted on; got {came} ({column.dtype})."
+    )
+    if fitted == TEXT and came in (BOOLEANS, WHOLE, NUMBERS):
+        message += " Which text they were cannot be known: read the column as text."
+    return message
+
+
+def _brought(name: Any, column: pd.Series, fitted: str) -> pd.Series:
+    came = kind_of_values(column)
+    if NOTHING in (came, fitted) or came not in (WHOLE, *_DTYPES) or came == fitted == DATES:
+        return column
+    plain = _without_objects(column, came)
+    if fitted == WHOLE and came == NUMBERS:
+        return _whole_where_exact(plain)
+    return _as_dates(name, plain) if fitted == DATES else plain
+
+
+def _without_objects(column: pd.Series, kind: str) -> pd.Series:
+    """Objects and categories as a column of the type that pandas has for their kind of value."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
+    if column.dtype != object:
+        return column
+    if kind == WHOLE:  # not by way of floats, which round large numbers
+        return column.astype("Int64" if column.dropna().max() < 2**63 else "UInt64")
+    column = column.infer_objects()
+    return column.astype(_DTYPES[kind]) if column.dtype == object else column
+
+
+def _whole_where_exact(column: pd.Series) -> pd.Series:
+    values = column.dropna().to_numpy(dtype=np.float64)
+    if not ((values == np.rint(values)) & (np.abs(values) < 2**63)).all():
+        return column
+    return column.astype("Int64" if column.isna().any() else np.int64)
+
+
+def _as_dates(name: Any, times: pd.Series) -> pd.Series:
+    known = times.dropna()
+    late = known != known.dt.normalize()
+    if late.any():
+        raise DataError(
+            f"Column {name!r} must hold dates, as in the rows that the model was fitted on; {int(late.sum()):,} times "
+            f"are not at midnight, the first is {known[late].iloc[0]}."
+        )
+    return times.dt.date
