@@ -1,6 +1,7 @@
 """Settings and fixtures for all tests: a test that passed once passes again."""
 
 import hashlib
+import itertools
 import os
 import sys
 import warnings
@@ -35,6 +36,31 @@ def repeatable_keys():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(persons, "secrets", SimpleNamespace(token_bytes=token_bytes))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ledgers(tmp_path_factory):
+    """Names of new folders for books of looks: no test writes into, or counts, the looks of whoever runs it."""
+    root = tmp_path_factory.mktemp("ledgers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAIRFLOWS_LEDGER", str(root / "session"))
+        yield (str(root / f"{number}") for number in itertools.count())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ledger_of_module(ledgers):
+    """What a module's fixtures certify is counted apart from other modules."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAIRFLOWS_LEDGER", next(ledgers))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def ledger_of_test(ledgers, monkeypatch):
+    """Every test has a book of looks of its own, which processes that it starts share; this is its folder."""
+    folder = Path(next(ledgers))
+    monkeypatch.setenv("FAIRFLOWS_LEDGER", str(folder))
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2, poisson
+from scipy.stats import binom, poisson
 
 from fairflows.table.hashing import Hashes, content_hashes, keyed_hashes
 from fairflows.table.persons import Persons
 
-_BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
+BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
 ROW_NUMBERS = (None, "row")  # names of an index that says where a row stands, not whose it is
 
 
@@ -34,7 +33,7 @@ class RowsSeen:
     persons : ndarray of uint64
         Each person's hash where they are named; else the hash of each row's place in its file.
     contents : ndarray of uint64
-        The hash of each row's values where persons are not named; else empty.
+        The hash of each row's values; may be empty where persons are named.
     """
 
     named: bool
@@ -52,21 +51,22 @@ class RowsSeen:
     def shared(self, other: RowsSeen) -> int:
         """How many of the other's persons are here; without names, of its rows at least, unless chance explains them.
 
-        Rows without names are looked for by their number and by their values, since a file may be shuffled or cut.
+        Rows without names are looked for by their number and by their values, since a file may be shuffled or cut; and
+        by their values alone where one of the two files has names.
         """
-        if self.named != other.named:
-            return 0
-        if self.named:
+        if self.named and other.named:
             return int(np.isin(other.persons, self.persons).sum())
+        if self.named or other.named:
+            return self._with_the_same_values(other)
         return max(self._at_the_same_place(other), self._with_the_same_values(other))
 
     def would_be_seen(self, other: RowsSeen) -> bool:
         """Whether it would be noticed if one file were a part of the other, whatever the rows' numbers are now."""
         if self.named or other.named:
             return self.named == other.named
-        once = [len(_seen_once(rows.contents)) / max(len(rows.contents), 1) for rows in (self, other)]
+        once = [len(_seen(rows.contents, 1)) / max(len(rows.contents), 1) for rows in (self, other)]
         alike = round(min(once) * min(len(self.contents), len(other.contents)))
-        return _improbable(alike, _alike_by_chance(self.contents, other.contents))
+        return _too_many_alike(alike, max(len(_seen(rows.contents, 2)) for rows in (self, other)))
 
     def _at_the_same_place(self, other: RowsSeen) -> int:
         """Rows of the same number and the same values.
@@ -83,8 +83,10 @@ class RowsSeen:
 
     def _with_the_same_values(self, other: RowsSeen) -> int:
         """Rows whose values occur once in each file, wherever they stand, where they are too many for chance."""
-        alike = len(np.intersect1d(_seen_once(self.contents), _seen_once(other.contents), assume_unique=True))
-        return alike if _improbable(alike, _alike_by_chance(self.contents, other.contents)) else 0
+        one, two = self.contents, other.contents
+        alike = len(np.intersect1d(_seen(one, 1), _seen(two, 1), assume_unique=True))
+        apart = len(np.setdiff1d(_seen(one, 2), two)) + len(np.setdiff1d(_seen(two, 2), one))
+        return alike if _too_many_alike(alike, apart) else 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -229,23 +231,22 @@ def named_persons(X: Any, identifier: str | None = None) -> Persons | None:
 
 
 def _improbable(count: int, expected: float) -> bool:
-    return count > 0 and bool(poisson.sf(count - 1, expected) < _BY_CHANCE)
+    return count > 0 and bool(poisson.sf(count - 1, expected) < BY_CHANCE)
 
 
-def _seen_once(contents: Hashes) -> Hashes:
+def _seen(contents: Hashes, times: int) -> Hashes:
+    """The values that occur so many times."""
     values, counts = np.unique(contents, return_counts=True)
-    return values[counts == 1]
+    return values[counts == times]
 
 
-def _alike_by_chance(one: Hashes, other: Hashes) -> float:
-    r"""At most how many values two unrelated files are expected to hold once each, whatever laws they are drawn from.
+def _too_many_alike(alike: int, apart: int) -> bool:
+    r"""Whether chance does not explain how many values two files hold once each, whatever laws they are drawn from.
 
-    A value of rates λ, μ is once in both with probability λe^{−λ}·μe^{−μ}, and twice in one with λ²e^{−λ}/2. So, by
-    Cauchy and Schwarz, the expected number is at most 2√(D·D′), with D, D′ of values that occur twice; their upper
-    limits at 99.9 % (Poisson) are taken.
+    A value of rates λ, μ that occurs twice in both files together is once in each with probability 2λμ/(λ + μ)² ≤ 1/2,
+    else twice in one of them. So of the `alike` + `apart` such values at most Binomial(·, 1/2) are alike by chance.
     """
-    doubles = (int((np.unique(contents, return_counts=True)[1] == 2).sum()) for contents in (one, other))
-    return 2 * math.sqrt(math.prod(chi2.isf(1e-3, 2 * (n + 1)) / 2 for n in doubles))
+    return bool(binom.sf(alike - 1, alike + apart, 0.5) < BY_CHANCE)
 
 
 def _collision(one: Hashes, other: Hashes) -> float:

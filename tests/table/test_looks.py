@@ -1,0 +1,350 @@
+"""Looks are counted for persons: every certificate from the same persons has a number of its own."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import platformdirs
+import pytest
+from filelock import FileLock
+
+from fairflows import load_adult
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.table import looks
+from fairflows.table.looks import normal_names, open_book
+
+NAMES = ["ann", "bob", "eve"]
+FRAME = pd.DataFrame({"age": [31, 45, 27]})
+
+
+def reserve(frame=FRAME, names=NAMES, model="m"):
+    with open_book() as book:
+        return book.reserve(book.rows(frame, names), model)
+
+
+def numbers_given(n):
+    """Numbers of n certificates, each computed after its number was reserved and without the lock."""
+    given = []
+    for _ in range(n):
+        look = reserve()
+        look.complete(mark=f"{os.getpid()} {threading.get_ident()} {look.number}")
+        given.append(look.number)
+    return given
+
+
+def files_of(folder):
+    return sorted(path.name for path in folder.iterdir() if path.name != "lock")
+
+
+def test_every_model_of_the_same_persons_counts_on():
+    first, second = reserve(model="one"), reserve(model="another")
+    assert (first.number, second.number) == (1, 2)
+    assert [look.model for look in second.earlier] == ["one"]
+    assert first.earlier == []
+    part = reserve(FRAME.iloc[:1], ["eve"])
+    assert part.number == 3, "one person in common is enough"
+    assert [look.number for look in part.earlier] == [1, 2]
+    assert reserve(FRAME, ["kim", "lee", "max"]).number == 1, "these persons have given none, whatever their values are"
+
+
+def test_a_look_at_persons_of_several_looks_is_later_than_all_of_them():
+    assert reserve(names=["ann"]).number == 1
+    assert reserve(names=["bob"]).number == 1
+    assert reserve(names=["ann", "bob"]).number == 3
+
+
+def test_a_certificate_is_found_by_its_mark():
+    reserve().complete("first")
+    second = reserve(model="another")
+    second.complete("second")
+    with open_book() as book:
+        found = book.find("second")
+        assert (found.number, found.model, found.date) == (2, "another", second.look.date)
+        assert book.find("third") is None
+        assert [look.mark for look in book.looks_at(book.rows(FRAME, NAMES))] == ["first", "second"]
+        assert book.next_look(book.rows(FRAME, NAMES)) == 3
+
+
+def test_a_look_may_be_completed_while_the_book_is_open():
+    with open_book() as book:
+        book.reserve(book.rows(FRAME, NAMES), "m").complete("mark")
+        assert book.find("mark").number == 1
+
+
+def test_a_cancelled_look_does_not_count_and_no_number_is_given_twice():
+    reserve().cancel()
+    assert reserve().number == 1
+    second, third = reserve(), reserve()
+    second.cancel()
+    assert reserve().number == third.number + 1
+
+
+def test_three_processes_and_thirty_certificates(ledger_of_test):
+    code = "from test_looks import numbers_given; print(*numbers_given(10))"
+    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
+        )
+        for _ in range(3)
+    ]
+    given = [int(word) for process in running for word in process.communicate()[0].split()]
+    assert sorted(given) == list(range(1, 31))
+    with open_book() as book:
+        recorded = book.looks_at(book.rows(FRAME, NAMES))
+    assert [look.number for look in recorded] == list(range(1, 31))
+    assert len({look.mark for look in recorded}) == 30, "every one was completed, with a mark of its own"
+    assert len(files_of(ledger_of_test)) == 31, "30 looks, one key, and nothing half-written"
+
+
+def test_four_threads_and_forty_certificates(ledger_of_test):
+    with ThreadPoolExecutor(4) as pool:
+        given = [number for numbers in pool.map(numbers_given, [10] * 4) for number in numbers]
+    assert sorted(given) == list(range(1, 41))
+    assert len(files_of(ledger_of_test)) == 41
+
+
+def test_a_process_that_is_killed_before_its_certificate_has_looked():
+    code = (
+        "import os, signal; from test_looks import reserve; print(reserve().number, flush=True); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "1\n")
+    look = reserve()
+    assert look.number == 2
+    assert look.earlier[0].mark is None
+
+
+def test_what_a_killed_process_left_half_written_is_removed(ledger_of_test):
+    reserve()
+    (ledger_of_test / ".20300101-000000-00.npz.partial").write_bytes(b"PK")
+    assert reserve().number == 2
+    assert not list(ledger_of_test.glob(".*"))
+
+
+def test_a_crash_while_writing_leaves_no_look(ledger_of_test, monkeypatch):
+    reserve()
+    before = files_of(ledger_of_test)
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", crash)
+        with pytest.raises(KeyboardInterrupt):
+            reserve()
+    assert files_of(ledger_of_test) == before
+
+
+def test_whoever_waits_is_told_why(ledger_of_test, monkeypatch):
+    reserve()
+    held = FileLock(ledger_of_test / "lock")
+    monkeypatch.setattr(looks, "_PATIENCE", 0.01)
+    with held, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(reserve)
+        with pytest.raises(DataWarning, match="another process is counting looks"):  # warnings are errors in tests
+            waiting.result()
+
+
+def test_folder_and_files_are_private_and_hold_no_names(ledger_of_test):
+    reserve(names=["ann margaret smith", "bob"]).complete("mark")
+    assert stat.S_IMODE(ledger_of_test.stat().st_mode) == 0o700
+    for name in files_of(ledger_of_test):
+        path = ledger_of_test / name
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, name
+        assert b"margaret" not in path.read_bytes()
+    assert len((ledger_of_test / "key").read_bytes()) == 32
+
+
+def test_an_empty_folder_that_the_user_made_becomes_private(ledger_of_test):
+    ledger_of_test.mkdir(mode=0o755)
+    reserve()
+    assert stat.S_IMODE(ledger_of_test.stat().st_mode) == 0o700
+
+
+def test_books_with_different_keys_have_no_hash_in_common(tmp_path, monkeypatch):
+    persons = []
+    for name in ("one", "two"):
+        monkeypatch.setenv("FAIRFLOWS_LEDGER", str(tmp_path / name))
+        with open_book() as book:
+            rows = book.rows(FRAME, NAMES)
+            persons.append({*rows.persons.tolist(), *rows.contents.tolist()})
+    assert len(persons[0]) == 6
+    assert not persons[0] & persons[1]
+
+
+def test_the_folder_is_the_users_own_unless_named(tmp_path, monkeypatch):
+    monkeypatch.delenv("FAIRFLOWS_LEDGER")
+    monkeypatch.setattr(platformdirs, "user_data_path", lambda name, **_: tmp_path / name)
+    reserve()
+    assert "key" in files_of(tmp_path / "fairflows")
+
+
+def test_a_folder_below_a_file_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "ledger"):
+        monkeypatch.setenv("FAIRFLOWS_LEDGER", str(folder))
+        with pytest.raises(DataError, match=r"file.*cannot be used: .*FAIRFLOWS_LEDGER names another one"):
+            reserve()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("used_before", [False, True])
+def test_a_folder_that_cannot_be_written_is_refused(used_before, ledger_of_test):
+    ledger_of_test.mkdir()
+    if used_before:
+        reserve()
+    ledger_of_test.chmod(0o500)
+    try:
+        with pytest.raises(DataError, match=r"cannot be used: Permission denied.*FAIRFLOWS_LEDGER names another one"):
+            reserve()
+    finally:
+        ledger_of_test.chmod(0o700)
+
+
+def test_a_full_disk_is_an_error_before_the_certificate(ledger_of_test, monkeypatch):
+    reserve()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(DataError, match="No space left on device"):
+            reserve()
+    assert reserve().number == 2
+    assert not list(ledger_of_test.glob(".*"))
+
+
+def test_a_folder_with_other_files_is_left_alone(ledger_of_test):
+    ledger_of_test.mkdir(mode=0o755)
+    (ledger_of_test / "thesis.tex").write_text("")
+    with pytest.raises(DataError, match=r"holds 'thesis\.tex', which fairflows did not write; FAIRFLOWS_LEDGER must"):
+        reserve()
+    assert files_of(ledger_of_test) == ["thesis.tex"]
+    assert stat.S_IMODE(ledger_of_test.stat().st_mode) == 0o755
+
+
+def test_a_damaged_look_is_named_and_never_skipped(ledger_of_test):
+    reserve(names=[f"person {i}" for i in range(20)])
+    (path,) = ledger_of_test.glob("*.npz")
+    whole = path.read_bytes()
+    with open_book() as book:
+        rows = book.rows(FRAME, ["person 7"])
+    damaged = [whole[:n] for n in range(0, len(whole), 40)]
+    for place in range(0, len(whole), 3):
+        damaged.append(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+    refused = [outcome for outcome in map(partial(next_look_or_error, path, rows), damaged) if outcome != 2]
+    assert all(outcome.startswith(f"{path}: ") for outcome in refused)
+    assert len(refused) > 0.8 * len(damaged), "only bytes without meaning, such as a time in the archive, may change"
+
+
+def next_look_or_error(path, rows, data):
+    path.write_bytes(data)
+    try:
+        with open_book() as book:
+            return book.next_look(rows)
+    except DataError as error:
+        return str(error)
+
+
+def test_files_of_another_format_or_key_are_refused(ledger_of_test, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(looks, "_FORMAT", 2)
+        reserve()
+    with pytest.raises(DataError, match=r"\.npz: the file has format 2, and this release of fairflows reads 1"):
+        reserve()
+    next(ledger_of_test.glob("*.npz")).unlink()
+    reserve()
+    key = ledger_of_test / "key"
+    kept = key.read_bytes()
+    key.write_bytes(bytes(32))
+    with pytest.raises(DataError, match=r"\.npz: was written with another key"):
+        reserve()
+    key.write_bytes(kept[:7])
+    with pytest.raises(DataError, match="key: the key is damaged: it must have 32 bytes; it has 7"):
+        reserve()
+    key.unlink()
+    with pytest.raises(
+        DataError, match="the key is missing, and without it nobody in this book of looks is recognised"
+    ):
+        reserve()
+    assert not key.exists(), "a new key would begin the count again"
+    key.write_bytes(kept)
+    assert reserve().number == 2
+
+
+def test_identifiers_spelt_differently_are_the_same_person():
+    spellings = ["0000007", "7.0", " 7", 7, np.int64(7), 7.0, "7.", "\t07\n"]
+    for number, name in enumerate(spellings, start=1):
+        assert reserve(FRAME.iloc[:1], [name]).number == number, repr(name)
+    assert reserve(FRAME.iloc[:1], ["70"]).number == 1
+
+
+def test_only_the_spelling_of_numbers_is_changed():
+    names = ["0", "00.0", "A07", "7.5", "0x7", "7 0", "-7", "7.0.0", "", "é ", "12345678901234567890"]
+    normal = ["0", "0", "A07", "7.5", "0x7", "7 0", "-7", "7.0.0", "", "é", "12345678901234567890"]
+    assert normal_names(names) == normal
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return [part.X for part in load_adult().split(random_state=0)]
+
+
+def test_rows_without_names_are_known_by_their_values(parts):
+    """Six categorical columns, so that most rows occur often."""
+    train, validation, test = parts
+    assert reserve(test, None).number == 1
+    assert reserve(test.sample(frac=1, random_state=0).reset_index(drop=True), None).number == 2, "the same file"
+    assert reserve(test.sample(1000, random_state=0).reset_index(drop=True), None).number == 3, "a part of it"
+    assert reserve(validation, None).number == 1, "other rows of the same law"
+    assert reserve(train.reset_index(drop=True), None).number == 1
+
+
+def test_another_split_of_the_same_table_looks_at_some_of_the_same_rows(parts):
+    adult = pd.concat(parts)
+    assert reserve(adult.sample(frac=0.3, random_state=0), None).number == 1
+    assert reserve(adult.sample(frac=0.3, random_state=1), None).number == 2
+
+
+def test_few_common_values_are_no_evidence_of_the_same_rows():
+    """All rows of the smaller file are in the larger one, as they would be of any such file."""
+    assert reserve(pd.DataFrame({"x": np.arange(1000) % 2}), None).number == 1
+    assert reserve(pd.DataFrame({"x": np.repeat([1, 0], 300)}), None).number == 1
+
+
+def test_a_shuffled_part_is_known_where_rows_are_told_apart():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 90, 2000), "income": rng.integers(10_000, 90_000, 2000)})
+    assert reserve(frame, None).number == 1
+    assert reserve(frame.sample(frac=0.1, random_state=0).reset_index(drop=True), None).number == 2
+    new = pd.DataFrame({"age": rng.integers(18, 90, 2000), "income": rng.integers(10_000, 90_000, 2000)})
+    assert reserve(new, None).number == 1
+
+
+def test_leaving_the_identifier_out_does_not_make_new_persons():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 90, 500), "income": rng.integers(10_000, 90_000, 500)})
+    names = [f"p{i}" for i in range(500)]
+    assert reserve(frame, names).number == 1
+    assert reserve(frame.iloc[::-1].reset_index(drop=True), None).number == 2
+    assert reserve(frame.iloc[:300], names[:300]).number == 3
+    common = pd.DataFrame({"x": np.arange(1000) % 5})
+    assert reserve(common, [f"q{i}" for i in range(1000)]).number == 1
+    assert reserve(common.iloc[::-1].reset_index(drop=True), None).number == 2
