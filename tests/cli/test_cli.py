@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 
 from fairflows import __version__
-from fairflows.cli.base import in_flags
 from fairflows.exceptions import DataError
 
 
@@ -125,8 +124,8 @@ def test_where_datasets_come_from_can_be_copied_from_a_narrow_terminal(run, tmp_
         (["--missing", "category"], "--multiclass"),
         (["--missing", "category", "--multiclass", "--label", "ratng"], "Did you mean 'rating'?"),
         (["--missing", "category", "--multiclass", "--sensitive", "regoin"], "Did you mean 'region'?"),
-        (["--missing", "category", "--multiclass", "--gamma", "1.5"], "gamma must be in [0, 1]; got 1.5"),
-        (["--missing", "category", "--multiclass", "--max-parity", "2"], "must be in (0, 1]; got 2.0"),
+        (["--missing", "category", "--multiclass", "--gamma", "1.5"], "--gamma must be in [0, 1]; got 1.5"),
+        (["--missing", "category", "--multiclass", "--max-parity", "2"], "--max-parity must be in (0, 1]; got 2.0"),
         (["--missing", "category", "--multiclass", "--max-parity", "0.01"], "A group is too small"),
         (["--missing", "category", "--multiclass", "--max-parity", "0.5", "--gamma", "0.5"], "give one of"),
     ],
@@ -148,9 +147,8 @@ def test_a_text_column_that_names_the_rows_is_refused_in_the_command_s_words(run
     words = ["--sensitive", "region", "--missing", "category", "-o", tmp_path / "out", "-q"]
     code, _, err = run("fit", tmp_path / "people.csv", *words)
     assert code == 2
-    assert "--drop 'person'" in err
-    assert "--id 'person'" in err
-    assert in_flags("(missing='drop')") == "(--missing drop)"
+    assert "(--drop person)" in err
+    assert "(--id person)" in err
 
 
 def test_a_mixed_table_with_three_groups_and_three_labels(run, tmp_path):

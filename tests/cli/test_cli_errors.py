@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from fairflows import FairMatching, Table
-from fairflows.cli.base import in_flags
+from fairflows.cli.base import in_options, show_warning
 from fairflows.cli.main import BUG
+from fairflows.exceptions import DataError, DataWarning, Parameter
 from fairflows.storage.saving import save
 
 
@@ -41,8 +42,9 @@ FIT = ["fit", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
         ([*FIT, "-o", "loans.csv"], "is a file, where a folder is to be written"),
         ([*FIT, "-o", "loans.csv/out"], "loans.csv is a file"),
         ([*FIT, "-o", "."], "holds loans.csv, which is read"),
-        ([*FIT, "-o", "out", "--gamma", "0", "--max-parity", "1"], "--max-parity and --gamma, which exclude"),
-        ([*FIT, "-o", "out", "--max-adversary-accuracy", "0.3", "--release", "latent"], "a blind guess, 1/2; got 0.3"),
+        ([*FIT, "-o", "out", "--gamma", "0", "--max-parity", "1"], "--max-parity and --gamma exclude each other"),
+        ([*FIT, "-o", "out", "--max-adversary-accuracy", "0.3", "--release", "latent"],
+         "--max-adversary-accuracy must be above that of a blind guess, 1/2; got 0.3"),
         ([*FIT, "-o", "out", "--seed", "-1"], "--seed"),
         (["demo", "-o", "loans.csv"], "loans.csv is a file"),
         (["certify", "nowhere", "loans.csv", "-o", "no/c.json"], "there is no folder no"),
@@ -94,9 +96,36 @@ def test_advice_that_only_fit_can_follow_says_so(run, folder):
     frame.to_csv(folder / "gaps.csv", index=False)
     code, _, err = run("encode", folder / "model", folder / "gaps.csv", "--sensitive", "sex", "-o", folder / "z.csv")
     assert code == 2
-    assert "by fitting again with --missing category" in err
-    assert in_flags("drop them (missing='drop')", "certify") == "drop them (fit again with --missing drop)"
-    assert in_flags("drop them (missing='drop')", "fit") == "drop them (--missing drop)"
+    assert "(fit again with --missing category)." in err
+
+
+@pytest.mark.parametrize(
+    ("command", "parameter", "said"),
+    [
+        ("fit", Parameter("max_parity"), "--max-parity"),
+        ("fit", Parameter("missing", "drop"), "--missing drop"),
+        ("certify", Parameter("missing", "drop"), "fit again with --missing drop"),
+        ("certify", Parameter("missing"), "missing"),
+        ("certify", Parameter("n_draws"), "--draws"),
+        ("encode", Parameter("n_workers"), "--workers"),
+        ("describe", Parameter("multiclass", True), "--multiclass"),
+        ("fit", Parameter("drop", ["first name", "key"]), "--drop 'first name' --drop key"),
+        ("encode", Parameter("identifier", ...), "--id"),
+        ("fit", Parameter("n_bins", 8), "n_bins=8"),
+        ("fit", Parameter("table"), "table"),
+    ],
+)
+def test_messages_name_parameters_as_options_of_the_command(monkeypatch, command, parameter, said):
+    monkeypatch.setattr(sys, "argv", ["fairflows", command])
+    assert in_options(DataError("say ", parameter, ",\nplease")) == f"say {said}, please"
+
+
+def test_a_warning_names_options_and_comes_once(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fairflows", "encode"])
+    for count in ("1,000", "2"):
+        show_warning(DataWarning(f"{count} rows have no name: give ", Parameter("identifier", ...), "."), DataWarning)
+    show_warning("a library's own", UserWarning)
+    assert capsys.readouterr().err == "fairflows: 1,000 rows have no name: give --id.\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

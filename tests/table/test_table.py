@@ -147,7 +147,7 @@ def test_missing_values(frame):
         ({"sensitive": "gender"}, "sensitive column 'gender' is not in the table"),
         ({"sensitive": "sexx"}, "Did you mean 'sex'"),
         ({"sensitive": "sex", "label": "paid"}, "label column 'paid' is not in the table"),
-        ({"sensitive": "sex", "label": "age"}, r"'age' must have two values; it has \d+: .* multiclass=True"),
+        ({"sensitive": "sex", "label": "age"}, r"'age' must have two values; it has \d+: .* \(multiclass=True\)"),
         ({"sensitive": "sex", "drop": ["nope"]}, "dropped column 'nope' is not in the table"),
         ({"sensitive": "sex", "drop": "nope"}, "dropped column 'nope' is not in the table"),
         ({"sensitive": "sex", "label": "sex"}, "'sex' cannot be both the sensitive and the label column"),

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, ParameterError
 
 FloatArray = NDArray[np.float64]
 Estimator = Literal["betting", "sign"]
@@ -17,7 +17,7 @@ Priors = tuple[float, ...] | None
 def checked_delta(delta: float) -> float:
     """δ, the probability that a bound misses, strictly between 0 and 1."""
     if not 0 < delta < 1:
-        raise ValueError(f"delta must be in (0, 1); got {delta!r}.")
+        raise ParameterError("delta", "must be in (0, 1)", delta)
     return float(delta)
 
 
@@ -66,7 +66,7 @@ def checked_priors(priors: ArrayLike | None, n_groups: int) -> FloatArray:
     if priors.shape != (n_groups,):
         raise ValueError(f"priors must hold one number for each of {n_groups} groups; got shape {priors.shape}.")
     if not np.all(priors >= 0) or not np.isclose(priors.sum(), 1, rtol=0, atol=1e-9):
-        raise ValueError(f"priors must be non-negative and sum to 1; got {priors.tolist()}.")
+        raise ParameterError("priors", "must be non-negative and sum to 1", priors.tolist())
     return priors
 
 
@@ -74,7 +74,7 @@ def checked_distance(distance: ArrayLike, name: str = "distance") -> FloatArray:
     """Statistical distances, in [0, 1]."""
     distance = np.asarray(distance, dtype=np.float64)
     if not np.all((distance >= 0) & (distance <= 1)):
-        raise ValueError(f"{name} must be in [0, 1]; got {distance.tolist()}.")
+        raise ParameterError(name, "must be in [0, 1]", distance.tolist())
     return distance
 
 

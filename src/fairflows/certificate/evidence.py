@@ -28,7 +28,7 @@ from fairflows.bounds.model import (
 from fairflows.bounds.paper import sign_estimate, sign_upper_bound
 from fairflows.bounds.planning import rows_needed
 from fairflows.encoder.pipelines import as_fitted, pipeline_steps
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.table import Table
 
 FloatArray = npt.NDArray[np.float64]
@@ -183,7 +183,7 @@ class CellEvidence:
     def check_distance(self, target: float, delta: float, groups: list[Any]) -> None:
         """Refuse a distance that these group sizes cannot reach even if the cells told nothing, with what it takes."""
         if target == 0:
-            raise ValueError("target must be above 0 for a release of cells: no number of persons proves Δ = 0.")
+            raise ParameterError("target", "must be above 0 for a release of cells: no number of persons proves Δ = 0")
         if float(cell_radius(self.n, delta, eta=self.eta).max()) > target:
             nothing = np.ones((len(groups), 1))
             needed = rows_needed(target, delta, shares=self._shares, eta=self.eta, probabilities=nothing)
@@ -194,10 +194,8 @@ class CellEvidence:
         pi = checked_priors(priors, len(groups))
         room = target - pi.max()
         if room <= 0:
-            raise ValueError(
-                f"max_adversary_accuracy must be above that of a blind guess, {pi.max():.4g}, for a release of cells; "
-                f"got {target:.4g}."
-            )
+            rule = f"must be above that of a blind guess, {pi.max():.4g}, for a release of cells"
+            raise ParameterError("max_adversary_accuracy", rule, target)
         blind = self.n[:, None].astype(np.float64)  # one cell for all tells nothing
         if stratified_accuracy_upper_bound(blind, delta, priors, eta=self.eta) > target:
             persons = -math.log(delta) / 2 * float((pi**2 * self.eta**2 / self._shares).sum()) / room**2

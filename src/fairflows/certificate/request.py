@@ -11,6 +11,7 @@ import numpy as np
 from fairflows.bounds.arguments import Estimator, Priors, checked_delta, checked_distance, checked_priors
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.evidence import releases_cells
+from fairflows.exceptions import ParameterError
 
 _RELEASED = ("cell", "latent", "label")
 _MONTE_CARLO_DELTA = 0.001
@@ -111,19 +112,17 @@ def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[st
 
 def _check_whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+        raise ParameterError(name, f"must be a whole number of at least {least}", value)
 
 
 def _check_target(target: float | None, accuracy: float | None, blind: float) -> None:
     if target is not None and accuracy is not None:
-        raise ValueError("give target, a distance, or max_adversary_accuracy, not both.")
+        raise ParameterError(("target", "max_adversary_accuracy"), "exclude each other: give one, not both")
     if target is not None and not 0 <= target <= 1:
-        raise ValueError(f"target must be a distance in [0, 1]; got {target!r}.")
+        raise ParameterError("target", "must be a distance in [0, 1]", target)
     if accuracy is not None and not blind <= accuracy <= 1:
-        raise ValueError(
-            f"max_adversary_accuracy must be at least that of a blind guess, {blind:.4g}, and at most 1; got "
-            f"{accuracy!r}."
-        )
+        rule = f"must be at least that of a blind guess, {blind:.4g}, and at most 1"
+        raise ParameterError("max_adversary_accuracy", rule, accuracy)
 
 
 def _checked_errors(errors: float | Sequence[float] | None, groups: list[Any]) -> tuple[float, ...] | None:

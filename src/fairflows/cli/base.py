@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
+from typer.core import TyperGroup, TyperOption
 
-from fairflows.exceptions import DataError, DataWarning
+from fairflows.exceptions import DataError, DataWarning, Message, Parameter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,41 +56,45 @@ MaxAccuracy = Annotated[
 MaxParity = Annotated[float | None, typer.Option("--max-parity", help="How far two groups' rates may be apart.")]
 Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
 
-_FLAGS = {
-    r"\bmax_adversary_accuracy\b": "--max-adversary-accuracy",
-    r"\bmax_parity\b": "--max-parity",
-    r"\band gamma\b": "and --gamma",
-    r"^(gamma|delta|method)\b": r"--\1",
-    r"^n_(workers|draws)\b": r"--\1",
-    r"missing='(\w+)'": r"--missing \1",
-    r"multiclass=True": "--multiclass",
-    r"drop=\['(.*?)'\]": r"--drop '\1'",
-    r"identifier='(.*?)'": r"--id '\1'",
-    r"\(identifier=\.\.\.\)": "(--id)",
-    r"identifier=\.\.\.": "--id",
-    r"\(sensitive=\.\.\.\)": "(--sensitive)",
-}
-_FIT_AGAIN = {  # a model is what it is: commands that use one have no such option
-    r"with missing='(\w+)'": r"by fitting again with --missing \1",
-    r"\(missing='(\w+)'\)": r"(fit again with --missing \1)",
-}
 _said: set[str] = set()
 
 
-def in_flags(message: str, command: str = "fit") -> str:
-    """A message about Python arguments, as one about the options of the command."""
-    fitted = {} if command in ("fit", "describe") else _FIT_AGAIN
-    for argument, flag in (fitted | _FLAGS).items():
-        message = re.sub(argument, flag, message)
-    return " ".join(message.split())
+def in_options(message: Message) -> str:
+    """A message in one line, with parameters named as the command names them."""
+    return " ".join(message.render(_as_option).split())
 
 
-def show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+def _as_option(parameter: Parameter) -> str:
+    """A parameter as an option of the command that runs; else as one of the `fit` that made the command's model."""
+    commands = cast(TyperGroup, typer.main.get_command(app)).commands
+    options = {
+        name: {option.name: option for option in command.params if isinstance(option, TyperOption)}
+        for name, command in commands.items()
+    }
+    running = next((word for word in sys.argv[1:] if word in commands), "fit")
+    if parameter.name in options[running]:
+        return _typed(options[running][parameter.name], parameter.value)
+    if parameter.name in options["fit"] and parameter.value is not None:
+        return f"fit again with {_typed(options['fit'][parameter.name], parameter.value)}"
+    return str(parameter)
+
+
+def _typed(option: TyperOption, value: object) -> str:
+    """What to type on the command line to give an option a value; the option alone where there is none to give."""
+    flag = option.opts[0]
+    if option.is_flag or value is None or value is ...:
+        return flag
+    return " ".join(f"{flag} {shlex.quote(str(one))}" for one in (value if isinstance(value, list) else [value]))
+
+
+def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """Warnings that are meant for users, each kind once: batches would repeat them with other counts."""
+    if not isinstance(message, DataWarning):
+        return
     kind = re.sub(r"\d[\d,]*", "#", str(message))
-    if issubclass(category, DataWarning) and kind not in _said:
+    if kind not in _said:
         _said.add(kind)
-        typer.echo(f"fairflows: {in_flags(str(message))}", err=True)
+        typer.echo(f"fairflows: {in_options(message)}", err=True)
 
 
 def print_frame(frame: pd.DataFrame, as_json: bool, title: str) -> None:

@@ -23,7 +23,9 @@ from fairflows.cli.base import (
 
 Target = Annotated[Path, typer.Option("--out", "-o", help="CSV, TSV or Parquet file to write.", show_default=False)]
 Keep = Annotated[list[str] | None, typer.Option(help="Column to write as it is; may be repeated.", callback=distinct)]
-Workers = Annotated[int | None, typer.Option(min=1, help="Batches at once; as many as processors when not given.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Batches at once; as many as processors when not given.")
+]
 
 
 @app.command()
@@ -41,7 +43,7 @@ def encode(
         bool, typer.Option("--exact", help="Write encoded numbers in 64 bits, so that they decode exactly.")
     ] = False,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
-    workers: Workers = None,
+    n_workers: Workers = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -66,7 +68,7 @@ def encode(
         n_rows = encode_folder(model, source, out, **settings)
     else:
         with row_counter(quiet or as_json, "encoding") as count:
-            n_rows = encode_file(model, source, out, n_workers=workers, on_progress=count, **settings)
+            n_rows = encode_file(model, source, out, n_workers=n_workers, on_progress=count, **settings)
     _say_done(n_rows, out, as_json, quiet)
 
 
@@ -81,7 +83,7 @@ def decode(
     ] = None,
     identifier: Identifier = None,
     keep: Keep = None,
-    workers: Workers = None,
+    n_workers: Workers = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -94,7 +96,7 @@ def decode(
     model, run = open_model(folder)
     settings = {**roles(run, sensitive, identifier), "sensitive_from": sensitive_from, "keep": keep or ()}
     with row_counter(quiet or as_json, "decoding") as count:
-        n_rows = decode_file(model, source, out, n_workers=workers, on_progress=count, **settings)
+        n_rows = decode_file(model, source, out, n_workers=n_workers, on_progress=count, **settings)
     _say_done(n_rows, out, as_json, quiet)
 
 

@@ -15,7 +15,8 @@ import typer
 
 from fairflows import __version__
 from fairflows.cli import data_commands, file_commands, model_commands
-from fairflows.cli.base import app, in_flags, show_warning
+from fairflows.cli.base import app, in_options, show_warning
+from fairflows.exceptions import Message
 
 __all__ = ["app", "data_commands", "file_commands", "main", "model_commands"]
 
@@ -45,8 +46,8 @@ def _outcome() -> tuple[Any, str]:
     except SystemExit as end:
         return end.code, ""
     except (ValueError, OSError, OverflowError, MemoryError) as error:  # a DataError is a ValueError
-        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
-        return 2, in_flags(str(error).strip() or type(error).__name__, command)
+        text = in_options(error) if isinstance(error, Message) else " ".join(str(error).split())
+        return 2, text or type(error).__name__
     except Exception as error:
         if os.environ.get("FAIRFLOWS_DEBUG"):
             traceback.print_exc()

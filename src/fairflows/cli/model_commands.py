@@ -135,7 +135,9 @@ def certify(
     train: Annotated[
         Path | None, typer.Option(help="Rows for adversaries to learn from; without, nothing is attacked.")
     ] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Draws from each group behind the model-based bound.")] = 1_000_000,
+    n_draws: Annotated[
+        int, typer.Option("--draws", min=1, help="Draws from each group behind the model-based bound.")
+    ] = 1_000_000,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the certificate.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -174,7 +176,7 @@ def certify(
             audit=found,
             delta=delta,
             released=released,
-            n_draws=draws,
+            n_draws=n_draws,
         )
     if out is not None:
         with new_file(out) as side:

@@ -208,4 +208,4 @@ class CellCodec:
         for name, column in X.items():
             check_column(str(name), column)
         if self.missing == "error":
-            check_complete(X, "Keep them as a category of their own with missing='category'.")
+            check_complete(X)

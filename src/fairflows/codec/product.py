@@ -304,7 +304,7 @@ class Codec:
         for name, column in X.items():
             check_column(str(name), column)
         if self.missing == "error":
-            check_complete(X, "Keep them as a category of their own with missing='category'.")
+            check_complete(X)
 
     def _check_constant(self, name: Any, column: pd.Series, value: Any) -> None:
         missing = column.isna()

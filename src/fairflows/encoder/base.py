@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
 from fairflows.encoder.checks import check_key, check_kinds
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import check_known, shown, sorted_values
 from fairflows.table.frames import is_polars, like, to_pandas
 from fairflows.table.ledger import named_persons
@@ -50,8 +50,9 @@ class Rows:
             return self.persons
         if self.identifier is not None:
             raise DataError(
-                f"The encoder knows persons by their {self.identifier!r} (identifier={self.identifier!r}), which these "
-                "rows lack: add that column, or make it the index."
+                f"The encoder knows persons by their {self.identifier!r} (",
+                Parameter("identifier", self.identifier),
+                "), which these rows lack: add that column, or make it the index.",
             )
         return Persons.of_rows(self.X)
 
@@ -134,7 +135,7 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
     def _check_strengths(self, strengths: Sequence[float]) -> None:
         for strength in strengths:
             if not (isinstance(strength, Real) and 0 <= strength <= 1):
-                raise ValueError(f"{self._strength} must be in [0, 1]; got {strength!r}.")
+                raise ParameterError(self._strength, "must be in [0, 1]", strength)
 
     def fit_transform(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None, **settings: Any

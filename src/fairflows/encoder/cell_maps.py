@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairflows.density.cell_density import FloatArray, IntArray
+from fairflows.exceptions import ParameterError
 
 
 def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntArray:
@@ -124,7 +125,7 @@ def latent_laws(log_p: FloatArray, matched: IntArray, split: IntArray, gamma: fl
         0 is the label split alone, the most accurate; 1 is sort-and-match alone, the fairest.
     """
     if not 0.0 <= gamma <= 1.0:
-        raise ValueError(f"gamma must be in [0, 1]; got {gamma}.")
+        raise ParameterError("gamma", "must be in [0, 1]", gamma)
     p = np.exp(log_p)
     by_matching, by_splitting = np.empty_like(p), np.empty_like(p)
     np.put_along_axis(by_matching, matched, p, axis=1)

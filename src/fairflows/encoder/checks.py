@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import pandas as pd
 from sklearn.utils.validation import has_fit_parameter
 
+from fairflows.exceptions import ParameterError
 from fairflows.table.columns import KINDS, check_choice, check_known
 
 Output = Literal["categories", "one-hot", "codes"]
@@ -18,7 +19,7 @@ Output = Literal["categories", "one-hot", "codes"]
 def check_count(name: str, value: Any, least: int) -> None:
     """Refuse what is no whole number, or too small."""
     if not is_count(value, least):
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+        raise ParameterError(name, f"must be a whole number of at least {least}", value)
 
 
 def is_count(value: Any, least: int) -> bool:

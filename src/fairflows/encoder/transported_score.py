@@ -60,7 +60,7 @@ def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Litera
 def checked_columns(X: pd.DataFrame, columns: Mapping[Any, ScoreColumn], missing: str) -> pd.DataFrame:
     """Rows as the classifiers know them: refused where values are missing, infinite, unseen or of another type."""
     if missing == "error":
-        check_complete(X, "Keep them as a category of their own with missing='category'.")
+        check_complete(X)
     checked = {}
     for name, what in columns.items():
         column = X[name]

@@ -17,7 +17,7 @@ from fairflows.bounds.spending import delta_of_look
 from fairflows.certificate.evidence import CellEvidence, group_numbers
 from fairflows.certificate.identification import one_row_a_person
 from fairflows.encoder.pipelines import transform_table
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, ParameterError
 from fairflows.frontiers.sweep import Frontier
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.table import Table
@@ -46,11 +46,11 @@ class Goal:
 
     def __post_init__(self) -> None:
         if not 0 < self.delta < 1:
-            raise ValueError(f"delta must be in (0, 1); got {self.delta!r}.")
+            raise ParameterError("delta", "must be in (0, 1)", self.delta)
         if self.distance is not None and not 0 < self.distance <= 1:
-            raise ValueError(f"the largest parity gap must be in (0, 1]; got {self.distance!r}.")
+            raise ParameterError("max_parity", "must be in (0, 1]", self.distance)
         if self.accuracy is not None and not 0 < self.accuracy <= 1:
-            raise ValueError(f"the largest adversary accuracy must be in (0, 1]; got {self.accuracy!r}.")
+            raise ParameterError("max_adversary_accuracy", "must be in (0, 1]", self.accuracy)
 
     @property
     def limit(self) -> float | None:
@@ -81,9 +81,8 @@ class Goal:
         """Refuse at once what a blind guess exceeds; and of cells, what so few certifying persons cannot show."""
         groups = rows.groups
         if self.accuracy is not None and self.accuracy < 1 / len(groups):
-            raise ValueError(
-                f"max_adversary_accuracy must be above that of a blind guess, 1/{len(groups)}; got {self.accuracy:.4g}."
-            )
+            rule = f"must be above that of a blind guess, 1/{len(groups)}"
+            raise ParameterError("max_adversary_accuracy", rule, self.accuracy)
         if not cells:
             return
         persons = one_row_a_person(rows, None, 0)

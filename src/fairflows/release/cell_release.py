@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from fairflows.bounds.planning import planned_cell_bound
 from fairflows.bounds.spending import delta_of_look
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.numeric_view import NumericView
 from fairflows.release.partitions import CentrePartition, Partition, QuantilePartition, TreePartition
 from fairflows.table.columns import is_number, is_time, sorted_values
@@ -233,7 +233,7 @@ class CellRelease(TransformerMixin, BaseEstimator):
         if self.n_cells != "auto" and (not isinstance(self.n_cells, int | np.integer) or self.n_cells < 2):
             raise ValueError(f"n_cells must be 'auto' or a whole number of at least 2; got {self.n_cells!r}.")
         if self.method not in ("tree", "quantiles", "kmeans"):
-            raise ValueError(f"method must be 'tree', 'quantiles' or 'kmeans'; got {self.method!r}.")
+            raise ParameterError("method", "must be 'tree', 'quantiles' or 'kmeans'", self.method)
         if self.output not in ("cell", "row"):
             raise ValueError(f"output must be 'cell' or 'row'; got {self.output!r}.")
         if not 0 <= self.randomise < 1:

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.encoder.pipelines import pipeline_steps, transform_pipeline
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.storage.folders import check_file, new_file, side_folder
 from fairflows.stream.shuffle import number_of_buckets, shuffled
 from fairflows.stream.tables import TableReader, TableWriter, to_arrow
@@ -266,13 +266,17 @@ def _buckets(reader: TableReader) -> int:
 def _sensitive_columns(encoder: Any, given: str | Sequence[str] | None) -> list[str]:
     names = given if given is not None else encoder.sensitive
     if names is None:
-        raise DataError("The model does not say which column holds the sensitive attribute: name it (sensitive=...).")
+        raise DataError(
+            "The model does not say which column holds the sensitive attribute: name it (",
+            Parameter("sensitive", ...),
+            ").",
+        )
     return [names] if isinstance(names, str) else list(dict.fromkeys(names))
 
 
 def _checked_workers(n_workers: int | None) -> int:
     if n_workers is not None and n_workers < 1:
-        raise ValueError(f"n_workers must be at least 1; got {n_workers}.")
+        raise ParameterError("n_workers", "must be at least 1", n_workers)
     return n_workers or os.cpu_count() or 1
 
 

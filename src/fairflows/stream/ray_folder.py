@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.compute.ray_engine import import_ray
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, Parameter
 from fairflows.stream.files import BATCH_ROWS, RowEncoder
 from fairflows.table.frames import from_arrow
 
@@ -50,7 +50,11 @@ def encode_folder(
     ray = import_ray()
     encode = RowEncoder(model, sensitive, identifier, keep)
     if encode.identifier is None:
-        raise DataError("On a cluster a row has no number: name the column that says whose row it is (identifier=...).")
+        raise DataError(
+            "On a cluster a row has no number: name the column that says whose row it is (",
+            Parameter("identifier", ...),
+            ").",
+        )
     if not Path(source).is_dir():
         raise DataError(f"{source}: there is no such folder.")
     if Path(target).exists():

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api import types
 
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.frames import with_plain_times
 from fairflows.table.grid import find_grid
 
@@ -131,7 +131,7 @@ def step_text(step: float, dtype: np.dtype) -> str:
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Refuse a setting that is none of those there are."""
     if not (isinstance(value, str) and value in allowed):
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
+        raise ParameterError(name, f"must be one of {', '.join(map(repr, allowed))}", value)
 
 
 def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
@@ -157,13 +157,20 @@ def check_known(name: Any, columns: pd.Index, role: str) -> None:
     raise DataError(f"The {role} column {name!r} is not in the table.{hint} Its columns: {shown}.")
 
 
-def check_complete(frame: pd.DataFrame, advice: str) -> None:
-    """Refuse missing values, counting them column by column."""
+def check_complete(frame: pd.DataFrame, *, can_drop: bool = False) -> None:
+    """Refuse missing values, counting them column by column; the advice names what else `missing` can be."""
     counts = frame.isna().sum()
     counts = counts[counts > 0]
     if len(counts):
         shown = ", ".join(f"{name!r} ({count:,})" for name, count in counts.items())
-        raise DataError(f"Missing values (NaN) are not accepted; found in column {shown}. {advice}")
+        drop = (" or drop their rows (", Parameter("missing", "drop"), ")") if can_drop else ()
+        raise DataError(
+            f"Missing values (NaN) are not accepted; found in column {shown}. Keep them as a category of their own (",
+            Parameter("missing", "category"),
+            ")",
+            *drop,
+            ".",
+        )
 
 
 def any_missing(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:

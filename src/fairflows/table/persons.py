@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.exceptions import DataError, warn_user
+from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.hashing import keyed_hashes
 
 KEY_BYTES = 32
@@ -80,8 +80,9 @@ class Persons:
     def of_rows(cls, frame: pd.DataFrame) -> Persons:
         """Each row its own person, known by the frame's index; warns that nobody named the persons."""
         warn_user(
-            "No identifier column says which rows are the same person, so the frame's index does: give identifier=... "
-            "if one person may come twice, or under another index, and must get the same noise."
+            "No identifier column says which rows are the same person, so the frame's index does: give ",
+            Parameter("identifier", ...),
+            " if one person may come twice, or under another index, and must get the same noise.",
         )
         return cls.of(frame.index)
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import (
     KINDS,
     Kind,
@@ -117,7 +117,7 @@ class Table:
         notes: Sequence[str] = (),
     ) -> None:
         if missing not in ("error", "category", "drop"):
-            raise ValueError(f"missing must be 'error', 'category' or 'drop'; got {missing!r}.")
+            raise ParameterError("missing", "must be 'error', 'category' or 'drop'", missing)
         frame = to_pandas(data)
         if not len(frame):
             raise DataError("A table needs at least one row; this one is empty.")
@@ -318,11 +318,12 @@ class Table:
             if column is not None and column.isna().any():
                 raise DataError(
                     f"The {role} column {column.name!r} must be known in every row; {int(column.isna().sum()):,} "
-                    "values are missing. Drop those rows (missing='drop')."
+                    "values are missing. Drop those rows (",
+                    Parameter("missing", "drop"),
+                    ").",
                 )
         if missing == "error":
-            check_complete(self.X, "Keep them as a category of their own (missing='category') or drop their rows "
-                                   "(missing='drop').")  # fmt: skip
+            check_complete(self.X, can_drop=True)
 
     def _check(self, kinds: Mapping[str, str]) -> None:
         if not self.X.shape[1]:
@@ -350,7 +351,9 @@ class Table:
             if not self.multiclass:
                 raise DataError(
                     f"The label column {self.y.name!r} must have two values; it has {n_labels}: {few}. Ask for "
-                    "several classes with multiclass=True."
+                    "several classes (",
+                    Parameter("multiclass", True),
+                    ").",
                 )
 
 
@@ -380,6 +383,9 @@ def _check_not_a_name(name: str, column: pd.Series, declared: bool) -> None:
         is_text = column.dtype == object or isinstance(column.dtype, pd.StringDtype)
         raise DataError(
             f"Column {name!r} is {'text' if is_text else f'of type {column.dtype}'} with as many values as rows "
-            f"({len(column):,}): it names the rows and cannot be learnt from. Drop it (drop=[{name!r}]), or make it "
-            f"the identifier (identifier={name!r})."
+            f"({len(column):,}): it names the rows and cannot be learnt from. Drop it (",
+            Parameter("drop", [name]),
+            "), or make it the identifier (",
+            Parameter("identifier", name),
+            ").",
         )

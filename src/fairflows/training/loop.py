@@ -23,6 +23,7 @@ from fairflows.bijection import Bijection, StackedMLP
 from fairflows.compute.progress import ProgressBar
 from fairflows.compute.steps import AdamSteps, milestone_rate
 from fairflows.density import GroupDensities
+from fairflows.exceptions import ParameterError
 from fairflows.training.draws import Draws, Feed, FreshDraws
 
 Scalarisation = Literal["convex", "chebyshev"]
@@ -353,7 +354,7 @@ def _check(
             f"{ramp_epochs}."
         )
     if not bool(((gamma >= 0) & (gamma <= 1)).all()):
-        raise ValueError(f"gamma must be in [0, 1]; got {gamma.tolist()}.")
+        raise ParameterError("gamma", "must be in [0, 1]", gamma.tolist())
     if (head is None) != (labels is None):
         raise ValueError("labels and a task head go together; got only one of them.")
     if min(len(x) for x in rows) == 0:

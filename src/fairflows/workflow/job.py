@@ -18,7 +18,7 @@ from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.pipelines import pipeline_steps
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, ParameterError
 from fairflows.frontiers.selection import Candidate, Goal, choose, judge_cells, judge_latents
 from fairflows.frontiers.sweep import Frontier, frontier
 from fairflows.reporting import Report
@@ -136,7 +136,8 @@ def fit_table(
     """
     given = [value for value in (max_adversary_accuracy, max_parity, gamma) if value is not None]
     if len(given) > 1:
-        raise ValueError("give one of max_adversary_accuracy, max_parity and gamma, which exclude each other.")
+        names = "max_adversary_accuracy", "max_parity", "gamma"
+        raise ParameterError(names, "exclude each other: give one of them")
     if with_label and table.y is None:
         raise DataError("The label is to be released, but the table has none.")
     goal = Goal(max_parity, max_adversary_accuracy, delta)
@@ -276,7 +277,7 @@ def _estimators(
 ) -> dict[str, Any]:
     """The encoders to try, by name."""
     if method not in ("auto", "flow", "matching", "transport"):
-        raise ValueError(f"method must be 'auto', 'flow', 'matching' or 'transport'; got {method!r}.")
+        raise ParameterError("method", "must be 'auto', 'flow', 'matching' or 'transport'", method)
     categorical = all(kind == "categorical" for kind in table.kinds.values())
     wanted = [method] if method != "auto" else ["matching" if categorical else "flow"]
     if method == "auto" and release == "cells" and (table.y is not None or categorical):
