@@ -144,7 +144,9 @@ def test_state_restores_the_map(make):
     second = make(n_groups=2, seeds=(8, 9))
     second.load_state_dict(first.state_dict())
     x = points(first).float()
-    assert torch.equal(first.forward(x)[0], second.forward(x)[0])
+    for name, value in second.state_dict().items():
+        assert torch.equal(value, first.state_dict()[name])
+    torch.testing.assert_close(first.forward(x)[0], second.forward(x)[0])
 
 
 def test_wrong_number_of_features_is_an_error(bijection):

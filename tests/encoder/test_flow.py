@@ -23,9 +23,12 @@ from fairflows.table.persons import Key, Persons
 from fairflows.table.synthetic import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import DivergedError
+from precision import assert_same_release
 
 KEY = Key(range(32))
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
+# Two trainings of the same steps: float32 sums may be taken in another order.
+SAME_TRAINING = {"rtol": 1e-4, "atol": 1e-5}
 QUICK = {"n_epochs": 2, "hidden": (8, 8), "head": (8,), "density": MixtureDensity(1), "key": KEY}
 
 
@@ -47,29 +50,29 @@ def test_mixed_tables_come_back_exactly(mixed, fitted):
 def test_encoding_is_repeatable_in_any_order(mixed, fitted):
     Z = fitted.transform(mixed.X, sensitive_features=mixed.a)
     order = np.random.default_rng(0).permutation(len(mixed))
-    shuffled = fitted.transform(mixed.X.iloc[order], sensitive_features=mixed.a.iloc[order])
-    np.testing.assert_array_equal(Z.to_numpy()[order], shuffled.to_numpy())
+    for rows in (order, order[:7], order[:1]):
+        part = fitted.transform(mixed.X.iloc[rows], sensitive_features=mixed.a.iloc[rows])
+        assert_same_release(part, Z.iloc[rows])
 
 
-def test_the_same_seed_and_key_give_the_same_encoder(mixed):
-    one, two = (FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=mixed.a) for _ in range(2))
-    for first, second in zip(one.flow_.bijection.parameters(), two.flow_.bijection.parameters(), strict=True):
-        torch.testing.assert_close(first, second, rtol=0, atol=0)
+def test_the_same_seed_and_key_give_the_same_encoder(mixed, fitted):
+    again = FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    for first, second in zip(fitted.flow_.bijection.parameters(), again.flow_.bijection.parameters(), strict=True):
+        torch.testing.assert_close(first, second, **SAME_TRAINING)
     other = FairFlow(**QUICK, random_state=1).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
-    Z = one.transform(mixed.X, sensitive_features=mixed.a)
+    Z = fitted.transform(mixed.X, sensitive_features=mixed.a)
     assert not np.allclose(Z, other.transform(mixed.X, sensitive_features=mixed.a))
 
 
-def test_attribute_as_argument_or_as_column_is_the_same(mixed):
+def test_attribute_as_argument_or_as_column_is_the_same(mixed, fitted):
     frame = mixed.X.assign(sex=mixed.a, who=mixed.identifier)
     named = FairFlow(**QUICK, sensitive="sex", identifier="who").fit(frame, mixed.y)
-    passed = FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
-    expected = passed.transform(mixed.X, sensitive_features=mixed.a)
-    np.testing.assert_array_equal(named.transform(frame), expected)
-    np.testing.assert_array_equal(named.predict(frame), passed.predict(mixed.X, sensitive_features=mixed.a))
-    np.testing.assert_array_equal(
-        FairFlow(**QUICK).fit_transform(mixed.X, mixed.y, sensitive_features=mixed.a), expected
-    )
+    expected = fitted.transform(mixed.X, sensitive_features=mixed.a)
+    np.testing.assert_allclose(named.transform(frame), expected, **SAME_TRAINING)
+    probabilities = fitted.predict_proba(mixed.X, sensitive_features=mixed.a)
+    np.testing.assert_allclose(named.predict_proba(frame), probabilities, **SAME_TRAINING)
+    in_one_call = FairFlow(**QUICK).fit_transform(mixed.X, mixed.y, sensitive_features=mixed.a)
+    np.testing.assert_allclose(in_one_call, expected, **SAME_TRAINING)
 
 
 def test_the_kind_of_table_that_came_is_given_back(mixed, fitted):
@@ -78,7 +81,7 @@ def test_the_kind_of_table_that_came_is_given_back(mixed, fitted):
     encoder = FairFlow(**QUICK, identifier="who").fit(frame, mixed.y, sensitive_features=mixed.a)
     Z = encoder.transform(frame, sensitive_features=mixed.a)
     assert isinstance(Z, polars.DataFrame)
-    np.testing.assert_array_equal(Z.to_numpy(), expected)
+    np.testing.assert_allclose(Z.to_numpy(), expected, **SAME_TRAINING)
     numbers = mixed.X[["wage"]].to_numpy() @ np.array([[1.0, -2.0]]) + np.random.default_rng(0).normal(size=(480, 2))
     array = FairFlow(**QUICK).fit(numbers, mixed.y, sensitive_features=mixed.a)
     assert isinstance(array.transform(numbers, sensitive_features=mixed.a), np.ndarray)

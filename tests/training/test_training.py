@@ -41,6 +41,8 @@ def small(seeds, n_groups=2, n_features=2):
 
 
 SETTINGS = {"epochs": 4, "batch_size": 50, "ramp_epochs": 2}
+# The same steps once more: float32 sums may be taken in another order.
+SAME_TRAINING = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def test_stacked_training_equals_separate_training():
@@ -51,7 +53,7 @@ def test_stacked_training_equals_separate_training():
     for m in range(6):
         f, h = small(seeds[m : m + 1])
         alone = train(f, h, densities, rows, labels, gamma=gamma[m : m + 1], seeds=seeds[m : m + 1], **SETTINGS)
-        torch.testing.assert_close(together.joint[:, m], alone.joint[:, 0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(together.joint[:, m], alone.joint[:, 0], **SAME_TRAINING)
         for one, all_ in zip(f.parameters(), bijection.select(m).parameters(), strict=True):
             torch.testing.assert_close(one, all_, rtol=1e-3, atol=1e-4)
 
@@ -75,7 +77,7 @@ def test_given_draws_are_used():
         f, h = small([3])
         draws = Recorded(batches, torch.zeros(1, dtype=torch.long))
         results.append(train(f, h, densities, rows, labels, gamma=[0.3], seeds=seeds, draws=draws, **SETTINGS))
-    assert torch.equal(results[0].joint, results[1].joint)
+    torch.testing.assert_close(results[0].joint, results[1].joint, **SAME_TRAINING)
 
 
 def test_one_step_is_that_of_the_paper():
@@ -156,8 +158,9 @@ def test_training_is_repeatable_and_depends_on_the_seed():
         f, h = small([3])
         return train(f, h, densities, rows, labels, gamma=[0.3], seeds=[seed], **SETTINGS).joint
 
-    assert torch.equal(losses(1), losses(1))
-    assert not torch.equal(losses(1), losses(2))
+    first = losses(1)
+    torch.testing.assert_close(first, losses(1), **SAME_TRAINING)
+    assert not torch.allclose(first, losses(2), rtol=1e-2)
 
 
 def test_gamma_rises_and_the_learning_rate_falls(monkeypatch):
@@ -214,7 +217,7 @@ def test_without_a_task_only_the_divergence_is_minimised():
     f = RealNVP(2, n_blocks=2, hidden=(16,))
     before = distance(RealNVP(2, n_blocks=2, hidden=(16,)), GroupDensities([normal(0), normal(1)]))
     result = train(f, None, densities, rows, gamma=[1.0], seeds=[0], epochs=60, batch_size=100, ramp_epochs=1)
-    assert torch.equal(result.joint, result.kl)
+    torch.testing.assert_close(result.joint, result.kl)
     assert float(distance(f, densities)) < float(before) / 5
 
 
@@ -259,7 +262,7 @@ def test_chebyshev_finds_each_seeds_range_of_the_losses_itself():
     assert bool((result.lowest <= result.highest).all())
     for m, (g, seed) in enumerate(zip(gamma, seeds, strict=True)):
         alone = train(*small([seed]), densities, rows, labels, gamma=[g], seeds=[seed], **chebyshev)
-        torch.testing.assert_close(result.joint[:, m], alone.joint[:, 0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(result.joint[:, m], alone.joint[:, 0], **SAME_TRAINING)
 
 
 def test_a_loss_without_a_ramp_has_its_own_range():
@@ -277,7 +280,7 @@ def test_a_diverged_model_is_reported_and_leaves_the_others_alone():
         result = train(f, h, densities, rows, labels, gamma=[0.3, 0.3], seeds=[4, 4], **SETTINGS)
     assert result.diverged.tolist() == [True, False]
     alone = train(*small([4]), densities, rows, labels, gamma=[0.3], seeds=[4], **SETTINGS)
-    torch.testing.assert_close(result.joint[:, 1], alone.joint[:, 0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(result.joint[:, 1], alone.joint[:, 0], **SAME_TRAINING)
 
 
 def test_when_all_models_diverge_the_error_says_what_to_lower():

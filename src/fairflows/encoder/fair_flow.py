@@ -234,7 +234,13 @@ class FairFlow(GroupEncoder):
         return self.flow_.held_out_log_likelihood
 
     def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
-        """Encode rows, each by its group's flow; a person's noise is always the same."""
+        """Encode rows, each by its group's flow; a person's noise is always the same.
+
+        A row's encoding depends on the row, its person and its group alone, up to rounding: a matrix product rounds by
+        the processor and by the place of the row in its batch, so that float64 encodings of one row agree to about
+        1e-12. Rounded to float32, as files are written, they are the same number, or neighbours where the value lies on
+        a rounding tie.
+        """
         rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
         z = self._encode(self._to_model_space(rows)[0], rows.group)
         return self._wrap_output(X, pd.DataFrame(z, columns=self._names_out()))
