@@ -315,7 +315,7 @@ def test_progress_bar_shows_losses(capsys):
     densities, rows, labels = gaussians(n=60)
     f, h = small([3])
     train(f, h, densities, rows, labels, gamma=[0.3], seeds=[3], progress=True, **SETTINGS)
-    assert "KL" in capsys.readouterr().out
+    assert "KL" in capsys.readouterr().err
 
 
 def test_held_out_losses_are_those_of_training():

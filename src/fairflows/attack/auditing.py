@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,8 @@ from fairflows.attack.target import Target
 from fairflows.attack.white_box import Constraint
 from fairflows.bounds.arguments import checked_delta
 from fairflows.certificate.identification import model_hash, secret_of
+from fairflows.compute.progress import progress_bar
+from fairflows.compute.threads import one_thread
 from fairflows.table.table import Table
 
 
@@ -177,11 +178,11 @@ def audit(
     against_release, against_densities = list(target.trials(constraints, quick)), list(target.density_trials(quick))
     runs = [delayed(trial.run)(delta, random_state) for trial in [*against_release, *against_densities]]
     found: list[Attack] = []
-    with _progress_bar(len(runs), progress) as advance, warnings.catch_warnings():
+    with one_thread(), progress_bar("attacking", enabled=progress) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a weak adversary is no error
         for attack in Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(runs):
             found.append(attack)
-            advance(attack.name)
+            show(len(found), len(runs), attack.name)
     n_attacks = len(against_release)
     attacks = sorted(found[:n_attacks], key=_promise, reverse=True)
     gaps: dict[str, float] = {}
@@ -206,15 +207,3 @@ def audit(
 def _promise(attack: Attack) -> tuple[float, float]:
     """What adversaries are chosen by: nothing of the test persons is in it."""
     return attack.expected, attack.validation
-
-
-@contextlib.contextmanager
-def _progress_bar(n: int, enabled: bool) -> Iterator[Callable[[str], None]]:
-    if not enabled:
-        yield lambda name: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    with Progress(TextColumn("attacking"), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn()) as bar:
-        task = bar.add_task("", total=n)
-        yield lambda name: bar.update(task, advance=1, description=name)

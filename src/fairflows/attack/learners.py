@@ -15,9 +15,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
+from fairflows.compute.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
@@ -38,8 +38,7 @@ class Learner:
         K, n = group.max() + 1, np.bincount(group)
         chosen = stratified_sample(group, self.most_rows, seed)
         chosen = chosen[n[group[chosen]] > 1]  # a single row cannot be learnt from and stopped by
-        # The audit runs learners side by side: threads of one would only get in the way of the others.
-        with threadpool_limits(1):
+        with one_thread():  # the audit runs learners side by side
             learnt = self.make(seed).fit(fit[chosen], group[chosen])
             found = [np.full((len(rows), K), _SMALLEST) for rows in others]
             for probabilities, rows in zip(found, others, strict=True):

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 from typer.core import TyperGroup, TyperOption
 
+from fairflows.compute.progress import progress_bar
 from fairflows.exceptions import DataError, DataWarning, Message, Parameter
 
 if TYPE_CHECKING:
@@ -140,18 +141,10 @@ def stages(quiet: bool) -> Iterator[Any]:
 
 
 @contextmanager
-def row_counter(quiet: bool, verb: str) -> Iterator[Any]:
-    """A progress bar over rows, on standard error."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(verb), BarColumn(), TextColumn("{task.completed:,} rows"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+def row_counter(quiet: bool, verb: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar over rows, where a person looks."""
+    with progress_bar(verb, enabled=not quiet and sys.stderr.isatty()) as show:
+        yield lambda done, total: show(done, total, f"{done:,} rows")
 
 
 def open_model(folder: Path) -> tuple[Any, dict[str, Any] | None]:

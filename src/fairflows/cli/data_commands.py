@@ -165,6 +165,7 @@ def reproduce(
     """
     import pandas as pd
 
+    from fairflows.compute.devices import chosen_device
     from fairflows.paper.experiments import list_experiments, run
     from fairflows.storage.folders import check_folder
 
@@ -178,11 +179,7 @@ def reproduce(
     if listed or not chosen:
         print_frame(known, as_json, title="Experiments")
         return
-    if device == "cuda":
-        import torch
-
-        if not torch.cuda.is_available():
-            raise ValueError("--device cuda: this machine has no GPU that torch can use.")
+    chosen_device(device)  # refuse a GPU that is not there before anything runs
     check_folder(out)
     results = []
     with stages(quiet or as_json) as say:

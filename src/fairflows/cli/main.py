@@ -16,6 +16,7 @@ import typer
 from fairflows import __version__
 from fairflows.cli import data_commands, file_commands, model_commands
 from fairflows.cli.base import app, in_options, show_warning
+from fairflows.compute.threads import one_thread_by_default
 from fairflows.exceptions import Message
 
 __all__ = ["app", "data_commands", "file_commands", "main", "model_commands"]
@@ -28,8 +29,7 @@ BUG = 70
 def main() -> None:
     """Run the command; what is wrong with the input is one line on standard error and exit code 2."""
     warnings.showwarning = show_warning
-    # Batches and adversaries run side by side already; on busy cores, threads within each only wait for each other.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    one_thread_by_default()  # batches and adversaries run side by side already
     with _signals() as stopped:
         code, message = _outcome()
     if stopped:  # an interrupted reader may have called it a damaged file

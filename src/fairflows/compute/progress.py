@@ -1,41 +1,38 @@
-"""A progress bar with the losses of a training run."""
+"""The progress bar of everything that takes long."""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from torch import Tensor
+ShowProgress = Callable[[int, int | None, str], None]
+"""Called with what is done, of how much (None if that is not known), and a text to show beside the bar."""
 
 
-class ProgressBar:
-    """A bar over the epochs, with the models' mean losses; does nothing, and reads nothing, unless enabled."""
+@contextmanager
+def progress_bar(verb: str, *, enabled: bool) -> Iterator[ShowProgress]:
+    """A bar on standard error, with the verb before it and a text and the time left behind it.
 
-    def __init__(self, epochs: int, *, enabled: bool):
-        if not enabled:
-            self._bar = None
-            return
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    Parameters
+    ----------
+    verb
+        What is going on.
+    enabled
+        If false, nothing is shown.
 
-        self._bar = Progress(
-            TextColumn("training"), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
-        )
-        self._task = self._bar.add_task("", total=epochs)
+    Yields
+    ------
+    callable
+        Moves the bar.
+    """
+    if not enabled:
+        yield lambda done, total, text: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def advance(self, losses: Tensor) -> None:
-        """One epoch more, with its (task, kl, joint) losses (3, M)."""
-        if self._bar is not None:
-            task, kl, joint = losses.nanmean(1).tolist()
-            text = f"task {task:.3f} · KL {kl:.3f} · joint {joint:.3f} ({losses.shape[1]} models)"
-            self._bar.update(self._task, advance=1, description=text)
-
-    def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+    text_column = TextColumn("{task.description}", markup=False)
+    columns = (TextColumn(verb), BarColumn(), text_column, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)

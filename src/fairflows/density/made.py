@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Self
 
@@ -12,6 +12,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from fairflows.compute.devices import chosen_device
+from fairflows.compute.threads import one_thread
 from fairflows.density.cell_density import (
     CellCounts,
     FloatArray,
@@ -26,7 +28,7 @@ from fairflows.density.cell_density import (
 )
 
 _ROWS_PER_CHUNK = 32_768
-_NUMBERS_WORTH_THREADS = 2**20
+_NUMBERS_WORTH_THREADS = 2**20  # in a batch; with fewer, threads that wait for each other on busy cores cost 40-fold
 
 
 class CategoricalMADE:
@@ -52,7 +54,7 @@ class CategoricalMADE:
     random_state : int
         Seed of the weights, the batches and, without validation rows, of the split.
     device : str
-        Where training and evaluation run.
+        Where training and evaluation run: "cpu", "cuda", or "auto" for a GPU where there is one.
 
     Examples
     --------
@@ -136,13 +138,14 @@ class CategoricalMADE:
         In float64, although the weights were trained in float32: the sum over all cells is 1 to rounding. Prefixes of
         cells will do where the columns asked for depend on no more.
         """
-        parameters = [p[None].to(self.device) for p in self.parameters_]
-        masks = _masks(self.levels, self.hidden, self.device, torch.float64)
+        device = chosen_device(self.device)
+        parameters = [p[None].to(device) for p in self.parameters_]
+        masks = _masks(self.levels, self.hidden, device, torch.float64)
         out = np.empty((len(cells), len(range(sum(self.levels))[columns])))
         with torch.no_grad():
             for start in range(0, len(cells), _ROWS_PER_CHUNK):
                 rows = slice(start, start + _ROWS_PER_CHUNK)
-                x = torch.from_numpy(one_hot(cells[rows], self.levels).toarray()).to(self.device)
+                x = torch.from_numpy(one_hot(cells[rows], self.levels).toarray()).to(device)
                 out[rows] = _log_softmax(_logits(parameters, masks, x[None])[0], self.levels)[:, columns].cpu().numpy()
         return out
 
@@ -192,9 +195,10 @@ def fit_together(
 def _trained(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts, CellCounts]]) -> list[Tensor]:
     """Parameters with leading axis K that maximise each model's likelihood, the best epoch on its validation rows."""
     lead = models[0]
-    masks = _masks(lead.levels, lead.hidden, lead.device, torch.float32)
+    device = chosen_device(lead.device)
+    masks = _masks(lead.levels, lead.hidden, device, torch.float32)
     initial = zip(*(model._initial_parameters() for model in models), strict=True)
-    parameters = [torch.stack(p).to(lead.device).requires_grad_() for p in initial]
+    parameters = [torch.stack(p).to(device).requires_grad_() for p in initial]
     optimiser = torch.optim.Adam(parameters, lr=lead.learning_rate, weight_decay=lead.weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.StepLR(optimiser, max(1, lead.n_epochs // 2), gamma=0.1)
     train = _StackedCells([sample for sample, _ in data], lead)
@@ -202,8 +206,9 @@ def _trained(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts,
     generators = [np.random.default_rng(model.random_state) for model in models]
 
     best = [p.detach().clone() for p in parameters]
-    best_likelihood = torch.full((len(models),), -torch.inf, device=lead.device)
-    with _threads_for(train.weights.numel() * sum(lead.levels) // lead.n_batches):
+    best_likelihood = torch.full((len(models),), -torch.inf, device=device)
+    batch_size = train.weights.numel() * sum(lead.levels) // lead.n_batches
+    with one_thread() if batch_size < _NUMBERS_WORTH_THREADS else nullcontext():
         for _ in range(lead.n_epochs):
             for batch in train.batches(lead.n_batches, generators):
                 optimiser.zero_grad()
@@ -220,17 +225,6 @@ def _trained(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts,
     return best
 
 
-@contextmanager
-def _threads_for(batch_size: int) -> Iterator[None]:
-    """One thread for small batches: more gain nothing there, and waiting for each other on busy cores cost 40-fold."""
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1 if batch_size < _NUMBERS_WORTH_THREADS else n_threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(n_threads)
-
-
 class _StackedCells:
     """K weighted samples of cells as tensors (K, U) padded with cells of weight zero; each group's weights sum to 1."""
 
@@ -244,9 +238,10 @@ class _StackedCells:
         for k, sample in enumerate(samples):
             columns[k, : self.sizes[k]] += sample.cells
             weights[k, : self.sizes[k]] = sample.weights / sample.weights.sum()
-        self.columns = torch.from_numpy(columns).to(model.device)
-        self.weights = torch.from_numpy(weights).to(model.device)
-        self.groups = torch.arange(len(samples), device=model.device)[:, None]
+        device = chosen_device(model.device)
+        self.columns = torch.from_numpy(columns).to(device)
+        self.weights = torch.from_numpy(weights).to(device)
+        self.groups = torch.arange(len(samples), device=device)[:, None]
 
     def batches(self, n_batches: int, generators: Sequence[np.random.Generator]) -> Iterator[Tensor]:
         """One pass in random order: n_batches index tensors (K, B); a group's batches differ by one cell in size."""
@@ -283,7 +278,7 @@ def _log_softmax(logits: Tensor, levels: Sequence[int]) -> Tensor:
     return torch.cat([block.log_softmax(-1) for block in logits.split(tuple(levels), -1)], -1)
 
 
-def _masks(levels: Sequence[int], hidden: Sequence[int], device: str, dtype: torch.dtype) -> list[Tensor]:
+def _masks(levels: Sequence[int], hidden: Sequence[int], device: torch.device, dtype: torch.dtype) -> list[Tensor]:
     """Which input each unit sees: hidden layers in order, then output, then direct connections."""
     D = len(levels)
     variable = np.repeat(np.arange(D), levels)

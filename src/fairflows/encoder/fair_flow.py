@@ -336,7 +336,7 @@ class FairFlow(GroupEncoder):
         """
         import torch
 
-        from fairflows.encoder.flow_fitting import chosen_device
+        from fairflows.compute.devices import chosen_device
         from fairflows.training.evaluation import log_density_table
 
         check_is_fitted(self)

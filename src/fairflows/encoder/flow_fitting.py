@@ -14,6 +14,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
+from fairflows.compute.devices import chosen_device
 from fairflows.density import (
     AutoregressiveDensity,
     Density,
@@ -198,13 +199,6 @@ def _repeated(weight: Tensor) -> Tensor:
     share = weight.double().cumsum(0)
     marks = (torch.arange(len(weight), device=weight.device, dtype=torch.float64) + 0.5) / len(weight)
     return torch.searchsorted(share / share[-1], marks)
-
-
-def chosen_device(name: str) -> torch.device:
-    """The device of that name; "auto" is a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(name)
 
 
 def _hold_out(rows: Rows, share: float, random_state: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

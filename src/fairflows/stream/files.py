@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import pandas as pd
 import pyarrow as pa
 
+from fairflows.compute.threads import one_thread
 from fairflows.encoder.pipelines import pipeline_steps, transform_pipeline
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.storage.folders import check_file, new_file, side_folder
@@ -204,7 +203,7 @@ class RowDecoder:
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item], n_workers: int) -> Iterator[Result]:
     """``map`` by several threads, a few items ahead at most: NumPy and torch work outside Python's lock."""
-    with _one_torch_thread(), ThreadPoolExecutor(n_workers) as pool:
+    with one_thread(), ThreadPoolExecutor(n_workers) as pool:
         waiting: deque[Future[Result]] = deque()
         try:
             for item in items:
@@ -216,21 +215,6 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], n_workers: i
         finally:
             for future in waiting:
                 future.cancel()
-
-
-@contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    """Several batches at once keep the processors busy; threads within each would only get in the way."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _tables(

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fairflows.bijection import Bijection, StackedMLP
-from fairflows.compute.progress import ProgressBar
+from fairflows.compute.progress import progress_bar
 from fairflows.compute.steps import AdamSteps, milestone_rate
 from fairflows.density import GroupDensities
 from fairflows.exceptions import ParameterError
@@ -191,7 +191,7 @@ def train(
     )
     steps_per_epoch = -(-min(len(x) for x in rows) // batch_size)
     history = rows[0].new_empty(epochs, 3, bijection.n_models)
-    with ProgressBar(epochs, enabled=progress) as bar:
+    with progress_bar("training", enabled=progress) as show:
         for epoch in range(epochs):
             now.set(epoch, ramp_epochs)
             steps.set_learning_rate(milestone_rate(learning_rate, epoch, epochs))
@@ -200,7 +200,8 @@ def train(
                 feed.refill_when_empty()
                 steps.step()
             history[epoch] = seen.sums / steps_per_epoch
-            bar.advance(history[epoch])
+            if progress:  # reading the losses waits for the device
+                show(epoch + 1, epochs, _described(history[epoch]))
     diverged = _diverged(trained, history)
     _report_divergence(diverged, target_gamma, learning_rate)
     task, kl, joint = history.unbind(1)
@@ -303,6 +304,12 @@ def _single_objective_range(
 def _normalised(loss: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
     low, high = bounds
     return (loss - low) / (high - low).clamp_min(1e-6)
+
+
+def _described(losses: Tensor) -> str:
+    """The (task, kl, joint) losses (3, M) of an epoch, as means over the models."""
+    task, kl, joint = losses.nanmean(1).tolist()
+    return f"task {task:.3f} · KL {kl:.3f} · joint {joint:.3f} ({losses.shape[1]} models)"
 
 
 def _diverged(trained: Sequence[nn.Parameter], history: Tensor) -> Tensor:

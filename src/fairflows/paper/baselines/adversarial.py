@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from fairflows.bijection.networks import StackedMLP
+from fairflows.compute.devices import chosen_device
 from fairflows.encoder.base import GroupEncoder
-from fairflows.encoder.flow_fitting import chosen_device
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines.game import (
     Objective,

@@ -6,9 +6,8 @@ minimises.
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from fairflows.bijection.networks import Stacked, StackedMLP, generator_of
 from fairflows.compute.steps import AdamSteps
+from fairflows.compute.threads import one_thread
 
 
 class Representation(Stacked, ABC):
@@ -130,7 +130,7 @@ def play(
         for loss, parameters in ((adversary_step, players.adversary.parameters()), (encoder_step, encoder_side))
     ]
     n_steps = -(-len(x) // batch_size)
-    with _one_thread():
+    with one_thread():
         for _ in range(n_epochs):
             uniform = torch.stack([torch.rand(n_steps, batch_size, generator=g) for g in generators], dim=1)
             batches = stratified_rows(uniform.to(x.device), strata)
@@ -149,14 +149,3 @@ def stratified_rows(uniform: Tensor, strata: Sequence[Tensor]) -> Tensor:
     """Row numbers from numbers in [0, 1) of shape (…, B): equally many from every list of rows."""
     parts = uniform.tensor_split(len(strata), dim=-1)
     return torch.cat([rows[(part * len(rows)).long()] for part, rows in zip(parts, strata, strict=True)], dim=-1)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Small layers gain nothing from a second thread, and on a busy machine wait for it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -85,7 +85,7 @@ def adversary_accuracies(
     epochs: int,
     hidden: Sequence[int] = (50, 50),
     standardise: bool = False,
-    device: str = "cpu",
+    device: str | torch.device = "cpu",
 ) -> Array:
     """Balanced accuracy of a network that guesses the group from each encoder's z, one an encoder.
 
@@ -103,12 +103,7 @@ def adversary_accuracies(
     return balanced_accuracy(predicted(network, z_test), a_test, a_test)
 
 
-def latents(encoders: Sequence[Any], table: Any, device: str = "cpu") -> Tensor:
+def latents(encoders: Sequence[Any], table: Any, device: str | torch.device = "cpu") -> Tensor:
     """Every encoder's representation of a table, (M, n, D), in float32."""
     parts = [np.asarray(e.transform(table.X, sensitive_features=table.a), dtype=np.float32) for e in encoders]
     return torch.as_tensor(np.stack(parts), device=device)
-
-
-def device_of(name: str) -> str:
-    """The device that "auto" stands for."""
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name

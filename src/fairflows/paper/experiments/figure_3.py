@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from fairflows.bounds import statistical_distance
+from fairflows.compute.devices import chosen_device
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.paper.baselines.adversarial import AdversarialEncoder
-from fairflows.paper.experiments.adversaries import adversary_accuracies, device_of
+from fairflows.paper.experiments.adversaries import adversary_accuracies
 from fairflows.paper.experiments.figures import COLOURS, new_figure
 from fairflows.paper.experiments.result import Result
 from fairflows.paper.experiments.settings import FIRST_SEED, Setting, labels_of
@@ -44,7 +45,7 @@ def run(setting: Setting) -> Result:
     rows = []
     for method, encoders in methods.items():
         recovered = adversary_accuracies(
-            encoders, train, test, epochs=20 if setting.quick else 100, device=device_of(setting.device)
+            encoders, train, test, epochs=20 if setting.quick else 100, device=chosen_device(setting.device)
         )
         for seed, encoder, rate in zip(seeds, encoders, recovered, strict=True):
             rows.append({"method": method, "seed": seed, "recovery": rate, "accuracy": _accuracy(encoder, test)})

@@ -12,7 +12,8 @@ import pandas as pd
 
 from fairflows.bounds import statistical_distance_upper_bound
 from fairflows.bounds.paper import hoeffding_radius
-from fairflows.paper.experiments.adversaries import adversary_accuracies, device_of
+from fairflows.compute.devices import chosen_device
+from fairflows.paper.experiments.adversaries import adversary_accuracies
 from fairflows.paper.experiments.figures import COLOURS, new_figure
 from fairflows.paper.experiments.frontier_figures import all_trained, described
 from fairflows.paper.experiments.models import Trained, audited
@@ -49,7 +50,7 @@ def attacked(model: Trained, setting: Setting) -> pd.DataFrame:
         frame = frame[frame["seed"] == frame["seed"].min()]
     encoders = [model.frontier.encoders[i] for i in frame.index]
     reached = adversary_accuracies(
-        encoders, model.train, model.test, epochs=model.problem.adversary_epochs, device=device_of(setting.device)
+        encoders, model.train, model.test, epochs=model.problem.adversary_epochs, device=chosen_device(setting.device)
     )
     rows = []
     for (i, line), encoder, accuracy in zip(frame.iterrows(), encoders, reached, strict=True):

@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 from fairflows.attack.auditing import audit
 from fairflows.bounds import cell_upper_bound, exact_statistical_distance
+from fairflows.compute.devices import chosen_device
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
@@ -17,7 +18,6 @@ from fairflows.paper.baselines import LAFTR, AdversarialForgetting, MaxEntARL
 from fairflows.paper.experiments.adversaries import (
     adversary_accuracies,
     balanced_accuracy,
-    device_of,
     latents,
     predicted,
 )
@@ -55,7 +55,7 @@ def run(setting: Setting) -> Result:
         strength = [getattr(baseline, baseline._strength)]
         where = {"sensitive_features": train.a, "gammas": strength, "seeds": seeds}
         encoders = baseline.fit_many(train.X, train.y, **where)
-        epochs: dict[str, Any] = {"epochs": 10 if setting.quick else 30, "device": device_of(setting.device)}
+        epochs: dict[str, Any] = {"epochs": 10 if setting.quick else 30, "device": chosen_device(setting.device)}
         found = audit(encoders[0], train, test, quick=setting.quick)
         rows.append(
             {
@@ -111,7 +111,7 @@ def _matching(train: Table, test: Table, setting: Setting) -> dict[str, Any]:
     bound = (1 + float(exact_statistical_distance(encoder.latent_laws_))) / 2
     found = audit(encoder, train, test, quick=setting.quick)
     epochs = 5 if setting.quick else 30
-    attacked = adversary_accuracies([encoder], train, test, epochs=epochs, device=device_of(setting.device))
+    attacked = adversary_accuracies([encoder], train, test, epochs=epochs, device=chosen_device(setting.device))
     return {
         "method": "FNF",
         "accuracy": _accuracy(encoder, test),

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from fairflows.compute.devices import chosen_device
 from fairflows.exceptions import DataError
 from fairflows.paper import datasets
-from fairflows.paper.experiments.adversaries import balanced_accuracy, device_of, predicted, trained_networks
+from fairflows.paper.experiments.adversaries import balanced_accuracy, predicted, trained_networks
 from fairflows.paper.experiments.result import Result
 from fairflows.paper.experiments.settings import Setting, labels_of
 from fairflows.release.numeric_view import NumericView
@@ -63,7 +64,7 @@ def accuracies(table: Table, seeds: list[int], setting: Setting) -> np.ndarray:
         train = np.random.default_rng(0).choice(train, 20_000, replace=False)
     learn, judge = table.take(train), table.take(test)
     view = NumericView.fit(learn.X, None, 0)
-    device = device_of(setting.device)
+    device = chosen_device(setting.device)
     z, z_test = (torch.as_tensor(view.features(p.X), dtype=torch.float32, device=device)[None] for p in (learn, judge))
     # About 4,000 steps for any size of table: small ones need many passes, large ones few.
     epochs = int(np.clip((500 if setting.quick else 4000) * 256 / len(learn), 5, 60))

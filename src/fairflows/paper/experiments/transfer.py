@@ -11,9 +11,10 @@ import pandas as pd
 import torch
 
 from fairflows.bounds import statistical_distance
+from fairflows.compute.devices import chosen_device
 from fairflows.paper.datasets import load_health
 from fairflows.paper.experiments import settings
-from fairflows.paper.experiments.adversaries import balanced_accuracy, device_of, latents, predicted, trained_networks
+from fairflows.paper.experiments.adversaries import balanced_accuracy, latents, predicted, trained_networks
 from fairflows.paper.experiments.models import encoder_of
 from fairflows.paper.experiments.result import Result
 from fairflows.paper.experiments.settings import Setting, labels_of
@@ -37,7 +38,7 @@ def run(setting: Setting) -> Result:
     fitted = encoder_of("health", problem, setting).fit_many(
         train.X, train.y, sensitive_features=train.a, gammas=GAMMAS, seeds=seeds
     )
-    device = device_of(setting.device)
+    device = chosen_device(setting.device)
     delta = np.array([statistical_distance(model.log_density_table(20_000)) for model in fitted])
     z, z_test = (latents(fitted, part, device) for part in (train, test))
     gamma = np.repeat(GAMMAS, len(seeds))

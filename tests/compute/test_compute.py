@@ -1,0 +1,89 @@
+"""The device picker and the thread guard."""
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np  # noqa: F401  (loads BLAS)
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+
+from fairflows.compute.devices import chosen_device
+from fairflows.compute.progress import progress_bar
+from fairflows.compute.threads import one_thread, one_thread_by_default
+
+
+@pytest.mark.parametrize("name", ["tpu", "", "cuda:x", "cuda:-1"])
+def test_an_unknown_device_is_named(name):
+    with pytest.raises(
+        ValueError, match=re.escape(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'; got {name!r}.")
+    ):
+        chosen_device(name)
+
+
+def test_auto_is_a_gpu_only_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert chosen_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert chosen_device("auto") == torch.device("cuda")
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(ValueError, match="torch can use .0 here.; got 'cuda'"):
+        chosen_device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert chosen_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(ValueError, match="torch can use .2 here.; got 'cuda:2'"):
+        chosen_device("cuda:2")
+
+
+@pytest.fixture
+def three_torch_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_torch_threads")
+def test_one_thread_holds_inside_and_is_undone_after_an_error():
+    seen = []
+
+    def fail():
+        with one_thread():
+            seen.extend([torch.get_num_threads(), *(library["num_threads"] for library in threadpool_info())])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_torch_threads")
+def test_tasks_of_a_pool_do_not_give_each_other_threads_back():
+    def task(_):
+        with one_thread():
+            pass
+        return torch.get_num_threads()
+
+    with one_thread(), ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(task, range(20))) == {1}
+    assert torch.get_num_threads() == 3
+
+
+def test_the_users_number_of_threads_is_kept(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    one_thread_by_default()
+    assert os.environ["OMP_NUM_THREADS"] == "7"
+
+
+def test_a_progress_bar_writes_to_standard_error_only_if_enabled(capsys):
+    for enabled in (True, False):
+        with progress_bar("counting", enabled=enabled) as show:
+            show(1, 2, "[one] of two")
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert ("counting" in shown.err and "[one] of two" in shown.err) == enabled
