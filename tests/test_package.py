@@ -91,3 +91,30 @@ def test_every_public_name_is_there():
         assert getattr(fairflows, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         fairflows.nothing  # noqa: B018
+
+
+def test_type_checkers_and_editors_see_the_names_that_are_loaded():
+    """The imports under TYPE_CHECKING are the lazy table over again, each marked as exported (``X as X``)."""
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [(node.module, alias) for node in block.body for alias in node.names]
+    assert all(alias.asname == alias.name for _, alias in imports)
+    seen = {alias.name: module for module, alias in imports}
+    assert seen == fairflows._HOME | dict.fromkeys(fairflows._SUBMODULES, "fairflows")
+
+
+def test_public_names_and_submodules_load_on_first_use():
+    code = (
+        "import sys, fairflows as ff\n"
+        "modules = [f'fairflows.{name}' for name in ff._SUBMODULES]\n"
+        "print([name for name in [*modules, *set(ff._HOME.values())] if name in sys.modules])\n"
+        "print(ff.bounds.samples_needed(0.1, 0.05) > 0, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "True False"]
+
+
+def test_no_submodule_has_the_name_of_a_public_function():
+    """Python sets a package's attribute when a submodule is imported: ``ff.audit`` would turn into a module."""
+    submodules = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert submodules & set(fairflows.__all__) == set(fairflows._SUBMODULES)

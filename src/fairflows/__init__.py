@@ -1,15 +1,62 @@
 """Share a table without giving away a sensitive attribute, with a certificate of what it still reveals.
 
 The public names below are loaded on first use (PEP 562), so that ``import fairflows`` and ``fairflows --help`` start
-at once and do not import torch.
+at once and do not import torch. Editors and type checkers read the imports under ``TYPE_CHECKING`` instead; a test
+keeps the two in step.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairflows import bijection as bijection
+    from fairflows import bounds as bounds
+    from fairflows import density as density
+    from fairflows import paper as paper
+    from fairflows.attack.auditing import Audit as Audit
+    from fairflows.attack.auditing import audit as audit
+    from fairflows.certificate.certifying import certify as certify
+    from fairflows.certificate.document import Certificate as Certificate
+    from fairflows.certificate.verifying import verify as verify
+    from fairflows.codec.cell_codec import CellCodec as CellCodec
+    from fairflows.codec.product import Codec as Codec
+    from fairflows.encoder.fair_flow import FairFlow as FairFlow
+    from fairflows.encoder.fair_matching import FairMatching as FairMatching
+    from fairflows.encoder.fair_transport import FairTransport as FairTransport
+    from fairflows.encoder.pipelines import fit_pipeline as fit_pipeline
+    from fairflows.encoder.pipelines import transform_pipeline as transform_pipeline
+    from fairflows.exceptions import DataError as DataError
+    from fairflows.exceptions import DataWarning as DataWarning
+    from fairflows.exceptions import ParameterError as ParameterError
+    from fairflows.explain.flipping import Recourse as Recourse
+    from fairflows.explain.flipping import recourse as recourse
+    from fairflows.explain.pairs import MatchedPairs as MatchedPairs
+    from fairflows.explain.pairs import matched_pairs as matched_pairs
+    from fairflows.frontiers.sweep import Frontier as Frontier
+    from fairflows.frontiers.sweep import frontier as frontier
+    from fairflows.paper.catalogue import describe_datasets as describe_datasets
+    from fairflows.paper.datasets import load_compas as load_compas
+    from fairflows.paper.datasets import load_crime as load_crime
+    from fairflows.paper.datasets import load_health as load_health
+    from fairflows.paper.datasets import load_law_school as load_law_school
+    from fairflows.release.cell_release import CellRelease as CellRelease
+    from fairflows.reporting.page import Report as Report
+    from fairflows.storage.saving import load as load
+    from fairflows.storage.saving import save as save
+    from fairflows.stream.files import decode_file as decode_file
+    from fairflows.stream.files import encode_file as encode_file
+    from fairflows.table.adult import load_adult as load_adult
+    from fairflows.table.synthetic import make_gaussians as make_gaussians
+    from fairflows.table.synthetic import make_shifted_gaussians as make_shifted_gaussians
+    from fairflows.table.synthetic import make_three_groups as make_three_groups
+    from fairflows.table.table import Table as Table
+    from fairflows.workflow.job import report as report
 
 __version__ = "0.1.0"
 
+_SUBMODULES = ("bijection", "bounds", "density", "paper")
 _HOME = {
+    "Audit": "fairflows.attack.auditing",
     "CellCodec": "fairflows.codec.cell_codec",
     "CellRelease": "fairflows.release.cell_release",
     "Certificate": "fairflows.certificate.document",
@@ -19,12 +66,13 @@ _HOME = {
     "FairFlow": "fairflows.encoder.fair_flow",
     "FairMatching": "fairflows.encoder.fair_matching",
     "FairTransport": "fairflows.encoder.fair_transport",
-    "Report": "fairflows.reporting",
+    "Frontier": "fairflows.frontiers.sweep",
+    "MatchedPairs": "fairflows.explain.pairs",
+    "ParameterError": "fairflows.exceptions",
+    "Recourse": "fairflows.explain.flipping",
+    "Report": "fairflows.reporting.page",
     "Table": "fairflows.table.table",
-    "attack_lower_bound": "fairflows.bounds.lower_bounds",
     "audit": "fairflows.attack.auditing",
-    "betting_upper_bound": "fairflows.bounds.betting",
-    "cell_upper_bound": "fairflows.bounds.counts",
     "certify": "fairflows.certificate.certifying",
     "decode_file": "fairflows.stream.files",
     "describe_datasets": "fairflows.paper.catalogue",
@@ -43,23 +91,25 @@ _HOME = {
     "matched_pairs": "fairflows.explain.pairs",
     "recourse": "fairflows.explain.flipping",
     "report": "fairflows.workflow.job",
-    "samples_needed": "fairflows.bounds.paper",
     "save": "fairflows.storage.saving",
-    "statistical_distance": "fairflows.bounds.model",
     "transform_pipeline": "fairflows.encoder.pipelines",
     "verify": "fairflows.certificate.verifying",
 }
 
-__all__ = ["__version__", *sorted(_HOME)]
+__all__ = ["__version__", *_SUBMODULES, *_HOME]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'fairflows' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value  # the next look-up does not come here
-    return value
+if not TYPE_CHECKING:  # a type checker that sees `__getattr__` believes in any name
+
+    def __getattr__(name: str) -> object:
+        if name in _SUBMODULES:
+            return import_module(f"fairflows.{name}")
+        if name not in _HOME:
+            raise AttributeError(f"module 'fairflows' has no attribute {name!r}")
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value  # the next look-up does not come here
+        return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)
