@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -30,7 +30,6 @@ from fairflows.density.smoothed_counts import SmoothedCounts
 from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import FORMAT, load, save
-from fairflows.storage.scores import StoredScore
 from fairflows.table.persons import Persons
 
 
@@ -198,23 +197,6 @@ def test_a_density_of_cells_alone(family, tmp_path):
     np.testing.assert_allclose(load(tmp_path / "density").log_prob(x), density.log_prob(x), **SAME_NUMBERS)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_stored_trees_give_the_probabilities_of_scikit_learn(n_classes):
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(3000, 4)), columns=list("abcd"))
-    X.loc[rng.random(3000) < 0.2, "b"] = np.nan
-    X["t"] = rng.choice(["u", "v", None], 3000)
-    y = np.digitize(X["a"] + X["b"].fillna(1) * (X["t"] == "u") + rng.normal(size=3000) / 3, [0, 1][: n_classes - 1])
-    a = rng.integers(0, 2, 3000)
-    encoder = FairTransport(
-        transport="score", missing="category", classifier=HistGradientBoostingClassifier(max_iter=20)
-    )
-    quietly(lambda: encoder.fit(X, y, sensitive_features=a))
-    score = encoder.transport_.classifiers[0]
-    new = pd.concat([X.head(50), X.head(2).assign(t="never seen")])
-    np.testing.assert_array_equal(StoredScore.of(score, "score").predict_proba(new), score.predict_proba(new))
-
-
 def test_what_cannot_be_saved_is_named(mixed, tmp_path):
     table = categorical(mixed)
     own = FairMatching(density="counts", classifier=RandomForestClassifier(5), **CELLS)
@@ -245,6 +227,12 @@ def test_the_folder_is_private_and_the_key_is_in_no_other_file(saved):
         content = (saved / name).read_bytes()
         assert key.encode() not in content
         assert bytes.fromhex(key) not in content
+
+
+def test_a_loaded_key_does_not_show_itself(saved):
+    model = load(saved)
+    assert repr(model.key_) == repr(model.ledger_.key) == str(model.key_) == "<secret key>"
+    assert model.key_.hex() in (saved / "key.json").read_text()
 
 
 def cut(path, keep=0.7):
@@ -400,16 +388,3 @@ def test_metadata_requests_are_kept(mixed, tmp_path):
         save(encoder, tmp_path / "model")
         request = load(tmp_path / "model").get_metadata_routing().fit.requests
     assert request["sensitive_features"] is True
-
-
-def test_rare_categories_stay_together_in_a_stored_score():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"town": np.minimum(rng.geometric(0.05, 2000), 90).astype(str), "x": rng.normal(size=2000)})
-    X["town"] = "t" + X["town"]
-    y = (X["x"] + (X["town"] < "t3") > 0.5).astype(int)
-    encoder = FairTransport(transport="score", classifier=HistGradientBoostingClassifier(max_iter=20))
-    quietly(lambda: encoder.fit(X, y, sensitive_features=rng.integers(0, 2, 2000)))
-    score = encoder.transport_.classifiers[0]
-    assert score[0].transformers_[1][1].infrequent_categories_[0] is not None
-    new = pd.concat([X, X.head(1).assign(town="never seen")])
-    np.testing.assert_array_equal(StoredScore.of(score, "score").predict_proba(new), score.predict_proba(new))

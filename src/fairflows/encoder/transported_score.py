@@ -25,6 +25,7 @@ from fairflows.codec.levels import Levels
 from fairflows.encoder.base import Rows
 from fairflows.encoder.cell_model import table_of_laws
 from fairflows.encoder.checks import check_classifier
+from fairflows.encoder.plain_score import Score, plain_score, seconds
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_column, check_complete, is_number, is_time
 
@@ -116,8 +117,8 @@ class TransportedScore:
     ----------
     names : list of str
         A column a score.
-    classifiers : list
-        One a label.
+    classifiers : list of Score
+        One per label, as plain arrays where the classifier has such a form.
     n_classes : list of int
         Classes of each label: two give one score, more give one score a class.
     barycentres : list of Barycentre
@@ -131,7 +132,7 @@ class TransportedScore:
     """
 
     names: list[str]
-    classifiers: list[Any]
+    classifiers: list[Score]
     n_classes: list[int]
     barycentres: list[Barycentre]
     calibration: tuple[FloatArray, npt.NDArray[np.intp], Groups, FloatArray]
@@ -172,7 +173,7 @@ class TransportedScore:
         for j in range(labels.shape[1]):
             fitted = _pipeline(classifier, rows.X, random_state, categories)
             weight = {} if sample_weight is None else {f"{fitted.steps[-1][0]}__sample_weight": sample_weight[train]}
-            classifiers.append(fitted.fit(rows.X[train], labels[train, j], **weight))
+            classifiers.append(plain_score(fitted.fit(rows.X[train], labels[train, j], **weight), rows.X[train]))
         scores = _scores(classifiers, rows.X.iloc[rest])
         group = rows.group[rest]
         tie = np.random.default_rng(random_state).random(scores.shape)
@@ -227,7 +228,7 @@ def _one_row_a_person(
     return np.sort(order[np.unique(persons[order], return_index=True)[1]])
 
 
-def _scores(classifiers: list[Any], X: pd.DataFrame) -> FloatArray:
+def _scores(classifiers: list[Score], X: pd.DataFrame) -> FloatArray:
     """The classifiers' probabilities: of the second of two classes, of each of more."""
     columns = []
     for classifier in classifiers:
@@ -243,22 +244,11 @@ def _pipeline(classifier: Any, X: pd.DataFrame, random_state: int, categories: l
     model = HistGradientBoostingClassifier(random_state=random_state) if classifier is None else clone(classifier)
     times = [name for name in X if name not in texts and is_time(X[name].dtype)]
     columns = make_column_transformer(
-        (FunctionTransformer(_seconds, feature_names_out="one-to-one"), times),
+        (FunctionTransformer(seconds, feature_names_out="one-to-one"), times),
         (OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=40, sparse_output=False), texts),
         remainder="passthrough",
     )
     return make_pipeline(columns, model)
-
-
-def _seconds(frame: pd.DataFrame) -> pd.DataFrame:
-    """Times as seconds since 1970, durations as seconds."""
-    return frame.apply(
-        lambda column: (
-            column.dt.total_seconds()
-            if column.dtype.kind == "m"
-            else (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds()
-        )
-    )
 
 
 def _best_threshold(scores: FloatArray, y: npt.NDArray[np.intp]) -> float:

@@ -118,10 +118,16 @@ def _unfitted(value: Any, where: str) -> State:
 
 
 def _transported_score(value: Any, where: str) -> State:
-    from fairflows.storage.scores import StoredScore
+    from fairflows.encoder.plain_score import PlainScore
 
-    scores = [StoredScore.of(score, f"{where}.classifiers") for score in value.classifiers]
-    return {**_attributes(value, where), "classifiers": scores}
+    for score in value.classifiers:
+        if not isinstance(score, PlainScore):
+            raise DataError(
+                f"{where}.classifiers: a {type(score[-1]).__name__} cannot be saved: of scikit-learn's classifiers, "
+                "LogisticRegression and HistGradientBoostingClassifier with numeric columns have a form that is not a "
+                "pickle."
+            )
+    return _attributes(value, where)
 
 
 # Densities and bijections: settings of the constructor, and the state of the module.
@@ -242,7 +248,7 @@ def _forms() -> dict[str, Form]:
                 "fairflows.encoder.transported_score": "Barycentre",
                 "fairflows.release.numeric_view": "NumericView NumberColumn LevelColumn",
                 "fairflows.release.partitions": "TreePartition QuantilePartition CentrePartition",
-                "fairflows.storage.scores": "StoredScore TextColumn BoostedTrees",
+                "fairflows.encoder.plain_score": "PlainScore TextColumn BoostedTrees LogisticScores",
             },
         ),
         (

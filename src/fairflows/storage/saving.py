@@ -26,6 +26,7 @@ from fairflows import __version__
 from fairflows.exceptions import DataError
 from fairflows.storage.folders import new_file, new_folder, refuse_other_files, settle_folder
 from fairflows.storage.values import DamagedError, Reader, Writer
+from fairflows.table.persons import Key
 
 FORMAT = 1
 """The version of the format that this release writes; it reads all up to it."""
@@ -208,13 +209,13 @@ def _read_weights(path: Path, digest: str) -> dict[str, np.ndarray]:
         raise DataError(f"{path}: cannot be read: {error}.") from None
 
 
-def _read_keys(path: Path, digest: str) -> list[bytes]:
+def _read_keys(path: Path, digest: str) -> list[Key]:
     if not path.is_file():
         raise DataError(f"{path}: the key is missing: without it a model neither encodes nor knows whom it has seen.")
     text = _read_text(path)
     if _digest(text.encode())[:8] != digest:
         raise DataError(f"{path}: the key is damaged, or belongs to another model.")
-    return [bytes.fromhex(secret) for secret in json.loads(text)]
+    return [Key.fromhex(secret) for secret in json.loads(text)]
 
 
 def _read_text(path: Path) -> str:

@@ -18,6 +18,7 @@ import pandas as pd
 from fairflows.exceptions import DataError
 from fairflows.storage.forms import Form, form_named, form_of
 from fairflows.table.ledger import Ledger
+from fairflows.table.persons import Key
 
 _TAG = "is"
 
@@ -162,7 +163,7 @@ class Reader:
         The one that was met.
     """
 
-    def __init__(self, arrays: dict[str, np.ndarray], secrets: list[bytes], ledger: str | None) -> None:
+    def __init__(self, arrays: dict[str, np.ndarray], secrets: list[Key], ledger: str | None) -> None:
         self._arrays = arrays
         self._secrets = secrets
         self._ledger_text = ledger

@@ -1,0 +1,265 @@
+"""A fitted task score as plain arrays: columns made numeric, then trees or a logistic regression.
+
+scikit-learn fits the score, and has no file format but pickle, which runs code on loading. So an encoder keeps what the
+score needs and nothing else: the same arrays are used, hashed and saved, before saving and after loading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.special import expit
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils.extmath import softmax
+
+from fairflows.exceptions import DataError
+
+FloatArray = npt.NDArray[np.float64]
+
+_ROWS_PER_CHUNK = 2**14  # a column of a chunk stays in a core's own cache
+_LEAVES = 32  # of a word, a bit each
+_ROWS_COMPARED = 256
+
+
+class Score(Protocol):
+    """What gives the class probabilities of rows: a `PlainScore`, or scikit-learn's pipeline."""
+
+    def predict_proba(self, X: pd.DataFrame) -> FloatArray:
+        """Class probabilities, (n_rows, n_classes)."""
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """Gradient-boosted trees as tests that rule out leaves (QuickScorer; Lucchese et al., 2015).
+
+    The leaves of a tree are numbered from left to right. A row that goes right at a node cannot end in a leaf to the
+    left of it, and ends in the first leaf that no node rules out. Leaves are the bits of words, so that a test is a
+    comparison and an "or" over many rows at once: twice as fast as going down the trees, and bit for bit the same sum.
+
+    Attributes
+    ----------
+    feature, threshold, missing_left : ndarray of shape (n_tests,)
+        A row goes right where its feature is above the threshold, or missing unless it then goes left.
+    ruled_out : ndarray of uint32, shape (n_tests,)
+        The leaves of the test's word that a row which goes right does not reach.
+    tests : ndarray of shape (n_words + 1,)
+        The first test of each word.
+    words : ndarray of shape (n_trees + 1,)
+        The first word of each tree; trees lie iteration by iteration, one per score.
+    value : ndarray of shape (n_words, 32)
+        The value of each leaf.
+    baseline : ndarray of shape (n_scores,)
+        What the trees add to.
+    """
+
+    feature: npt.NDArray[np.int64]
+    threshold: FloatArray
+    missing_left: npt.NDArray[np.bool_]
+    ruled_out: npt.NDArray[np.uint32]
+    tests: npt.NDArray[np.int64]
+    words: npt.NDArray[np.int64]
+    value: FloatArray
+    baseline: FloatArray
+
+    @classmethod
+    def of(cls, model: HistGradientBoostingClassifier) -> BoostedTrees | None:
+        """The trees of a fitted classifier; None where a node tests categories instead of a threshold."""
+        trees = [tree.nodes for iteration in model._predictors for tree in iteration]
+        if any(nodes["is_categorical"].any() for nodes in trees):
+            return None
+        of_words, values, words = [], [], [0]
+        for nodes in trees:
+            leaf = nodes["is_leaf"].astype(bool)
+            inner, leaf_values = nodes[~leaf], nodes["value"][leaf]
+            # A node comes before those below it, and the left subtree before the right one: it is left:right.
+            leaves_before = np.concatenate([[0], np.cumsum(leaf)])
+            start, stop = leaves_before[inner["left"]], leaves_before[inner["right"]]
+            for first in range(0, len(leaf_values), _LEAVES):
+                low, high = (np.clip(bound - first, 0, _LEAVES).astype(np.uint64) for bound in (start, stop))
+                bits = (np.uint64(1) << high) - (np.uint64(1) << low)
+                of_words.append((inner[bits > 0], bits[bits > 0].astype(np.uint32)))
+                values.append(np.resize(leaf_values[first : first + _LEAVES], _LEAVES))
+            words.append(len(values))
+        nodes = np.concatenate([nodes for nodes, _ in of_words])
+        return cls(
+            nodes["feature_idx"].astype(np.int64),
+            nodes["num_threshold"].copy(),
+            nodes["missing_go_to_left"].astype(bool),
+            np.concatenate([bits for _, bits in of_words]),
+            np.cumsum([0, *(len(bits) for _, bits in of_words)]),
+            np.array(words),
+            np.stack(values),
+            np.asarray(model._baseline_prediction, dtype=np.float64).ravel(),
+        )
+
+    def raw_scores(self, x: FloatArray) -> FloatArray:
+        """Sums of leaves (n_rows, n_scores) for rows (n_rows, n_features)."""
+        raw = np.empty((len(x), len(self.baseline)))
+        tests = list(
+            zip(self.feature.tolist(), self.threshold.tolist(), self.missing_left.tolist(), self.ruled_out, strict=True)
+        )
+        of_words = [tests[i:j] for i, j in zip(self.tests[:-1], self.tests[1:], strict=True)]
+        for start in range(0, len(x), _ROWS_PER_CHUNK):
+            columns = np.ascontiguousarray(x[start : start + _ROWS_PER_CHUNK].T)
+            total = np.repeat(self.baseline[:, None], columns.shape[1], axis=1)
+            for tree in range(len(self.words) - 1):
+                total[tree % len(total)] += self._leaf_values(columns, tree, of_words)
+            raw[start : start + _ROWS_PER_CHUNK] = total.T
+        return raw
+
+    def _leaf_values(
+        self, columns: FloatArray, tree: int, of_words: list[list[tuple[int, float, bool, np.uint32]]]
+    ) -> FloatArray:
+        """The value of the leaf that each row ends in: the first that is not gone, so words go from last to first."""
+        values = np.empty(columns.shape[1])
+        bits = np.empty(columns.shape[1], dtype=np.uint32)
+        for word in reversed(range(self.words[tree], self.words[tree + 1])):
+            gone = np.zeros_like(bits)
+            for feature, threshold, missing_left, ruled_out in of_words[word]:
+                column = columns[feature]
+                goes_right = column > threshold if missing_left else ~(column <= threshold)
+                gone |= np.multiply(goes_right, ruled_out, out=bits)
+            lowest = ~gone & (gone + np.uint32(1))  # the lowest bit that is not gone; 0 where all are
+            leaf = np.frexp(lowest.astype(np.float64))[1] - 1
+            values = np.where(lowest > 0, self.value[word].take(leaf, mode="clip"), values)
+        return values
+
+
+@dataclass(frozen=True)
+class LogisticScores:
+    """A logistic regression.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_features, n_scores)
+    intercepts : ndarray of shape (n_scores,)
+    """
+
+    weights: FloatArray
+    intercepts: FloatArray
+
+    def raw_scores(self, x: FloatArray) -> FloatArray:
+        """Linear scores (n_rows, n_scores) of rows (n_rows, n_features)."""
+        missing = ~np.isfinite(x).all(axis=1)
+        if missing.any():
+            raise DataError(
+                f"A logistic regression takes no missing values, and {missing.sum():,} rows have some; "
+                "HistGradientBoostingClassifier takes them."
+            )
+        return x @ self.weights + self.intercepts
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """A column of categories, each with its row of numbers.
+
+    Attributes
+    ----------
+    name : object
+        The column.
+    values : list
+        The categories, the missing one left out.
+    table : ndarray of shape (n_values + 2, n_numbers)
+        The numbers of each category; then of a missing value, then of an unknown one.
+    """
+
+    name: Any
+    values: list[Any]
+    table: FloatArray
+
+    def features(self, column: pd.Series) -> FloatArray:
+        """Each value's numbers."""
+        place = pd.Index(self.values, dtype=object).get_indexer(column.astype(object))
+        place = np.where(place < 0, len(self.values) + 1, place)
+        return self.table[np.where(column.isna(), len(self.values), place)]
+
+
+@dataclass(frozen=True)
+class PlainScore:
+    """Columns as numbers, then trees or a logistic regression.
+
+    Attributes
+    ----------
+    times : list
+        Names of columns that hold times.
+    texts : list of TextColumn
+        Columns that hold categories.
+    numbers : list
+        Names of the other columns.
+    model : BoostedTrees or LogisticScores
+        What gives the scores behind the probabilities.
+    """
+
+    times: list[Any]
+    texts: list[TextColumn]
+    numbers: list[Any]
+    model: BoostedTrees | LogisticScores
+
+    def predict_proba(self, X: pd.DataFrame) -> FloatArray:
+        """Class probabilities of rows."""
+        parts = [seconds(X[self.times]).to_numpy(dtype=np.float64)] if self.times else []
+        parts += [text.features(X[text.name]) for text in self.texts]
+        parts += [X[[name]].to_numpy(dtype=np.float64, na_value=np.nan) for name in self.numbers]
+        raw = self.model.raw_scores(np.concatenate(parts, axis=1))
+        if raw.shape[1] > 1:
+            return softmax(raw)
+        positive = expit(raw[:, 0])
+        return np.stack([1 - positive, positive], axis=1)
+
+
+def plain_score(score: Pipeline, X: pd.DataFrame) -> Score:
+    """A fitted pipeline of columns and a classifier as plain arrays; the pipeline itself where there is no such form.
+
+    Boosted trees and logistic regressions have one. Some rows are compared: another release of scikit-learn may lay
+    out its trees, or make probabilities of its scores, in another way.
+    """
+    columns, classifier = score[0], score[-1]
+    model: BoostedTrees | LogisticScores | None = None
+    if isinstance(classifier, HistGradientBoostingClassifier):
+        model = BoostedTrees.of(classifier)
+    elif isinstance(classifier, LogisticRegression):
+        model = LogisticScores(np.ascontiguousarray(classifier.coef_.T), np.asarray(classifier.intercept_))
+    if model is None:
+        return score
+    (_, _, times), (_, encoder, texts) = columns.transformers_[:2]
+    numbers = [name for name in columns.feature_names_in_ if name not in {*times, *texts}]
+    plain = PlainScore(list(times), _text_columns(encoder, list(texts)), numbers, model)
+    some = X.head(_ROWS_COMPARED)
+    return plain if np.allclose(plain.predict_proba(some), score.predict_proba(some)) else score
+
+
+def seconds(frame: pd.DataFrame) -> pd.DataFrame:
+    """Times as seconds since 1970, durations as seconds."""
+    return frame.apply(
+        lambda column: (
+            column.dt.total_seconds()
+            if column.dtype.kind == "m"
+            else (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds()
+        )
+    )
+
+
+def _text_columns(encoder: OneHotEncoder, names: list[Any]) -> list[TextColumn]:
+    columns = []
+    rare = getattr(encoder, "infrequent_categories_", [None] * len(names))
+    for name, categories, together in zip(names, encoder.categories_ if names else [], rare, strict=True):
+        is_rare = np.isin(np.arange(len(categories)), [] if together is None else _places(together, categories))
+        n_columns = int((~is_rare).sum()) + (together is not None)
+        one_hot = np.eye(n_columns)[np.where(is_rare, n_columns - 1, np.cumsum(~is_rare) - 1)]
+        unknown = np.eye(n_columns)[-1] if together is not None else np.zeros(n_columns)
+        missing = pd.isna(categories)
+        of_missing = one_hot[missing][0] if missing.any() else unknown
+        values = np.asarray(categories, dtype=object)[~missing].tolist()
+        columns.append(TextColumn(name, values, np.vstack([one_hot[~missing], of_missing, unknown])))
+    return columns
+
+
+def _places(some: Any, categories: Any) -> npt.NDArray[np.intp]:
+    return pd.Index(categories, dtype=object).get_indexer(pd.Index(some, dtype=object))

@@ -1,0 +1,73 @@
+"""A score as plain arrays gives the probabilities of the pipeline that was fitted."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+from fairflows import DataError
+from fairflows.encoder.plain_score import PlainScore, plain_score
+from fairflows.encoder.transported_score import _pipeline
+
+
+def table(n=3000, n_classes=2):
+    """Numbers, some missing, times and categories, some missing and many rare."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("abc"))
+    X.loc[rng.random(n) < 0.2, "b"] = np.nan
+    X["since"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D")
+    X["for"] = pd.to_timedelta(rng.integers(0, 900, n), unit="h")
+    X["text"] = rng.choice(["u", "v", None], n)
+    X["town"] = [f"t{i}" for i in np.minimum(rng.geometric(0.05, n), 90)]
+    score = X["a"] + X["b"].fillna(1) * (X["text"] == "u") + (X["town"] < "t3") + rng.normal(size=n) / 3
+    return X, np.digitize(score, [0.5, 1.5][: n_classes - 1])
+
+
+def new_rows(X):
+    unseen = X.head(3).assign(text="never seen", town="never seen")
+    missing = X.head(3).assign(a=np.nan, c=np.nan, text=None, town=None)
+    infinite = X.head(2).assign(a=[np.inf, -np.inf])
+    return pd.concat([X.tail(200), *(part.astype(X.dtypes) for part in (unseen, missing, infinite))])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("max_leaf_nodes", [2, 31, 33, 100])
+def test_trees_give_the_probabilities_of_scikit_learn_bit_for_bit(n_classes, max_leaf_nodes):
+    X, y = table(n_classes=n_classes)
+    trees = HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=max_leaf_nodes, min_samples_leaf=3)
+    pipeline = _pipeline(trees, X, 0).fit(X, y)
+    plain = plain_score(pipeline, X)
+    assert isinstance(plain, PlainScore)
+    np.testing.assert_array_equal(plain.predict_proba(new_rows(X)), pipeline.predict_proba(new_rows(X)))
+
+
+def test_trees_without_a_split_and_rows_in_several_chunks(monkeypatch):
+    X, y = table()
+    pipeline = _pipeline(HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2000), X, 0).fit(X, y)
+    plain = plain_score(pipeline, X)
+    assert len(plain.model.feature) == 0
+    np.testing.assert_array_equal(plain.predict_proba(X), pipeline.predict_proba(X))
+    pipeline = _pipeline(HistGradientBoostingClassifier(max_iter=3), X, 0).fit(X, y)
+    monkeypatch.setattr("fairflows.encoder.plain_score._ROWS_PER_CHUNK", 7)
+    np.testing.assert_array_equal(plain_score(pipeline, X).predict_proba(X), pipeline.predict_proba(X))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_logistic_regression(n_classes):
+    X, y = table(n_classes=n_classes)
+    X = X.drop(columns=["b", "since", "for"])
+    pipeline = _pipeline(LogisticRegression(max_iter=200), X, 0).fit(X, y)
+    plain = plain_score(pipeline, X)
+    assert isinstance(plain, PlainScore)
+    np.testing.assert_allclose(plain.predict_proba(X), pipeline.predict_proba(X), rtol=1e-9)
+    with pytest.raises(DataError, match="takes no missing values, and 2 rows have some"):
+        plain.predict_proba(X.head(2).assign(a=np.nan))
+
+
+def test_another_classifier_stays_what_it_is():
+    X, y = table(300)
+    codes = X[["a"]].round().clip(0, 5)
+    for classifier in (RandomForestClassifier(3), HistGradientBoostingClassifier(categorical_features=[0])):
+        pipeline = _pipeline(classifier, codes, 0).fit(codes, y)
+        assert plain_score(pipeline, codes) is pipeline
