@@ -228,9 +228,10 @@ def test_numbers_between_the_grid_points():
     frame = pd.DataFrame({"x": [1.0, 2.0, 5.0]})
     later = pd.DataFrame({"x": [1.0, 2.4]})
     with pytest.raises(DataError, match=r"'x' must lie on the grid .* steps of 1 .* the first is .*2\.4"):
-        encode(Codec().fit(frame), later)
-    codec = Codec(off_grid="round").fit(frame)
-    assert codec.decode(encode(codec, later))[0]["x"].tolist() == [1.0, 2.0]
+        encode(Codec(off_grid="error").fit(frame), later)
+    codec = Codec().fit(frame)
+    with pytest.warns(DataWarning, match=r"between the points of the training grid, rounded to them: column 'x' \(1\)"):
+        assert codec.decode(encode(codec, later))[0]["x"].tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_values_far_outside_come_back_or_are_refused(start):
     beyond = pd.DataFrame({"x": [3, -(2**40) - 10, 2**62]})
     with pytest.raises(DataError, match=r"'x' must lie within 2\*\*40 steps .*; 2 values do not, the first is -1099"):
         encode(codec, beyond)
-    codec = Codec(key=KEY, off_grid="round").fit(pd.DataFrame({"x": [0.0, 1.0]}))
+    codec = Codec(key=KEY).fit(pd.DataFrame({"x": [0.0, 1.0]}))
     with pytest.raises(DataError, match=r"2\*\*40 steps .* the first is 1e\+300"):
         encode(codec, pd.DataFrame({"x": [1e300]}))
     whole = Codec(key=KEY).fit(pd.DataFrame({"x": [-(2**63), 1 - 2**63]}))
@@ -279,10 +280,11 @@ def test_times_finer_than_in_training_are_off_the_grid():
         r"'t' must lie on the grid .* steps of 1 days from 2020-01-01.*; 2 values do not, .* 2020-01-02 00:00:00\.5"
     )
     with pytest.raises(DataError, match=message):
-        encode(Codec(key=KEY).fit(frame), later)
-    rounding = Codec(key=KEY, off_grid="round").fit(frame)
-    assert_frame_equal(rounding.decode(encode(rounding, later))[0], frame)
-    continuous = Codec(key=KEY).fit(frame, kinds={"t": "continuous"})
+        encode(Codec(key=KEY, off_grid="error").fit(frame), later)
+    rounding = Codec(key=KEY).fit(frame)
+    with pytest.warns(DataWarning, match=r"rounded to them: column 't' \(2\)"):
+        assert_frame_equal(rounding.decode(encode(rounding, later))[0], frame)
+    continuous = Codec(key=KEY, off_grid="error").fit(frame, kinds={"t": "continuous"})
     with pytest.raises(DataError, match=r"in steps of its unit of time .*; 2 values do not"):
         encode(continuous, later)
     with pytest.raises(DataError, match="'t' must hold times that its type can hold"):

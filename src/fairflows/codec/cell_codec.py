@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.codec.levels import Levels
+from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError
 from fairflows.table.columns import (
     check_choice,
@@ -70,9 +71,9 @@ class Bins:
     def __len__(self) -> int:
         return len(self.levels)
 
-    def codes(self, column: pd.Series) -> npt.NDArray[np.intp]:
+    def codes(self, column: pd.Series, found: Outside | None = None) -> npt.NDArray[np.intp]:
         """The bin of each value; a decoded column, which holds the names of bins, is read by them."""
-        missing = column.isna()
+        missing = column.isna().to_numpy()
         if column.dtype != self.dtype and not missing.all() and column[~missing].isin(self.levels.index).all():
             return self.named(column)
         if not missing.all():
@@ -81,8 +82,7 @@ class Bins:
         known = numbers(column[~missing])
         # Comparing is exact between integers of any width and times of any unit, where a common type would round.
         codes[~missing] = np.sum([known >= edge for edge in self.edges], axis=0, dtype=np.intp)
-        if missing.any():
-            codes[missing] = self.levels.codes(column[missing].astype(object))
+        codes[missing] = self.levels.code_of_missing(missing, found)
         return codes
 
     def named(self, column: pd.Series) -> npt.NDArray[np.intp]:
@@ -164,16 +164,27 @@ class CellCodec:
             )
         return self
 
-    def to_levels(self, X: pd.DataFrame) -> npt.NDArray[np.int64]:
-        """Each value's level, shape (n_rows, n_columns)."""
+    def to_levels(self, X: pd.DataFrame, found: Outside | None = None) -> npt.NDArray[np.int64]:
+        """Each value's level, shape (n_rows, n_columns); `found` as for `encode`."""
         for name in self.levels_:
             check_known(name, X.columns, "encoded")
         self._check(X[list(self.levels_)])
-        return np.column_stack([levels.codes(X[name]) for name, levels in self.levels_.items()]).astype(np.int64)
+        codes = [levels.codes(X[name], found) for name, levels in self.levels_.items()]
+        return np.column_stack(codes).astype(np.int64)
 
-    def encode(self, X: pd.DataFrame) -> npt.NDArray[np.int64]:
-        """Each row's cell."""
-        return self.cells_of(self.to_levels(X))
+    def encode(self, X: pd.DataFrame, found: Outside | None = None) -> npt.NDArray[np.int64]:
+        """Each row's cell.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Rows with the columns that the codec was fitted on.
+        found : Outside, optional
+            Filled in with the values outside of what the codec was fitted on. With ``missing="category"`` it may hold
+            rows that miss a value where none was missing in training, which are refused without it: another level
+            stands in for the value.
+        """
+        return self.cells_of(self.to_levels(X, found))
 
     def decode(self, cells: npt.NDArray[np.int64]) -> pd.DataFrame:
         """The rows of these cells: categories as they were, bins by name."""

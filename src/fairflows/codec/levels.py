@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError
 from fairflows.table.columns import shown, sorted_values
 
@@ -81,21 +82,19 @@ class Levels:
     def __len__(self) -> int:
         return len(self.index) + self.has_missing
 
-    def codes(self, column: pd.Series) -> npt.NDArray[np.intp]:
-        """The number of each value."""
+    def codes(self, column: pd.Series, found: Outside | None = None) -> npt.NDArray[np.intp]:
+        """The number of each value.
+
+        With `found`, the rows that hold an unseen value, or miss one where none was missing, are noted there; the
+        latter are refused otherwise.
+        """
         if isinstance(column.dtype, pd.CategoricalDtype):  # look up each category once, not each row
             of_category = np.append(self.index.get_indexer(column.dtype.categories.astype(object)), -1)
             codes = of_category[column.cat.codes.to_numpy()]
         else:
             codes = self.index.get_indexer(column.astype(object))
         missing = column.isna().to_numpy()
-        if missing.any():
-            if not self.has_missing:
-                raise DataError(
-                    f"Column {self.name!r} had no missing values in the rows it was fitted on; {missing.sum():,} "
-                    "values are missing now."
-                )
-            codes[missing] = len(self.index)
+        codes[missing] = self.code_of_missing(missing, found)
         unseen = codes < 0
         if unseen.any():
             if not self.takes_unseen:
@@ -105,10 +104,24 @@ class Levels:
                     f"fitted on; {unseen.sum():,} values do not, the first is {shown(value)}. Text columns take them "
                     f"as {OTHER!r} with unseen='other'."
                 )
+            if found is not None:
+                found.note(self.name, "unseen", unseen)
             codes[unseen] = self.index.get_loc(OTHER)
         return codes
 
     named = codes
+
+    def code_of_missing(self, missing: npt.NDArray[np.bool_], found: Outside | None) -> int:
+        """The number of a missing value; where none was missing in training, that of a level which stands in for it."""
+        if self.has_missing or not missing.any():
+            return len(self.index)
+        if found is None:
+            raise DataError(
+                f"Column {self.name!r} had no missing values in the rows it was fitted on; {missing.sum():,} values "
+                "are missing now."
+            )
+        found.note(self.name, "missing", missing)
+        return int(self.index.get_loc(OTHER)) if self.takes_unseen else 0
 
     def column(self, codes: npt.NDArray[np.intp]) -> pd.Series:
         """The values with these numbers; a number outside gets the nearest level."""

@@ -20,6 +20,7 @@ import pandas as pd
 from scipy.special import expit, logit
 
 from fairflows.codec.levels import Levels
+from fairflows.codec.outside import Outside
 from fairflows.codec.scale import Scale
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.columns import (
@@ -56,8 +57,9 @@ class Codec:
     outside : {"extend", "error", "clip"}
         Numbers outside the training range continue along the map's tangent, with a warning that counts them; or are
         refused; or are moved to the range's end, which makes them recognisable and cannot be undone.
-    off_grid : {"error", "round"}
-        Numbers between the points of the grid found in training are refused, or rounded to it.
+    off_grid : {"round", "error"}
+        Numbers between the points of the grid found in training are rounded to it, with a warning that counts them; or
+        are refused.
     unseen : {"error", "other"}
         Categories that training did not have are refused, or encoded as "other".
     missing : {"error", "category"}
@@ -88,7 +90,7 @@ class Codec:
         alpha: float = 0.05,
         dequantise: bool = True,
         outside: Literal["extend", "error", "clip"] = "extend",
-        off_grid: Literal["error", "round"] = "error",
+        off_grid: Literal["error", "round"] = "round",
         unseen: Literal["error", "other"] = "error",
         missing: Literal["error", "category"] = "error",
         key: bytes | None = None,
@@ -166,7 +168,9 @@ class Codec:
         low = [part.origin if isinstance(part, Scale) else 0.0 for _, part in self._dimensions()]
         return np.array(low, dtype=np.float64), np.exp(self._log_width)
 
-    def encode(self, X: pd.DataFrame, persons: Persons | None = None) -> tuple[Array, Array]:
+    def encode(
+        self, X: pd.DataFrame, persons: Persons | None = None, found: Outside | None = None
+    ) -> tuple[Array, Array]:
         """Rows to model space.
 
         Parameters
@@ -175,6 +179,10 @@ class Codec:
             Rows with the columns that the codec was fitted on.
         persons : Persons, optional
             Whose rows these are: a person's noise is always the same. Without, the index names the persons.
+        found : Outside, optional
+            Filled in with the values outside of what the codec was fitted on, in place of a warning. With
+            ``missing="category"`` it may hold rows that miss a value where none was missing in training, which are
+            refused without it: another value stands in for the missing one.
 
         Returns
         -------
@@ -188,15 +196,16 @@ class Codec:
         self._check(X)
         if persons is None:
             persons = Persons.of_rows(X) if self.is_randomised else Persons.of(np.arange(len(X)))
-        outside: dict[str, int] = {}
+        noted = Outside(len(X)) if found is None else found
         positions = np.empty((len(X), len(self.names_)))
-        for j, (name, position) in enumerate(self._positions(X, persons, outside)):
+        for j, (name, position) in enumerate(self._positions(X, persons, noted)):
             positions[:, j] = position
             if self._noisy[j]:
                 positions[:, j] += self._noise(persons, name, np.maximum(self._n[j], np.abs(position)))
-        self._report(outside)
         for name, (value, _) in self.constants_.items():
-            self._check_constant(name, X[name], value)
+            self._check_constant(name, X[name], value, noted)
+        if found is None:
+            self._report(noted)
 
         s = self.alpha / 2 + (1 - self.alpha) * (positions / self._n)
         edge = np.clip(s, self.alpha / 2, 1 - self.alpha / 2)
@@ -255,28 +264,22 @@ class Codec:
         )
         self._noisy = [self.dequantise and (isinstance(part, Levels) or part.is_noisy) for part in dimensions]
 
-    def _positions(self, X: pd.DataFrame, persons: Persons, outside: dict[str, int]) -> Iterator[tuple[str, Array]]:
+    def _positions(self, X: pd.DataFrame, persons: Persons, found: Outside) -> Iterator[tuple[str, Array]]:
         middle = np.float64(0 if self.dequantise else 0.5)  # of a level's step, where no noise is to come
         for name in self.columns_:
             column, gaps = X[name], self.gaps_.get(name)
             missing = column.isna().to_numpy()
-            if missing.any() and gaps is None and name not in self.levels_ and name not in self.constants_:
-                raise DataError(
-                    f"Column {name!r} had no missing values in the rows it was fitted on; {missing.sum():,} values are "
-                    "missing now."
-                )
             if name in self.scales_:
                 scale = self.scales_[name]
+                if gaps is None:
+                    found.note(str(name), "missing", missing)
                 if missing.any():
                     # A draw from the known values: a fixed one would be an atom, and give its rows away.
                     draw = persons.uniform(self.key, f"missing:{name}")
                     column = scale.fill(column, draw)
-                position, n_outside = scale.position(column, self.outside, self.off_grid)
-                if n_outside:
-                    outside[str(name)] = n_outside
-                yield str(name), position
+                yield str(name), scale.position(column, self.outside, self.off_grid, found)
             if name in self.levels_:
-                yield str(name), self.levels_[name].codes(column) + middle
+                yield str(name), self.levels_[name].codes(column, found) + middle
             if gaps is not None:
                 yield self._gap_name(name), missing + middle
 
@@ -306,26 +309,40 @@ class Codec:
         if self.missing == "error":
             check_complete(X)
 
-    def _check_constant(self, name: Any, column: pd.Series, value: Any) -> None:
-        missing = column.isna()
-        other = (column != value) & ~missing if value is not None else ~missing
-        if other.any() and self.outside != "clip":
+    def _check_constant(self, name: Any, column: pd.Series, value: Any, found: Outside) -> None:
+        missing = column.isna().to_numpy()
+        other = ((column != value).to_numpy() if value is not None else True) & ~missing
+        if self.unseen == "other" and isinstance(value, str):
+            found.note(str(name), "unseen", other)
+        elif other.any() and self.outside != "clip":
             raise DataError(
                 f"Column {name!r} was {shown(value)} in all rows it was fitted on and is left out of model space; "
                 f"{int(other.sum()):,} values differ now, the first is {shown(column[other].iloc[0])}."
             )
-        if value is not None and missing.any() and name not in self.gaps_:
-            raise DataError(
-                f"Column {name!r} had no missing values in the rows it was fitted on; {int(missing.sum()):,} are "
-                "missing now."
-            )
+        if value is not None and name not in self.gaps_:
+            found.note(str(name), "missing", missing)
 
-    def _report(self, outside: dict[str, int]) -> None:
-        if not outside:
-            return
-        counts = ", ".join(f"{name!r} ({count:,})" for name, count in outside.items())
+    def _report(self, found: Outside) -> None:
+        """Refuse values that are missing where none was; say in one warning which numbers were brought back."""
+        counts = found.by_column()
+        for name, count in counts.items():
+            if "missing" in count:
+                raise DataError(
+                    f"Column {name!r} had no missing values in the rows it was fitted on; {count['missing']:,} values "
+                    "are missing now."
+                )
         how = "moved to its end" if self.outside == "clip" else "continued along the map's tangent"
-        warnings.warn(f"Values outside the training range, {how}: column {counts}.", DataWarning, stacklevel=3)
+        messages = {
+            "beyond": f"Values outside the training range, {how}",
+            "off grid": "Values between the points of the training grid, rounded to them",
+        }
+        said = []
+        for reason, message in messages.items():
+            columns = [f"{name!r} ({count[reason]:,})" for name, count in counts.items() if reason in count]
+            if columns:
+                said.append(f"{message}: column {', '.join(columns)}.")
+        if said:
+            warnings.warn(" ".join(said), DataWarning, stacklevel=3)
 
     def _warn_about_atoms(self, X: pd.DataFrame) -> None:
         """Values that repeat without lying on a grid stay atoms: say so, since atoms give their rows away."""

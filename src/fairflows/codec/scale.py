@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_same, from_numbers, has_zone, is_time, numbers, shown, step_text
 from fairflows.table.grid import MAX_STEPS, Grid, find_grid
@@ -78,10 +79,11 @@ class Scale:
         """How far above the lower end, in the unit."""
         return as_float(values) * self._unit - as_float(self.low) * self._unit
 
-    def position(self, column: pd.Series, outside: str, off_grid: str) -> tuple[Array, int]:
-        """Positions without noise, and how many values lie outside the training range."""
+    def position(self, column: pd.Series, outside: str, off_grid: str, found: Outside) -> Array:
+        """Positions without noise; values beyond the training range and between grid points are noted in `found`."""
         values, exact = self._numbers(column)
         beyond = (values < self.low) | (values > self.high)
+        found.note(self.name, "beyond", beyond)
         if outside == "error":
             self._refuse(beyond, column, f"must lie in its training range {self.low} to {self.high}")
         if outside == "clip":
@@ -99,10 +101,11 @@ class Scale:
             on_grid &= exact
             step = step_text(self.grid.quantum, self.quantiles.dtype)
             remedy = "Round them (off_grid='round'), or declare the column continuous."
+        found.note(self.name, "off grid", ~on_grid)
         if off_grid == "error":
             rule = f"must lie on the grid of its training values, in steps of {step} from {self.low}"
             self._refuse(~on_grid, column, rule, remedy)
-        return k.astype(np.float64), int(beyond.sum())
+        return k.astype(np.float64)
 
     def _refuse(self, which: npt.NDArray[np.bool_], column: pd.Series, rule: str, remedy: str = "") -> None:
         if which.any():

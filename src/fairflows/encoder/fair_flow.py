@@ -144,7 +144,7 @@ class FairFlow(GroupEncoder):
         alpha: float = 0.05,
         dequantise: bool = True,
         outside: Literal["extend", "error", "clip"] = "extend",
-        off_grid: Literal["error", "round"] = "error",
+        off_grid: Literal["error", "round"] = "round",
         unseen: Literal["error", "other"] = "error",
         missing: Literal["error", "category"] = "error",
         kinds: Mapping[str, str] | None = None,

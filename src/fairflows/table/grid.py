@@ -117,10 +117,10 @@ def _ticks(values: np.ndarray, decimals: int) -> tuple[np.ndarray, npt.NDArray[n
     if values.dtype.kind in "iu" and decimals == 0:
         wide = np.uint64 if values.dtype.kind == "u" else np.int64
         return values.astype(wide), np.ones(len(values), dtype=bool)
-    scaled = np.rint(_in_units(values.astype(np.float64), -decimals))
-    inside = np.abs(scaled) < _EXACT
-    scaled = np.where(inside, scaled, 0)
-    return scaled.astype(np.int64), inside & (_in_units(scaled, decimals).astype(values.dtype) == values)
+    scaled = np.clip(np.rint(_in_units(values.astype(np.float64), -decimals)), -(2.0**63), 2.0**64 - 2048)
+    exact = (np.abs(scaled) < _EXACT) | (decimals == 0)
+    ticks = np.where(scaled < 2.0**63, scaled, scaled - 2.0**64).astype(np.int64)  # modulo 2**64, as in `_subtract`
+    return ticks, exact & (_in_units(scaled, decimals).astype(values.dtype) == values)
 
 
 def _in_units(ticks: Any, decimals: int) -> Any:

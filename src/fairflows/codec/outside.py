@@ -1,0 +1,71 @@
+"""Values that a codec did not meet when it was fitted: how many there are, in which columns, in which rows.
+
+Two kinds of them are brought back by a rule that knows nothing of a row's group: a number between the points of the
+grid is rounded, a number beyond the training range continues it. Two cannot be brought back: a category that was not
+there, and a missing value where none was. What becomes of a row with such a value is for the encoder to decide, and
+must not depend on the row's group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+BoolArray = npt.NDArray[np.bool_]
+Reason = Literal["unseen", "missing", "beyond", "off grid"]
+
+UNKNOWN: tuple[Reason, ...] = ("unseen", "missing")
+"""The reasons for which a value cannot be brought back."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Which values of a table lie outside of what a codec was fitted on; the codec fills it in while encoding.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of the table.
+    rows : dict
+        For a column and a reason, the rows whose value is outside: a category that was not there ("unseen"), missing
+        where none was ("missing"), beyond the training range ("beyond"), between the points of the grid ("off grid").
+
+    Examples
+    --------
+    >>> outside = Outside(3)
+    >>> outside.note("town", "unseen", np.array([False, True, True]))
+    >>> outside.note("age", "beyond", np.array([True, False, False]))
+    >>> outside.unknown
+    array([False,  True,  True])
+    >>> outside.by_column()
+    {'town': {'unseen': 2}, 'age': {'beyond': 1}}
+    """
+
+    n_rows: int
+    rows: dict[tuple[str, Reason], BoolArray] = field(default_factory=dict)
+
+    def note(self, column: str, reason: Reason, rows: BoolArray) -> None:
+        """Remember that these rows of a column are outside."""
+        if rows.any():
+            self.rows[column, reason] = rows
+
+    @property
+    def unknown(self) -> BoolArray:
+        """The rows with a value that cannot be brought back."""
+        unknown = np.zeros(self.n_rows, dtype=bool)
+        for (_, reason), rows in self.rows.items():
+            if reason in UNKNOWN:
+                unknown |= rows
+        return unknown
+
+    def by_column(self, among: BoolArray | None = None) -> dict[str, dict[str, int]]:
+        """How many values of each column are outside, by reason; of all rows, or among some (those of a group)."""
+        counts: dict[str, dict[str, int]] = {}
+        for (column, reason), rows in self.rows.items():
+            n = int((rows if among is None else rows & among).sum())
+            if n:
+                counts.setdefault(column, {})[reason] = n
+        return counts

@@ -1,0 +1,139 @@
+"""What a codec did not meet in training is brought back by a rule that knows no group, or noted row by row."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from fairflows.codec.cell_codec import CellCodec
+from fairflows.codec.outside import Outside
+from fairflows.codec.product import Codec
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.table.persons import Persons
+
+N = 40
+TRAINED = pd.DataFrame(
+    {
+        "town": np.resize(["Ulm", "Bonn", "Trier"], N),
+        "age": np.arange(20, 20 + N),
+        "children": np.resize([0, 1, 2, 3], N),
+        "pet": np.resize(["cat", None], N),
+        "rent": np.resize([500.0, np.nan, 700.0], N),
+        "land": "de",
+    }
+)
+LATER = pd.DataFrame(
+    {
+        "town": ["Ulm", "Paris", None, "Bonn", "Rome"],
+        "age": [30.0, 30.4, 200, 45, np.nan],
+        "children": [1, 2, 3, 0, 0],
+        "pet": ["cat", None, "cat", "dog", None],
+        "rent": [500.0, np.nan, 700.0, 500.0, 700.0],
+        "land": ["de", "de", "de", "fr", None],
+    }
+)
+SETTINGS = {"unseen": "other", "missing": "category"}
+
+
+def encode(codec, rows, **settings):
+    persons = {"persons": Persons.of(np.arange(len(rows)))} if isinstance(codec, Codec) else {}
+    return codec.encode(rows, **persons, **settings)
+
+
+def encoded(codec, rows):
+    """What the codec makes of the rows, and what it found."""
+    found = Outside(len(rows))
+    return encode(codec, rows, found=found), found
+
+
+@pytest.fixture
+def codec():
+    return Codec(key=b"k" * 32, **SETTINGS).fit(TRAINED)
+
+
+@pytest.fixture
+def cell_codec():
+    return CellCodec(**SETTINGS).fit(TRAINED)
+
+
+def test_a_codec_notes_what_is_outside(codec):
+    (x, log_det), found = encoded(codec, LATER)
+    assert np.isfinite(x).all()
+    assert np.isfinite(log_det).all()
+    assert found.by_column() == {
+        "town": {"unseen": 2, "missing": 1},
+        "age": {"missing": 1, "beyond": 1, "off grid": 1},
+        "pet": {"unseen": 1},
+        "land": {"unseen": 1, "missing": 1},
+    }
+    # Rounding and continuing the range bring a value back; an unseen category and a new gap do not.
+    assert found.unknown.tolist() == [False, True, True, True, True]
+    assert found.by_column(np.array([True, True, False, False, False])) == {
+        "town": {"unseen": 1},
+        "age": {"off grid": 1},
+    }
+
+
+def test_rows_of_cells_note_what_is_outside(cell_codec):
+    cells, found = encoded(cell_codec, LATER)
+    assert ((cells >= 0) & (cells < cell_codec.n_cells_)).all()
+    assert found.by_column() == {
+        "town": {"unseen": 2, "missing": 1},
+        "age": {"missing": 1},  # bins reach as far as one likes
+        "pet": {"unseen": 1},
+        "land": {"unseen": 1, "missing": 1},
+    }
+    assert found.unknown.tolist() == [False, True, True, True, True]
+
+
+@pytest.mark.parametrize("kind", ["codec", "cell_codec"])
+def test_rows_without_anything_new_are_encoded_as_ever(kind, request):
+    codec = request.getfixturevalue(kind)
+    made, found = encoded(codec, TRAINED)
+    assert found.by_column() == {}
+    assert not found.unknown.any()
+    np.testing.assert_array_equal(np.column_stack(made), np.column_stack(encode(codec, TRAINED)))
+
+
+@pytest.mark.parametrize("kind", ["codec", "cell_codec"])
+@pytest.mark.parametrize("name", ["town", "age", "land"])
+def test_a_new_gap_is_refused_where_nobody_takes_note(kind, name, request):
+    rows = TRAINED.astype({name: object})
+    rows.loc[3, name] = None
+    rows[name] = rows[name].astype("Int64" if name == "age" else object)
+    with pytest.raises(DataError, match=f"'{name}' had no missing values in the rows it was fitted on; 1 values are"):
+        encode(request.getfixturevalue(kind), rows)
+
+
+@pytest.mark.parametrize("missing", ["error", "category"])
+@pytest.mark.parametrize("make", [Codec, CellCodec])
+def test_what_is_refused_by_a_setting_stays_refused(make, missing):
+    codec = make(missing=missing).fit(TRAINED.drop(columns=["pet", "rent"]))
+    with pytest.raises(DataError, match="'town' must hold one of its 3 categories"):
+        encoded(codec, TRAINED.replace({"town": {"Ulm": "Paris"}}))
+    if missing == "error":
+        with pytest.raises(DataError, match=r"Missing values \(NaN\) are not accepted"):
+            encoded(codec, LATER)
+
+
+def test_one_warning_counts_the_numbers_that_were_brought_back(codec):
+    rows = TRAINED.assign(age=TRAINED["age"] + 0.25, rent=TRAINED["rent"] + 100).iloc[:30]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        encode(codec, rows)
+    assert [warning.category for warning in caught] == [DataWarning]
+    message = str(caught[0].message)
+    assert "outside the training range, continued along the map's tangent: column 'rent' (10)" in message
+    assert "training grid, rounded to them: column 'age' (30)" in message
+
+
+def test_whole_numbers_too_large_for_exact_floats_are_not_moved():
+    whole = 2**60 + 4096 * np.arange(N)
+    for dtype, start in ((np.int64, 0), (np.uint64, 2**63)):
+        trained = pd.DataFrame({"x": whole.astype(dtype) + dtype(start)})
+        codec = Codec(key=b"k" * 32).fit(trained)
+        made, found = encoded(codec, trained.astype(np.float64))  # which hold multiples of 4096 here
+        assert found.by_column() == {}
+        assert_frame_equal(codec.decode(made[0])[0], trained)
