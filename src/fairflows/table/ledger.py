@@ -85,7 +85,7 @@ class RowsSeen:
         """Rows whose values occur once in each file, wherever they stand, where they are too many for chance."""
         one, two = self.contents, other.contents
         alike = len(np.intersect1d(_seen(one, 1), _seen(two, 1), assume_unique=True))
-        apart = len(np.setdiff1d(_seen(one, 2), two)) + len(np.setdiff1d(_seen(two, 2), one))
+        apart = int((~np.isin(_seen(one, 2), two)).sum() + (~np.isin(_seen(two, 2), one)).sum())
         return alike if _too_many_alike(alike, apart) else 0
 
     def to_dict(self) -> dict[str, Any]:
