@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from fairflows.certificate.verifying import verify as verify
     from fairflows.codec.cell_codec import CellCodec as CellCodec
     from fairflows.codec.product import Codec as Codec
+    from fairflows.encoder.base import Encoder as Encoder
     from fairflows.encoder.fair_flow import FairFlow as FairFlow
     from fairflows.encoder.fair_matching import FairMatching as FairMatching
     from fairflows.encoder.fair_transport import FairTransport as FairTransport
-    from fairflows.encoder.pipelines import fit_pipeline as fit_pipeline
-    from fairflows.encoder.pipelines import transform_pipeline as transform_pipeline
     from fairflows.exceptions import DataError as DataError
     from fairflows.exceptions import DataWarning as DataWarning
     from fairflows.exceptions import ParameterError as ParameterError
@@ -63,6 +62,7 @@ _HOME = {
     "Codec": "fairflows.codec.product",
     "DataError": "fairflows.exceptions",
     "DataWarning": "fairflows.exceptions",
+    "Encoder": "fairflows.encoder.base",
     "FairFlow": "fairflows.encoder.fair_flow",
     "FairMatching": "fairflows.encoder.fair_matching",
     "FairTransport": "fairflows.encoder.fair_transport",
@@ -77,7 +77,6 @@ _HOME = {
     "decode_file": "fairflows.stream.files",
     "describe_datasets": "fairflows.paper.catalogue",
     "encode_file": "fairflows.stream.files",
-    "fit_pipeline": "fairflows.encoder.pipelines",
     "frontier": "fairflows.frontiers.sweep",
     "load": "fairflows.storage.saving",
     "load_adult": "fairflows.table.adult",
@@ -92,7 +91,6 @@ _HOME = {
     "recourse": "fairflows.explain.flipping",
     "report": "fairflows.workflow.job",
     "save": "fairflows.storage.saving",
-    "transform_pipeline": "fairflows.encoder.pipelines",
     "verify": "fairflows.certificate.verifying",
 }
 

@@ -16,7 +16,7 @@ from fairflows.attack.learners import Attack
 from fairflows.attack.target import Target
 from fairflows.attack.white_box import Constraint
 from fairflows.bounds.arguments import checked_delta
-from fairflows.certificate.identification import model_hash, secret_of
+from fairflows.certificate.identification import model_hash
 from fairflows.compute.progress import progress_bar
 from fairflows.compute.threads import one_thread
 from fairflows.table.table import Table
@@ -198,7 +198,7 @@ def audit(
         groups=tuple(target.groups),
         n=tuple(n.tolist()),
         released=target.released,
-        model="" if target.model is None else model_hash(target.model, secret_of(target.model)),
+        model="" if target.model is None else model_hash(model, target.model.secret),
         rows=target.rows,
         limits=target.limits,
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.pipeline import make_pipeline
 
 from fairflows.attack.learners import (
     LEARNERS,
@@ -21,17 +20,18 @@ from fairflows.attack.learners import (
     frequency_scores,
     judge,
 )
-from fairflows.attack.white_box import Constraint, Reference, cell_model_of, white_box
-from fairflows.certificate.evidence import group_numbers, releases_cells
-from fairflows.certificate.identification import places_of_persons, rows_hash, sample_rows, secret_of
+from fairflows.attack.white_box import Constraint, Reference, white_box
+from fairflows.certificate.evidence import group_numbers
+from fairflows.certificate.identification import rows_hash
 from fairflows.certificate.request import checked_released
-from fairflows.encoder.pipelines import pipeline_steps, transform_table
+from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError
 from fairflows.release.numeric_view import NumericView
+from fairflows.release.released import Released
 from fairflows.table.columns import is_number, is_time, numbers
 from fairflows.table.frames import to_pandas
 from fairflows.table.hashing import content_hashes
-from fairflows.table.ledger import RowsSeen, named_persons
+from fairflows.table.ledger import RowsSeen
 from fairflows.table.table import Table
 
 FloatArray = npt.NDArray[np.float64]
@@ -90,7 +90,7 @@ class Target:
 
     Attributes
     ----------
-    model : encoder, pipeline or None
+    model : Released or None
         None for a representation that was given as such.
     groups : list
         The values of the sensitive attribute.
@@ -110,7 +110,7 @@ class Target:
         What adversaries could not try, in sentences.
     """
 
-    model: Any
+    model: Released | None
     groups: list[Any]
     Z: dict[str, pd.DataFrame]
     group: dict[str, IntArray]
@@ -126,31 +126,29 @@ class Target:
     ) -> Target:
         """Part the persons, and encode their rows."""
         given = _representation(model, train, test)
-        encoder = None if given else pipeline_steps(model)[0]
-        identifier = getattr(encoder, "identifier", None)
-        groups = list(getattr(encoder, "groups_", train.groups))
-        _refuse_shared_persons(train, test, identifier)
-        places = _parts(train, identifier, seed, quick)
-        places["test"] = places_of_persons(test, identifier, seed)
+        released_model = None if given else Released.of(model)
+        groups = train.groups if released_model is None else released_model.groups(train)
+        _refuse_shared_persons(train, test)
+        most = int(train.persons.rows_each().max()) if released_model is None else released_model.most_rows(test)
+        places = _parts(train, seed, quick)
+        places["test"] = test.persons.random_rows(test.contents(), seed, most)
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
         group = {part: group_numbers(table, groups) for part, table in tables.items()}
         for part, number in group.items():
             if np.bincount(number, minlength=len(groups)).min() == 0:
                 raise DataError(f"An audit needs rows of every group; the {part} part lacks one.")
-        names = checked_released(released, cells=given is None and releases_cells(model))
+        names = checked_released(released, cells=released_model is not None and released_model.n_cells is not None)
         latent: dict[str, pd.DataFrame] = {}
         limits: tuple[str, ...] = ()
-        if given is not None:
+        if released_model is not None:
+            Z, latent, limits = _encoded(released_model, names, tables)
+        elif given is not None:
             Z = {part: given[part == "test"].iloc[rows] for part, rows in places.items()}
-        else:
-            Z, latent, limits = _encoded(model, names, tables)
         if "label" in names:
             Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
         X = {part: table.X for part, table in tables.items()}
-        if given is not None:
-            return cls(None, groups, Z, group, X, latent, names, "")
-        attacked = rows_hash(tables["test"], secret_of(model))
-        return cls(model, groups, Z, group, X, latent, names, attacked, limits)
+        attacked = "" if released_model is None else rows_hash(tables["test"], released_model.secret)
+        return cls(released_model, groups, Z, group, X, latent, names, attacked, limits)
 
     def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
         """All adversaries that this release calls for."""
@@ -170,7 +168,9 @@ class Target:
 
     def _white_box_trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
         """Adversaries that run every group's inverse; a released cell leaves nothing to turn round."""
-        encoder = pipeline_steps(self.model)[0]
+        encoder = None if self.model is None else self.model.innermost
+        if encoder is None:
+            return
         reference = Reference(self.X["reference"], constraints)
         label = [_LABEL] if "label" in self.released else []
         told = {part: white_box(encoder, self.latent[part], reference) for part in ("fit", "validation", "test")}
@@ -194,10 +194,12 @@ class Target:
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """For each group, adversaries between its real rows and draws from its density."""
-        encoder = None if self.model is None else pipeline_steps(self.model)[0]
+        encoder = None if self.model is None else self.model.innermost
+        if encoder is None:
+            return
         parts = ("fit", "validation", "test")
         draws = {
-            part: sample_rows(encoder, int(np.bincount(self.group[part]).max()), seed)
+            part: encoder.sample_rows(int(np.bincount(self.group[part]).max()), seed)
             for seed, part in enumerate(parts, start=1)
         }
         for a, group in enumerate(self.groups):
@@ -257,41 +259,52 @@ def _representation(model: Any, train: Table, test: Table) -> tuple[pd.DataFrame
 
 
 def _encoded(
-    model: Any, names: tuple[str, ...], tables: dict[str, Table]
+    model: Released, names: tuple[str, ...], tables: dict[str, Table]
 ) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame], tuple[str, ...]]:
     """What adversaries see, the encoder's own rows behind it, and what is lost on the way."""
-    *before, _ = pipeline_steps(model)
-    if releases_cells(model) and not (before and "latent" in names):
+    if model.n_cells is not None and "latent" not in names:
         # Cells have numbers, but no order or distance.
-        return {part: to_pandas(transform_table(model, t)).astype(str) for part, t in tables.items()}, {}, ()
+        return {part: model.encode_again(table).astype(str) for part, table in tables.items()}, {}, ()
     # A cell is a function of the latent beside it, and tells nothing more.
-    shown = make_pipeline(*before) if releases_cells(model) else model
-    Z = {part: to_pandas(transform_table(shown, table)) for part, table in tables.items()}
+    shown = model if model.n_cells is None else model.latent
+    if shown is None:
+        raise DataError("released names the latent, but the model has none beside its cells.")
+    Z = {part: shown.encode_again(table) for part, table in tables.items()}
     return Z, *_invert_later_steps(shown, Z, tables)
 
 
 def _invert_later_steps(
-    model: Any, Z: dict[str, pd.DataFrame], tables: dict[str, Table]
+    model: Released, Z: dict[str, pd.DataFrame], tables: dict[str, Table]
 ) -> tuple[dict[str, pd.DataFrame], tuple[str, ...]]:
     """The encoder's own rows behind what the later steps of a pipeline release, and what is lost on the way."""
-    encoder, *others = pipeline_steps(model)
-    if not others:
+    encoder = model.innermost
+    if encoder is None:
+        return {}, ()
+    if not model.steps:
         return Z, ()
-    for step in others:
-        if not hasattr(step, "inverse_transform"):
-            missed = f"{type(step).__name__} cannot be turned round: no adversary used its knowledge of the encoders."
+    for step in model.steps:
+        if not isinstance(step, Invertible):
+            missed = f"{type(step).__name__} cannot be inverted: no adversary used its knowledge of the encoders."
             return {}, (missed,)
     latent = {}
     for part, released in Z.items():
         z: Any = released.to_numpy()
-        for step in reversed(others):
-            z = step.inverse_transform(z)
+        for step in reversed(model.steps):
+            z = cast(Invertible, step).inverse_transform(z)
         latent[part] = pd.DataFrame(np.asarray(z), columns=encoder.get_feature_names_out(), index=released.index)
-    own = to_pandas(transform_table(encoder, tables["validation"]))
+    own = Released.of(encoder).encode_again(tables["validation"])
     if _alike(latent["validation"], own):
         return latent, ()
     lossy = "The steps after the encoder lose something: adversaries who know the encoders had less than encoded rows."
     return latent, (lossy,)
+
+
+@runtime_checkable
+class Invertible(Protocol):
+    """A transformer that can be inverted."""
+
+    def inverse_transform(self, X: Any) -> Any:
+        """The rows before it."""
 
 
 def _alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
@@ -300,8 +313,8 @@ def _alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
     return bool((one.astype(str).to_numpy() == other.astype(str).to_numpy()).all())
 
 
-def _refuse_shared_persons(train: Table, test: Table, identifier: str | None) -> None:
-    seen, tested = (RowsSeen.of(t.X, named_persons(t.X, identifier), b"") for t in (train, test))
+def _refuse_shared_persons(train: Table, test: Table) -> None:
+    seen, tested = (RowsSeen.of(t.X, t.persons, b"") for t in (train, test))
     shared = seen.shared(tested)
     if shared:
         raise DataError(
@@ -310,16 +323,14 @@ def _refuse_shared_persons(train: Table, test: Table, identifier: str | None) ->
         )
 
 
-def _parts(train: Table, identifier: str | None, seed: int, quick: bool) -> dict[str, IntArray]:
+def _parts(train: Table, seed: int, quick: bool) -> dict[str, IntArray]:
     """Places of the training rows in three parts of the persons at random; of validation persons, one row each."""
-    persons = named_persons(train.X, identifier)
-    person = np.arange(len(train)) if persons is None else persons.codes
+    persons = train.persons
     rng = np.random.default_rng(seed)
-    n = person.max() + 1
-    kept = rng.random(n) < (_QUICK_ROWS / len(train) if quick else 1)
-    part = np.where(kept, np.searchsorted(np.cumsum(_SHARES)[:2], rng.random(n)), -1)[person]
+    kept = rng.random(persons.n) < (_QUICK_ROWS / len(train) if quick else 1)
+    part = np.where(kept, np.searchsorted(np.cumsum(_SHARES)[:2], rng.random(persons.n)), -1)[persons.codes]
     reference, fit, validation = (np.flatnonzero(part == number) for number in range(3))
-    one_each = places_of_persons(train.take(validation), identifier, seed)
+    one_each = persons.take(validation).one_row_each(train.contents()[validation], seed)
     return {"reference": reference, "fit": fit, "validation": validation[one_each]}
 
 
@@ -336,10 +347,10 @@ def _view(frame: pd.DataFrame, group: IntArray, n_groups: int) -> NumericView:
     return NumericView(columns)
 
 
-def _as_modelled(encoder: Any, rows: pd.DataFrame) -> pd.DataFrame:
+def _as_modelled(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows as an encoder's density sees them: numbers that it cut into bins as these bins."""
-    model = cell_model_of(encoder)
-    return rows if model is None else model.codec.decode(model.codec.encode(rows))
+    known = encoder.known_cells()
+    return rows if known is None else known.model.codec.decode(known.model.codec.encode(rows))
 
 
 def _label(table: Table) -> npt.NDArray[np.object_]:

@@ -16,7 +16,9 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.spatial import cKDTree
 
+from fairflows.encoder.base import Encoder, Inversion
 from fairflows.encoder.cell_maps import inverse_map
+from fairflows.encoder.cell_model import KnownCells
 from fairflows.encoder.cell_output import cells_from_output
 from fairflows.table.columns import is_number, numbers
 from fairflows.table.grid import Grid, find_grid
@@ -113,25 +115,19 @@ class Reference:
         return (~np.stack(kept)).sum(axis=0).astype(np.float64) if kept else np.zeros(len(rows))
 
 
-def white_box(encoder: Any, Z: pd.DataFrame, reference: Reference) -> WhiteBox | None:
-    """Everything the encoders say about rows z; None for a model that cannot be turned round."""
-    if hasattr(encoder, "inversions"):
-        return _of_flow(encoder, Z, reference)
-    model = cell_model_of(encoder)
-    return None if model is None else _of_cells(encoder, model, Z, reference)
+def white_box(encoder: Encoder, Z: pd.DataFrame, reference: Reference) -> WhiteBox | None:
+    """Everything the encoders say about rows z; None for a model that cannot be inverted."""
+    inversions = encoder.inversions(Z)
+    if inversions is not None:
+        return _of_flow(inversions, Z, reference)
+    known = encoder.known_cells()
+    return None if known is None else _of_cells(known, Z, reference)
 
 
-def cell_model_of(encoder: Any) -> Any:
-    """The law of cells behind an encoder of cells; None for any other."""
-    if not hasattr(encoder, "latent_laws_"):
-        return None
-    return encoder.model_ if hasattr(encoder, "model_") else encoder.transport_.model
-
-
-def _of_flow(encoder: Any, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
-    names = [str(name) for name in encoder.codec_.names_]
+def _of_flow(inversions: list[Inversion], Z: pd.DataFrame, reference: Reference) -> WhiteBox:
+    names = [str(name) for name in inversions[0].names]
     parts, likelihood, on_grid = [Z.to_numpy(dtype=np.float64)], [], []
-    for inversion in encoder.inversions(Z):
+    for inversion in inversions:
         off = reference.off_grid(inversion.values, names)
         outside = reference.outside(inversion.values, names)
         rows = inversion.rows
@@ -145,17 +141,16 @@ def _of_flow(encoder: Any, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
     return WhiteBox(_finite(np.concatenate([*parts, ratios], axis=1)), log_likelihood, np.column_stack(on_grid))
 
 
-def _of_cells(encoder: Any, model: Any, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
-    codec = model.codec
-    cells = cells_from_output(codec, Z, encoder.output)
+def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
+    model, codec = known_cells.model, known_cells.model.codec
+    cells = cells_from_output(codec, Z, known_cells.output)
     place, known = model.place(cells)
     place = np.where(known, place, 0)
     with np.errstate(divide="ignore"):
-        log_laws = np.where(known[:, None], np.log(encoder.latent_laws_).T[place], 0)
+        log_laws = np.where(known[:, None], np.log(known_cells.laws).T[place], 0)
     seen = np.unique(codec.encode(reference.rows))
     parts: list[FloatArray] = [codec.levels_of(cells).astype(np.float64), _finite(log_laws)]
-    maps = (encoder.matched_, encoder.split_) if hasattr(encoder, "matched_") else ()
-    for sent in maps:
+    for sent in known_cells.maps:
         for b, f in enumerate(sent):
             before = inverse_map(f)[place]
             cell = before if model.support is None else model.support[before]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 
 def assumptions(
-    *, released: tuple[str, ...], cells: bool, model: bool, known_persons: bool, several_rows: bool, ledger: bool,
-    checked: bool, odds: bool, lost_odds: bool, randomised: bool, key: bool, limits: tuple[str, ...],
+    *, released: tuple[str, ...], cells: bool, model: bool, known_persons: bool, most_rows: int,
+    needs_attribute: bool, ledger: bool, checked: bool, odds: bool, lost_odds: bool, randomised: bool, key: bool,
+    look: int, limits: tuple[str, ...],
 ) -> tuple[str, ...]:  # fmt: skip
     """Those sentences that apply."""
     what = " and ".join(released)
@@ -13,16 +14,23 @@ def assumptions(
         f"The {what} {'are' if len(released) > 1 else 'is'} all that is released. Functions of that are covered; "
         "bounds of separate releases do not add up to one of both, and predictions made from the original rows are not "
         "covered.",
-        "The groups are those that the rows say; a group label that is wrong at encoding is not covered.",
     ]
+    if needs_attribute:
+        sentences.append(
+            "The groups are those that the rows say; a group label that is wrong at encoding is not covered."
+        )
     if cells:
         sentences += [
             "The certifying persons are independent draws, group by group, from the distribution that the release will "
             "be used on. The bound is for a fresh person; rows that the model was trained on are not covered.",
             "The encoder, the cells and their number were fixed before these persons were looked at.",
         ]
-        if several_rows:
-            sentences.append("One random row of each person was counted.")
+        if most_rows > 1:
+            sentences += [
+                f"No person has more than {most_rows} rows. The bound is about a random row of what is released; that "
+                "for a random person is about one random row of hers. Each holds at its own δ, both together at twice "
+                "that. All rows of one person linked together are covered by neither, so identifiers are not released.",
+            ]
         if not known_persons:
             sentences.append("No identifier says whose rows these are: no person has two of them.")
         if odds:
@@ -41,6 +49,12 @@ def assumptions(
         sentences.append(
             "The noise key is secret, no person is encoded by two models or two keys, and identifiers, index and order "
             "of the rows are not released."
+        )
+    if look > 1:
+        sentences.append(
+            f"This is certificate {look} from these persons, and spends its share of δ. That covers models that were "
+            "fixed beforehand, or tried because an earlier one did not meet the target. A model that was chosen after "
+            "reading earlier bounds of the same persons needs new persons."
         )
     sentences.append("Each kind of statement has its own probability of error, listed as spent; all of them hold "
                      "together but for the sum.")  # fmt: skip

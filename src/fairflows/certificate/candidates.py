@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.model_selection import train_test_split
 
-from fairflows.table.ledger import named_persons
+from fairflows.encoder.base import Encoder
+from fairflows.encoder.fair_flow import FairFlow
+from fairflows.table.persons import Persons
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -33,13 +34,25 @@ class CandidateDensities(NamedTuple):
         In model space, in float64.
     name : str
         What they are, and how they did.
+    encoder : FairFlow
+        The encoder that they are judged with.
     """
 
     densities: GroupDensities
     name: str
+    encoder: FairFlow
+
+    def log_density_table(self, n: int, seed: int) -> npt.NDArray[np.float64]:
+        """The table (n, K drawn, K density) of the encoder's latent laws if these densities are the truth."""
+        import torch
+
+        from fairflows.training.evaluation import log_density_table
+
+        generator = torch.Generator().manual_seed(seed)
+        return log_density_table(self.encoder.flow_.bijection, self.densities, n, generator)[0].numpy()
 
 
-def best_densities(encoder: Any, density: Any, train: Table | None, random_state: int) -> CandidateDensities:
+def best_densities(encoder: Encoder | None, density: Any, train: Table | None, random_state: int) -> CandidateDensities:
     """Fit candidates to the groups' training rows, and take those of best held-out likelihood, all groups together.
 
     Parameters
@@ -62,7 +75,7 @@ def best_densities(encoder: Any, density: Any, train: Table | None, random_state
 
     from fairflows.density.groups import GroupDensities
 
-    if not hasattr(encoder, "flow_"):
+    if not isinstance(encoder, FairFlow):
         raise ValueError(f"density is for encoders of continuous tables (FairFlow); got {type(encoder).__name__}.")
     candidates = list(density) if isinstance(density, list | tuple) else [density]
     if any(isinstance(candidate, GroupDensities) for candidate in candidates):
@@ -71,7 +84,7 @@ def best_densities(encoder: Any, density: Any, train: Table | None, random_state
                 "density must not name fitted densities among several: they may have been fitted to the rows that the "
                 "others are compared on. Pass them alone, or the settings to fit."
             )
-        return CandidateDensities(candidates[0].double(), "densities that were passed fitted")
+        return CandidateDensities(candidates[0].double(), "densities that were passed fitted", encoder)
     if not candidates:
         raise ValueError("density must name at least one density; got an empty list.")
     if train is None:
@@ -85,28 +98,18 @@ def best_densities(encoder: Any, density: Any, train: Table | None, random_state
         found.append((likelihood, name_of(candidate), densities))
     likelihood, name, densities = max(found, key=lambda entry: entry[0])
     chosen = f"{name}, the best of {len(found)}" if len(found) > 1 else name
-    return CandidateDensities(densities, f"{chosen}: {likelihood:.3f} nats a held-out row, in model space")
+    return CandidateDensities(densities, f"{chosen}: {likelihood:.3f} nats per held-out row, in model space", encoder)
 
 
-def log_densities_under(encoder: Any, densities: GroupDensities, n: int, seed: int) -> npt.NDArray[np.float64]:
-    """The table (n, K drawn, K density) of an encoder's latent laws if these densities are the truth."""
-    import torch
-
-    from fairflows.training.evaluation import log_density_table
-
-    generator = torch.Generator().manual_seed(seed)
-    return log_density_table(encoder.flow_.bijection, densities, n, generator)[0].numpy()
-
-
-def _by_group(encoder: Any, train: Table, random_state: int) -> tuple[Sequence[Any], Sequence[Any]]:
+def _by_group(encoder: FairFlow, train: Table, random_state: int) -> tuple[Sequence[Any], Sequence[Any]]:
     """Training rows of each group in model space, and rows held out; no person in both."""
-    persons = named_persons(train.X)
-    person = np.arange(len(train)) if persons is None else persons.codes
-    x, _ = encoder.codec_.encode(train.X, persons)
-    kept, _ = train_test_split(np.unique(person), test_size=_HELD_OUT, random_state=random_state)
-    group = np.array([encoder.groups_.index(value) for value in train.a])
-    used = np.isin(person, kept)
-    parts = [[x[(group == a) & rows] for a in range(len(encoder.groups_))] for rows in (used, ~used)]
+    rows = encoder.read(train)
+    persons = rows.persons if rows.persons.named else Persons.of(np.arange(len(train)))  # nothing of it is released
+    x, _ = encoder.codec_.encode(rows.X, persons)
+    parts = []
+    for places in rows.persons.split(_HELD_OUT, random_state=random_state):
+        x_part, group = x[places], rows.group[places]
+        parts.append([x_part[group == a] for a in range(len(encoder.groups_))])
     return parts[0], parts[1]
 
 

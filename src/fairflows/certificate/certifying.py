@@ -7,8 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,15 +16,53 @@ from fairflows.bounds.arguments import Estimator
 from fairflows.bounds.derived import density_error_lower_bound, true_distance_upper_bound
 from fairflows.bounds.spending import delta_of_look
 from fairflows.certificate.assumptions import assumptions
-from fairflows.certificate.candidates import OWN, CandidateDensities, best_densities, log_densities_under
+from fairflows.certificate.candidates import OWN, CandidateDensities, best_densities
 from fairflows.certificate.document import Certificate, ContradictionError, Status
 from fairflows.certificate.evidence import CellEvidence, ModelEvidence, group_numbers
-from fairflows.certificate.identification import model_hash, one_row_a_person, rows_hash, secret_of
+from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
-from fairflows.encoder.pipelines import pipeline_steps
-from fairflows.exceptions import DataError, DataWarning
-from fairflows.table.ledger import Ledger, RowsSeen, named_persons
+from fairflows.encoder.base import Encoder
+from fairflows.exceptions import DataError, DataWarning, warn_user
+from fairflows.release.released import Released
+from fairflows.table.ledger import Ledger
+from fairflows.table.looks import Look, open_book
 from fairflows.table.table import Table
+
+
+class AttackResult(Protocol):
+    """What a certificate takes from an audit."""
+
+    @property
+    def attack_lower(self) -> float:
+        """The lower bound that the best adversary proves."""
+
+    @property
+    def best(self) -> str:
+        """Its name."""
+
+    @property
+    def delta(self) -> float:
+        """The probability that the bound is wrong."""
+
+    @property
+    def density_gap_lower(self) -> dict[str, float]:
+        """For each group, how far p̂_a is from the truth at least."""
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """What was attacked."""
+
+    @property
+    def model(self) -> str:
+        """The hash of the model."""
+
+    @property
+    def rows(self) -> str:
+        """The hash of the rows that were attacked."""
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What adversaries could not try, in sentences."""
 
 
 def certify(
@@ -35,7 +72,7 @@ def certify(
     target: float | None = None,
     max_adversary_accuracy: float | None = None,
     priors: Sequence[float] | None = None,
-    audit: Any = None,
+    audit: AttackResult | None = None,
     delta: float = 0.05,
     released: Sequence[str] | None = None,
     density: Any = None,
@@ -44,17 +81,20 @@ def certify(
     estimator: Estimator = "betting",
     n_draws: int = 1_000_000,
     monte_carlo_delta: float = 0.001,
+    most_rows: int | None = None,
     random_state: int = 0,
 ) -> Certificate:
     """Certify what a release tells about the group, on persons that nothing was fitted to or chosen by.
 
     Parameters
     ----------
-    model : encoder, or pipeline of an encoder and a `CellRelease`
-        What is to be released is what comes out of its last step. Any last step with ``cells(Z)`` and ``n_cells_`` is a
-        release of cells.
+    model : encoder, release, pipeline or transformer
+        What is to be released is what it gives. A release of cells, such as `CellRelease`, can be certified for the
+        true distribution.
     rows : Table
-        Held-out rows. Persons are the units: of several rows of one person, a random one is counted.
+        Held-out rows. Persons are the independent units: of several rows of one person at most one is counted, at
+        random. Where persons have several rows there are two statements, about a random row of the file and about a
+        random row of a random person; the first is the headline, since all rows are released.
     target : float, optional
         The statistical distance Δ to stay within.
     max_adversary_accuracy : float, optional
@@ -86,6 +126,9 @@ def certify(
         The δ of that bound, over the draws.
     random_state : int
         Seed of the draws, and of the choice of a person's row.
+    most_rows : int, optional
+        The most rows that a person may have, M; the most that a person had in training when not given. A table in which
+        somebody has more is refused.
 
     Returns
     -------
@@ -102,23 +145,19 @@ def certify(
 
     Examples
     --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from fairflows import FairTransport, load_adult
-    >>> from fairflows.encoder.pipelines import fit_pipeline
-    >>> from fairflows.release.cell_release import CellRelease
+    >>> from fairflows import CellRelease, FairTransport, load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> pipeline = make_pipeline(FairTransport(density="counts"), CellRelease(n_cells=8))
-    >>> _ = fit_pipeline(pipeline, train.X, train.y, sensitive_features=train.a)
-    >>> certificate = certify(pipeline, test, target=0.1)
+    >>> release = CellRelease(FairTransport(density="counts"), n_cells=8).fit(train)
+    >>> certificate = certify(release, test, target=0.1)
     >>> certificate.status, certificate.cell_upper < 0.1
     ('CERTIFIED', True)
     """
     if not isinstance(rows, Table):
         raise DataError(f"rows must be a Table, which says which column is the group; got {type(rows).__name__}.")
-    encoder = pipeline_steps(model)[0]
+    released_model = Released.of(model)
     settings = Settings.of(
-        model,
-        groups_of(model, rows),
+        released_model,
+        released_model.groups(rows),
         released=released,
         delta=delta,
         target=target,
@@ -129,57 +168,79 @@ def certify(
         n_draws=n_draws,
         monte_carlo_delta=monte_carlo_delta,
         seed=random_state,
+        most_rows=released_model.most_rows(rows, most_rows),
     )
-    ledger: Ledger | None = getattr(encoder, "ledger_", None)
-    seen = _refuse_used_rows(ledger, rows, encoder)
-    look = 1 if ledger is None or seen is None else ledger.next_look(seen)
-    judged = None if density is None else best_densities(encoder, density, train, random_state)
-    certificate = make_certificate(model, rows, settings, look=look, audit=audit, judged=judged)
-    if ledger is not None and seen is not None:
-        _warn_of_other_models(ledger, seen, certificate)
-        ledger.record(seen, certificate.model, certificate.seal)
+    _refuse_used_rows(released_model.ledger, rows)
+    name = model_hash(model, released_model.secret)
+    attack = None if audit is None else _checked_attack(audit, settings.released, name)
+    candidates = None if density is None else best_densities(released_model.innermost, density, train, random_state)
+    sample = counted_rows(rows, settings)
+    with open_book() as book:
+        look = book.reserve(book.rows(rows.X, rows.identifier), name)
+    try:
+        if settings.certifies_cells:
+            _check_sizes(sample, settings, released_model.groups(rows), look.number)
+    except BaseException:
+        look.cancel()  # the sizes of the groups are no look at what is released
+        raise
+    certificate = make_certificate(
+        released_model, rows, settings, name=name, look=look.number, attack=attack, candidates=candidates
+    )
+    look.complete(certificate.mark)
+    _warn_of_other_models(look.earlier, name)
     return certificate
 
 
+def counted_rows(rows: Table, settings: Settings) -> Table:
+    """The independent rows that the headline is counted from: draws from the law of a random row of the table."""
+    return rows.random_rows(settings.seed, settings.most_rows)
+
+
 def make_certificate(
-    model: Any,
+    model: Released,
     rows: Table,
     settings: Settings,
     *,
+    name: str,
     look: int,
-    audit: Any = None,
-    judged: CandidateDensities | None = None,
+    attack: AttackResult | None = None,
+    candidates: CandidateDensities | None = None,
 ) -> Certificate:
-    """The certificate of a given look, neither checked against the ledger nor recorded in it."""
-    encoder = pipeline_steps(model)[0]
-    groups, released = groups_of(model, rows), settings.released
-    identifier = getattr(encoder, "identifier", None)
-    sample = one_row_a_person(rows, identifier, settings.seed)
-    key = secret_of(model)
-    name = model_hash(model, key)
-    attack = None if audit is None else _checked_attack(audit, released, name)
+    """The certificate of a given look, neither checked against the ledger nor recorded in the book of looks."""
+    groups, released, key = model.groups(rows), settings.released, model.secret
+    sample = counted_rows(rows, settings)
+    delta = delta_of_look(settings.delta, look)
     spent: dict[str, float] = {}
     fields: dict[str, Any] = {}
 
     cells = None
     if settings.certifies_cells:
         cells = CellEvidence.of(model, sample, groups, with_label="label" in released)
-        fields |= _about_cells(cells, settings, groups, delta_of_look(settings.delta, look), spent)
+        fields |= _about_cells(cells, settings, groups, delta, spent)
+        if settings.most_rows > 1:
+            persons = rows.one_row_per_person(settings.seed)
+            by_person = CellEvidence.of(model, persons, groups, with_label="label" in released)
+            spent["persons"] = delta
+            fields |= {"person_delta": by_person.observed(), "person_upper": by_person.upper(delta)}
+            fields["n_persons"] = _sizes(persons, groups)
     if "label" not in released:
-        fields |= _about_model(encoder, judged, settings, 1.0 if cells is None else cells.own_share, spent)
-        if cells is None and "model_upper" not in fields and hasattr(encoder, "no_density"):
-            raise DataError(f"{type(encoder).__name__} cannot be certified. {encoder.no_density}")
+        fields |= _about_model(model.innermost, candidates, settings, 1.0 if cells is None else cells.own_share, spent)
+        if cells is None and "model_upper" not in fields and model.encoder is None:
+            raise DataError(
+                f"{type(model.model).__name__} cannot be certified: it has no densities, and releases no cells. Put it "
+                "before a CellRelease."
+            )
     if settings.density_error is not None:
         if "model_upper" not in fields:
             raise ValueError("density_error adds to a model-based bound, and there is none of what is released.")
         fields["vouched_upper"] = true_distance_upper_bound(fields["model_upper"], settings.density_error)
     if attack is not None:
-        fields |= _about_attack(attack, fields, spent, of_own_densities=judged is None)
+        fields |= _about_attack(attack, fields, spent, of_own_densities=candidates is None)
 
-    ledger = getattr(encoder, "ledger_", None)
-    persons = named_persons(rows.X, identifier)
+    ledger = model.ledger
     certificate = Certificate(
         status="NOT_MET",
+        sensitive=str(rows.a.name),
         target=settings.target,
         target_accuracy=settings.target_accuracy,
         priors=settings.priors,
@@ -188,21 +249,24 @@ def make_certificate(
         delta=settings.delta,
         spent=spent,
         look=look,
+        most_rows=settings.most_rows,
         density_error=settings.density_error,
         estimator=settings.estimator,
         assumptions=assumptions(
             released=released,
             cells=cells is not None,
             model="model_upper" in fields,
-            known_persons=persons is not None,
-            several_rows=len(sample) < len(rows),
+            known_persons=rows.persons.named,
+            most_rows=settings.most_rows,
+            needs_attribute=model.encoder is not None and model.encoder.needs_attribute,
             ledger=ledger is not None,
-            checked=ledger is not None and ledger.comparable(ledger.read(rows.X, persons)),
+            checked=ledger is not None and ledger.comparable(ledger.read(rows.X, rows.persons)),
             odds=bool(fields.get("cell_odds_upper")),
-            lost_odds=judged is not None and bool(_labels(encoder)),
+            lost_odds=candidates is not None and bool(_labels(model.innermost)),
             randomised=cells is not None and cells.own_share < 1,
             key=bool(key),
-            limits=tuple(getattr(attack, "limits", ())),
+            look=look,
+            limits=() if attack is None else tuple(attack.limits),
         ),
         model=name,
         rows=rows_hash(rows, key),
@@ -216,11 +280,6 @@ def make_certificate(
         _check_for_contradiction(certificate, same_release=same)
     certificate = replace(certificate, status=status_of(certificate))
     return certificate.sealed(key) if key else certificate
-
-
-def groups_of(model: Any, rows: Table) -> list[Any]:
-    """The groups that the encoder knows; those of the rows, for one that knows none."""
-    return list(getattr(pipeline_steps(model)[0], "groups_", rows.groups))
 
 
 def status_of(certificate: Certificate) -> Status:
@@ -244,10 +303,6 @@ def _within(upper: float | None, accuracy_upper: float | None, c: Certificate) -
 def _about_cells(
     cells: CellEvidence, settings: Settings, groups: list[Any], delta: float, spent: dict[str, float]
 ) -> dict[str, Any]:
-    if settings.target is not None:
-        cells.check_distance(settings.target, delta, groups)
-    if settings.target_accuracy is not None:
-        cells.check_accuracy(settings.target_accuracy, delta, groups, settings.priors)
     spent["cells"] = delta
     if _is_another_statement(settings, groups):
         spent["accuracy"] = delta
@@ -264,27 +319,31 @@ def _about_cells(
 
 
 def _about_model(
-    encoder: Any, judged: CandidateDensities | None, settings: Settings, shrink: float, spent: dict[str, float]
+    encoder: Encoder | None,
+    candidates: CandidateDensities | None,
+    settings: Settings,
+    shrink: float,
+    spent: dict[str, float],
 ) -> dict[str, Any]:
     n, seed, delta = settings.n_draws, settings.seed, settings.monte_carlo_delta
-    if judged is None:
+    if candidates is None:
         evidence = ModelEvidence.of(encoder, n, seed)
     else:
-        evidence = ModelEvidence(log_densities=log_densities_under(encoder, judged.densities, n, seed))
+        evidence = ModelEvidence(log_densities=candidates.log_density_table(n, seed))
     if evidence is None:
         return {}
     estimate, upper, accuracy, spent["model"] = evidence.bounds(delta, shrink, settings.priors, settings.estimator)
     if spent["model"] and settings.estimator == "betting" and _is_another_statement(settings, range(evidence.n_groups)):
         spent["model accuracy"] = delta
     odds = {}
-    labels = _labels(encoder) if judged is None else []
+    labels = _labels(encoder) if candidates is None else []
     for label in labels:
         given = ModelEvidence.of(encoder, n, seed, label)
         if given is not None:
             _, odds[str(label)], _, share = given.bounds(delta / len(labels), shrink, None, settings.estimator)
             spent["model odds"] = spent.get("model odds", 0.0) + share
     return {
-        "density": OWN if judged is None else judged.name,
+        "density": OWN if candidates is None else candidates.name,
         "model_delta": estimate,
         "model_upper": upper,
         "model_accuracy_upper": accuracy,
@@ -297,29 +356,27 @@ def _is_another_statement(settings: Settings, groups: Sequence[Any]) -> bool:
     return len(groups) > 2 or settings.priors is not None
 
 
-def _labels(encoder: Any) -> list[Any]:
+def _labels(encoder: Encoder | None) -> list[Any]:
     """The labels that an encoder has densities of."""
-    if hasattr(encoder, "label_laws_"):
-        return list(encoder.classes_)
-    return [encoder.classes_[number] for number in getattr(getattr(encoder, "flow_", None), "label_numbers", ())]
+    law = None if encoder is None else encoder.latent_law()
+    return [] if law is None else law.labels
 
 
-def _checked_attack(audit: Any, released: tuple[str, ...], model: str) -> Any:
-    found = SimpleNamespace(**audit) if isinstance(audit, dict) else audit
-    if tuple(found.released) != released:
+def _checked_attack(audit: AttackResult, released: tuple[str, ...], model: str) -> AttackResult:
+    if tuple(audit.released) != released:
         raise ValueError(
             f"audit must have attacked what is released ({', '.join(released)}); it attacked "
-            f"{', '.join(found.released)}."
+            f"{', '.join(audit.released)}."
         )
-    if not found.model:
+    if not audit.model:
         raise ValueError("audit must have attacked the model; it attacked an array, of which nobody knows the origin.")
-    if found.model != model:
+    if audit.model != model:
         raise ValueError("audit must have attacked the model that is to be certified; it attacked another one.")
-    return found
+    return audit
 
 
 def _about_attack(
-    found: Any, fields: dict[str, Any], spent: dict[str, float], *, of_own_densities: bool
+    found: AttackResult, fields: dict[str, Any], spent: dict[str, float], *, of_own_densities: bool
 ) -> dict[str, Any]:
     spent["attack"] = float(found.delta)
     gaps = {str(group): float(gap) for group, gap in found.density_gap_lower.items()} if of_own_densities else {}
@@ -352,10 +409,10 @@ def _check_for_contradiction(certificate: Certificate, *, same_release: bool) ->
     )
 
 
-def _refuse_used_rows(ledger: Ledger | None, rows: Table, encoder: Any) -> RowsSeen | None:
+def _refuse_used_rows(ledger: Ledger | None, rows: Table) -> None:
     if ledger is None:
-        return None
-    seen = ledger.read(rows.X, named_persons(rows.X, getattr(encoder, "identifier", None)))
+        return
+    seen = ledger.read(rows.X, rows.persons)
     used = ledger.already_used(seen)
     if used:
         what = "persons" if seen.named else "rows"
@@ -363,16 +420,23 @@ def _refuse_used_rows(ledger: Ledger | None, rows: Table, encoder: Any) -> RowsS
             f"The model was fitted to, or chosen by, {used:,} of the {len(seen.persons):,} {what} to certify on. A "
             "certificate takes persons that nothing has seen: certify on held-out rows."
         )
-    return seen
 
 
-def _warn_of_other_models(ledger: Ledger, seen: RowsSeen, certificate: Certificate) -> None:
-    if any(look.model != certificate.model for look in ledger.looks_at(seen)):
-        warnings.warn(
+def _check_sizes(sample: Table, settings: Settings, groups: list[Any], look: int) -> None:
+    """Refuse a target that so many persons cannot show even for cells that tell nothing."""
+    n = np.bincount(group_numbers(sample, groups), minlength=len(groups))
+    counted, delta = CellEvidence(n[None, :, None], None, []), delta_of_look(settings.delta, look)
+    if settings.target is not None:
+        counted.check_distance(settings.target, delta, groups)
+    if settings.target_accuracy is not None:
+        counted.check_accuracy(settings.target_accuracy, delta, groups, settings.priors)
+
+
+def _warn_of_other_models(earlier: Sequence[Look], model: str) -> None:
+    if any(look.model != model for look in earlier):
+        warn_user(
             "Another model was certified on some of these persons. Never release two models' encodings of one person: "
-            "only the true group's inverses agree on her row.",
-            DataWarning,
-            stacklevel=3,
+            "only the true group's inverses agree on her row."
         )
 
 

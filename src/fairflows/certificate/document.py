@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from html import escape
 from typing import Any, Literal, Self
@@ -42,6 +44,8 @@ class Certificate:
     status : {"CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"}
         CERTIFIED: ``cell_upper`` is within the target. Else REFUTED: ``attack_lower`` is above ``model_upper``. Else
         MODEL_ONLY: ``model_upper`` is within the target. Else NOT_MET. Without a target, which kind of bound there is.
+    sensitive : str
+        The name of the sensitive attribute.
     target, target_accuracy : float or None
         The distance, or the adversary's accuracy, that was asked for.
     priors : tuple of float, or None
@@ -57,7 +61,11 @@ class Certificate:
     estimator : {"betting", "sign"}
         What the model-based bound was computed by.
     cell_delta, cell_upper : float or None
-        Δ of the *true* distribution, for released cells: as observed, and its upper bound at ``spent["cells"]``.
+        Δ of the *true* distribution, for released cells: as observed, and its upper bound at ``spent["cells"]``. It is
+        about a random row of what is released.
+    person_delta, person_upper : float or None
+        The same about a random row of a random person, at ``spent["persons"]``; None where no person has two rows, and
+        both are the same.
     cell_accuracy_upper : float or None
         The same for the accuracy of the best guess of the group, at the priors.
     cell_odds_upper : dict
@@ -79,7 +87,11 @@ class Certificate:
     n_cells : int or None
         Cells that are released.
     n : dict
-        Persons of each group that were counted.
+        Independent rows of each group that were counted, at most one of each person.
+    n_persons : dict
+        Persons of each group that were counted for ``person_upper``.
+    most_rows : int
+        The most rows that a person may have.
     delta : float
         δ, the probability of error that was asked for.
     spent : dict
@@ -99,6 +111,7 @@ class Certificate:
     """
 
     status: Status
+    sensitive: str
     released: tuple[str, ...]
     n: dict[str, int]
     delta: float
@@ -129,6 +142,10 @@ class Certificate:
     density: str = ""
     estimator: Estimator = "betting"
     n_cells: int | None = None
+    person_delta: float | None = None
+    person_upper: float | None = None
+    n_persons: dict[str, int] = field(default_factory=dict)
+    most_rows: int = 1
     look: int = 1
     seal: str = ""
 
@@ -159,8 +176,15 @@ class Certificate:
 
     def sealed(self, key: bytes) -> Self:
         """The same certificate with a seal that only the holder of the key can make."""
-        content = json.dumps({**self.to_dict(), "seal": ""}, sort_keys=True)
-        return replace(self, seal=fingerprint([content], key))
+        return replace(self, seal=self._digest(key))
+
+    @property
+    def mark(self) -> str:
+        """What the certificate is known by in the book of looks: its seal, or a hash where it has none."""
+        return self.seal or self._digest(b"")
+
+    def _digest(self, key: bytes) -> str:
+        return fingerprint([json.dumps({**self.to_dict(), "seal": ""}, sort_keys=True)], key)
 
     def derived(self, largest_rate: float | None = None) -> dict[str, dict[str, float]]:
         """What the upper bounds say about every classifier on the release.
@@ -219,7 +243,7 @@ class Certificate:
     def _lines(self) -> list[tuple[str, str]]:
         """What the certificate says, a line each: name and text."""
         cells = f" ({self.n_cells} cells)" if self.n_cells is not None else ""
-        lines = [("released", " and ".join(self.released) + cells)]
+        lines = [("sensitive", self.sensitive), ("released", " and ".join(self.released) + cells)]
         if self.target is not None:
             lines.append(("target", f"Δ ≤ {self.target:.4g} ({self._between_two} {_accuracy(self.target)})"))
         elif self.target_accuracy is not None:
@@ -228,6 +252,10 @@ class Certificate:
             shares = ", ".join(f"{group}: {_percent(share)}" for group, share in zip(self.n, self.priors, strict=True))
             lines.append(("group shares", shares))
         lines.append(("true distribution", self._certified()))
+        if self.person_upper is not None:
+            counted = ", ".join(f"{group}: {count:,}" for group, count in self.n_persons.items())
+            text = f"Δ ≤ {rounded_up(self.person_upper)} (observed {self.person_delta:.4f}; {counted})"
+            lines.append(("  a random person", text))
         if self.cell_odds_upper:
             lines.append(("  given the label", _by_name("Δ ≤", self.cell_odds_upper)))
         lines.append(("model", self._modelled()))
@@ -237,12 +265,15 @@ class Certificate:
             lines.append(("  given the label", _by_name("Δ ≤", self.model_odds_upper)))
         if self.vouched_upper is not None:
             errors = ", ".join(f"{error:g}" for error in self.density_error or ())
-            lines.append(("  vouched for", f"Δ ≤ {self.vouched_upper:.4f} if the densities err by at most {errors}"))
+            lines.append(
+                ("  vouched for", f"Δ ≤ {rounded_up(self.vouched_upper)} if the densities err by at most {errors}")
+            )
         lines.append(("attack", self._attacked()))
         if self.density_gap_lower:
             lines.append(("densities", _by_name("TV(p̂, p) ≥", self.density_gap_lower)))
-        persons = ", ".join(f"{group}: {count:,}" for group, count in self.n.items())
-        lines.append(("persons", f"{persons}; certificate {self.look} from these rows"))
+        counted = ", ".join(f"{group}: {count:,}" for group, count in self.n.items())
+        unit = "rows of different persons" if self.most_rows > 1 else "persons"
+        lines.append(("counted", f"{unit}, {counted}; certificate {self.look} from these persons"))
         spent = ", ".join(f"{name} {share:.2g}" for name, share in self.spent.items())
         lines.append(("probability of error", f"δ = {self.delta:g}; spent: {spent}"))
         lines.append(("about", f"model {self.model}, rows {self.rows}, seed {self.seed}"))
@@ -262,10 +293,11 @@ class Certificate:
     def _bounds(self, upper: float, accuracy: float) -> str:
         """The bound on Δ and the one on the adversary's accuracy, which for two equal groups is (1 + Δ)/2."""
         if self._between_two == "adversary":
-            return f"Δ ≤ {upper:.4f}, adversary {_percent(accuracy)}"
+            return f"Δ ≤ {rounded_up(upper)}, adversary {_percent(accuracy)}"
         blind = _percent(1 / len(self.n) if self.priors is None else max(self.priors))
         return (
-            f"Δ ≤ {upper:.4f} ({self._between_two} {_accuracy(upper)}), adversary {_percent(accuracy)} (blind {blind})"
+            f"Δ ≤ {rounded_up(upper)} ({self._between_two} {_accuracy(upper)}), adversary {_percent(accuracy)} "
+            f"(blind {blind})"
         )
 
     @property
@@ -278,9 +310,9 @@ class Certificate:
     def _attacked(self) -> str:
         if self.attack_lower is None:
             return "not attacked"
-        text = f"Δ ≥ {self.attack_lower:.4f} by {self.attack_by}"
+        text = f"Δ ≥ {rounded_down(self.attack_lower)} by {self.attack_by}"
         if self.density_error_lower:
-            text += f": the densities err by at least {self.density_error_lower:.4f} together"
+            text += f": the densities err by at least {rounded_down(self.density_error_lower)} together"
         return text
 
 
@@ -288,9 +320,32 @@ def _accuracy(distance: float) -> str:
     return _percent(float(balanced_accuracy(distance)))
 
 
+def rounded_up(bound: float, digits: int = 4) -> str:
+    """An upper bound as it is printed: never below what was proved.
+
+    Examples
+    --------
+    >>> rounded_up(0.057727), rounded_up(0.05), rounded_down(0.05779)
+    ('0.0578', '0.0500', '0.0577')
+    """
+    return f"{_on_grid(bound, digits, math.ceil):.{digits}f}"
+
+
+def rounded_down(bound: float, digits: int = 4) -> str:
+    """A lower bound as it is printed: never above what was proved."""
+    return f"{_on_grid(bound, digits, math.floor):.{digits}f}"
+
+
+def _on_grid(bound: float, digits: int, to_whole: Callable[[float], int]) -> float:
+    scaled = bound * 10**digits
+    nearest = round(scaled)
+    return (nearest if abs(scaled - nearest) < 1e-9 else to_whole(scaled)) / 10**digits  # 0.05 is no 0.0501
+
+
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{rounded_up(100 * share, 1)} %"
 
 
 def _by_name(relation: str, values: dict[str, float]) -> str:
-    return ", ".join(f"{name}: {relation} {value:.4f}" for name, value in values.items())
+    shown = rounded_up if relation.endswith("≤") else rounded_down
+    return ", ".join(f"{name}: {relation} {shown(value)}" for name, value in values.items())

@@ -27,8 +27,9 @@ from fairflows.bounds.model import (
 )
 from fairflows.bounds.paper import sign_estimate, sign_upper_bound
 from fairflows.bounds.planning import rows_needed
-from fairflows.encoder.pipelines import as_fitted, pipeline_steps
+from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, ParameterError
+from fairflows.release.released import Released
 from fairflows.table.table import Table
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,19 +51,15 @@ class ModelEvidence:
     log_densities: FloatArray | None = None
 
     @classmethod
-    def of(cls, encoder: Any, n_draws: int, seed: int, label: Any = None) -> ModelEvidence | None:
+    def of(cls, encoder: Encoder | None, n_draws: int, seed: int, label: Any = None) -> ModelEvidence | None:
         """What the encoder knows of its own latent; None for one that knows nothing."""
-        if label is not None and hasattr(encoder, "laws_given"):
-            return cls(laws=encoder.laws_given(label))
-        if label is None and hasattr(encoder, "latent_laws_"):
-            model = encoder.model_ if hasattr(encoder, "model_") else encoder.transport_.model
-            # The mass outside the listed cells counts as if no two groups met there.
-            return cls(laws=np.concatenate([encoder.latent_laws_, np.diag(model.tails)], axis=1))
-        scores = getattr(getattr(encoder, "transport_", None), "barycentres", ())
-        if not hasattr(encoder, "log_density_table") or len(scores) > 1:  # of several scores, no joint law is known
+        law = None if encoder is None else encoder.latent_law()
+        if law is None:
             return None
-        settings = {} if label is None else {"label": label}
-        return cls(log_densities=encoder.log_density_table(n_draws, random_state=seed, **settings))
+        laws = law.exact(label)
+        if laws is not None:
+            return cls(laws=laws)
+        return cls(log_densities=law.log_density_table(n_draws, seed, label))
 
     def bounds(
         self, delta: float, shrink: float = 1.0, priors: Priors = None, estimator: Estimator = "betting"
@@ -111,14 +108,10 @@ class CellEvidence:
     labels: list[Any]
 
     @classmethod
-    def of(cls, model: Any, sample: Table, groups: list[Any], with_label: bool) -> CellEvidence:
-        """Count a table of one row a person; with the label, what is released is the pair (cell, label)."""
-        *before, release = pipeline_steps(model)
-        encoded: Any = as_fitted(model, sample)
-        for place, step in enumerate(before):
-            encoded = step.transform(encoded, **({"sensitive_features": sample.a} if place == 0 else {}))
-        cells, k = np.asarray(release.cells(encoded)), int(release.n_cells_)
-        channel = getattr(release, "channel_", None)
+    def of(cls, released: Released, sample: Table, groups: list[Any], with_label: bool) -> CellEvidence:
+        """Count independent rows; with the label, what is released is the pair (cell, label)."""
+        cells, k = released.cells(sample), int(released.n_cells or 0)
+        channel: FloatArray | None = None if released.last is None else released.last.channel_
         y, labels = np.zeros(len(sample), dtype=np.intp), sample.labels
         if sample.y is not None:
             y = pd.Index(labels, dtype=object).get_indexer(sample.y.astype(object))
@@ -126,7 +119,7 @@ class CellEvidence:
             if not labels:
                 raise DataError("released names the label, but the rows have none: give the table its label.")
             cells, k = cells * len(labels) + y, k * len(labels)
-            channel = None if channel is None else np.kron(channel, np.eye(len(labels)))
+            channel = None if channel is None else np.kron(channel, np.eye(len(labels))).astype(np.float64)
         counts = np.zeros((max(len(labels), 1), len(groups), k), dtype=np.int64)
         np.add.at(counts, (y, group_numbers(sample, groups), cells), 1)
         return cls(counts, channel, labels)
@@ -225,9 +218,3 @@ def group_numbers(table: Table, groups: list[Any]) -> npt.NDArray[np.intp]:
         first = table.a.iloc[int((numbers < 0).argmax())]
         raise DataError(f"The rows have a group that the model does not know: {first!r}.")
     return numbers
-
-
-def releases_cells(model: Any) -> bool:
-    """Whether the last step of a model releases one of finitely many cells."""
-    last = pipeline_steps(model)[-1]
-    return hasattr(last, "cells") and hasattr(last, "n_cells_")

@@ -1,124 +1,103 @@
-"""Which model and which rows a certificate is about: keyed hashes of what a model does and of what rows hold."""
+"""Which model and which rows a certificate is about: keyed hashes of all that decides a released value, and of rows."""
 
 from __future__ import annotations
 
-import pickle
-import warnings
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import joblib
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
+from sklearn.base import BaseEstimator
 
-from fairflows.encoder.pipelines import pipeline_steps
-from fairflows.exceptions import DataError, DataWarning
-from fairflows.table.hashing import Hashes, content_hashes, fingerprint
-from fairflows.table.ledger import named_persons
+from fairflows.table.hashing import Part, content_hashes, fingerprint
 from fairflows.table.table import Table
 
-_N_PROBES = 64
-_NOT_HASHED = ("key", "key_", "ledger_")  # a ledger grows with every certificate; a key is no part of what is done
-_DECIMALS = 6  # another machine may round the last bits of a float otherwise
-
-
-def secret_of(model: Any) -> bytes:
-    """The encoder's key; models without one are hashed without, and their certificates carry no seal."""
-    return bytes(getattr(pipeline_steps(model)[0], "key_", b""))
+_NO_PART = {"key", "key_", "ledger_", "device", "progress", "history", "n_jobs"}
+"""Attributes that decide no released value: secrets, accounts of rows, and how the work was done."""
 
 
 def rows_hash(table: Table, key: bytes) -> str:
     """A hash of the rows' values, labels and groups, in whatever order they come."""
-    return fingerprint([np.sort(_whole_rows(table, key))], key)
+    columns = [table.X, table.a.rename("a"), *([] if table.y is None else [table.y.rename("y")])]
+    whole = pd.concat([column.reset_index(drop=True) for column in columns], axis=1)
+    return fingerprint([np.sort(content_hashes(whole, key))], key)
 
 
 def model_hash(model: Any, key: bytes) -> str:
-    """A hash of what a model does: how it encodes rows drawn from its own densities, and the densities themselves.
+    """A hash of everything that decides what a model releases: its settings, and all that fitting learnt.
 
-    What a model does survives saving and loading, which bytes in memory need not.
+    The values themselves are hashed and not their bytes in memory, so that a model that was saved and loaded has the
+    same hash.
     """
-    encoder, *others = pipeline_steps(model)
-    parts: list[Any] = [type(encoder).__name__, *map(str, getattr(encoder, "groups_", []))]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # draws may lie outside the training range
-        parts += list(_behaviour(encoder))
-    if len(parts) == 1 + len(getattr(encoder, "groups_", [])):
-        state = {name: value for name, value in vars(encoder).items() if name not in _NOT_HASHED}
-        # Once pickled and read, a state shares the same objects as any later copy of it, which joblib looks at.
-        parts.append(joblib.hash(pickle.loads(pickle.dumps(state))))
-    for step in others:
-        parts.append(type(step).__name__)
-        state = {name: value for name, value in vars(step).items() if name.endswith("_") and name != "key_"}
-        parts += list(_numbers_and_texts({**step.get_params(), **state, "key": ""}))
-    return fingerprint(parts, key)
+    return fingerprint(_parts(model), key)
 
 
-def one_row_a_person(table: Table, identifier: str | None, seed: int) -> Table:
-    """One random row of every person."""
-    places = places_of_persons(table, identifier, seed)
-    return table if len(places) == len(table) else table.take(places)
-
-
-def places_of_persons(table: Table, identifier: str | None, seed: int) -> npt.NDArray[np.intp]:
-    """Where one random row of every person is; the choice depends on the seed and the rows, not on their order."""
-    persons = named_persons(table.X, identifier)
-    if persons is None or len(persons.names) == len(persons.codes):
-        return np.arange(len(table))
-    lot = _whole_rows(table, f"one row a person: {seed}".encode())
-    order = np.lexsort([lot, persons.codes])
-    first = np.unique(persons.codes[order], return_index=True)[1]
-    return np.sort(order[first])
-
-
-def sample_rows(encoder: Any, n: int, seed: int) -> list[pd.DataFrame] | None:
-    """Rows of each group drawn from its density; None for an encoder that estimates none."""
-    if not hasattr(encoder, "sample_rows"):
-        return None
-    try:
-        return encoder.sample_rows(n, random_state=seed)
-    except DataError:  # transport of a score has a density of the score alone
-        return None
-
-
-def _whole_rows(table: Table, key: bytes) -> Hashes:
-    columns = [table.X, table.a.rename("a"), *([] if table.y is None else [table.y.rename("y")])]
-    return content_hashes(pd.concat([column.reset_index(drop=True) for column in columns], axis=1), key)
-
-
-def _behaviour(encoder: Any) -> Iterator[Any]:
-    if hasattr(encoder, "log_density_table"):
-        yield np.round(encoder.log_density_table(_N_PROBES, random_state=0), _DECIMALS) + 0.0
-    yield from _numbers_and_texts(getattr(getattr(encoder, "transport_", None), "barycentres", []))
-    for a, rows in enumerate(sample_rows(encoder, _N_PROBES, 0) or []):
-        group = encoder.groups_[a]
-        probes = rows.set_axis(pd.Index([f"probe {i}" for i in range(len(rows))], name="person"))
-        wanted = list(getattr(encoder, "feature_names_in_", probes.columns))
-        constants = {encoder.sensitive: group, encoder.identifier: probes.index}
-        extra = {name: value for name, value in constants.items() if isinstance(name, str) and name in wanted}
-        encoded = encoder.transform(probes.assign(**extra)[wanted], sensitive_features=[group] * len(probes))
-        numeric = encoded.select_dtypes("number")
-        encoded = encoded.assign(**{name: np.round(numeric[name], _DECIMALS) for name in numeric})
-        yield content_hashes(encoded, b"probes")
-
-
-def _numbers_and_texts(value: Any) -> Iterator[Any]:
-    """The numbers and texts that a nested state is made of, in a fixed order."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, pd.DataFrame):
-        value = {str(name): value[name].to_numpy() for name in value}
-    if isinstance(value, dict):
-        for name in sorted(value, key=str):
-            yield str(name)
-            yield from _numbers_and_texts(value[name])
+def _parts(value: Any) -> Iterator[Part]:
+    """The numbers and texts that a state is made of, in a fixed order."""
+    yield type(value).__name__ if not isinstance(value, str | bytes | int | float | np.generic) else ""
+    if isinstance(value, np.generic | np.ndarray):
+        yield from _of_array(np.asarray(value))
+    elif isinstance(value, pd.DataFrame):
+        yield from _of_mapping({str(name): value[name].to_numpy() for name in value})
+    elif isinstance(value, pd.Index | pd.Series):
+        yield from _of_array(value.to_numpy())
+    elif isinstance(value, Mapping):
+        yield from _of_mapping(value)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _numbers_and_texts(item)
-    elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        yield np.round(value.astype(np.float64), 12) + 0.0
-    elif isinstance(value, np.ndarray):
-        yield from map(str, value.ravel())
+            yield from _parts(item)
+    elif isinstance(value, Set):
+        yield from sorted(map(str, value))
+    elif value is None or isinstance(value, bool | int | float | str | bytes):
+        yield json.dumps(value) if not isinstance(value, bytes) else value.hex()
+    else:
+        yield from _of_object(value)
+
+
+def _of_object(value: Any) -> Iterator[Part]:
+    if is_dataclass(value) and not isinstance(value, type):
+        yield from _of_mapping({field.name: getattr(value, field.name) for field in fields(value)})
+    elif type(value).__module__.startswith("torch") or callable(getattr(value, "state_dict", None)):
+        yield from _of_torch(value)
+    elif isinstance(value, BaseEstimator):
+        yield from _of_mapping({**value.get_params(deep=False), **_fitted(value)})
+    elif type(value).__module__.startswith("fairflows."):
+        yield from _of_mapping(vars(value))
+    else:
+        yield joblib.hash(value) if not isinstance(value, type) else value.__name__
+
+
+def _of_torch(value: Any) -> Iterator[Part]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield from _of_array(value.detach().cpu().numpy())
+    elif isinstance(value, torch.nn.Module):
+        yield from _of_mapping({name: part.detach().cpu().numpy() for name, part in value.state_dict().items()})
     else:
         yield str(value)
+
+
+def _fitted(estimator: BaseEstimator) -> dict[str, Any]:
+    return {name: value for name, value in vars(estimator).items() if name.endswith("_")}
+
+
+def _of_mapping(values: Mapping[Any, Any]) -> Iterator[Part]:
+    for name in sorted(values, key=str):
+        if name not in _NO_PART:
+            yield str(name)
+            yield from _parts(values[name])
+
+
+def _of_array(array: np.ndarray) -> Iterator[Part]:
+    yield f"{array.shape}"
+    if array.dtype.kind in "biuf":
+        yield array.astype(np.float64) + 0.0 if array.dtype.kind != "u" else array.astype(np.uint64)
+    elif array.dtype.kind in "mM":
+        yield array.view(np.int64)
+    else:
+        for item in array.ravel().tolist():
+            yield str(item)

@@ -10,11 +10,12 @@ import numpy as np
 
 from fairflows.bounds.arguments import Estimator, Priors, checked_delta, checked_distance, checked_priors
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.evidence import releases_cells
 from fairflows.exceptions import ParameterError
+from fairflows.release.released import Released
 
 _RELEASED = ("cell", "latent", "label")
 _MONTE_CARLO_DELTA = 0.001
+_MOST_DRAWS = 100_000_000  # minutes; a certificate that states more was not made here
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,12 @@ class Settings:
     n_draws: int
     monte_carlo_delta: float
     seed: int
+    most_rows: int
 
     @classmethod
     def of(
         cls,
-        model: Any,
+        model: Released,
         groups: list[Any],
         *,
         released: Sequence[str] | None,
@@ -48,16 +50,20 @@ class Settings:
         n_draws: int,
         monte_carlo_delta: float,
         seed: int,
+        most_rows: int,
     ) -> Self:
         """Settings as they were passed, or a ValueError that names the wrong one."""
         if estimator not in get_args(Estimator):
             raise ValueError(f"estimator must be 'betting' or 'sign'; got {estimator!r}.")
         _check_whole("n_draws", n_draws, 1)
+        if n_draws > _MOST_DRAWS:
+            raise ParameterError("n_draws", f"must be at most {_MOST_DRAWS:,}", n_draws)
         _check_whole("random_state", seed, 0)
+        _check_whole("most_rows", most_rows, 1)
         shares = checked_priors(priors, len(groups))
         _check_target(target, target_accuracy, float(shares.max()))
         return cls(
-            released=checked_released(released, cells=releases_cells(model)),
+            released=checked_released(released, cells=model.n_cells is not None),
             delta=checked_delta(delta),
             target=target,
             target_accuracy=target_accuracy,
@@ -67,10 +73,11 @@ class Settings:
             n_draws=int(n_draws),
             monte_carlo_delta=checked_delta(monte_carlo_delta),
             seed=int(seed),
+            most_rows=int(most_rows),
         )
 
     @classmethod
-    def read(cls, certificate: Certificate, model: Any, groups: list[Any]) -> Self:
+    def read(cls, certificate: Certificate, model: Released, groups: list[Any]) -> Self:
         """The settings that a certificate says it was made with."""
         c = certificate
         return cls.of(
@@ -86,6 +93,7 @@ class Settings:
             n_draws=c.n_draws,
             monte_carlo_delta=c.spent.get("model") or _MONTE_CARLO_DELTA,
             seed=c.seed,
+            most_rows=c.most_rows,
         )
 
     @property
@@ -104,7 +112,7 @@ def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[st
         if name not in _RELEASED:
             raise ValueError(f"released must name {', '.join(_RELEASED)}; got {name!r}.")
     if "cell" in names and not cells:
-        raise ValueError("released names cells, but the model's last step releases none: add a CellRelease.")
+        raise ValueError("released names cells, but the model releases none: put its encoder into a CellRelease.")
     if not {"cell", "latent"} & set(names):
         names.append(by_default)
     return tuple(name for name in _RELEASED if name in names)

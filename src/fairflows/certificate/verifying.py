@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from fairflows.certificate.candidates import best_densities
-from fairflows.certificate.certifying import groups_of, make_certificate, status_of
+from fairflows.certificate.certifying import make_certificate, status_of
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.identification import model_hash, rows_hash, secret_of
+from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
-from fairflows.encoder.pipelines import pipeline_steps
 from fairflows.exceptions import DataError
-from fairflows.table.ledger import Ledger, named_persons
+from fairflows.release.released import Released
+from fairflows.table.looks import open_book
 from fairflows.table.table import Table
 
 _RECOMPUTED = (
     "status", "n", "n_cells", "density", "model_delta", "model_upper", "model_accuracy_upper", "model_odds_upper",
-    "cell_delta", "cell_upper", "cell_accuracy_upper", "cell_odds_upper", "density_error_lower", "vouched_upper",
-    "spent",
+    "cell_delta", "cell_upper", "cell_accuracy_upper", "cell_odds_upper", "person_delta", "person_upper", "n_persons",
+    "density_error_lower", "vouched_upper", "spent",
 )  # fmt: skip
 _ANOTHER = "This is another model than the one that was certified."
 _TOLERANCE = 1e-6  # of sums over many draws, between machines
@@ -88,22 +88,19 @@ def verify(
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from fairflows import FairTransport, load_adult
-    >>> from fairflows.certificate.certifying import certify
-    >>> from fairflows.encoder.pipelines import fit_pipeline
-    >>> from fairflows.release.cell_release import CellRelease
+    >>> from fairflows import CellRelease, FairTransport, certify, load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> pipeline = make_pipeline(FairTransport(density="counts"), CellRelease(n_cells=8))
-    >>> _ = fit_pipeline(pipeline, train.X, train.y, sensitive_features=train.a)
-    >>> certificate = certify(pipeline, test, target=0.1)
-    >>> verify(certificate, pipeline, test)
+    >>> release = CellRelease(FairTransport(density="counts"), n_cells=8).fit(train)
+    >>> certificate = certify(release, test, target=0.1)
+    >>> verify(certificate, release, test)
     The certificate holds: everything was computed again and agrees.
-    >>> bool(verify(replace(certificate, cell_upper=0.01), pipeline, test))
+    >>> bool(verify(replace(certificate, cell_upper=0.01), release, test))
     False
     """
-    key = secret_of(model)
-    same_model = model_hash(model, key) == certificate.model
+    released = Released.of(model)
+    key = released.secret
+    name = model_hash(model, key)
+    same_model = name == certificate.model
     same_rows = rows_hash(rows, key) == certificate.rows
     intact = not key or certificate.sealed(key).seal == certificate.seal
     if not (same_model or same_rows or (key and intact)):
@@ -115,75 +112,87 @@ def verify(
     if not same_rows:
         found.append(Difference("rows", "These are other rows than those that were certified on."))
     if not intact:
+        # Nothing that it states can be relied on, not even how much work it would be to compute it again.
         found.append(Difference("seal", "The seal is broken: the certificate was changed after it was made."))
+        return Verification(tuple(found))
     if same_model:
-        found += _differences_in_ledger(certificate, model, rows, intact)
+        found += _differences_in_looks(certificate, released, rows)
     if same_model and same_rows:
-        found += _differences_in_fields(certificate, model, rows, density, train)
+        found += _differences_in_fields(certificate, released, name, rows, density, train)
     return Verification(tuple(found), sealed=bool(key))
 
 
 def _differences_in_fields(
-    certificate: Certificate, model: Any, rows: Table, density: Any, train: Table | None
+    certificate: Certificate, model: Released, name: str, rows: Table, density: Any, train: Table | None
 ) -> list[Difference]:
     try:
-        settings = Settings.read(certificate, model, groups_of(model, rows))
-        again = _compute_again(certificate, settings, model, rows, density, train)
+        settings = Settings.read(certificate, model, model.groups(rows))
+        again = _compute_again(certificate, settings, model, name, rows, density, train)
     except DataError as error:
         return [Difference("rows", f"It cannot be computed again from these rows: {error}")]
     except ValueError as error:
         return [Difference("settings", f"No certificate can have these settings: {error}")]
     return [
-        Difference(name, f"{name} is {_shown(getattr(again, name))}; the certificate says {_shown(claimed)}.")
-        for name in _RECOMPUTED
-        if not _agree(claimed := getattr(certificate, name), getattr(again, name))
+        Difference(field, f"{field} is {_shown(getattr(again, field))}; the certificate says {_shown(claimed)}.")
+        for field in _RECOMPUTED
+        if not _agree(claimed := getattr(certificate, field), getattr(again, field))
     ]
 
 
+@dataclass(frozen=True)
+class _StatedAttack:
+    """What a certificate says that an audit found."""
+
+    attack_lower: float
+    best: str
+    delta: float
+    density_gap_lower: dict[str, float]
+    released: tuple[str, ...]
+    model: str
+    rows: str = ""
+    limits: tuple[str, ...] = ()
+
+
 def _compute_again(
-    certificate: Certificate, settings: Settings, model: Any, rows: Table, density: Any, train: Table | None
+    certificate: Certificate,
+    settings: Settings,
+    model: Released,
+    name: str,
+    rows: Table,
+    density: Any,
+    train: Table | None,
 ) -> Certificate:
-    attack = None
-    if certificate.attack_lower is not None:
-        attack = {
-            "model": certificate.model,
-            "released": certificate.released,
-            "delta": certificate.spent.get("attack", certificate.delta),
-            "attack_lower": certificate.attack_lower,
-            "best": certificate.attack_by,
-            "density_gap_lower": certificate.density_gap_lower,
-            "rows": None,
-        }
-    judged = None
+    c, attack, candidates = certificate, None, None
+    if c.attack_lower is not None:
+        attack = _StatedAttack(
+            c.attack_lower, c.attack_by, c.spent.get("attack", c.delta), c.density_gap_lower, c.released, c.model
+        )
     if density is not None:
-        judged = best_densities(pipeline_steps(model)[0], density, train, certificate.seed)
-    # Whether the groups were large enough for the target is no part of what is said.
-    untargeted = replace(settings, target=None, target_accuracy=None)
-    again = make_certificate(model, rows, untargeted, look=certificate.look, audit=attack, judged=judged)
-    again = replace(again, target=certificate.target, target_accuracy=certificate.target_accuracy)
+        candidates = best_densities(model.innermost, density, train, c.seed)
+    again = make_certificate(
+        model, rows, settings, name=name, look=c.look, attack=attack, candidates=candidates
+    )  # fmt: skip
     return replace(again, status=status_of(again))
 
 
-def _differences_in_ledger(certificate: Certificate, model: Any, rows: Table, intact: bool) -> list[Difference]:
-    """Whether the ledger knows the certificate by its seal, and counts the looks at its rows as it does."""
-    encoder = pipeline_steps(model)[0]
-    ledger: Ledger | None = getattr(encoder, "ledger_", None)
-    if ledger is None:
-        return []
-    seen = ledger.read(rows.X, named_persons(rows.X, getattr(encoder, "identifier", None)))
-    used = ledger.already_used(seen)
-    if used:
-        return [Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows.")]
-    marks = [look.mark for look in ledger.looks_at(seen)]
-    if not intact and certificate.seal not in marks:
-        return []
-    earlier = marks.index(certificate.seal) if certificate.seal in marks else len(marks)
-    if earlier != certificate.look - 1:
+def _differences_in_looks(certificate: Certificate, model: Released, rows: Table) -> list[Difference]:
+    """Whether the book of looks knows the certificate, and counts the looks at its persons as it does."""
+    if model.ledger is not None:
+        used = model.ledger.already_used(model.ledger.read(rows.X, rows.persons))
+        if used:
+            return [Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows.")]
+    with open_book() as book:
+        known = book.find(certificate.mark)
+        others = book.looks_at(book.rows(rows.X, rows.identifier))
+    if known is None and any(look.number == certificate.look for look in others):
+        text = f"Another certificate is number {certificate.look} from these persons in the user's book of looks."
+        return [Difference("look", text)]
+    if known is not None and known.number != certificate.look:
         return [
             Difference(
                 "look",
-                f"The rows were used again: the ledger counts {earlier} certificates from them before this one, which "
-                f"spends δ as number {certificate.look}.",
+                f"The user's book of looks has it as certificate {known.number} from these persons; it spends δ as "
+                f"number {certificate.look}.",
             )
         ]
     return []

@@ -276,21 +276,20 @@ def recourse(
 
 def _recourse(folder: Path, rows: Path, **limits: Any) -> Any:
     from fairflows.encoder.fair_flow import FairFlow
-    from fairflows.encoder.pipelines import as_fitted, pipeline_steps
     from fairflows.explain import recourse as find
+    from fairflows.release.released import Released
     from fairflows.workflow.results import read_table
 
     model, run = open_model(folder)
     run = need_run(folder, run)
-    encoder = pipeline_steps(model)[0]
+    encoder = Released.of(model).innermost
     if not isinstance(encoder, FairFlow):
         raise DataError(
             f"Recourse needs an encoder with an inverse and densities of rows; this model is a "
             f"{type(encoder).__name__}. Fit with --method flow."
         )
     table = read_table(rows, {**run, "label": None} if run["label"] else run)
-    X = as_fitted(model, table).drop(columns=[run["label"]], errors="ignore")
-    return find(encoder, X, sensitive_features=table.a, **limits)
+    return find(encoder, table.X, sensitive_features=table.a, **limits)
 
 
 @app.command()

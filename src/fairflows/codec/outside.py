@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from fairflows.exceptions import warn_user
+
 BoolArray = npt.NDArray[np.bool_]
 Reason = Literal["unseen", "missing", "beyond", "off grid"]
 
@@ -60,6 +62,22 @@ class Outside:
             if reason in UNKNOWN:
                 unknown |= rows
         return unknown
+
+    def warn(self) -> None:
+        """Say in one warning which values were brought back, and which could not be."""
+        messages: dict[Reason, str] = {
+            "beyond": "Values outside the training range",
+            "off grid": "Values between the points of the training grid, rounded to them",
+            "unseen": "Categories that the training rows did not have, treated alike in every group",
+            "missing": "Values that are missing where none was in training, treated alike in every group",
+        }
+        counts, said = self.by_column(), []
+        for reason, message in messages.items():
+            columns = [f"{name!r} ({count[reason]:,})" for name, count in counts.items() if reason in count]
+            if columns:
+                said.append(f"{message}: column {', '.join(columns)}.")
+        if said:
+            warn_user(" ".join(said))
 
     def by_column(self, among: BoolArray | None = None) -> dict[str, dict[str, int]]:
         """How many values of each column are outside, by reason; of all rows, or among some (those of a group)."""

@@ -178,7 +178,7 @@ class Codec:
         X : DataFrame
             Rows with the columns that the codec was fitted on.
         persons : Persons, optional
-            Whose rows these are: a person's noise is always the same. Without, the index names the persons.
+            Whose rows these are: a named person's noise is always the same. Without, the noise is fresh.
         found : Outside, optional
             Filled in with the values outside of what the codec was fitted on, in place of a warning. With
             ``missing="category"`` it may hold rows that miss a value where none was missing in training, which are
@@ -195,7 +195,7 @@ class Codec:
         X = X[self.columns_]
         self._check(X)
         if persons is None:
-            persons = Persons.of_rows(X) if self.is_randomised else Persons.of(np.arange(len(X)))
+            persons = Persons.unnamed(len(X))
         noted = Outside(len(X)) if found is None else found
         positions = np.empty((len(X), len(self.names_)))
         for j, (name, position) in enumerate(self._positions(X, persons, noted)):
@@ -331,18 +331,7 @@ class Codec:
                     f"Column {name!r} had no missing values in the rows it was fitted on; {count['missing']:,} values "
                     "are missing now."
                 )
-        how = "moved to its end" if self.outside == "clip" else "continued along the map's tangent"
-        messages = {
-            "beyond": f"Values outside the training range, {how}",
-            "off grid": "Values between the points of the training grid, rounded to them",
-        }
-        said = []
-        for reason, message in messages.items():
-            columns = [f"{name!r} ({count[reason]:,})" for name, count in counts.items() if reason in count]
-            if columns:
-                said.append(f"{message}: column {', '.join(columns)}.")
-        if said:
-            warnings.warn(" ".join(said), DataWarning, stacklevel=3)
+        found.warn()
 
     def _warn_about_atoms(self, X: pd.DataFrame) -> None:
         """Values that repeat without lying on a grid stay atoms: say so, since atoms give their rows away."""

@@ -1,26 +1,43 @@
-"""What all encoders share: where the sensitive attribute, the label and the person of a row come from."""
+"""The contract of all encoders: what they can do, and how rows reach them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
-from fairflows.encoder.checks import check_key, check_kinds
-from fairflows.exceptions import DataError, Parameter, ParameterError
-from fairflows.table.columns import check_known, shown, sorted_values
-from fairflows.table.frames import is_polars, like, to_pandas
-from fairflows.table.ledger import named_persons
-from fairflows.table.persons import KeySetting, Persons
-from fairflows.table.roles import role_column
+from fairflows.codec.outside import Outside
+from fairflows.exceptions import DataError, Parameter, warn_user
+from fairflows.table.frames import is_polars, like
+from fairflows.table.ledger import Ledger
+from fairflows.table.persons import Key, Persons
+from fairflows.table.table import Table
+
+if TYPE_CHECKING:
+    from fairflows.encoder.cell_model import KnownCells
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Cells = npt.NDArray[np.intp]
+Groups = npt.NDArray[np.intp]
+Learnt = dict[str, Any]
+"""What fitting adds to an estimator: attributes by name."""
+
+FRESH_COINS = (
+    "No identifier says which rows are the same person, so every row gets fresh randomness. Encoding a person twice "
+    "then tells more about her than encoding her once: give ",
+    Parameter("identifier", ...),
+    " if a person may come again.",
+)
 
 
 @dataclass(frozen=True)
@@ -32,68 +49,235 @@ class Rows:
     X : DataFrame
         The features, without the sensitive and identifier columns.
     group : ndarray of int
-        Each row's group, as a place in the encoder's ``groups_``.
-    persons : Persons or None
-        Whose rows they are; None when nobody said.
-    identifier : str or None
-        The column that the encoder knows persons by.
+        Each row's group, as a place in the encoder's ``groups_``; 0 where an encoder needs no attribute and none came.
+    persons : Persons
+        Whose rows they are.
+    outside : Outside
+        Values outside of what the encoder was fitted on, noted while the rows are encoded.
     """
 
     X: pd.DataFrame
-    group: npt.NDArray[np.intp]
-    persons: Persons | None
-    identifier: str | None = None
+    group: Groups
+    persons: Persons
+    outside: Outside
 
-    def keyed(self) -> Persons:
-        """The persons whose coins and noise the rows get: where nobody named them the index must do, with a warning."""
-        if self.persons is not None:
-            return self.persons
-        if self.identifier is not None:
-            raise DataError(
-                f"The encoder knows persons by their {self.identifier!r} (",
-                Parameter("identifier", self.identifier),
-                "), which these rows lack: add that column, or make it the index.",
-            )
-        return Persons.of_rows(self.X)
+    @property
+    def map_group(self) -> Groups:
+        """The group whose map each row takes, once its values have been looked up.
+
+        A row with a value that cannot be brought back into the fitted domain, a new category or a missing value where
+        none was, takes the first group's map, whatever its own group is: a group's own map of values that it was never
+        fitted on could give the group away.
+        """
+        return np.where(self.outside.unknown, 0, self.group)
+
+    def persons_or_fresh(self) -> Persons:
+        """The persons whose coins and noise the rows get; warns where nobody named them, and all of it is fresh."""
+        if not self.persons.named:
+            warn_user(*FRESH_COINS)
+        return self.persons
+
+    def named_persons(self) -> Persons:
+        """The persons whose coins were used before, which nobody can repeat who does not know their names."""
+        if not self.persons.named:
+            identifier = Parameter("identifier", ...)
+            raise DataError("Decoding repeats each person's coin, so the rows must be named: give ", identifier, ".")
+        return self.persons
+
+    def count_unknown(self, groups: list[Any]) -> dict[Any, int]:
+        """How many rows of each group hold a value that could not be brought back, once they were encoded."""
+        unknown = self.outside.unknown
+        return {group: int((unknown & (self.group == a)).sum()) for a, group in enumerate(groups)}
 
 
-class GroupEncoder(TransformerMixin, BaseEstimator):
-    """Base of the encoders: reads tables, keeps the groups and classes, gives back the kind of table that came.
+@dataclass(frozen=True)
+class Inversion:
+    """What an adversary who holds the encoders sees when she decodes z as if it were of one group.
 
-    The sensitive attribute comes with each call (``sensitive_features=a``), or is a column of X that the constructor
-    names (``sensitive="sex"``), since pipelines and scorers do not always pass arguments on. Both ways give the same
-    result; the column is never a feature.
+    Attributes
+    ----------
+    names : list of str
+        What each of the D dimensions of model space holds.
+    rows : DataFrame
+        f_b⁻¹(z) as a row of the table.
+    values : ndarray of shape (n, D)
+        The same in table units, before numbers are set on their grids and categories on their levels.
+    x : ndarray of shape (n, D)
+        The same in model space.
+    log_prob : ndarray of shape (n,)
+        log p̂_b(x).
+    log_det : ndarray of shape (n,)
+        log |det ∂x/∂z|, so that log p̂_Zb(z) = log_prob + log_det.
     """
 
-    sensitive: str | list[str] | None
-    identifier: str | None
-    random_state: int
-    key = KeySetting()
+    names: list[str]
+    rows: pd.DataFrame
+    values: FloatArray
+    x: FloatArray
+    log_prob: FloatArray
+    log_det: FloatArray
+
+
+class LatentLaw(Protocol):
+    """The laws of what an encoder gives for each group, if its estimated densities are the truth."""
+
+    @property
+    def labels(self) -> list[Any]:
+        """The labels that there are laws given."""
+
+    def exact(self, label: Any = None) -> FloatArray | None:
+        """The laws over finitely many values, (K, m), of all rows or given a label; None where they are continuous."""
+
+    def log_density_table(self, n: int, random_state: int = 0, label: Any = None) -> FloatArray:
+        """Draws from every group's law and their log-density under every group, (n, K drawn, K density)."""
+
+
+@dataclass(frozen=True)
+class ExactLaw:
+    """Laws over finitely many values.
+
+    Attributes
+    ----------
+    laws : ndarray of shape (K, m)
+        Of all rows.
+    label_laws : dict
+        Given each label, where these are known.
+    """
+
+    laws: FloatArray
+    label_laws: Mapping[Any, FloatArray]
+
+    @property
+    def labels(self) -> list[Any]:
+        """The labels that there are laws given."""
+        return list(self.label_laws)
+
+    def exact(self, label: Any = None) -> FloatArray:
+        """The laws."""
+        return self.laws if label is None else self.label_laws[label]
+
+    def log_density_table(self, n: int, random_state: int = 0, label: Any = None) -> FloatArray:
+        """Draws from every group's law and their log-probability under every group."""
+        laws, generator = self.exact(label), np.random.default_rng(random_state)
+        cumulative = np.cumsum(laws, axis=1)
+        draws = [
+            np.minimum(np.searchsorted(row, generator.random(n) * row[-1], side="right"), laws.shape[1] - 1)
+            for row in cumulative
+        ]
+        with np.errstate(divide="ignore"):
+            log_laws = np.log(laws)
+        return np.stack([log_laws[:, values].T for values in draws], axis=1)
+
+
+class Encoder(TransformerMixin, BaseEstimator, ABC):
+    """What certificates, attacks, reports and files ask of whatever is fitted to a table and released.
+
+    An encoder says what it is: `needs_attribute`, `is_invertible`, `is_randomised`, `latent_law`, `n_cells_`,
+    `sample_rows` and `inversions`.
+
+    X may be a `Table`, which says which column is what. In any other table the sensitive attribute comes with each call
+    (``sensitive_features=a``), or is a column of X that the constructor names (``sensitive="sex"``), since pipelines
+    and scorers do not always pass arguments on. Both ways give the same result; the column is never a feature. The
+    person of a row is named by the column, or by the index, that the constructor names (``identifier="person"``), or by
+    the table's own identifier; without either, every row counts as another person.
+
+    Attributes
+    ----------
+    groups_ : list
+        The values of the sensitive attribute.
+    classes_ : ndarray or None
+        The values of the label; None where the encoder was fitted without one.
+    key_ : bytes
+        The secret behind noise and coins.
+    ledger_ : Ledger
+        The rows that the encoder was fitted to, or chosen by.
+    most_rows_ : int or None
+        The most rows of a person that the encoder was fitted to; None where nobody said who is who.
+    n_cells_ : int or None
+        How many cells there are, for an encoder whose output is a cell.
+    held_out_log_likelihood_ : ndarray of shape (K,), or None
+        How well the densities fit rows that they were not fitted on.
+    """
+
     groups_: list[Any]
     classes_: Any
+    key_: Key
+    ledger_: Ledger
+    most_rows_: int | None
+    n_cells_: int | None = None
+    held_out_log_likelihood_: FloatArray | None = None
 
-    _strength: ClassVar[str] = "gamma"
+    strength_name: ClassVar[str] = "gamma"
     """The setting that a frontier varies."""
 
+    @property
+    @abstractmethod
+    def sensitive(self) -> str | list[str] | None:
+        """The columns of X that hold the sensitive attribute, where X holds it."""
+
+    @property
+    @abstractmethod
+    def identifier(self) -> str | None:
+        """The column of X, or its index, that names the person of a row."""
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether `fit` was called, and ended well."""
+        return "groups_" in vars(self)
+
+    @property
+    def needs_attribute(self) -> bool:
+        """Whether encoding needs the sensitive attribute."""
+        return True
+
+    @property
+    def is_invertible(self) -> bool:
+        """Whether `inverse_transform` gives back the rows that were encoded."""
+        return False
+
+    @property
+    def is_randomised(self) -> bool:
+        """Whether encoding uses coins or noise, which belong to a person."""
+        return False
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The columns of X that are encoded; none where the encoder was fitted to an array."""
+        return []
+
+    def latent_law(self) -> LatentLaw | None:
+        """The groups' laws of what the encoder gives, if its densities are the truth; None where it has none."""
+        return None
+
+    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
+        """n rows of each group drawn from its density p̂_a; None for an encoder that estimates no density of rows."""
+        return None
+
+    def inversions(self, Z: pd.DataFrame) -> list[Inversion] | None:
+        """What each group's inverse makes of encoded rows; None where there are no inverses in model space."""
+        return None
+
+    def known_cells(self) -> KnownCells | None:
+        """What whoever holds the encoder knows about encoded cells; None where it does not encode cells."""
+        return None
+
+    @abstractmethod
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
-        """Learn one encoder per group.
+        """Learn from rows.
 
         Parameters
         ----------
-        X : frame or array
+        X : Table, frame or array
             Rows to learn from.
         y : array, optional
             The label; without one, the encoder keeps no task in mind.
         sensitive_features : array, optional
-            The sensitive attribute, unless a column of X holds it.
+            The sensitive attribute, unless X holds it.
         sample_weight : array, optional
             Weight of each row.
         """
-        strength = getattr(self, self._strength)
-        with self._all_or_nothing():
-            self._fit(X, y, sensitive_features, sample_weight, [strength], [self.random_state], [self])
-        return self
 
+    @abstractmethod
     def fit_many(
         self,
         X: Any,
@@ -101,41 +285,48 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         *,
         sensitive_features: Any = None,
         sample_weight: Any = None,
-        gammas: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Self]:
-        """Fitted encoders for every gamma (or strength) and seed, gamma by gamma, sharing all that they can."""
-        made = [clone(self).set_params(**{self._strength: g, "random_state": s}) for g in gammas for s in seeds]
-        clone(self)._fit(X, y, sensitive_features, sample_weight, gammas, seeds, made)
-        return made
-
-    def _fit(
-        self,
-        X: Any,
-        y: Any,
-        sensitive_features: Any,
-        sample_weight: Any,
         strengths: Sequence[float],
         seeds: Sequence[int],
-        made: list[Self],
-    ) -> None:
-        """Fit the encoders `made`, one for each strength and seed, to the same rows."""
-        raise NotImplementedError
+    ) -> list[Self]:
+        """Encoders for every strength (gamma) and seed, strength by strength; one that diverged is not fitted."""
 
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """A fit that fails leaves the encoder as it was: half of a new model beside half of an old one is neither."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
+    @abstractmethod
+    def read(self, X: Any, sensitive_features: Any = None, persons: Persons | None = None) -> Rows:
+        """The rows of a table as the encoder sees them, checked.
 
-    def _check_strengths(self, strengths: Sequence[float]) -> None:
-        for strength in strengths:
-            if not (isinstance(strength, Real) and 0 <= strength <= 1):
-                raise ParameterError(self._strength, "must be in [0, 1]", strength)
+        Parameters
+        ----------
+        X : Table, frame or array
+            The rows.
+        sensitive_features : array, optional
+            The sensitive attribute, unless X holds it.
+        persons : Persons, optional
+            Who is who; as the table or the identifier says when not given.
+        """
+
+    @abstractmethod
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """What is given for rows that were read: `transform` without the reading."""
+
+    @abstractmethod
+    def _names_out(self) -> list[str]:
+        """Names of the encoded columns."""
+
+    def cells(self, rows: Rows) -> Cells:
+        """Each row's own cell, before any randomisation: what a certificate counts, and never what is released."""
+        raise DataError(f"{type(self).__name__} does not give cells.")
+
+    @property
+    def channel_(self) -> FloatArray | None:
+        """The law of what is released for a person in each cell, (k, k); None where it is the cell itself."""
+        return None
+
+    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
+        """Encode rows, each by its group's encoder."""
+        rows = self.read(X, sensitive_features)
+        encoded = self.encode(rows)
+        rows.outside.warn()
+        return wrap_output(X, encoded)
 
     def fit_transform(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None, **settings: Any
@@ -144,154 +335,51 @@ class GroupEncoder(TransformerMixin, BaseEstimator):
         self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, **settings)
         return self.transform(X, sensitive_features=sensitive_features)
 
-    def _read(self, X: Any, sensitive_features: Any, *, fit: bool = False, allow_missing: bool = False) -> Rows:
-        """The rows of a table, checked; with ``fit``, its columns and groups are remembered."""
-        if not fit:
-            check_is_fitted(self)
-        frame = self._frame(X, allow_missing)
-        validate_data(self, frame if has_names(X) else frame.to_numpy(), skip_check_array=True, reset=fit)
-        if len(frame) < (2 if fit else 1):
-            raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs {'two' if fit else 'one'}.")
-        if fit:
-            check_key(self.key)
-            check_kinds(getattr(self, "kinds", None), frame.columns)
-        rows = self._rows(frame, sensitive_features, fit)
-        if not rows.X.shape[1]:
-            raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
-        return rows
+    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
+        """The rows behind encoded ones."""
+        raise DataError(f"{type(self).__name__} cannot be decoded: what it gives is all that is left of a row.")
 
-    def _read_latent(self, Z: Any, sensitive_features: Any) -> Rows:
-        """Encoded rows, their columns by name in our order, with what tells how to decode them."""
-        check_is_fitted(self)
-        frame, names = self._frame(Z, getattr(self, "missing", "error") == "category"), self._names_out()
-        if not has_names(Z) and frame.shape[1] == len(names):
-            frame = frame.set_axis(names, axis=1)
-        rows = self._rows(frame, sensitive_features, fit=False)
-        Z_named = rows.X.set_axis(rows.X.columns.astype(str), axis=1)
-        if set(Z_named.columns) != set(names):
-            got, wanted = (", ".join(map(str, list(some)[:8])) for some in (Z_named.columns, names))
-            raise DataError(f"Encoded rows must have the columns {wanted} ({len(names)} in all); got {got}.")
-        return replace(rows, X=Z_named[names])
+    def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:
+        """The label that what is given for each row suggests."""
+        raise DataError(f"{type(self).__name__} does not predict a label.")
 
-    def _rows(self, frame: pd.DataFrame, sensitive_features: Any, fit: bool) -> Rows:
-        attribute, taken = self._attribute(frame, sensitive_features)
-        if fit:
-            self.groups_ = self._find_groups(attribute)
-        group = self._group_of(attribute)
-        if self.identifier is None or self.identifier in frame.columns or self.identifier == frame.index.name:
-            persons = named_persons(frame, self.identifier)
-        elif fit:
-            check_known(self.identifier, frame.columns, "identifier")
-        else:
-            persons = None  # another column's index is not the identifier
-        taken = [*taken, *({self.identifier} & set(frame.columns))]
-        return Rows(frame.drop(columns=taken), group, persons, self.identifier)
-
-    def _read_label(self, y: Any, n_rows: int) -> npt.NDArray[np.intp] | None:
-        """The label as class numbers, remembering the classes; None without a label."""
-        if y is None:
-            self.classes_ = None
-            return None
-        column = pd.Series(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None).ravel()).infer_objects()
-        if len(column) != n_rows:
-            raise DataError(f"y must have one value a row ({n_rows} rows); got {len(column)}.")
-        if column.isna().any():
-            raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
-        classes = sorted_values(column)
-        several_types = len({type(value) for value in classes}) > 1  # which NumPy would make text of
-        self.classes_ = np.array(classes, dtype=object if several_types else None)
-        if len(classes) < 2:
-            raise DataError(f"y must have at least two classes; every row is {shown(classes[0])}.")
-        return pd.Index(classes, dtype=object).get_indexer(column.astype(object))
-
-    def _read_weight(self, sample_weight: Any, X: pd.DataFrame) -> npt.NDArray[np.float64] | None:
-        """Row weights, checked; None when all rows count alike."""
-        if sample_weight is None:
-            return None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weight.any():
-            raise DataError("sample_weight must have a positive weight; every weight is zero.")
-        return weight
-
-    def _need_label(self) -> None:
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
+        """The label that each encoded row suggests."""
+        rows = self.read(X, sensitive_features)
         if self.classes_ is None:
             raise DataError(f"{type(self).__name__} was fitted without a label and cannot predict one.")
-
-    def _frame(self, X: Any, allow_missing: bool = False) -> pd.DataFrame:
-        if has_names(X):
-            return to_pandas(X)
-        if _has_text(X):
-            texts = check_array(X, dtype=object, ensure_all_finite="allow-nan" if allow_missing else True)
-            return to_pandas(texts).infer_objects()
-        array = check_array(X, dtype="numeric", ensure_all_finite="allow-nan" if allow_missing else True)
-        return to_pandas(array)
-
-    def _attribute(self, frame: pd.DataFrame, sensitive_features: Any) -> tuple[pd.Series, list[Any]]:
-        """The sensitive attribute, and which columns of the frame it is (none when it came as an argument alone)."""
-        names = [self.sensitive] if isinstance(self.sensitive, str) else list(self.sensitive or [])
-        in_frame = [name for name in names if name in frame.columns]
-        if sensitive_features is not None:
-            given = (
-                np.asarray(sensitive_features) if isinstance(sensitive_features, list | tuple) else sensitive_features
-            )
-            return role_column(frame, given, "sensitive")[0], in_frame
-        if self.sensitive is None:
-            raise DataError(
-                f"{type(self).__name__} encodes each group its own way and needs the sensitive attribute: pass "
-                "sensitive_features=..., or name its column in the constructor (sensitive='...')."
-            )
-        return role_column(frame, self.sensitive, "sensitive")
-
-    def _find_groups(self, attribute: pd.Series) -> list[Any]:
-        if attribute.isna().any():
-            raise DataError(
-                f"The sensitive attribute must be known in every row; {int(attribute.isna().sum())} are not."
-            )
-        groups = sorted_values(attribute)
-        if len(groups) < 2:
-            raise DataError(f"The sensitive attribute needs at least two groups; every row is {shown(groups[0])}.")
-        return groups
-
-    def _group_of(self, attribute: pd.Series) -> npt.NDArray[np.intp]:
-        group = pd.Index(self.groups_, dtype=object).get_indexer(attribute.astype(object))
-        if (group < 0).any():
-            first = attribute.iloc[int((group < 0).argmax())]
-            known = ", ".join(map(shown, self.groups_))
-            raise DataError(
-                f"The sensitive attribute must be one of the groups that the encoder was fitted on ({known}); "
-                f"{int((group < 0).sum())} rows are not, the first is {shown(first)}."
-            )
-        return group
-
-    def _wrap_output(self, X: Any, frame: pd.DataFrame) -> Any:
-        """`frame` with the index of X, as the kind of table that X is."""
-        index = getattr(X, "index", None)
-        if isinstance(X, pd.DataFrame):
-            frame = frame.set_axis(index)
-        return like(X if has_names(X) else np.empty(0), frame)
+        return self.predict_rows(rows)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Names of the encoded columns."""
         check_is_fitted(self)
         return np.array(self._names_out(), dtype=object)
 
-    def _names_out(self) -> list[str]:
-        raise NotImplementedError
+    @contextmanager
+    def _restored_if_fit_fails(self) -> Iterator[None]:
+        """Restores the old state if fit fails."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
 
-    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
-        """Encode rows, each by its group's encoder."""
-        raise NotImplementedError
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.is_randomised and self.identifier is None  # coins are then fresh at every call
+        return tags
+
+
+def wrap_output(X: Any, frame: pd.DataFrame) -> Any:
+    """`frame` with the index of X, as the kind of table that X is."""
+    if isinstance(X, Table):
+        return frame.set_axis(X.X.index)
+    if isinstance(X, pd.DataFrame):
+        frame = frame.set_axis(X.index)
+    return like(X if has_names(X) else np.empty(0), frame)
 
 
 def has_names(X: Any) -> bool:
     """Whether a table has names for its columns."""
     return isinstance(X, pd.DataFrame) or is_polars(X)
-
-
-def _has_text(X: Any) -> bool:
-    """Whether an array has columns of text, or a list of rows a value of it."""
-    if isinstance(X, list | tuple):
-        X = np.asarray(X, dtype=object)
-    if not isinstance(X, np.ndarray) or X.dtype.kind not in "OU":
-        return False
-    return X.dtype.kind == "U" or any(isinstance(value, str) for value in X.flat)

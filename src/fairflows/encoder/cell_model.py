@@ -23,7 +23,7 @@ from fairflows.density.cell_density import (
     one_hot,
 )
 from fairflows.encoder.cell_maps import mean_law
-from fairflows.encoder.checks import check_classifier, takes_weights
+from fairflows.encoder.checks import Output, check_classifier, takes_weights
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import shown
 
@@ -105,6 +105,28 @@ class CellModel:
         """n rows of each group drawn from its density."""
         rng = np.random.default_rng(random_state)
         return [self.codec.from_levels(density.sample(n, rng)) for density in self.densities]
+
+
+@dataclass(frozen=True)
+class KnownCells:
+    """What whoever holds an encoder of cells knows about encoded cells.
+
+    Attributes
+    ----------
+    model : CellModel
+        The groups' laws over cells before encoding.
+    output : str
+        How encoded cells are given.
+    laws : ndarray of shape (K, m)
+        The law of the encoded cell in each group.
+    maps : tuple of ndarray of shape (K, m)
+        The bijections that a coin chooses from; none for random maps.
+    """
+
+    model: CellModel
+    output: Output
+    laws: FloatArray
+    maps: tuple[IntArray, ...] = ()
 
 
 def fit_cell_model(
@@ -204,22 +226,6 @@ def class_probabilities(classifier: Any, codec: CellCodec, cells: IntArray) -> F
         for start in range(0, len(cells), _ROWS_PER_CHUNK)
     ]
     return np.concatenate(parts) if parts else np.zeros((0, len(classifier.classes_)))
-
-
-def table_of_laws(laws: FloatArray, tails: FloatArray, n: int, generator: np.random.Generator) -> FloatArray:
-    """The log-density table (n, K drawn, K density) of laws over cells, (K, m), with a tail each.
-
-    Tails count as if no two groups met in them, which can only make the groups easier to tell apart.
-    """
-    full = np.concatenate([laws, np.diag(tails)], axis=1)
-    cumulative = np.cumsum(full, axis=1)
-    draws = [
-        np.minimum(np.searchsorted(row, generator.random(n) * row[-1], side="right"), full.shape[1] - 1)
-        for row in cumulative
-    ]
-    with np.errstate(divide="ignore"):
-        log_laws = np.log(full)
-    return np.stack([log_laws[:, cells].T for cells in draws], axis=1)
 
 
 def _fit_densities(

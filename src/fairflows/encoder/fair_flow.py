@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,9 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec.product import Codec
-from fairflows.encoder.base import GroupEncoder, Rows
+from fairflows.encoder.base import FloatArray, Groups, Inversion, Learnt, Rows, wrap_output
+from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
-from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Persons
 
 if TYPE_CHECKING:
@@ -26,31 +26,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 
 _ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times faster than all rows at once
-
-
-@dataclass(frozen=True)
-class Inversion:
-    """What an adversary who holds the encoders sees when she decodes z as if it were of one group.
-
-    Attributes
-    ----------
-    rows : DataFrame
-        f_b⁻¹(z) as a row of the table.
-    values : ndarray of shape (n, D)
-        The same in table units, before numbers are set on their grids and categories on their levels.
-    x : ndarray of shape (n, D)
-        The same in model space.
-    log_prob : ndarray of shape (n,)
-        log p̂_b(x).
-    log_det : ndarray of shape (n,)
-        log |det ∂x/∂z|, so that log p̂_Zb(z) = log_prob + log_det.
-    """
-
-    rows: pd.DataFrame
-    values: Array
-    x: Array
-    log_prob: Array
-    log_det: Array
 
 
 class FairFlow(GroupEncoder):
@@ -186,22 +161,18 @@ class FairFlow(GroupEncoder):
 
     def _fit(
         self,
-        X: Any,
+        rows: Rows,
         y: Any,
-        sensitive_features: Any,
-        sample_weight: Any,
+        sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],
-        made: list[Self],
-    ) -> None:
+    ) -> list[Learnt | None]:
         from fairflows.encoder.flow_fitting import fit_flows
 
         self._check_strengths(strengths)
-        rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
         labels = self._read_label(y, len(rows.X))
         if self.criterion != "demographic_parity" and labels is None:
             raise DataError(f"criterion {self.criterion!r} speaks of labels; pass y.")
-        weight = self._read_weight(sample_weight, rows.X)
         self.codec_ = Codec(
             alpha=self.alpha,
             dequantise=self.dequantise,
@@ -209,17 +180,23 @@ class FairFlow(GroupEncoder):
             off_grid=self.off_grid,
             unseen=self.unseen,
             missing=self.missing,
-            key=self.key,
+            key=self.key_,
         ).fit(rows.X, labels, self.kinds)
-        self.key_ = self.codec_.key
-        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
-        # Training rows are not released: that nobody named their persons is said when rows are encoded.
-        x, log_det = self.codec_.encode(rows.X, rows.persons or Persons.of(rows.X.index))
-        flows = fit_flows(self, x, log_det, labels, rows, weight, strengths, seeds)
-        learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
-        for encoder, flow in zip(made, flows, strict=True):
-            if flow is not None:
-                encoder.__dict__.update(learnt, flow_=flow)
+        # Training rows are not released, so their noise may be repeatable though nobody named their persons.
+        persons = rows.persons if rows.persons.named else Persons.of(np.arange(len(rows.X)))
+        x, log_det = self.codec_.encode(rows.X, persons)
+        flows = fit_flows(self, x, log_det, labels, rows, sample_weight, strengths, seeds)
+        return [None if flow is None else {"flow_": flow} for flow in flows]
+
+    @property
+    def is_invertible(self) -> bool:
+        """Flows are bijections."""
+        return True
+
+    @property
+    def is_randomised(self) -> bool:
+        """Whether values on a grid get noise; before the fit, whether they would."""
+        return self.codec_.is_randomised if "codec_" in vars(self) else self.dequantise
 
     @property
     def history_(self) -> pd.DataFrame:
@@ -228,22 +205,21 @@ class FairFlow(GroupEncoder):
         return self.flow_.history
 
     @property
-    def held_out_log_likelihood_(self) -> Array | None:
+    def held_out_log_likelihood_(self) -> Array | None:  # type: ignore[override]
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
         check_is_fitted(self)
         return self.flow_.held_out_log_likelihood
 
-    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
-        """Encode rows, each by its group's flow; a person's noise is always the same.
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """z = f_a(x) of each row; a person's noise is always the same.
 
         A row's encoding depends on the row, its person and its group alone, up to rounding: a matrix product rounds by
         the processor and by the place of the row in its batch, so that float64 encodings of one row agree to about
         1e-12. Rounded to float32, as files are written, they are the same number, or neighbours where the value lies on
         a rounding tie.
         """
-        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
-        z = self._encode(self._to_model_space(rows)[0], rows.group)
-        return self._wrap_output(X, pd.DataFrame(z, columns=self._names_out()))
+        x, _ = self._to_model_space(rows)
+        return pd.DataFrame(self._encode(x, rows.map_group), columns=self._names_out())
 
     def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
         """Decode rows, each by its group's flow: exactly what was encoded."""
@@ -252,20 +228,24 @@ class FairFlow(GroupEncoder):
         x = np.empty_like(z)
         for a in np.unique(rows.group):
             x[rows.group == a] = self._decode(z[rows.group == a], a)[0]
-        return self._wrap_output(Z, self.codec_.decode(x)[0])
+        return wrap_output(Z, self.codec_.decode(x)[0])
 
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
+    def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:
         """The class that the encoder's own classifier sees in z."""
-        probabilities = self.predict_proba(X, sensitive_features=sensitive_features)
-        return self.classes_[probabilities.argmax(axis=1)]
+        return self.classes_[self._class_probabilities(rows).argmax(axis=1)]
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Class probabilities by the encoder's own classifier on z."""
+        rows = self.read(X, sensitive_features)
+        if self.classes_ is None:
+            raise DataError("FairFlow was fitted without a label and cannot predict one.")
+        return self._class_probabilities(rows)
+
+    def _class_probabilities(self, rows: Rows) -> Array:
         import torch
 
-        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
-        self._need_label()
-        z = self._encode(self._to_model_space(rows)[0], rows.group)
+        x, _ = self._to_model_space(rows)
+        z = self._encode(x, rows.map_group)
         with torch.no_grad():
             parts = [self.flow_.head(part[None])[0] for part in torch.from_numpy(z).split(_ROWS_PER_CHUNK)]
             return torch.cat(parts).softmax(-1).numpy()
@@ -274,7 +254,7 @@ class FairFlow(GroupEncoder):
         """log p̂_a of each row under its own group's density, in table units."""
         import torch
 
-        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
+        rows = self.read(X, sensitive_features)
         x, log_det = self._to_model_space(rows)
         log_p = np.empty(len(x))
         with torch.no_grad():
@@ -295,17 +275,18 @@ class FairFlow(GroupEncoder):
         to : group, optional
             The group to match to; with two groups, the other one.
         """
-        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
+        rows = self.read(X, sensitive_features)
         if to is None and len(self.groups_) > 2:
             raise ValueError(f"with {len(self.groups_)} groups, say which one to match to (to=...).")
         if to is not None and to not in self.groups_:
             raise ValueError(f"to must be one of the groups {self.groups_}; got {to!r}.")
         other = 1 - rows.group if to is None else np.full(len(rows.group), self.groups_.index(to))
-        z = self._encode(self._to_model_space(rows)[0], rows.group)
+        x, _ = self._to_model_space(rows)
+        z = self._encode(x, rows.map_group)
         x = np.empty_like(z)
         for b in np.unique(other):
             x[other == b] = self._decode(z[other == b], b)[0]
-        return self._wrap_output(X, self.codec_.decode(x)[0])
+        return wrap_output(X, self.codec_.decode(x)[0])
 
     def inversions(self, Z: Any) -> list[Inversion]:
         """What each group's inverse makes of encoded rows: all that an adversary who holds the encoders can compute."""
@@ -318,7 +299,9 @@ class FairFlow(GroupEncoder):
             x, log_det = self._decode(z, b)
             with torch.no_grad():
                 log_p = self.flow_.densities.members[b].log_prob(torch.from_numpy(x)).numpy()
-            found.append(Inversion(self.codec_.decode(x)[0], self.codec_.values(x), x, log_p, log_det))
+            found.append(
+                Inversion(self.codec_.names_, self.codec_.decode(x)[0], self.codec_.values(x), x, log_p, log_det)
+            )
         return found
 
     def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
@@ -329,27 +312,23 @@ class FairFlow(GroupEncoder):
         draws = self.flow_.densities.sample(n, torch.Generator().manual_seed(random_state))
         return [self.codec_.decode(x.numpy())[0] for x in draws]
 
+    def latent_law(self) -> FlowLaw:
+        """The groups' laws of z under the densities that the encoder was trained with."""
+        check_is_fitted(self)
+        return FlowLaw(self.flow_, self.classes_, self.device)
+
     def log_density_table(self, n: int, random_state: int = 0, *, label: Any = None) -> Array:
         """Draws from every group's latent law and their log-density under every group, (n, K drawn, K density).
 
         With ``label``, of the laws given that label (for equalized odds).
         """
-        import torch
-
-        from fairflows.compute.devices import chosen_device
-        from fairflows.training.evaluation import log_density_table
-
-        check_is_fitted(self)
-        densities = self.flow_.densities if label is None else self.flow_.of_label(label, self.classes_)
-        device = chosen_device(self.device)
-        generator = torch.Generator(device).manual_seed(random_state)
-        bijection = copy.deepcopy(self.flow_.bijection).to(device)
-        return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()
+        return self.latent_law().log_density_table(n, random_state, label)
 
     def _to_model_space(self, rows: Rows) -> tuple[Array, Array]:
-        return self.codec_.encode(rows.X, rows.keyed() if self.codec_.is_randomised else rows.persons)
+        persons = rows.persons_or_fresh() if self.codec_.is_randomised else rows.persons
+        return self.codec_.encode(rows.X, persons, rows.outside)
 
-    def _encode(self, x: Array, group: npt.NDArray[np.intp]) -> Array:
+    def _encode(self, x: Array, group: Groups) -> Array:
         z = np.empty_like(x)
         for a in np.unique(group):
             z[group == a] = _in_chunks(self.flow_.bijection.select_group(int(a)).forward, x[group == a])[0]
@@ -360,6 +339,46 @@ class FairFlow(GroupEncoder):
 
     def _names_out(self) -> list[str]:
         return [f"z{j}" for j in range(len(self.codec_.names_))]
+
+
+@dataclass(frozen=True)
+class FlowLaw:
+    """The laws of z = f_a(x), x ~ p̂_a, for each group a.
+
+    Attributes
+    ----------
+    flow : FittedFlow
+        The encoders f_a and the densities p̂_a.
+    classes : ndarray or None
+        The values of the label.
+    device : str
+        Where draws are made.
+    """
+
+    flow: FittedFlow
+    classes: npt.NDArray[Any] | None
+    device: str
+
+    @property
+    def labels(self) -> list[Any]:
+        """The labels that there are densities of."""
+        return [] if self.classes is None else [self.classes[number] for number in self.flow.label_numbers]
+
+    def exact(self, label: Any = None) -> None:
+        """There are no exact laws: z is continuous."""
+
+    def log_density_table(self, n: int, random_state: int = 0, label: Any = None) -> Array:
+        """Draws from every group's law and their log-density under every group."""
+        import torch
+
+        from fairflows.compute.devices import chosen_device
+        from fairflows.training.evaluation import log_density_table
+
+        densities = self.flow.densities if label is None else self.flow.of_label(label, self.classes)
+        device = chosen_device(self.device)
+        generator = torch.Generator(device).manual_seed(random_state)
+        bijection = copy.deepcopy(self.flow.bijection).to(device)
+        return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()
 
 
 def _in_chunks(pass_through: Any, points: Array) -> tuple[Array, Array]:

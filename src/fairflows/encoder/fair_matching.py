@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec.cell_codec import CellCodec
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED
-from fairflows.encoder.base import GroupEncoder, Rows
+from fairflows.encoder.base import ExactLaw, Learnt, Rows, wrap_output
 from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, sort_and_match
-from fairflows.encoder.cell_model import CellModel, check_labels, fit_cell_model, table_of_laws
+from fairflows.encoder.cell_model import CellModel, KnownCells, check_labels, fit_cell_model
 from fairflows.encoder.cell_output import cells_from_output, output_names, to_output
 from fairflows.encoder.checks import Output, check_cell_settings
+from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice
-from fairflows.table.ledger import Ledger
-from fairflows.table.persons import new_key
+from fairflows.table.persons import Persons
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -82,9 +82,8 @@ class FairMatching(GroupEncoder):
     --------
     >>> from fairflows import load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> encoder = FairMatching(gamma=0.2, density="counts", identifier="row")
-    >>> encoder = encoder.fit(train.X, train.y, sensitive_features=train.a)
-    >>> Z = encoder.transform(test.X, sensitive_features=test.a)
+    >>> encoder = FairMatching(gamma=1, density="counts").fit(train)
+    >>> Z = encoder.transform(test)
     >>> Z.shape == test.X.shape
     True
     >>> encoder.inverse_transform(Z, sensitive_features=test.a).equals(test.X)
@@ -135,18 +134,15 @@ class FairMatching(GroupEncoder):
 
     def _fit(
         self,
-        X: Any,
+        rows: Rows,
         y: Any,
-        sensitive_features: Any,
-        sample_weight: Any,
+        sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],
-        made: list[Self],
-    ) -> None:
+    ) -> list[Learnt | None]:
         self._check_strengths(strengths)
         check_cell_settings(self)
         check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds"))
-        rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
         labels = self._read_label(y, len(rows.X))
         if self.criterion == "equalized_odds" and labels is None:
             raise DataError("criterion 'equalized_odds' speaks of labels; pass y.")
@@ -154,12 +150,8 @@ class FairMatching(GroupEncoder):
             check_labels(rows.group, labels, self.groups_, self.classes_)
         codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing).fit(rows.X, self.kinds)
         cells = codec.encode(rows.X)
-        weight = self._read_weight(sample_weight, rows.X)
-        self.key_ = self.key if self.key is not None else new_key()
-        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
-        learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
-        for j, seed in enumerate(seeds):
-            model = fit_cell_model(
+        models = {
+            seed: fit_cell_model(
                 codec,
                 cells,
                 rows.group,
@@ -168,17 +160,26 @@ class FairMatching(GroupEncoder):
                 density=self.density,
                 hidden=self.hidden,
                 classifier=self.classifier,
-                sample_weight=weight,
+                sample_weight=sample_weight,
                 max_cells=self.max_cells,
                 random_state=seed,
                 device=self.device,
                 by_label=self.criterion == "equalized_odds",
             )
-            matched, split = self._maps(model)
-            for i, gamma in enumerate(strengths):
-                encoder = made[i * len(seeds) + j]
-                encoder.__dict__.update(learnt, model_=model, matched_=matched, split_=split)
-                encoder._compute_latent_laws(gamma)
+            for seed in seeds
+        }
+        maps = {seed: self._maps(model) for seed, model in models.items()}
+        return [self._compute_latent_laws(models[seed], *maps[seed], gamma) for gamma in strengths for seed in seeds]
+
+    @property
+    def is_invertible(self) -> bool:
+        """Both maps are bijections, and a person's coin says which one was taken."""
+        return True
+
+    @property
+    def is_randomised(self) -> bool:
+        """Between the two ends of the frontier a coin picks the map."""
+        return 0 < self.gamma < 1
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
         """Every group's sort-and-match and label split to the reference, (K, m) each."""
@@ -190,43 +191,44 @@ class FairMatching(GroupEncoder):
         split = np.stack([label_split(log_p_reference, log_p, labels, labels) for log_p in model.log_p])
         return matched, split
 
-    def _compute_latent_laws(self, gamma: float) -> None:
+    def _compute_latent_laws(self, model: CellModel, matched: IntArray, split: IntArray, gamma: float) -> Learnt:
         """The exact law of the encoded cell, and the class that each encoded cell suggests."""
-        model = self.model_
-        self.latent_laws_ = latent_laws(model.log_p, self.matched_, self.split_, gamma)
-        self.held_out_log_likelihood_ = model.held_out_log_likelihood
+        learnt: Learnt = {
+            "model_": model,
+            "matched_": matched,
+            "split_": split,
+            "latent_laws_": latent_laws(model.log_p, matched, split, gamma),
+            "held_out_log_likelihood_": model.held_out_log_likelihood,
+        }
         if model.label_log_p is not None:
-            laws = [latent_laws(log_p, self.matched_, self.split_, gamma) for log_p in model.label_log_p]
-            self.label_laws_ = np.stack(laws)
+            learnt["label_laws_"] = np.stack([latent_laws(p, matched, split, gamma) for p in model.label_log_p])
         if model.scores is None:
-            return
+            return learnt
         # P(y | z), all groups alike: the scores of the rows that z stands for, weighted by their probability.
         p = np.exp(model.log_p)
         evidence = np.zeros_like(model.scores)
         for a in range(len(p)):
             mass = p[a][:, None] * model.scores
-            evidence[self.matched_[a]] += gamma * mass
-            evidence[self.split_[a]] += (1 - gamma) * mass
+            evidence[matched[a]] += gamma * mass
+            evidence[split[a]] += (1 - gamma) * mass
         total = evidence.sum(axis=1, keepdims=True)
-        self.class_probabilities_ = np.divide(evidence, total, out=model.scores.copy(), where=total > 0)
-        self.class_of_cell_ = self.class_probabilities_.argmax(axis=1)
+        probabilities = np.divide(evidence, total, out=model.scores.copy(), where=total > 0)
+        return learnt | {"class_probabilities_": probabilities, "class_of_cell_": probabilities.argmax(axis=1)}
 
-    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
-        """Encode rows: each goes through its group's map that the person's coin picks."""
-        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
-        return self._wrap_output(X, to_output(self.model_.codec, self._encode(rows), self.output))
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """The cell of each row, sent through its group's map that the person's coin picks."""
+        return to_output(self.model_.codec, self._encode(rows), self.output)
 
     def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
         """The rows that were encoded as Z: needs the attribute, and the persons' identifiers for their coins."""
         rows = self._read_latent(Z, sensitive_features)
         cells = cells_from_output(self.model_.codec, rows.X, self.output)
+        persons = rows.named_persons() if self.is_randomised else rows.persons
         matched, split = (np.stack([inverse_map(f) for f in maps]) for maps in (self.matched_, self.split_))
-        return self._wrap_output(Z, self.model_.codec.decode(self._apply(matched, split, cells, rows)))
+        return wrap_output(Z, self.model_.codec.decode(self._apply(matched, split, cells, rows, persons)))
 
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
+    def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:
         """The class that each row's encoded cell suggests: no information but the cell is used."""
-        rows = self._read(X, sensitive_features, allow_missing=self.missing == "category")
-        self._need_label()
         cells = self._encode(rows)
         place, known = self.model_.place(cells)
         classes = self.class_of_cell_[np.where(known, place, 0)]
@@ -234,19 +236,24 @@ class FairMatching(GroupEncoder):
             classes[~known] = self.model_.score(cells[~known]).argmax(axis=1)
         return self.classes_[classes]
 
-    def laws_given(self, label: Any) -> FloatArray:
-        """The exact laws of the encoded cell given a label, (K, m + K); the last K columns: the mass outside the m."""
+    def latent_law(self) -> ExactLaw:
+        """The laws of the encoded cell; the mass outside the m cells counts as if no two groups met there."""
         check_is_fitted(self)
-        labels = [] if self.classes_ is None else self.classes_.tolist()
-        if self.model_.label_tails is None or label not in labels:
-            raise ValueError(f"there are no densities given label {label!r}: criterion is {self.criterion!r}.")
-        y = labels.index(label)
-        return np.concatenate([self.label_laws_[y], np.diag(self.model_.label_tails[y])], axis=1)
+        model, given = self.model_, {}
+        if model.label_tails is not None:
+            tails = [np.diag(tail) for tail in model.label_tails]
+            laws = [np.concatenate(parts, axis=1) for parts in zip(self.label_laws_, tails, strict=True)]
+            given = dict(zip(self.classes_.tolist(), laws, strict=True))
+        return ExactLaw(np.concatenate([self.latent_laws_, np.diag(model.tails)], axis=1), given)
 
     def log_density_table(self, n: int, random_state: int = 0) -> FloatArray:
         """Draws from every group's latent law and their log-probability under every group, (n, K drawn, K density)."""
+        return self.latent_law().log_density_table(n, random_state)
+
+    def known_cells(self) -> KnownCells:
+        """The laws and both bijections."""
         check_is_fitted(self)
-        return table_of_laws(self.latent_laws_, self.model_.tails, n, np.random.default_rng(random_state))
+        return KnownCells(self.model_, self.output, self.latent_laws_, (self.matched_, self.split_))
 
     def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
         """n rows of each group drawn from its density p̂_a."""
@@ -254,16 +261,19 @@ class FairMatching(GroupEncoder):
         return self.model_.sample_rows(n, random_state)
 
     def _encode(self, rows: Rows) -> IntArray:
-        return self._apply(self.matched_, self.split_, self.model_.codec.encode(rows.X), rows)
+        persons = rows.persons_or_fresh() if self.is_randomised else rows.persons
+        cells = self.model_.codec.encode(rows.X, rows.outside)
+        return self._apply(self.matched_, self.split_, cells, rows, persons)
 
-    def _apply(self, matched: IntArray, split: IntArray, cells: IntArray, rows: Rows) -> IntArray:
+    def _apply(self, matched: IntArray, split: IntArray, cells: IntArray, rows: Rows, persons: Persons) -> IntArray:
         place, known = self.model_.place(cells)
         place = np.where(known, place, 0)
-        if 0 < self.gamma < 1:
-            coin = rows.keyed().uniform(self.key_, "matching") < self.gamma
-            sent = np.where(coin, matched[rows.group, place], split[rows.group, place])
+        group = rows.map_group
+        if self.is_randomised:
+            coin = persons.uniform(self.key_, "matching") < self.gamma
+            sent = np.where(coin, matched[group, place], split[group, place])
         else:
-            sent = (matched if self.gamma == 1 else split)[rows.group, place]
+            sent = (matched if self.gamma == 1 else split)[group, place]
         if self.model_.support is not None:
             sent = self.model_.support[sent]
         return np.where(known, sent, cells)

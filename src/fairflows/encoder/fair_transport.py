@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.codec.cell_codec import CellCodec
 from fairflows.codec.levels import Levels
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED
-from fairflows.encoder.base import GroupEncoder, Rows, has_names
-from fairflows.encoder.cell_model import check_labels, fit_cell_model
+from fairflows.encoder.base import ExactLaw, FloatArray, Learnt, Rows, has_names, wrap_output
+from fairflows.encoder.cell_model import KnownCells, check_labels, fit_cell_model
 from fairflows.encoder.checks import Output, check_cell_settings
+from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.encoder.transported_cells import TransportedCells
 from fairflows.encoder.transported_score import ScoreColumn, TransportedScore, checked_columns, score_columns
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice, infer_kind
 from fairflows.table.frames import to_pandas
-from fairflows.table.ledger import Ledger
-from fairflows.table.persons import new_key
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class FairTransport(GroupEncoder):
@@ -67,15 +64,12 @@ class FairTransport(GroupEncoder):
     Examples
     --------
     >>> from fairflows import load_adult
-    >>> train, _, test = load_adult().split(random_state=0)
-    >>> encoder = FairTransport(density="counts", identifier="row")
-    >>> encoder = encoder.fit(train.X, train.y, sensitive_features=train.a)
-    >>> Z = encoder.transform(test.X, sensitive_features=test.a)
+    >>> encoder = FairTransport(density="counts").fit(load_adult())
     >>> bool(np.abs(encoder.latent_laws_[0] - encoder.latent_laws_[1]).sum() < 1e-10)
     True
     """
 
-    _strength = "strength"
+    strength_name = "strength"
     transport_: TransportedCells | TransportedScore
     columns_: dict[Any, ScoreColumn] | None
 
@@ -120,34 +114,31 @@ class FairTransport(GroupEncoder):
 
     def _fit(
         self,
-        X: Any,
+        rows: Rows,
         y: Any,
-        sensitive_features: Any,
-        sample_weight: Any,
+        sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],
-        made: list[Self],
-    ) -> None:
+    ) -> list[Learnt | None]:
         self._check_strengths(strengths)
         check_cell_settings(self)
         check_choice("transport", self.transport, ("auto", "cells", "score"))
-        rows = self._read(X, sensitive_features, fit=True, allow_missing=self.missing == "category")
-        weight = self._read_weight(sample_weight, rows.X)
         labels, names = self._read_labels(y, len(rows.X))
-        self.key_ = self.key if self.key is not None else new_key()
-        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         of_cells = self._transports_cells(rows.X)
         self.columns_ = None if of_cells else score_columns(rows.X, self.kinds or {}, self.unseen)
         rows = self._checked(rows)
-        for j, seed in enumerate(seeds):
-            if of_cells:
-                transport: Any = self._fit_cells(rows, labels, weight, seed)
-            else:
-                transport = self._fit_score(rows, labels, names, weight, seed)
-            learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
-            for i, strength in enumerate(strengths):
-                encoder = made[i * len(seeds) + j]
-                encoder.__dict__.update(learnt, transport_=transport.at(strength))
+        transports: dict[int, TransportedCells | TransportedScore] = {
+            seed: self._fit_cells(rows, labels, sample_weight, seed)
+            if of_cells
+            else self._fit_score(rows, labels, names, sample_weight, seed)
+            for seed in seeds
+        }
+        return [{"transport_": transports[seed].at(strength)} for strength in strengths for seed in seeds]
+
+    @property
+    def is_randomised(self) -> bool:
+        """Cells are sent at random, and a score's ties are broken at random."""
+        return True
 
     def _transports_cells(self, X: pd.DataFrame) -> bool:
         kinds = [(self.kinds or {}).get(name) or infer_kind(X[name]) for name in X]
@@ -155,8 +146,10 @@ class FairTransport(GroupEncoder):
 
     def _checked(self, rows: Rows) -> Rows:
         """The rows of a score, their columns checked; cells are checked by their codec."""
-        columns = getattr(self, "columns_", None)  # models saved by the first release have none
-        return rows if columns is None else replace(rows, X=checked_columns(rows.X, columns, self.missing))
+        columns = self.columns_
+        return (
+            rows if columns is None else replace(rows, X=checked_columns(rows.X, columns, self.missing, rows.outside))
+        )
 
     def _fit_cells(
         self, rows: Rows, labels: npt.NDArray[np.intp] | None, weight: FloatArray | None, seed: int
@@ -183,7 +176,6 @@ class FairTransport(GroupEncoder):
             random_state=seed,
             device=self.device,
         )
-        self.held_out_log_likelihood_ = model.held_out_log_likelihood
         return TransportedCells.of(model, self.reference, self.groups_, self.output)
 
     def _fit_score(
@@ -236,10 +228,16 @@ class FairTransport(GroupEncoder):
             raise AttributeError("A transported score has no law of cells; release it as cells and certify those.")
         return np.asarray(self.transport_.laws)
 
-    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
-        """Encode rows; one person is always encoded alike."""
-        rows = self._checked(self._read(X, sensitive_features, allow_missing=self.missing == "category"))
-        return self._wrap_output(X, self.transport_.encode(rows, self.key_))
+    @property
+    def held_out_log_likelihood_(self) -> FloatArray | None:  # type: ignore[override]
+        """How well each group's density of cells fits rows that it was not fitted on; None for a score."""
+        check_is_fitted(self)
+        transport = self.transport_
+        return transport.model.held_out_log_likelihood if isinstance(transport, TransportedCells) else None
+
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """The moved cell or score of each row; one person is always encoded alike."""
+        return self.transport_.encode(self._checked(rows), self.key_)
 
     def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
         """A *sample* of the rows that may stand behind Z, drawn from x given z and the group, keyed by person.
@@ -249,12 +247,11 @@ class FairTransport(GroupEncoder):
         rows = self._read_latent(Z, sensitive_features)
         if isinstance(self.transport_, TransportedScore):
             raise DataError("A transported score cannot be decoded: the rest of the row is lost.")
-        return self._wrap_output(Z, self.transport_.decode(rows, self.key_))
+        return wrap_output(Z, self.transport_.decode(rows, self.key_))
 
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
-        """The class that each encoded row suggests; a column a label where there are several."""
-        rows = self._checked(self._read(X, sensitive_features, allow_missing=self.missing == "category"))
-        self._need_label()
+    def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:
+        """The class that each encoded row suggests; one column per label where there are several."""
+        rows = self._checked(rows)
         if isinstance(self.transport_, TransportedCells):
             return self.classes_[self.transport_.predict(self.transport_.cells(rows, self.key_))]
         codes = self.transport_.predict(self.transport_.encode(rows, self.key_).to_numpy())
@@ -264,19 +261,35 @@ class FairTransport(GroupEncoder):
             return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
         return self.classes_[codes[:, 0]]
 
-    def log_density_table(self, n: int, random_state: int = 0) -> FloatArray:
-        """Draws from every group's latent law and their log-density under every group, (n, K drawn, K density).
+    def latent_law(self) -> ExactLaw | None:
+        """Of cells, the law under the estimated densities; of one score, a histogram of calibration rows.
 
-        For cells this is the law under the estimated densities; for scores a histogram of calibration rows.
+        Of several scores no joint law is known.
         """
         check_is_fitted(self)
-        return self.transport_.log_density_table(n, np.random.default_rng(random_state))
+        laws = self.transport_.latent_laws()
+        return None if laws is None else ExactLaw(laws, {})
 
-    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
-        """n rows of each group drawn from its density p̂_a; for cells only."""
+    def log_density_table(self, n: int, random_state: int = 0) -> FloatArray:
+        """Draws from every group's latent law and their log-density under every group, (n, K drawn, K density)."""
+        law = self.latent_law()
+        if law is None:
+            raise DataError("No joint law of several scores is known.")
+        return law.log_density_table(n, random_state)
+
+    def known_cells(self) -> KnownCells | None:
+        """The laws of cells; None for a score."""
+        check_is_fitted(self)
+        transport = self.transport_
+        if isinstance(transport, TransportedScore):
+            return None
+        return KnownCells(transport.model, self.output, np.asarray(transport.laws))
+
+    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
+        """n rows of each group drawn from its density p̂_a; None for a score, which has no density of rows."""
         check_is_fitted(self)
         if isinstance(self.transport_, TransportedScore):
-            raise DataError("Transport of a score estimates no density of rows.")
+            return None
         return self.transport_.model.sample_rows(n, random_state)
 
     def _names_out(self) -> list[str]:

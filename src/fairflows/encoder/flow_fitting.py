@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
@@ -205,13 +204,10 @@ def _hold_out(rows: Rows, share: float, random_state: int) -> tuple[npt.NDArray[
     """Training and held-out rows, no person in both."""
     if not 0 <= share < 1:
         raise ValueError(f"validation must be a share in [0, 1); got {share!r}.")
-    persons = np.arange(len(rows.X)) if rows.persons is None else rows.persons.codes
-    different = np.unique(persons)
-    if share == 0 or np.bincount(rows.group).min() * share < _FEWEST_HELD_OUT:
-        return np.ones(len(persons), dtype=bool), np.zeros(len(persons), dtype=bool)
-    kept, _ = train_test_split(different, test_size=share, random_state=random_state)
-    train_rows = np.isin(persons, kept)
-    return train_rows, ~train_rows
+    held_rows = np.zeros(len(rows.X), dtype=bool)
+    if share > 0 and np.bincount(rows.group).min() * share >= _FEWEST_HELD_OUT:
+        held_rows[rows.persons.split(share, random_state=random_state)[1]] = True
+    return ~held_rows, held_rows
 
 
 def _densities(settings: FairFlow, rows: _Groups) -> tuple[GroupDensities, GroupDensities | None, tuple[int, ...]]:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.encoder.base import Rows
+from fairflows.encoder.base import Groups, Rows
 from fairflows.encoder.cell_coupling import CellCoupling, class_distance, transport_cells
-from fairflows.encoder.cell_model import CellModel, table_of_laws
+from fairflows.encoder.cell_model import CellModel
 from fairflows.encoder.cell_output import cells_from_output, output_names, to_output
 from fairflows.encoder.checks import Output
 
@@ -69,13 +69,16 @@ class TransportedCells:
 
     def cells(self, rows: Rows, key: bytes) -> IntArray:
         """The encoded cells of rows."""
-        return self._draw(self.couplings, self.model.codec.encode(rows.X), rows, key, "transport")
+        u = rows.persons_or_fresh().uniform(key, "transport")
+        cells = self.model.codec.encode(rows.X, rows.outside)
+        return self._draw(self.couplings, cells, rows.map_group, u)
 
     def decode(self, rows: Rows, key: bytes) -> pd.DataFrame:
         """Rows that may stand behind encoded ones, drawn from x given z and the group."""
         cells = cells_from_output(self.model.codec, rows.X, self.output)
         back = tuple(coupling.reversed() for coupling in self.couplings)
-        return self.model.codec.decode(self._draw(back, cells, rows, key, "transport back"))
+        u = rows.persons.uniform(key, "transport back")
+        return self.model.codec.decode(self._draw(back, cells, rows.group, u))
 
     def predict(self, cells: IntArray) -> npt.NDArray[np.intp]:
         """The class that each encoded cell suggests."""
@@ -84,23 +87,20 @@ class TransportedCells:
             return self.model.scores[place].argmax(axis=1)
         return self.model.score(cells).argmax(axis=1)
 
-    def log_density_table(self, n: int, generator: np.random.Generator) -> FloatArray:
-        """Draws from every group's law of encoded cells, (n, K drawn, K density)."""
-        return table_of_laws(np.asarray(self.laws), self.model.tails, n, generator)
+    def latent_laws(self) -> FloatArray:
+        """The laws of the encoded cell, (K, m + K); mass outside the m cells counts as if no two groups met there."""
+        return np.concatenate([np.asarray(self.laws), np.diag(self.model.tails)], axis=1)
 
     @property
     def names(self) -> list[str]:
         """The columns of the encoded frame."""
         return output_names(self.model.codec, self.output)
 
-    def _draw(
-        self, couplings: tuple[CellCoupling, ...], cells: IntArray, rows: Rows, key: bytes, purpose: str
-    ) -> IntArray:
-        u = rows.keyed().uniform(key, purpose)
+    def _draw(self, couplings: tuple[CellCoupling, ...], cells: IntArray, group: Groups, u: FloatArray) -> IntArray:
         place, known = self.model.place(cells)
         sent = cells.copy()
         for a, coupling in enumerate(couplings):
-            mine = known & (rows.group == a)
+            mine = known & (group == a)
             target = coupling.draw(place[mine], u[mine])
             sent[mine] = target if self.model.support is None else self.model.support[target]
         return sent

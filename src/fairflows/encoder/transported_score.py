@@ -17,17 +17,17 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from fairflows.codec.levels import Levels
+from fairflows.codec.outside import Outside
 from fairflows.encoder.base import Rows
-from fairflows.encoder.cell_model import table_of_laws
 from fairflows.encoder.checks import check_classifier
 from fairflows.encoder.plain_score import Score, plain_score, seconds
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_column, check_complete, is_number, is_time
+from fairflows.table.hashing import content_hashes
 
 FloatArray = npt.NDArray[np.float64]
 Groups = npt.NDArray[np.intp]
@@ -58,8 +58,11 @@ def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Litera
     return "times" if is_time(column.dtype) else "numbers"
 
 
-def checked_columns(X: pd.DataFrame, columns: Mapping[Any, ScoreColumn], missing: str) -> pd.DataFrame:
-    """Rows as the classifiers know them: refused where values are missing, infinite, unseen or of another type."""
+def checked_columns(X: pd.DataFrame, columns: Mapping[Any, ScoreColumn], missing: str, found: Outside) -> pd.DataFrame:
+    """Rows as the classifiers know them: refused where values are missing, infinite or of another type.
+
+    Categories that were not there are noted in `found`.
+    """
     if missing == "error":
         check_complete(X)
     checked = {}
@@ -67,7 +70,7 @@ def checked_columns(X: pd.DataFrame, columns: Mapping[Any, ScoreColumn], missing
         column = X[name]
         check_column(str(name), column)
         if isinstance(what, Levels):
-            column = what.column(what.codes(column)).set_axis(X.index)
+            column = what.column(what.codes(column, found)).set_axis(X.index)
         elif not (is_time if what == "times" else is_number)(column.dtype):
             raise DataError(f"Column {str(name)!r} must hold {what}, as it was fitted; got {column.dtype}.")
         checked[name] = column
@@ -159,10 +162,10 @@ class TransportedScore:
         `categories` names the columns that hold categories.
         """
         check_classifier(classifier, weighted=sample_weight is not None)
-        persons = np.arange(len(rows.X)) if rows.persons is None else rows.persons.codes
-        learn, _ = train_test_split(np.unique(persons), test_size=_CALIBRATION, random_state=random_state)
-        train = np.isin(persons, learn)
-        rest = _one_row_a_person(persons, ~train, random_state)  # what is released, and certified, is of persons
+        train, rest = rows.persons.split(_CALIBRATION, random_state=random_state)
+        # What is certified is of persons, so each of them counts once.
+        calibrating = rows.persons.take(rest)
+        rest = rest[calibrating.one_row_each(content_hashes(rows.X.iloc[rest], b"calibration"), random_state)]
         sizes = np.bincount(rows.group[rest], minlength=n_groups)
         if sizes.min() < 2 or np.bincount(rows.group[train], minlength=n_groups).min() < 1:
             raise DataError(
@@ -173,7 +176,8 @@ class TransportedScore:
         for j in range(labels.shape[1]):
             fitted = _pipeline(classifier, rows.X, random_state, categories)
             weight = {} if sample_weight is None else {f"{fitted.steps[-1][0]}__sample_weight": sample_weight[train]}
-            classifiers.append(plain_score(fitted.fit(rows.X[train], labels[train, j], **weight), rows.X[train]))
+            X_train = rows.X.iloc[train]
+            classifiers.append(plain_score(fitted.fit(X_train, labels[train, j], **weight), X_train))
         scores = _scores(classifiers, rows.X.iloc[rest])
         group = rows.group[rest]
         tie = np.random.default_rng(random_state).random(scores.shape)
@@ -192,9 +196,9 @@ class TransportedScore:
 
     def encode(self, rows: Rows, key: bytes) -> pd.DataFrame:
         """The moved scores, a column each."""
-        persons = rows.keyed()
+        persons = rows.persons_or_fresh()
         tie = np.column_stack([persons.uniform(key, f"tie:{name}") for name in self.names])
-        moved = self._move(_scores(self.classifiers, rows.X), rows.group, tie, self.strength)
+        moved = self._move(_scores(self.classifiers, rows.X), rows.map_group, tie, self.strength)
         return pd.DataFrame(moved, columns=self.names)
 
     def predict(self, moved: FloatArray) -> npt.NDArray[np.intp]:
@@ -209,23 +213,13 @@ class TransportedScore:
                 column += n
         return np.column_stack(classes)
 
-    def log_density_table(self, n: int, generator: np.random.Generator) -> FloatArray:
-        """Of the histogram of the first score: an estimate that a finer look may exceed."""
-        if self.laws is None:
-            raise DataError("The scores have not been moved yet.")
-        return table_of_laws(self.laws, np.zeros(len(self.laws)), n, generator)
+    def latent_laws(self) -> FloatArray | None:
+        """The histogram of a single score: an estimate that a finer look may exceed. None for several scores."""
+        return self.laws if len(self.barycentres) == 1 else None
 
     def _move(self, scores: FloatArray, group: Groups, tie: FloatArray, strength: float) -> FloatArray:
         columns = [b.move(scores[:, j], group, tie[:, j], strength) for j, b in enumerate(self.barycentres)]
         return np.column_stack(columns)
-
-
-def _one_row_a_person(
-    persons: npt.NDArray[np.intp], among: npt.NDArray[np.bool_], random_state: int
-) -> npt.NDArray[np.intp]:
-    """One random row of each person among these rows."""
-    order = np.random.default_rng(random_state).permutation(np.flatnonzero(among))
-    return np.sort(order[np.unique(persons[order], return_index=True)[1]])
 
 
 def _scores(classifiers: list[Score], X: pd.DataFrame) -> FloatArray:

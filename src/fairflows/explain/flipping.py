@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +18,11 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
+from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.explain.conditions import Conditions, changed_categories, ordered_values
 from fairflows.table.frames import is_polars, to_pandas
+from fairflows.table.persons import Persons
 from fairflows.table.roles import role_column
 from fairflows.table.table import Table
 
@@ -97,7 +99,7 @@ class Recourse:
 
 
 def recourse(
-    encoder: Any,
+    encoder: FairFlow,
     X: Any,
     *,
     sensitive_features: Any = None,
@@ -189,7 +191,7 @@ class _Search:
 
     def __init__(
         self,
-        encoder: Any,
+        encoder: FairFlow,
         accepts: Accepts,
         conditions: Conditions,
         rows: pd.DataFrame,
@@ -251,10 +253,10 @@ def _put(column: pd.Series, places: npt.NDArray[np.intp], values: pd.Series) -> 
     return column
 
 
-def _read(encoder: Any, X: Any, sensitive_features: Any) -> tuple[pd.DataFrame, pd.Series]:
+def _read(encoder: FairFlow, X: Any, sensitive_features: Any) -> tuple[pd.DataFrame, pd.Series]:
     """The rows and their groups, if the encoder has what recourse needs."""
     check_is_fitted(encoder)
-    if not hasattr(encoder, "codec_") or not hasattr(encoder, "inversions"):
+    if not isinstance(encoder, FairFlow):
         raise DataError(
             f"Recourse decodes points between rows and needs an encoder with a continuous inverse (FairFlow); "
             f"{type(encoder).__name__} has none."
@@ -270,7 +272,7 @@ def _read(encoder: Any, X: Any, sensitive_features: Any) -> tuple[pd.DataFrame, 
     return frame, role_column(frame, given, "sensitive")[0]
 
 
-def _acceptance(encoder: Any, classifier: Any, favourable: Any) -> Accepts:
+def _acceptance(encoder: FairFlow, classifier: Any, favourable: Any) -> Accepts:
     """Whether h accepts encoded rows."""
     import torch
 
@@ -295,21 +297,20 @@ def _acceptance(encoder: Any, classifier: Any, favourable: Any) -> Accepts:
     return own if classifier is None else given
 
 
-def _encoded(encoder: Any, rows: pd.DataFrame, attribute: pd.Series) -> Array:
+def _encoded(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # draws and advice may lie outside the training range
-        return np.array(encoder.transform(rows, sensitive_features=attribute), dtype=np.float64)
+        read = encoder.read(rows, attribute)
+        # Nothing of this is released: a row must get the same noise before and after a change.
+        persons = read.persons if read.persons.named else Persons.of(rows.index)
+        return encoder.encode(replace(read, persons=persons)).to_numpy(dtype=np.float64)
 
 
-def _draws(encoder: Any, random_state: int) -> tuple[pd.DataFrame, pd.Series]:
+def _draws(encoder: FairFlow, random_state: int) -> tuple[pd.DataFrame, pd.Series]:
     """Rows drawn from every group's density, as the encoder takes them."""
     samples = encoder.sample_rows(_N_DRAWS, random_state)
     rows = pd.concat(samples, ignore_index=True).rename_axis("draw")
     attribute = pd.Series(np.repeat(np.array(encoder.groups_, dtype=object), _N_DRAWS), index=rows.index)
-    # The encoder may have been fitted on a frame that also held the attribute and the identifier.
-    for name in getattr(encoder, "feature_names_in_", rows.columns):
-        if name not in rows:
-            rows[name] = np.arange(len(rows))
     return rows, attribute
 
 
@@ -326,7 +327,7 @@ def _cost(before: pd.DataFrame, after: pd.DataFrame, scale: pd.Series) -> Array:
 
 
 def _plausibility(
-    encoder: Any, rows: pd.DataFrame, attribute: pd.Series, draws: tuple[pd.DataFrame, pd.Series]
+    encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series, draws: tuple[pd.DataFrame, pd.Series]
 ) -> Array:
     """The share of each row's group, under p̂_a, that is less likely than the row."""
     share = np.empty(len(rows))

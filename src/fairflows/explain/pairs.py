@@ -17,6 +17,7 @@ from sklearn.manifold import TSNE
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
+from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError
 from fairflows.table.frames import to_pandas
 from fairflows.table.roles import role_column
@@ -131,7 +132,7 @@ class MatchedPairs:
         return list(self.sides).index(group)
 
 
-def matched_pairs(encoder: Any, X: Any, *, sensitive_features: Any = None) -> MatchedPairs:
+def matched_pairs(encoder: Encoder, X: Any, *, sensitive_features: Any = None) -> MatchedPairs:
     """Every row, and the rows of the other groups that share its representation.
 
     Parameters
@@ -153,14 +154,14 @@ def matched_pairs(encoder: Any, X: Any, *, sensitive_features: Any = None) -> Ma
     ['group', 'x1', 'x2', 'match x1', 'match x2', 'log p(x)', 'log p(match)']
     """
     check_is_fitted(encoder)
-    if not hasattr(encoder, "inversions"):
-        raise DataError(f"Matches are for encoders with an inverse for every group; {type(encoder).__name__} has none.")
     frame = to_pandas(X)
     given = encoder.sensitive if sensitive_features is None else sensitive_features
     if given is None:
         raise DataError("Matches decode each row by the groups' flows: pass sensitive_features=....")
     group = role_column(frame, given, "sensitive")[0]
-    inversions = encoder.inversions(encoder.transform(X, sensitive_features=sensitive_features))
+    inversions = encoder.inversions(encoder.encode(encoder.read(X, sensitive_features)))
+    if inversions is None:
+        raise DataError(f"Matches are for encoders with an inverse for every group; {type(encoder).__name__} has none.")
     names = encoder.groups_
     return MatchedPairs(
         group.to_numpy(),

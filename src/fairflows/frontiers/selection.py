@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.pipeline import make_pipeline
 
 from fairflows.bounds.planning import planned_cell_bound
 from fairflows.bounds.spending import delta_of_look
 from fairflows.certificate.evidence import CellEvidence, group_numbers
-from fairflows.certificate.identification import one_row_a_person
-from fairflows.encoder.pipelines import transform_table
+from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.frontiers.sweep import Frontier
 from fairflows.release.cell_release import CellRelease
+from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.table import Table
 
 FloatArray = npt.NDArray[np.float64]
@@ -85,7 +84,7 @@ class Goal:
             raise ParameterError("max_adversary_accuracy", rule, self.accuracy)
         if not cells:
             return
-        persons = one_row_a_person(rows, None, 0)
+        persons = rows.one_row_per_person(0)
         n = np.bincount(group_numbers(persons, groups), minlength=len(groups))
         counted, delta = CellEvidence(n[None, :, None], None, []), delta_of_look(self.delta, 1)
         if self.distance is not None:
@@ -104,7 +103,7 @@ class Candidate:
         Which encoder it is.
     gamma, seed : float, int
         Its place on the frontier; for transport gamma is the strength.
-    model : encoder or pipeline
+    model : encoder or release
         What would be released.
     expected : float
         The bound to expect, in the goal's own terms.
@@ -117,7 +116,7 @@ class Candidate:
     method: str
     gamma: float
     seed: int
-    model: Any
+    model: Encoder
     expected: float
     accuracy: float | None
     n_cells: int | None = None
@@ -151,21 +150,21 @@ def judge_cells(
     sizes: Sequence[int] = N_CELLS,
 ) -> list[Candidate]:
     """Every encoder with every number of cells, as certifying persons of these numbers would find it."""
-    judged = one_row_a_person(validation, None, 0)
-    counted = one_row_a_person(certifying, None, 0)
+    most = int(train.persons.rows_each().max())
+    judged, counted = (table.random_rows(0, most) for table in (validation, certifying))
     n = np.bincount(group_numbers(counted, train.groups), minlength=len(train.groups))
     if n.min() == 0:
         raise DataError("Every group needs persons to certify on; one has none. Use more rows.")
     found = []
     for method, front in frontiers.items():
         for encoder, row in zip(front.encoders, front.measured.to_dict("records"), strict=True):
-            if not hasattr(encoder, "groups_"):
+            if not encoder.is_fitted:
                 continue  # it diverged
-            Z, Z_judged = (transform_table(encoder, t) for t in (train, judged))
-            for release in _releases(Z, train, sizes):
-                laws = _laws(release, Z_judged, judged, train.groups, with_label)
-                accuracy = None if train.y is None else _accuracy(release, Z_judged, judged)
-                place = method, row["gamma"], int(row["seed"]), make_pipeline(encoder, release)
+            for release in _releases(encoder, train, sizes):
+                released = Released.of(release)
+                laws = _laws(released, judged, train.groups, with_label)
+                accuracy = None if train.y is None else float((released.predict(judged) == judged.y).mean())
+                place = method, row["gamma"], int(row["seed"]), release
                 found.append(Candidate(*place, goal.expected(laws, n), accuracy, release.n_cells_))
     return found
 
@@ -191,26 +190,24 @@ def _use(candidate: Candidate) -> float:
     return candidate.accuracy if candidate.accuracy is not None else float(candidate.n_cells or 0)
 
 
-def _releases(Z: Any, train: Table, sizes: Sequence[int]) -> Iterable[CellRelease]:
+def _releases(encoder: Encoder, train: Table, sizes: Sequence[int]) -> Iterable[CellRelease]:
     """Cells in growing numbers, until there are no more different ones."""
     most = 0
-    method: Any = "kmeans" if train.y is None else "tree"
+    rows = encoder.read(train)
+    Z = encoder.encode(encoder.read(train, None, repeatable_persons(train)))
     for n_cells in sizes:
-        release = CellRelease(n_cells, method=method).fit(Z, train.y, rows=train.X)
+        release = CellRelease(None, n_cells, method="kmeans" if train.y is None else "tree")
+        release.fit_around(encoder, rows, Z, train.y)
         if release.n_cells_ > most:
             most = release.n_cells_
             yield release
 
 
-def _laws(release: CellRelease, Z: Any, rows: Table, groups: list[Any], with_label: bool) -> FloatArray:
-    cells, k = np.asarray(release.cells(Z)), release.n_cells_
+def _laws(released: Released, rows: Table, groups: list[Any], with_label: bool) -> FloatArray:
+    cells, k = released.cells(rows), int(released.n_cells or 0)
     if with_label and rows.y is not None:
         y, labels = pd.factorize(rows.y)
         cells, k = cells * len(labels) + y, k * len(labels)
     counts = np.zeros((len(groups), k))
     np.add.at(counts, (group_numbers(rows, groups), cells), 1)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-
-
-def _accuracy(release: CellRelease, Z: Any, rows: Table) -> float:
-    return float((release.predict(Z) == rows.y).mean())

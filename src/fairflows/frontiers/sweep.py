@@ -14,12 +14,16 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from fairflows.bounds import adversary_accuracy, statistical_distance
-from fairflows.encoder.base import GroupEncoder
-from fairflows.encoder.pipelines import as_fitted
+from fairflows.bounds import (
+    adversary_accuracy,
+    exact_adversary_accuracy,
+    exact_statistical_distance,
+    statistical_distance,
+)
+from fairflows.encoder.base import Encoder, LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.metrics import count_predictions, group_metrics
-from fairflows.table.ledger import named_persons
+from fairflows.release.released import Released
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -35,12 +39,12 @@ class Frontier:
     Attributes
     ----------
     encoders : list
-        The fitted encoders, one a row of `to_frame`.
+        The fitted encoders, one per row of `to_frame`; a run that diverged has an encoder that is not fitted.
     measured : DataFrame
         What each of them reaches.
     """
 
-    encoders: list[GroupEncoder]
+    encoders: list[Encoder]
     measured: pd.DataFrame
 
     def to_frame(self) -> pd.DataFrame:
@@ -125,7 +129,7 @@ class Frontier:
 
 
 def frontier(
-    estimator: Any,
+    estimator: Encoder,
     table: Table,
     *,
     gammas: Sequence[float] = (0.0, 0.02, 0.1, 0.2, 0.9),
@@ -179,34 +183,44 @@ def frontier(
     if validation is None:
         table, validation = table.split(validation=0)
     estimator = clone(estimator)
-    if estimator.kinds is None:
+    settings = estimator.get_params(deep=False)
+    if settings.get("kinds", table.kinds) is None:
         estimator.set_params(kinds=table.kinds)
-    encoders = estimator.fit_many(table.X, table.y, sensitive_features=table.a, gammas=gammas, seeds=seeds)
-    labels = [(gamma, seed) for gamma in gammas for seed in seeds]
+    if estimator.identifier is None and table.identifier is not None and "identifier" in settings:
+        estimator.set_params(identifier=str(table.identifier.name))
+    encoders = estimator.fit_many(table, strengths=gammas, seeds=seeds)
     rows = [
         {"gamma": gamma, "seed": seed, **_measure(encoder, validation, n_draws)}
-        for (gamma, seed), encoder in zip(labels, encoders, strict=True)
+        for (gamma, seed), encoder in zip([(g, s) for g in gammas for s in seeds], encoders, strict=True)
     ]
-    trained = (encoder for encoder in encoders if hasattr(encoder, "ledger_"))
-    for ledger in {id(encoder.ledger_): encoder.ledger_ for encoder in trained}.values():
-        ledger.use(
-            validation.X, named_persons(validation.X, estimator.identifier)
-        )  # what a model is chosen by cannot certify it
+    ledgers = {id(encoder.ledger_): encoder.ledger_ for encoder in encoders if encoder.is_fitted}
+    for ledger in ledgers.values():
+        ledger.use(validation.X, validation.persons)  # what a model is chosen by cannot certify it
     return Frontier(encoders, pd.DataFrame(rows))
 
 
-def _measure(encoder: Any, rows: Table, n_draws: int) -> dict[str, float]:
-    if not hasattr(encoder, "groups_"):  # it diverged: the others of the run are kept, and this one says so
+def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
+    if not encoder.is_fitted:  # it diverged: the others of the run are kept, and this one says so
         return {"delta": np.nan}
-    log_densities = encoder.log_density_table(n_draws, random_state=0)
-    measured = {
-        "delta": statistical_distance(log_densities),
-        "adversary_accuracy": adversary_accuracy(log_densities),
-    }
+    measured = _model_distance(encoder.latent_law(), n_draws)
     if rows.y is not None and encoder.classes_ is not None:
-        predicted = encoder.predict(as_fitted(encoder, rows), sensitive_features=rows.a)
+        predicted = Released.of(encoder).predict(rows)
         y_true, y_pred = (pd.Index(encoder.classes_).get_indexer(values) for values in (rows.y, predicted))
         group = pd.Index(encoder.groups_).get_indexer(rows.a)
         counts = count_predictions(y_true, y_pred, group, len(encoder.classes_), len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}
     return measured
+
+
+def _model_distance(law: LatentLaw | None, n_draws: int) -> dict[str, float]:
+    """Δ and the best adversary's accuracy under the encoder's own densities."""
+    if law is None:
+        return {"delta": np.nan, "adversary_accuracy": np.nan}
+    laws = law.exact()
+    if laws is not None:
+        return {
+            "delta": float(exact_statistical_distance(laws)),
+            "adversary_accuracy": float(exact_adversary_accuracy(laws)),
+        }
+    table = law.log_density_table(n_draws)
+    return {"delta": statistical_distance(table), "adversary_accuracy": adversary_accuracy(table)}

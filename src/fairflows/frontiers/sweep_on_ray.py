@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 
 from fairflows.compute.ray_engine import import_ray
+from fairflows.encoder.base import Encoder
 from fairflows.frontiers.sweep import Frontier, frontier
 from fairflows.table.persons import new_key
 from fairflows.table.table import Table
 
 
 def frontier_on_ray(
-    estimator: Any,
+    estimator: Encoder,
     table: Table,
     *,
     gammas: Sequence[float],
@@ -33,8 +34,8 @@ def frontier_on_ray(
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if validation is None:
         table, validation = table.split(validation=0)
-    if estimator.key is None:
-        estimator = type(estimator)(**{**estimator.get_params(deep=False), "key": new_key()})  # one key for all parts
+    if estimator.get_params(deep=False).get("key") is None:
+        estimator = clone(estimator).set_params(key=new_key())  # one key for all parts
     parts = [part.tolist() for part in np.array_split(seeds, min(n_parts, len(seeds)))]
     train = ray.remote(frontier)
     shared = [ray.put(thing) for thing in (estimator, table)]
@@ -45,7 +46,7 @@ def frontier_on_ray(
     order = {(gamma, seed): i for i, (gamma, seed) in enumerate((float(g), s) for g in gammas for s in seeds)}
     measured = measured.iloc[np.argsort([order[key] for key in zip(measured["gamma"], measured["seed"], strict=True)])]
     encoders = [found[part].encoders[place] for part, place in measured.index]
-    trained = [encoder for encoder in encoders if hasattr(encoder, "ledger_")]
+    trained = [encoder for encoder in encoders if encoder.is_fitted]
     for encoder in trained:  # the parts saw the same rows: one ledger counts the certificates of all
         encoder.ledger_ = trained[0].ledger_
     return Frontier(encoders, measured.reset_index(drop=True))

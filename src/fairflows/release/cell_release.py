@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.base import clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import planned_cell_bound
 from fairflows.bounds.spending import delta_of_look
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.encoder.base import Cells, Encoder, FloatArray, Groups, Rows
+from fairflows.encoder.unencoded import Unencoded
+from fairflows.exceptions import DataError
 from fairflows.release.numeric_view import NumericView
 from fairflows.release.partitions import CentrePartition, Partition, QuantilePartition, TreePartition
-from fairflows.table.columns import is_number, is_time, sorted_values
-from fairflows.table.frames import is_polars, like, to_pandas
-from fairflows.table.ledger import named_persons
-from fairflows.table.persons import KeySetting, Persons, new_key
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.intp]
+from fairflows.table.columns import check_choice, is_number, is_time
+from fairflows.table.hashing import content_hashes
+from fairflows.table.persons import Persons
+from fairflows.table.table import Table
 
 _CANDIDATES = (2, 4, 8, 16, 32, 64, 128)
 _VALIDATION = 0.3
 
 
-class CellRelease(TransformerMixin, BaseEstimator):
-    """Release the cell that an encoded row falls into: the step after an encoder.
+class CellRelease(Encoder):
+    """Release the cell that an encoded row falls into: a meta-estimator around an encoder.
 
     Few rows of a table can certify nothing about arbitrary continuous laws, but they can about coarse cells, whatever
-    the law (`cell_upper_bound`). The cells are functions of z alone, so no attribute is needed to find them.
+    the law (`fairflows.bounds.cell_upper_bound`). The cells are functions of z alone: only the encoder needs the
+    attribute.
 
     Parameters
     ----------
+    encoder : encoder, optional
+        What the rows are encoded by first; when not given, the rows themselves are cut into cells.
     n_cells : int or "auto"
         The most cells; there are fewer where the encoded rows do not differ enough. "auto" takes the most of
-        2, 4, …, 128 for which the bound to expect is within ``target``, judged on persons kept aside in ``fit``, which
-        then needs ``sensitive_features``.
+        2, 4, …, 128 for which the bound to expect is within ``target``, judged on persons kept aside in ``fit``.
     method : {"tree", "quantiles", "kmeans"}
         Leaves of a decision tree for the label; quantile bins of a score, which is z itself where it is one column and
         else a logistic regression of the label; or the nearest of k centres, without a label.
-    output : {"cell", "row"}
+    output : {"cell", "typical"}
         Release the cell's number, or its typical row: the median or most frequent value of each column among the rows
         it was fitted on, the same for every group.
     randomise : float
@@ -52,19 +56,19 @@ class CellRelease(TransformerMixin, BaseEstimator):
         With "auto": the distance Δ that is to be certified.
     delta : float
         With "auto": the δ that it is to be certified with, of which the first certificate spends its share.
-    key : bytes, optional
-        The secret behind the coins; a new one at each fit when not given.
     random_state : int
         Seed of the tree, the centres and the split.
 
     Attributes
     ----------
+    encoder_ : encoder
+        The fitted encoder.
     n_cells_ : int
         How many cells there are.
     channel_ : ndarray of shape (n_cells_, n_cells_)
         Row i is the law of what is released for a person in cell i; the identity without randomisation.
     typical_rows_ : DataFrame
-        One row a cell.
+        One row per cell.
     class_of_cell_ : ndarray, or None
         The most frequent label in each cell.
     planned_ : dict, or None
@@ -72,127 +76,223 @@ class CellRelease(TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> z = rng.normal(size=(1000, 2))
-    >>> release = CellRelease(n_cells=4).fit(z, z[:, 0] + z[:, 1] > 0)
-    >>> release.transform(z).shape, release.n_cells_
-    ((1000, 1), 4)
+    >>> from fairflows import FairTransport, load_adult
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> release = CellRelease(FairTransport(density="counts"), n_cells=4).fit(train)
+    >>> release.n_cells_, len(release.read(test).X) == len(test)
+    (4, True)
     """
 
+    encoder_: Encoder
     view_: NumericView
     partition_: Partition
-    classes_: Any
-    key = KeySetting()
+    n_cells_: int
+    typical_rows_: pd.DataFrame
 
     def __init__(
         self,
+        encoder: Encoder | None = None,
         n_cells: int | Literal["auto"] = 16,
         *,
         method: Literal["tree", "quantiles", "kmeans"] = "tree",
-        output: Literal["cell", "row"] = "cell",
+        output: Literal["cell", "typical"] = "cell",
         randomise: float = 0.0,
         target: float | None = None,
         delta: float = 0.05,
-        key: bytes | None = None,
         random_state: int = 0,
     ) -> None:
+        self.encoder = encoder
         self.n_cells = n_cells
         self.method = method
         self.output = output
         self.randomise = randomise
         self.target = target
         self.delta = delta
-        self.key = key
         self.random_state = random_state
 
-    def fit(self, Z: Any, y: Any = None, *, sensitive_features: Any = None, rows: Any = None) -> Self:
-        """Choose the cells.
+    @property
+    def sensitive(self) -> str | list[str] | None:
+        """As the encoder says."""
+        encoder = self._fitted_or_given()
+        return None if encoder is None else encoder.sensitive
+
+    @property
+    def identifier(self) -> str | None:
+        """As the encoder says."""
+        encoder = self._fitted_or_given()
+        return None if encoder is None else encoder.identifier
+
+    @property
+    def needs_attribute(self) -> bool:
+        """Whether the encoder does."""
+        encoder = self._fitted_or_given()
+        return encoder is not None and encoder.needs_attribute
+
+    @property
+    def is_randomised(self) -> bool:
+        """Whether the encoder is, or the cells are drawn anew."""
+        encoder = self._fitted_or_given()
+        return self.randomise > 0 or (encoder is not None and encoder.is_randomised)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The columns of X that are encoded."""
+        check_is_fitted(self)
+        return self.encoder_.feature_names
+
+    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the encoder, and choose the cells.
 
         Parameters
         ----------
-        Z : frame or array
-            Encoded rows.
+        X : Table, frame or array
+            Rows to learn from.
         y : array, optional
             The label, which a tree and the score of several columns need.
         sensitive_features : array, optional
-            The sensitive attribute, to choose the number of cells by; not used otherwise.
-        rows : frame, optional
-            The rows behind Z in the table's own columns, to take typical ones from; Z itself when not given.
+            The sensitive attribute, unless X holds it.
+        sample_weight : array, optional
+            Weight of each row, for the encoder.
         """
         self._check_settings()
-        frame = self._frame(Z, reset=True)
-        labels = self._read_label(y, len(frame))
-        self.key_ = self.key if self.key is not None else new_key()
-        self.planned_ = None
-        n_cells = self.n_cells
+        y = X.y if y is None and isinstance(X, Table) else y
+        with self._restored_if_fit_fails():
+            encoder = self._new_encoder()
+            encoder.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+            self._fit_cells(encoder, X, y, sensitive_features)
+        return self
+
+    def fit_many(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Self]:
+        """The same cells around an encoder of every strength and seed."""
+        self._check_settings()
+        y = X.y if y is None and isinstance(X, Table) else y
+        given: dict[str, Any] = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        found = []
+        for encoder in self._new_encoder().fit_many(X, y, **given, strengths=strengths, seeds=seeds):
+            release = clone(self)
+            if encoder.is_fitted:
+                release._fit_cells(encoder, X, y, sensitive_features)
+            found.append(release)
+        return found
+
+    def _fit_cells(self, encoder: Encoder, X: Any, y: Any, sensitive_features: Any) -> None:
+        rows = tossed = encoder.read(X, sensitive_features)
+        if not rows.persons.named:  # these rows are not released, so their coins may be repeatable
+            tossed = replace(rows, persons=Persons.by_contents(content_hashes(rows.X, b"cells")))
+        self.fit_around(encoder, rows, encoder.encode(tossed), y)
+
+    def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame, y: Any = None) -> Self:
+        """Choose the cells for an encoder that is fitted already.
+
+        Parameters
+        ----------
+        encoder : encoder
+            The fitted encoder, which the release holds as it is.
+        rows : Rows
+            The rows to choose by, as the encoder reads them.
+        Z : DataFrame
+            These rows, encoded.
+        y : array, optional
+            Their label.
+        """
+        self._check_settings()
+        labels = None if encoder.classes_ is None or y is None else _class_numbers(y, encoder.classes_)
+        classes = encoder.classes_ if labels is not None else None
+        n_cells, self.planned_ = self.n_cells, None
         if n_cells == "auto":
             if self.target is None:
                 raise ValueError("n_cells='auto' needs the distance to certify: set target.")
-            self.planned_ = self._plan(frame, labels, sensitive_features)
+            self.planned_ = self._plan(encoder, rows, Z, labels)
             n_cells = _most_within(self.planned_, self.target)
-        self.view_, self.partition_ = self._cut(frame, labels, n_cells)
+        self.encoder_ = encoder
+        self.groups_, self.classes_ = encoder.groups_, classes
+        self.key_, self.ledger_, self.most_rows_ = encoder.key_, encoder.ledger_, encoder.most_rows_
+        self.ledger_.use_if_new(rows.X, rows.persons)
+        self.view_, self.partition_ = self._cut(Z, labels, 0 if classes is None else len(classes), n_cells)
         self.n_cells_ = self.partition_.n_cells
-        cells = self._cells(frame)
-        self.class_of_cell_ = None if labels is None else self.classes_[_most_frequent(cells, labels, self.n_cells_)]
-        self.typical_rows_ = _typical_rows(frame if rows is None else to_pandas(rows), cells, self.n_cells_)
+        cells = self._cells_of(Z)
+        self.class_of_cell_ = None
+        if labels is not None:
+            self.class_of_cell_ = self.classes_[_most_frequent(cells, labels, self.n_cells_)]
+        self.typical_rows_ = _typical_rows(rows.X, cells, self.n_cells_)
         return self
 
     @property
-    def channel_(self) -> FloatArray:
-        """The law of what is released for a person in each cell."""
+    def channel_(self) -> FloatArray | None:
+        """The law of what is released for a person in each cell; None without randomisation."""
         check_is_fitted(self)
-        return self._channel(self.n_cells_)
+        return None if self.randomise == 0 else self._channel(self.n_cells_)
 
-    def cells(self, Z: Any) -> IntArray:
+    def read(self, X: Any, sensitive_features: Any = None, persons: Persons | None = None) -> Rows:
+        """The rows of a table as the encoder sees them, checked."""
+        check_is_fitted(self)
+        return self.encoder_.read(X, sensitive_features, persons)
+
+    def cells(self, rows: Rows) -> Cells:
         """Each row's own cell, before any randomisation: what a certificate counts, and never what is released."""
         check_is_fitted(self)
-        return self._cells(self._frame(Z))
+        return self._cells_of(self.encoder_.encode(rows))
 
-    def transform(self, Z: Any) -> Any:
+    def encode(self, rows: Rows) -> pd.DataFrame:
         """Each row's released cell, as its number or as its typical row."""
-        released = self._released(Z)
-        frame = pd.DataFrame({"cell": released}) if self.output == "cell" else self.typical_rows_.iloc[released]
-        index = Z.index if isinstance(Z, pd.DataFrame) else pd.RangeIndex(len(released))
-        return like(Z, frame.set_axis(index))
+        return self._output(self._released(rows))
 
-    def predict(self, Z: Any) -> npt.NDArray[Any]:
+    def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:
         """The label that each row's released cell suggests."""
-        released = self._released(Z)
         if self.class_of_cell_ is None:
             raise DataError("CellRelease was fitted without a label and cannot predict one.")
-        return self.class_of_cell_[released]
+        return self.class_of_cell_[self._released(rows)]
 
-    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """Names of the released columns."""
-        check_is_fitted(self)
-        names = ["cell"] if self.output == "cell" else [str(name) for name in self.typical_rows_]
-        return np.array(names, dtype=object)
+    def _names_out(self) -> list[str]:
+        return ["cell"] if self.output == "cell" else [str(name) for name in self.typical_rows_]
 
-    def _released(self, Z: Any) -> IntArray:
-        check_is_fitted(self)
-        frame = self._frame(Z)
-        cells = self._cells(frame)
+    def _fitted_or_given(self) -> Encoder | None:
+        return vars(self).get("encoder_", self.encoder)
+
+    def _new_encoder(self) -> Encoder:
+        return Unencoded() if self.encoder is None else clone(self.encoder)
+
+    def _output(self, cells: Cells) -> pd.DataFrame:
+        if self.output == "cell":
+            return pd.DataFrame({"cell": cells})
+        return self.typical_rows_.iloc[cells].reset_index(drop=True)
+
+    def _released(self, rows: Rows) -> Cells:
+        cells = self.cells(rows)
         if self.randomise == 0:
             return cells
-        persons = named_persons(frame) or Persons.of_rows(frame)
+        persons = rows.persons_or_fresh()
         replaced = persons.uniform(self.key_, "release: is replaced") < self.randomise
         drawn = (persons.uniform(self.key_, "release: drawn cell") * self.n_cells_).astype(np.intp)
         return np.where(replaced, drawn, cells)
 
-    def _cells(self, frame: pd.DataFrame) -> IntArray:
-        return self.partition_.cells(self.view_.features(frame))
+    def _cells_of(self, Z: pd.DataFrame) -> Cells:
+        return self.partition_.cells(self.view_.features(Z))
 
     def _channel(self, k: int) -> FloatArray:
         return (1 - self.randomise) * np.eye(k) + self.randomise / k
 
-    def _cut(self, frame: pd.DataFrame, y: IntArray | None, n_cells: int) -> tuple[NumericView, Partition]:
+    def _cut(self, Z: pd.DataFrame, y: Groups | None, n_classes: int, n_cells: int) -> tuple[NumericView, Partition]:
         by_label = y is not None and self.method != "kmeans"
-        view = NumericView.fit(frame, y if by_label else None, len(self.classes_) if by_label else 0)
-        features = view.features(frame)
+        view = NumericView.fit(Z, y if by_label else None, n_classes if by_label else 0)
+        features = view.features(Z)
         if self.method == "kmeans":
             return view, CentrePartition.fit(features, n_cells, self.random_state)
         if self.method == "quantiles":
-            self._check_score(features.shape[1], y)
+            if features.shape[1] > 1 and (y is None or n_classes != 2):
+                raise DataError(
+                    "method='quantiles' cuts one score into bins: encoded rows of several columns need a label with "
+                    "two classes to be scored by."
+                )
             return view, QuantilePartition.fit(features, y, n_cells)
         if y is None:
             raise DataError(
@@ -201,30 +301,26 @@ class CellRelease(TransformerMixin, BaseEstimator):
             )
         return view, TreePartition.fit(features, y, n_cells, self.random_state)
 
-    def _plan(self, frame: pd.DataFrame, y: IntArray | None, sensitive_features: Any) -> dict[int, float]:
+    def _plan(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame, y: Groups | None) -> dict[int, float]:
         """The bound to expect for each number of cells, from persons that the cells were not fitted on."""
-        if sensitive_features is None:
-            raise DataError("n_cells='auto' compares the groups on rows kept aside: pass sensitive_features to fit.")
-        group, groups = pd.factorize(np.asarray(sensitive_features))
-        persons = named_persons(frame)
-        person = np.arange(len(frame)) if persons is None else persons.codes
-        rng = np.random.default_rng(self.random_state)
-        held = rng.random(person.max() + 1)[person] < _VALIDATION
-        # One row a person: the first of a random order.
-        order = rng.permutation(np.flatnonzero(held))
-        held_rows = order[np.unique(person[order], return_index=True)[1]]
-        n = np.bincount(group[held_rows], minlength=len(groups))
-        if (n == 0).any() or held.all():
+        n_groups = len(encoder.groups_)
+        fitted, held = rows.persons.split(_VALIDATION, random_state=self.random_state)
+        contents = content_hashes(rows.X.iloc[held], b"planning")
+        held = held[rows.persons.take(held).one_row_each(contents, self.random_state)]
+        group = rows.group[held]
+        n = np.bincount(group, minlength=n_groups)
+        if (n == 0).any():
             raise DataError(
-                f"n_cells='auto' keeps rows of every group aside, but of {groups[n.argmin()]!r} it has none."
+                "n_cells='auto' keeps rows of every group aside, but of "
+                f"{encoder.groups_[int(n.argmin())]!r} it has none."
             )
         delta = delta_of_look(self.delta, 1)  # what the first certificate spends
+        n_classes = 0 if encoder.classes_ is None else len(encoder.classes_)
         planned = {}
         for k in _CANDIDATES:
-            view, partition = self._cut(frame[~held], None if y is None else y[~held], k)
-            cells = partition.cells(view.features(frame.iloc[held_rows]))
-            counts = np.zeros((len(groups), partition.n_cells))
-            np.add.at(counts, (group[held_rows], cells), 1)
+            view, partition = self._cut(Z.iloc[fitted], None if y is None else y[fitted], n_classes, k)
+            counts = np.zeros((n_groups, partition.n_cells))
+            np.add.at(counts, (group, partition.cells(view.features(Z.iloc[held]))), 1)
             laws = counts / n[:, None] @ self._channel(partition.n_cells)
             planned[k] = float(planned_cell_bound(laws, n, delta, eta=1 - self.randomise))
         return planned
@@ -232,46 +328,21 @@ class CellRelease(TransformerMixin, BaseEstimator):
     def _check_settings(self) -> None:
         if self.n_cells != "auto" and (not isinstance(self.n_cells, int | np.integer) or self.n_cells < 2):
             raise ValueError(f"n_cells must be 'auto' or a whole number of at least 2; got {self.n_cells!r}.")
-        if self.method not in ("tree", "quantiles", "kmeans"):
-            raise ParameterError("method", "must be 'tree', 'quantiles' or 'kmeans'", self.method)
-        if self.output not in ("cell", "row"):
-            raise ValueError(f"output must be 'cell' or 'row'; got {self.output!r}.")
+        check_choice("method", self.method, ("tree", "quantiles", "kmeans"))
+        check_choice("output", self.output, ("cell", "typical"))
         if not 0 <= self.randomise < 1:
             raise ValueError(f"randomise must be in [0, 1); got {self.randomise!r}.")
 
-    def _check_score(self, n_features: int, y: IntArray | None) -> None:
-        if n_features > 1 and (y is None or len(self.classes_) != 2):
-            raise DataError(
-                "method='quantiles' cuts one score into bins: encoded rows of several columns need a label with two "
-                "classes to be scored by."
-            )
-
-    def _read_label(self, y: Any, n_rows: int) -> IntArray | None:
-        if y is None:
-            self.classes_ = None
-            return None
-        column = pd.Series(np.asarray(y).ravel())
-        if len(column) != n_rows:
-            raise DataError(f"y must have one value a row ({n_rows} rows); got {len(column)}.")
-        if column.isna().any():
-            raise DataError("y must be known in every row; it has missing values (NaN).")
-        self.classes_ = np.array(sorted_values(column))
-        return np.searchsorted(self.classes_, column.to_numpy(dtype=self.classes_.dtype))
-
-    def _frame(self, Z: Any, reset: bool = False) -> pd.DataFrame:
-        has_names = isinstance(Z, pd.DataFrame) or is_polars(Z)
-        frame = to_pandas(Z if has_names else check_array(Z, dtype="numeric"))
-        validate_data(self, frame if has_names else frame.to_numpy(), skip_check_array=True, reset=reset)
-        if not len(frame):
-            raise DataError("Found array with 0 sample(s): a release needs at least one row.")
-        return frame
-
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = True
         tags.target_tags.required = self.method == "tree"
         tags.transformer_tags.preserves_dtype = []  # a cell is a whole number
         return tags
+
+
+def _class_numbers(y: Any, classes: npt.NDArray[Any]) -> Groups:
+    return pd.Index(classes, dtype=object).get_indexer(pd.Series(np.asarray(y).ravel()).astype(object))
 
 
 def _most_within(planned: dict[int, float], target: float) -> int:
@@ -286,14 +357,14 @@ def _most_within(planned: dict[int, float], target: float) -> int:
     return max(within)
 
 
-def _most_frequent(cells: IntArray, values: IntArray, n_cells: int) -> IntArray:
+def _most_frequent(cells: Cells, values: Groups, n_cells: int) -> Groups:
     """The most frequent value in each cell."""
     counts = np.zeros((n_cells, values.max() + 1), dtype=np.int64)
     np.add.at(counts, (cells, values), 1)
     return counts.argmax(axis=1)
 
 
-def _typical_rows(rows: pd.DataFrame, cells: IntArray, n_cells: int) -> pd.DataFrame:
+def _typical_rows(rows: pd.DataFrame, cells: Cells, n_cells: int) -> pd.DataFrame:
     """The (lower) median of each number column and the mode of each other, cell by cell; of all rows in empty ones."""
     columns = {}
     for name in rows:

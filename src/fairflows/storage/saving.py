@@ -51,13 +51,11 @@ def save(model: Any, path: str | Path) -> None:
     >>> import tempfile
     >>> from fairflows import FairMatching, load_adult
     >>> adult = load_adult()
-    >>> encoder = FairMatching(density="counts", identifier="row")
-    >>> encoder = encoder.fit(adult.X, adult.y, sensitive_features=adult.a)
+    >>> encoder = FairMatching(gamma=1, density="counts").fit(adult)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(encoder, f"{folder}/model")
     ...     again = load(f"{folder}/model")
-    >>> Z = encoder.transform(adult.X, sensitive_features=adult.a)
-    >>> again.transform(adult.X, sensitive_features=adult.a).equals(Z)
+    >>> again.transform(adult).equals(encoder.transform(adult))
     True
     """
     from safetensors.numpy import save as to_bytes

@@ -13,11 +13,13 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.compute.threads import one_thread
-from fairflows.encoder.pipelines import pipeline_steps, transform_pipeline
+from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, Parameter, ParameterError
+from fairflows.release.released import Released, beside
 from fairflows.storage.folders import check_file, new_file, side_folder
 from fairflows.stream.shuffle import number_of_buckets, shuffled
 from fairflows.stream.tables import TableReader, TableWriter, to_arrow
+from fairflows.table.persons import Persons
 
 BATCH_ROWS = 2**14
 """What a network makes of so many rows stays in a core's cache; of four times as many, each takes twice as long."""
@@ -149,12 +151,12 @@ class RowEncoder:
     def __init__(
         self, model: Any, sensitive: str | Sequence[str] | None, identifier: str | None, keep: Sequence[str]
     ) -> None:
-        self.model = model
-        encoder = pipeline_steps(model)[0]
-        self._features = [str(name) for name in getattr(encoder, "feature_names_in_", ())]
+        self._released = Released.of(model)
+        encoder = _encoder(self._released)
+        self._features = encoder.feature_names
         if not self._features:
             raise DataError("The model was fitted on rows without column names, so a file's columns cannot be matched.")
-        self._sensitive = _sensitive_columns(encoder, sensitive)
+        self._sensitive = _sensitive_columns(encoder, sensitive) if encoder.needs_attribute else []
         self.identifier = identifier if identifier is not None else encoder.identifier
         self._keep = list(dict.fromkeys(keep))
         extra = [*self._sensitive, *([] if self.identifier is None else [self.identifier]), *self._keep]
@@ -162,11 +164,10 @@ class RowEncoder:
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The encoded rows, and the columns to keep, with the frame's index."""
-        rows, attribute = frame[self._features], _attribute(frame, self._sensitive)
-        if self.identifier is not None and self.identifier not in self._features:
-            rows = rows.set_index(pd.Index(frame[self.identifier], name=self.identifier))
-        Z = transform_pipeline(self.model, rows, sensitive_features=attribute)
-        return _beside(Z, frame, self._keep)
+        attribute = _attribute(frame, self._sensitive) if self._sensitive else None
+        persons = None if self.identifier is None else Persons.of(frame[self.identifier])
+        Z = self._released.encode_rows(frame[self._features], attribute, persons)
+        return beside(Z, frame[self._keep]).set_axis(frame.index)
 
 
 class RowDecoder:
@@ -181,8 +182,9 @@ class RowDecoder:
     def __init__(
         self, model: Any, sensitive: str | Sequence[str] | None, identifier: str | None, keep: Sequence[str]
     ) -> None:
-        encoder, *others = pipeline_steps(model)
-        if others:
+        released = Released.of(model)
+        encoder = _encoder(released)
+        if released.n_cells is not None or released.steps:
             raise DataError("A release of cells cannot be decoded: the cell is all that is left of a row.")
         self._encoder = encoder
         self._names = [str(name) for name in encoder.get_feature_names_out()]
@@ -198,7 +200,7 @@ class RowDecoder:
         if self._identifier is not None:
             rows = rows.set_index(pd.Index(frame[self._identifier], name=self._identifier))
         X = self._encoder.inverse_transform(rows, sensitive_features=_attribute(frame, self.sensitive))
-        return _beside(X, frame, self._keep)
+        return beside(X, frame[self._keep]).set_axis(frame.index)
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item], n_workers: int) -> Iterator[Result]:
@@ -247,7 +249,13 @@ def _buckets(reader: TableReader) -> int:
     return number_of_buckets(reader.n_rows or reader.path.stat().st_size // 32)
 
 
-def _sensitive_columns(encoder: Any, given: str | Sequence[str] | None) -> list[str]:
+def _encoder(released: Released) -> Encoder:
+    if released.encoder is None:
+        raise DataError(f"Files are encoded by fairflows' own encoders; got {type(released.model).__name__}.")
+    return released.encoder
+
+
+def _sensitive_columns(encoder: Encoder, given: str | Sequence[str] | None) -> list[str]:
     names = given if given is not None else encoder.sensitive
     if names is None:
         raise DataError(
@@ -266,13 +274,6 @@ def _checked_workers(n_workers: int | None) -> int:
 
 def _attribute(frame: pd.DataFrame, names: list[str]) -> Any:
     return frame[names[0]] if len(names) == 1 else frame[names]
-
-
-def _beside(made: pd.DataFrame, frame: pd.DataFrame, keep: list[str]) -> pd.DataFrame:
-    both = [name for name in keep if name in made.columns]
-    if both:
-        raise DataError(f"Column {both[0]!r} is written by the model and cannot be kept as well.")
-    return pd.concat([made.set_axis(frame.index), frame[keep]], axis=1)
 
 
 def _side_by_side(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import hmac
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,11 @@ def content_hashes(frame: pd.DataFrame, key: bytes) -> Hashes:
     return keyed_hashes(rows.astype(str), key, "content")
 
 
-def fingerprint(parts: Any, key: bytes) -> str:
+Part = str | npt.NDArray
+"""What a fingerprint is made of."""
+
+
+def fingerprint(parts: Iterable[Part], key: bytes) -> str:
     """One keyed hash, 32 hexadecimal digits, of arrays and texts in this order."""
     digest = hmac.new(key, digestmod=sha256)
     for part in parts:

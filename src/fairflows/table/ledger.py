@@ -19,7 +19,6 @@ from fairflows.table.hashing import Hashes, content_hashes, keyed_hashes
 from fairflows.table.persons import Persons
 
 BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
-ROW_NUMBERS = (None, "row")  # names of an index that says where a row stands, not whose it is
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,9 @@ class RowsSeen:
     contents: Hashes
 
     @classmethod
-    def of(cls, X: pd.DataFrame, persons: Persons | None, key: bytes) -> RowsSeen:
-        """The rows of a frame and the persons that they belong to, as `named_persons` says; None if nobody did."""
-        if persons is not None:
+    def of(cls, X: pd.DataFrame, persons: Persons, key: bytes) -> RowsSeen:
+        """The rows of a frame and the persons that they belong to."""
+        if persons.names is not None:
             return cls(True, np.unique(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
         places = keyed_hashes(X.index.astype(str), key, "place")
         return cls(False, places, content_hashes(X, key))
@@ -147,15 +146,21 @@ class Ledger:
         self._homes: list[LedgerHome] = []
 
     @classmethod
-    def of(cls, X: pd.DataFrame, persons: Persons | None, key: bytes) -> Ledger:
+    def of(cls, X: pd.DataFrame, persons: Persons, key: bytes) -> Ledger:
         """A new ledger for a model trained on these rows."""
         return cls(key, [RowsSeen.of(X, persons, key)])
 
-    def use(self, X: pd.DataFrame, persons: Persons | None) -> None:
+    def use(self, X: pd.DataFrame, persons: Persons) -> None:
         """Note that a choice was made on these rows (which model, how many cells): they can certify nothing."""
         self.used.append(RowsSeen.of(X, persons, self.key))
 
-    def read(self, X: pd.DataFrame, persons: Persons | None) -> RowsSeen:
+    def use_if_new(self, X: pd.DataFrame, persons: Persons) -> None:
+        """The same, unless these very rows are noted already."""
+        seen = RowsSeen.of(X, persons, self.key)
+        if seen.to_dict() not in [used.to_dict() for used in self.used]:
+            self.used.append(seen)
+
+    def read(self, X: pd.DataFrame, persons: Persons) -> RowsSeen:
         """Rows as this ledger knows rows."""
         return RowsSeen.of(X, persons, self.key)
 
@@ -213,21 +218,6 @@ class Ledger:
     def __repr__(self) -> str:
         n, what = sum(len(used.persons) for used in self.used), "persons" if self.used[0].named else "rows"
         return f"<Ledger: {n:,} {what} used, {len(self.looks)} certificates>"
-
-
-def named_persons(X: Any, identifier: str | None = None) -> Persons | None:
-    """Who the rows of a frame belong to, if anybody said: the one place that decides it.
-
-    The identifier's column says it, else an index that was given a name. An index without one, or called "row" as a
-    table without identifiers calls it, counts rows and names nobody, unless "row" is what the identifier is called.
-    """
-    if not isinstance(X, pd.DataFrame):
-        return None
-    if identifier is not None and identifier in X.columns:
-        return Persons.of(X[identifier])
-    if X.index.name in ROW_NUMBERS and (identifier is None or X.index.name != identifier):
-        return None
-    return Persons.of(X.index)
 
 
 def _improbable(count: int, expected: float) -> bool:

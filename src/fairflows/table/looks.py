@@ -39,7 +39,7 @@ from scipy.stats import binom
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.hashing import Hashes, content_hashes, fingerprint, keyed_hashes
 from fairflows.table.ledger import BY_CHANCE, RowsSeen
-from fairflows.table.persons import KEY_BYTES, Key, new_key
+from fairflows.table.persons import KEY_BYTES, Key, Persons, new_key
 
 ENVIRONMENT = "FAIRFLOWS_LEDGER"
 
@@ -131,7 +131,7 @@ class Book:
             them. Rows without names are recognised by their values, also in a look that had names (see `RowsSeen`).
         """
         if names is None:
-            return RowsSeen.of(X, None, self._key)
+            return RowsSeen.of(X, Persons.unnamed(len(X)), self._key)
         persons = np.unique(keyed_hashes(normal_names(names), self._key, "person"))
         return RowsSeen(True, persons, content_hashes(X, self._key))
 

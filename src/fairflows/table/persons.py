@@ -1,25 +1,35 @@
-"""Who a row belongs to, and the secret noise that belongs to that person.
+"""Who is who: the persons behind the rows of a table, and the randomness that belongs to each of them.
 
-A randomised encoder must treat one person alike every time: two encodings with fresh noise give her away, since only
-the true inverse returns the same values twice. So noise and coins are a keyed hash (SipHash-2-4) of (person, purpose):
-repeatable for whoever holds the key, unpredictable for everybody else, independent between purposes.
+Persons are what a certificate counts, so splits never part a person, and of several rows of one person a *random* one
+is counted. A randomised encoder must also treat one person alike every time: with fresh noise, two encodings of a
+person give her away, since only the true group's inverse returns the same values twice. So noise and coins are a keyed
+hash (SipHash-2-4) of (person, purpose): repeatable for whoever holds the key, unpredictable for everybody else,
+independent between purposes. Where nobody said who is who, every row counts as another person and gets fresh
+randomness: a row's number or index is nobody's name.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.exceptions import DataError, Parameter, warn_user
-from fairflows.table.hashing import keyed_hashes
+from fairflows.exceptions import DataError
+from fairflows.table.hashing import Hashes, keyed_hashes
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 KEY_BYTES = 32
+
+Identifiers: TypeAlias = pd.Series | pd.Index | npt.NDArray | Sequence[object]
+Places = npt.NDArray[np.intp]
 
 
 class Key(bytes):
@@ -34,10 +44,10 @@ class Key(bytes):
 class KeySetting:
     """An estimator's setting ``key``, which does not show itself in the estimator's repr: bytes are kept as a `Key`."""
 
-    def __get__(self, estimator: Any, kind: type | None = None) -> Any:
+    def __get__(self, estimator: BaseEstimator | None, kind: type | None = None) -> Key | KeySetting | None:
         return self if estimator is None else estimator.__dict__.get("key")
 
-    def __set__(self, estimator: Any, key: Any) -> None:
+    def __set__(self, estimator: BaseEstimator, key: object) -> None:
         estimator.__dict__["key"] = Key(key) if type(key) is bytes else key
 
 
@@ -52,18 +62,25 @@ class Persons:
 
     Attributes
     ----------
-    names : ndarray of str, shape (n_persons,)
-        Each person's identifier as text: integers are written out, since 7 in one file may be "7" in the next.
+    names : ndarray of str, shape (n_persons,), or None
+        Each person's identifier as text: integers are written out, since 7 in one file may be "7" in the next. None
+        where nobody said who is who: then every row counts as another person.
     codes : ndarray of int, shape (n_rows,)
         Which person each row belongs to.
+
+    Examples
+    --------
+    >>> persons = Persons.of(["ann", "bob", "ann"])
+    >>> persons.n, persons.rows_each().tolist()
+    (2, [2, 1])
     """
 
-    names: npt.NDArray[np.object_]
-    codes: npt.NDArray[np.intp]
+    names: npt.NDArray[np.object_] | None
+    codes: Places
 
     @classmethod
-    def of(cls, identifiers: Any) -> Persons:
-        """The persons named by one identifier a row."""
+    def of(cls, identifiers: Identifiers) -> Persons:
+        """The persons that one identifier per row names."""
         column = pd.Series(identifiers).reset_index(drop=True)
         if column.isna().any():
             first = int(column.isna().to_numpy().argmax())
@@ -77,17 +94,43 @@ class Persons:
         return cls(_texts(names), codes)
 
     @classmethod
-    def of_rows(cls, frame: pd.DataFrame) -> Persons:
-        """Each row its own person, known by the frame's index; warns that nobody named the persons."""
-        warn_user(
-            "No identifier column says which rows are the same person, so the frame's index does: give ",
-            Parameter("identifier", ...),
-            " if one person may come twice, or under another index, and must get the same noise.",
-        )
-        return cls.of(frame.index)
+    def unnamed(cls, n_rows: int) -> Persons:
+        """Every row another person, since nobody said who is who."""
+        return cls(None, np.arange(n_rows))
+
+    @classmethod
+    def by_contents(cls, contents: Hashes) -> Persons:
+        """Every row another person, known by its values and its place among rows of the same values.
+
+        For counting and attacking rows that nobody named: coins are independent and can be computed again, in whatever
+        order the rows come. Never for rows that are released.
+        """
+        order = np.argsort(contents, kind="stable")
+        _, first, counts = np.unique(contents[order], return_index=True, return_counts=True)
+        place = np.empty(len(contents), dtype=np.int64)
+        place[order] = np.arange(len(contents)) - np.repeat(first, counts)
+        names = np.char.add(np.char.add(contents.astype(str), "-"), place.astype(str))
+        return cls(names.astype(object), np.arange(len(contents)))
+
+    @property
+    def named(self) -> bool:
+        """Whether somebody said who is who."""
+        return self.names is not None
+
+    @property
+    def n(self) -> int:
+        """How many persons there are."""
+        return len(self.codes) if self.names is None else len(self.names)
+
+    def rows_each(self) -> Places:
+        """How many rows each person has."""
+        return np.bincount(self.codes, minlength=self.n)
 
     def uniform(self, key: bytes, purpose: str) -> npt.NDArray[np.float64]:
-        """One number in [0, 1) a row, with 53 random bits, the same for all rows of a person.
+        """One number in [0, 1) per row, with 53 random bits, the same for all rows of a person.
+
+        For persons without names it is fresh for every row and every call: nothing could tell that a row is of
+        somebody who came before.
 
         Parameters
         ----------
@@ -96,11 +139,92 @@ class Persons:
         purpose : str
             What the number is for, say the column it is added to; numbers for two purposes are independent.
         """
-        bits = keyed_hashes(self.names, key, purpose) >> np.uint64(11)
-        return (bits.astype(np.float64) * 2.0**-53)[self.codes]
+        if self.names is None:
+            return np.random.default_rng(int.from_bytes(secrets.token_bytes(16), "big")).random(len(self.codes))
+        return self._hashed(key, purpose)[self.codes]
+
+    def split(self, *shares: float, random_state: int | None) -> tuple[Places, ...]:
+        """Places of the rows in random parts: the rest, then one part per share; no person is in two of them.
+
+        Each part takes its share of the persons that the parts before it left.
+        """
+        from sklearn.model_selection import train_test_split
+
+        rest, parts = np.arange(self.n), []
+        for share in shares:
+            rest, part = train_test_split(rest, test_size=share, random_state=random_state)
+            parts.append(part)
+        if self.names is None:
+            return rest, *parts  # in the order of train_test_split, as in the paper
+        return tuple(np.flatnonzero(np.isin(self.codes, part)) for part in (rest, *parts))
+
+    def one_row_each(self, contents: Hashes, seed: int) -> Places:
+        """Places of one random row of every person; the choice depends on the seed and the rows, not on their order.
+
+        Of the m rows of a person, in the order of their contents, row ⌊u·m⌋ is taken, with u a hash of (seed, person).
+        It must not be the row with the smallest hash of its contents: that would be the same value for everybody.
+
+        Parameters
+        ----------
+        contents : ndarray of uint64, shape (n_rows,)
+            A hash of each row's values.
+        seed : int
+            Seed of the choice.
+        """
+        if self.n == len(self.codes):
+            return np.arange(len(self.codes))
+        return np.sort(self._random_rows(contents, seed))
+
+    def random_rows(self, contents: Hashes, seed: int, most: int) -> Places:
+        """Places of independent draws from the law of a random *row* of the table: at most one row of each person.
+
+        A person with m rows is taken with probability m/M, and then one of her rows at random. So whoever has many rows
+        counts as often as in the table, and the rows that are taken are independent of each other.
+
+        Parameters
+        ----------
+        contents, seed
+            As for `one_row_each`.
+        most : int
+            M, at least the most rows of a person; a number that is fixed before these rows are looked at.
+        """
+        m = self.rows_each()
+        if m.max(initial=0) > most:
+            raise DataError(
+                f"A person must have at most {most:,} rows, which is what was stated or seen in training; one of these "
+                f"persons has {int(m.max()):,}."
+            )
+        if most <= 1:
+            return np.arange(len(self.codes))
+        taken = self._hashed(_key_of(seed), "acceptance") < m / most
+        return np.sort(self._random_rows(contents, seed)[taken])
+
+    def take(self, rows: npt.ArrayLike) -> Persons:
+        """The persons of some rows: positions or a boolean mask."""
+        codes = self.codes[np.asarray(rows)]
+        if self.names is None:
+            return Persons.unnamed(len(codes))
+        kept, codes = np.unique(codes, return_inverse=True)
+        return Persons(self.names[kept], codes)
+
+    def _random_rows(self, contents: Hashes, seed: int) -> Places:
+        """One random row of every person, in the order of the persons."""
+        by_person = np.lexsort([contents, self.codes])
+        m = self.rows_each()
+        chosen = np.minimum((self._hashed(_key_of(seed), "row") * m).astype(np.intp), m - 1)
+        return by_person[np.cumsum(m) - m + chosen]
+
+    def _hashed(self, key: bytes, purpose: str) -> npt.NDArray[np.float64]:
+        """One number in [0, 1) per person."""
+        bits = keyed_hashes(self.names if self.names is not None else [], key, purpose) >> np.uint64(11)
+        return bits.astype(np.float64) * 2.0**-53
 
 
-def _distinct(column: pd.Series) -> tuple[npt.NDArray[np.intp], pd.Series]:
+def _key_of(seed: int) -> bytes:
+    return f"certification: {seed}".encode()
+
+
+def _distinct(column: pd.Series) -> tuple[Places, pd.Series]:
     """Which of the distinct values each row has, and these values; numbers in order are distinct at a glance."""
     values = column.to_numpy()
     if values.dtype.kind in "iu" and (values[1:] > values[:-1]).all():

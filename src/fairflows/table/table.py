@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError, Parameter, ParameterError
@@ -30,6 +29,8 @@ from fairflows.table.columns import (
 )
 from fairflows.table.frames import to_pandas
 from fairflows.table.grid import find_grid
+from fairflows.table.hashing import Hashes, content_hashes
+from fairflows.table.persons import Persons
 from fairflows.table.reading import read_frame
 from fairflows.table.roles import role_column
 from fairflows.table.schema import Schema
@@ -73,7 +74,7 @@ class Table:
     Attributes
     ----------
     X : DataFrame
-        The features. Its index is the identifier, or the rows' own index where there is none.
+        The features. Its index is the identifier; where there is none, the index that the table came with.
     y, a : Series
         Label (or None) and sensitive attribute, with their original values.
     identifier : Series or None
@@ -166,9 +167,23 @@ class Table:
         return [] if self.y is None else sorted_values(self.y)
 
     @property
-    def persons(self) -> npt.NDArray[np.intp]:
-        """A number a row, the same for the rows of one person."""
-        return np.arange(len(self)) if self.identifier is None else pd.factorize(self.identifier)[0]
+    def persons(self) -> Persons:
+        """Who is who; without an identifier, every row counts as another person."""
+        return Persons.unnamed(len(self)) if self.identifier is None else Persons.of(self.identifier)
+
+    def contents(self) -> Hashes:
+        """A hash of each row's features, label and group."""
+        columns = [self.X, self.a.rename("a"), *([] if self.y is None else [self.y.rename("y")])]
+        whole = pd.concat([column.reset_index(drop=True) for column in columns], axis=1)
+        return content_hashes(whole, b"whole rows")
+
+    def one_row_per_person(self, seed: int) -> Table:
+        """One random row of every person."""
+        return self if self.identifier is None else self.take(self.persons.one_row_each(self.contents(), seed))
+
+    def random_rows(self, seed: int, most: int) -> Table:
+        """Independent draws from the law of a random row, at most one of each person, who has at most `most` rows."""
+        return self if self.identifier is None else self.take(self.persons.random_rows(self.contents(), seed, most))
 
     def take(self, rows: Any) -> Table:
         """The table of these rows: positions or a boolean mask."""
@@ -197,21 +212,14 @@ class Table:
         train, validation, test : Table
             Or train, test where ``validation=0``.
         """
-        from sklearn.model_selection import train_test_split
-
         for parameter, share in (("test", test), ("validation", validation)):
             if not 0 <= share < 1:
                 raise ValueError(f"{parameter} must be a share in [0, 1); got {share!r}.")
         if test == 0:
             raise ValueError("test must be above 0: rows that nobody has looked at are what a certificate rests on.")
-        persons = self.persons
-        rest, held_out = train_test_split(np.arange(persons.max() + 1), test_size=test, random_state=random_state)
-        chosen = [rest, held_out]
-        if validation:
-            chosen[:1] = train_test_split(rest, test_size=validation, random_state=random_state)
-        if self.identifier is None:
-            return tuple(self.take(rows) for rows in chosen)  # the order of train_test_split, as in the paper
-        return tuple(self.take(np.flatnonzero(np.isin(persons, part))) for part in chosen)
+        shares = (test, validation) if validation else (test,)
+        train, held_out, *chosen_by = map(self.take, self.persons.split(*shares, random_state=random_state))
+        return train, *chosen_by, held_out
 
     def paper_split(self) -> tuple[Table, Table, Table]:
         """The published train, validation and test rows of the paper's five datasets."""
@@ -294,14 +302,13 @@ class Table:
         return f"{value} ({self.label_names[value]})" if value in self.label_names else str(value)
 
     def _name_rows(self) -> None:
-        """The index says who a row belongs to: called as the identifier is, or "row" where nobody is named."""
-        if self.identifier is not None:
-            index = pd.Index(self.identifier, name=self.identifier.name)
-        else:
-            index = self.X.index if self.X.index.name is not None else self.X.index.rename("row")
+        """Where there is an identifier it becomes the index, so that an encoder that is told its name finds it."""
+        if self.identifier is None:
+            return
+        index = pd.Index(self.identifier, name=self.identifier.name)
         self.X, self.a = self.X.set_axis(index), self.a.set_axis(index)
         self.y = None if self.y is None else self.y.set_axis(index)
-        self.identifier = None if self.identifier is None else self.identifier.set_axis(index)
+        self.identifier = self.identifier.set_axis(index)
 
     def _settle_missing(self, missing: str) -> None:
         if missing == "drop":

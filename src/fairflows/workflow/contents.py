@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.attack.auditing import Audit
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.evidence import group_numbers, releases_cells
-from fairflows.certificate.identification import one_row_a_person
-from fairflows.encoder.pipelines import as_fitted, pipeline_steps, transform_table
+from fairflows.certificate.evidence import group_numbers
+from fairflows.encoder.base import Encoder
 from fairflows.encoder.transported_score import _pipeline as score_pipeline
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.metrics import count_predictions, group_metrics
 from fairflows.release.numeric_view import NumericView
+from fairflows.release.released import Released
 from fairflows.table.columns import is_number
 from fairflows.table.table import Table
 
@@ -32,7 +33,7 @@ def report_contents(
     table: Table,
     certificate: Certificate,
     *,
-    audit: Any = None,
+    audit: Audit | None = None,
     train: Table | None = None,
     frontier: dict[str, Any] | None = None,
     recourse: Any = None,
@@ -40,21 +41,22 @@ def report_contents(
     split: str = "",
 ) -> dict[str, Any]:
     """Everything that `Report` prints, computed on the held-out rows of `table`; nothing but JSON values."""
-    sample = one_row_a_person(table, None, 0)
+    released_model = Released.of(model)
+    sample = table.one_row_per_person(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said when the rows were encoded
-        released = transform_table(model, sample)
+        released = released_model.encode_again(sample)
         contents = {
             "made": date.today().isoformat(),
             "certificate": certificate.to_dict(),
             "audit": None if audit is None else audit.to_dict(),
             "frontier": frontier,
             "data": _data(table, split),
-            "metrics": None if train is None or train.y is None else _metrics(model, train, sample),
-            "cells": _cells(released, sample) if releases_cells(model) else None,
-            **_latent(model, released, sample),
-            "densities": _densities(model, audit),
-            "matches": _matches(model, sample),
+            "metrics": None if train is None or train.y is None else _metrics(released_model, train, sample),
+            "cells": None if released_model.n_cells is None else _cells(released, sample),
+            **({"points": None, "bins": None} if released_model.n_cells is not None else _latent(released, sample)),
+            "densities": _densities(released_model.innermost, audit),
+            "matches": _matches(released_model.innermost, sample),
             "recourse": None if recourse is None else recourse_contents(recourse),
             "settings": {name: str(value) for name, value in (settings or settings_of(model)).items()},
         }
@@ -64,9 +66,12 @@ def report_contents(
 def settings_of(model: Any) -> dict[str, str]:
     """The settings of a model that are not the defaults; never the key."""
     found = {}
-    for step in pipeline_steps(model):
+    encoder = Released.of(model).innermost
+    for step in [model] if encoder is None or encoder is model else [encoder, model]:
         defaults = type(step)().get_params(deep=False)
-        given = {n: v for n, v in step.get_params(deep=False).items() if n not in ("key", "kinds", "progress")}
+        given = {
+            n: v for n, v in step.get_params(deep=False).items() if n not in ("key", "kinds", "progress", "encoder")
+        }
         changed = [f"{name} = {value!r}" for name, value in given.items() if repr(value) != repr(defaults[name])]
         found[type(step).__name__] = ", ".join(changed) or "as by default"
     return found
@@ -107,19 +112,7 @@ def _data(table: Table, split: str) -> dict[str, Any]:
     }
 
 
-def predictions(model: Any, table: Table) -> Any:
-    """The label that a model's last step sees in what it releases."""
-    encoder, *others = pipeline_steps(model)
-    X = as_fitted(model, table)
-    if not others:
-        return encoder.predict(X, sensitive_features=table.a)
-    Z = encoder.transform(X, sensitive_features=table.a)
-    for step in others[:-1]:
-        Z = step.transform(Z)
-    return others[-1].predict(Z)
-
-
-def _metrics(model: Any, train: Table, test: Table) -> dict[str, Any]:
+def _metrics(model: Released, train: Table, test: Table) -> dict[str, Any]:
     """fairlearn's view of a classifier on the rows themselves, and of one on what is released."""
     from fairlearn.metrics import MetricFrame
     from sklearn.metrics import accuracy_score
@@ -127,7 +120,7 @@ def _metrics(model: Any, train: Table, test: Table) -> dict[str, Any]:
     labels, groups = train.labels, train.groups
     before = score_pipeline(None, train.X, 0).fit(train.X, train.y).predict(test.X)
     sides, overall = {}, {}
-    for side, predicted in (("before", before), ("after", predictions(model, test))):
+    for side, predicted in (("before", before), ("after", model.predict(test))):
         is_last = {"rates": lambda y_true, y_pred: float(np.mean(y_pred == labels[-1]))}
         frame = MetricFrame(
             metrics={**is_last, "accuracy": accuracy_score},
@@ -187,10 +180,8 @@ def _cells(released: pd.DataFrame, sample: Table) -> dict[str, Any] | None:
     }
 
 
-def _latent(model: Any, released: pd.DataFrame, sample: Table) -> dict[str, Any]:
+def _latent(released: pd.DataFrame, sample: Table) -> dict[str, Any]:
     """Encoded rows along their two main directions: dots for the house, bins for the public."""
-    if releases_cells(model):
-        return {"points": None, "bins": None}
     features = NumericView.fit(released, None, 0).features(released)
     centred = features - features.mean(axis=0)
     directions = np.linalg.svd(centred[:20_000], full_matrices=False)[2][:2]
@@ -223,11 +214,10 @@ def _range(values: npt.NDArray[np.float64]) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _densities(model: Any, audit: Any) -> dict[str, Any] | None:
-    encoder = pipeline_steps(model)[0]
-    likelihood = getattr(encoder, "held_out_log_likelihood_", None)
+def _densities(encoder: Encoder | None, audit: Audit | None) -> dict[str, Any] | None:
+    likelihood = None if encoder is None else encoder.held_out_log_likelihood_
     gaps = {} if audit is None else audit.density_gap_lower
-    if likelihood is None and not gaps:
+    if encoder is None or (likelihood is None and not gaps):
         return None
     groups = [
         {
@@ -244,19 +234,16 @@ def _densities(model: Any, audit: Any) -> dict[str, Any] | None:
     }
 
 
-def _matches(model: Any, sample: Table) -> dict[str, Any] | None:
+def _matches(encoder: Encoder | None, sample: Table) -> dict[str, Any] | None:
     """How far each feature is, on average, between a row and the row of another group with the same representation."""
-    encoder = pipeline_steps(model)[0]
+    if encoder is None or not encoder.is_invertible:
+        return None
     few = sample.take(np.arange(min(len(sample), _MOST_MATCHES)))
-    X = as_fitted(model, few)
     group = group_numbers(few, encoder.groups_)
     other = [encoder.groups_[(a + 1) % len(encoder.groups_)] for a in group]
-    if type(encoder).__name__ == "FairTransport":
-        return None  # its inverse is a draw, not a match
     try:
-        Z = encoder.transform(X, sensitive_features=few.a)
-        match = encoder.inverse_transform(Z, sensitive_features=other)
-    except DataError:
+        match = encoder.inverse_transform(encoder.transform(few), sensitive_features=other)
+    except DataError:  # coins that nobody can repeat
         return None
     columns = []
     for name in match:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,16 +14,18 @@ import pandas as pd
 from fairflows.attack.auditing import Audit, audit
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate
+from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
-from fairflows.encoder.pipelines import pipeline_steps
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.frontiers.selection import Candidate, Goal, choose, judge_cells, judge_latents
 from fairflows.frontiers.sweep import Frontier, frontier
+from fairflows.release.released import Released
 from fairflows.reporting import Report
 from fairflows.storage.folders import new_folder
-from fairflows.storage.saving import LedgerFile, load, save
+from fairflows.storage.saving import load, save
+from fairflows.table.columns import Kind
 from fairflows.table.table import Table
 from fairflows.workflow.contents import report_contents, settings_of
 from fairflows.workflow.results import (
@@ -53,7 +55,7 @@ class Fit:
 
     Attributes
     ----------
-    model : encoder or pipeline
+    model : encoder or release
         What was chosen.
     certificate : Certificate
         On persons that nothing was fitted to or chosen by.
@@ -143,7 +145,7 @@ def fit_table(
     goal = Goal(max_parity, max_adversary_accuracy, delta)
     train, validation, certifying = table.split(CERTIFYING, VALIDATION, random_state)
     goal.check_reachable(certifying, cells=release == "cells")
-    estimators = _estimators(method, release, table, missing, density, random_state)
+    estimators = _estimators(method, release, table, train.kinds, missing, density, random_state)
     frontiers = {}
     for name, estimator in estimators.items():
         say(f"training: {name}")
@@ -217,7 +219,6 @@ def write_fit(
         write_encoded(fit.model, table, folder / encoded, with_label=labelled)
         record = {"format": FORMAT, **run, "encoded": encoded, "released": list(fit.certificate.released)}
         (folder / RUN).write_text(json.dumps(record, indent=1), encoding="utf-8")
-    pipeline_steps(fit.model)[0].ledger_.keep_in(LedgerFile.of(Path(out) / MODEL))
 
 
 def report(
@@ -273,16 +274,28 @@ def report(
 
 
 def _estimators(
-    method: Method, release: Release, table: Table, missing: Any, density: str | None, random_state: int
-) -> dict[str, Any]:
+    method: Method,
+    release: Release,
+    table: Table,
+    kinds: Mapping[str, Kind],
+    missing: Literal["error", "category"],
+    density: str | None,
+    random_state: int,
+) -> dict[str, Encoder]:
     """The encoders to try, by name."""
     if method not in ("auto", "flow", "matching", "transport"):
         raise ParameterError("method", "must be 'auto', 'flow', 'matching' or 'transport'", method)
-    categorical = all(kind == "categorical" for kind in table.kinds.values())
+    categorical = all(kind == "categorical" for kind in kinds.values())
     wanted = [method] if method != "auto" else ["matching" if categorical else "flow"]
     if method == "auto" and release == "cells" and (table.y is not None or categorical):
         wanted.append("transport")
-    common: dict[str, Any] = {"kinds": table.kinds, "missing": missing, "unseen": "other", "random_state": random_state}
+    common: dict[str, Any] = {
+        "kinds": kinds,
+        "missing": missing,
+        "unseen": "other",
+        "identifier": None if table.identifier is None else str(table.identifier.name),
+        "random_state": random_state,
+    }
     of_density: dict[str, Any] = {} if density is None else {"density": density}
     makers: dict[str, Callable[[], Any]] = {
         "flow": lambda: FairFlow(off_grid="round", **common, **of_density),
@@ -350,7 +363,7 @@ def _frontier_of(front: Frontier, model: Any) -> dict[str, Any] | None:
     measured = front.measured
     if "accuracy" not in measured:
         return None
-    encoder = pipeline_steps(model)[0]
+    encoder = Released.of(model).innermost
     points = [
         {
             "method": _NAMES.get(type(e).__name__, type(e).__name__),

@@ -12,9 +12,9 @@ import pyarrow as pa
 from jinja2 import TemplateError
 
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.identification import rows_hash, secret_of
-from fairflows.encoder.pipelines import transform_table
+from fairflows.certificate.identification import rows_hash
 from fairflows.exceptions import DataError
+from fairflows.release.released import Released, beside
 from fairflows.reporting import Report
 from fairflows.storage.folders import check_folder, refuse_other_files
 from fairflows.storage.saving import FILES, load
@@ -45,9 +45,9 @@ CERTIFYING, VALIDATION = 0.3, 0.25
 
 def write_encoded(model: Any, table: Table, path: Path, *, with_label: bool = False) -> None:
     """A table's encoded rows, in random order, without identifiers."""
-    encoded = transform_table(model, table)
+    encoded = Released.of(model).encode(table)
     if with_label and table.y is not None:
-        encoded = encoded.assign(**{str(table.y.name): table.y.to_numpy()})
+        encoded = beside(encoded, table.y.to_frame())
     order = np.random.default_rng().permutation(len(encoded))  # from the system's entropy: no seed repeats it
     rows: pa.Table = to_arrow(encoded.iloc[order].reset_index(drop=True), None, single=True)
     with TableWriter(path, path) as writer:
@@ -110,7 +110,7 @@ def read_certificate(path: Path) -> Certificate:
 
 def is_sealed(certificate: Certificate, model: Any) -> bool:
     """Whether the seal was made with the model's key, and nothing was changed since."""
-    key = secret_of(model)
+    key = Released.of(model).secret
     return bool(key) and certificate.sealed(key).seal == certificate.seal
 
 
@@ -146,7 +146,7 @@ def read_table(path: Path, run: dict[str, Any]) -> Table:
 
 def certified_part(table: Table, run: dict[str, Any], certificate: Certificate, model: Any) -> Table:
     """The rows that a certificate is about: the table as it is, else those of it that `fit` certified on."""
-    if len(table) != run["rows"] or rows_hash(table, secret_of(model)) == certificate.rows:
+    if len(table) != run["rows"] or rows_hash(table, Released.of(model).secret) == certificate.rows:
         return table
     return table.split(CERTIFYING, VALIDATION, run["seed"])[2]
 

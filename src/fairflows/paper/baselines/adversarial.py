@@ -5,19 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from fairflows.bijection.networks import StackedMLP
 from fairflows.compute.devices import chosen_device
-from fairflows.encoder.base import GroupEncoder
+from fairflows.encoder.base import FloatArray, Learnt, Rows
+from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines.game import (
     Objective,
@@ -70,11 +69,6 @@ class AdversarialBaseline(GroupEncoder):
     view_: NumericView = field(init=False)
     players_: Players = field(init=False)
 
-    no_density: ClassVar[str] = (
-        "A plain network is not invertible: many rows share one z and the density of z is unknown, so there is no "
-        "model-based bound, and what its training adversary failed to do says nothing about others. Attack it (audit) "
-        "for lower bounds, or release cells of it (CellRelease) and certify those."
-    )
     _balanced: ClassVar[bool] = False
     """Whether a batch has equally many rows of every group."""
 
@@ -87,19 +81,21 @@ class AdversarialBaseline(GroupEncoder):
         network = StackedMLP(n_features, self.hidden, self.n_latent, seeds=seeds, stream="encoder")
         return PlainRepresentation(network)
 
+    @property
+    def needs_attribute(self) -> bool:
+        """One network encodes the rows of all groups."""
+        return False
+
     def _fit(
         self,
-        X: pd.DataFrame | ArrayLike,
-        y: ArrayLike | None,
-        sensitive_features: ArrayLike | None,
-        sample_weight: ArrayLike | None,
+        rows: Rows,
+        y: Any,
+        sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],
-        made: list[Self],
-    ) -> None:
+    ) -> list[Learnt | None]:
         if sample_weight is not None:
             raise DataError(f"{type(self).__name__} does not take sample_weight.")
-        rows = self._read(X, sensitive_features, fit=True)
         labels = self._read_label(y, len(rows.X))
         if labels is None:
             raise DataError(f"{type(self).__name__} trains for a task: pass y.")
@@ -127,32 +123,23 @@ class AdversarialBaseline(GroupEncoder):
             weight_decay=self.weight_decay,
             balanced=self._balanced,
         )
-        learnt = {name: value for name, value in self.__dict__.items() if name.endswith("_")}
         players = players.cpu()
-        for m, encoder in enumerate(made):
-            encoder.__dict__.update(learnt, players_=players.select(m).requires_grad_(False))
+        return [{"players_": players.select(m).requires_grad_(False)} for m in range(len(models))]
 
-    def transform(self, X: pd.DataFrame | ArrayLike, *, sensitive_features: ArrayLike | None = None) -> pd.DataFrame:
-        """Encode rows; the sensitive attribute is not used."""
-        return self._wrap_output(X, pd.DataFrame(self._latent(X).double().numpy(), columns=self._names_out()))
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """z of every row; the sensitive attribute is not used."""
+        return pd.DataFrame(self._latent(rows).double().numpy(), columns=self._names_out())
 
-    def predict(
-        self, X: pd.DataFrame | ArrayLike, *, sensitive_features: ArrayLike | None = None
-    ) -> npt.NDArray[np.generic]:
+    def predict_rows(self, rows: Rows) -> npt.NDArray[np.generic]:
         """The class that the predictor reads from z."""
         with torch.no_grad():
-            return self.classes_[self.players_.predictor(self._latent(X)[None])[0].argmax(-1).numpy()]
+            return self.classes_[self.players_.predictor(self._latent(rows)[None])[0].argmax(-1).numpy()]
 
-    def _latent(self, X: pd.DataFrame | ArrayLike) -> Tensor:
+    def _latent(self, rows: Rows) -> Tensor:
         """z of every row, (n, n_latent)."""
-        check_is_fitted(self)
-        frame = self._frame(X)
-        named = isinstance(X, pd.DataFrame)
-        validate_data(self, frame if named else frame.to_numpy(), skip_check_array=True, reset=False)
-        roles = [*([self.sensitive] if isinstance(self.sensitive, str) else self.sensitive or []), self.identifier]
-        features = self.view_.features(frame.drop(columns=[name for name in roles if name in frame.columns]))
+        features = torch.as_tensor(self.view_.features(rows.X), dtype=torch.float32)
         with torch.no_grad():
-            z, _ = self.players_.encoder.represent(torch.as_tensor(features, dtype=torch.float32)[None])
+            z, _ = self.players_.encoder.represent(features[None])
         return z[0]
 
     def _names_out(self) -> list[str]:

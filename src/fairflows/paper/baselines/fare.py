@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairflows.bounds import fare_upper_bound
-from fairflows.encoder.base import GroupEncoder
+from fairflows.encoder.base import FloatArray, Learnt, Rows
+from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines.fare_tree import FareTree, grow
 from fairflows.table.columns import is_number, is_time, sorted_values
-from fairflows.table.ledger import Ledger
-from fairflows.table.persons import new_key
 from fairflows.table.table import Table
 
 IntArray = npt.NDArray[np.intp]
@@ -42,6 +40,8 @@ class FARE(GroupEncoder):
         Columns of X that hold the sensitive attribute and name the person of a row.
     key : bytes, optional
         The secret behind the seal of its certificates; a new one at each fit when not given.
+    random_state : int
+        Not used; all encoders have one.
 
     Attributes
     ----------
@@ -61,6 +61,7 @@ class FARE(GroupEncoder):
     """
 
     tree_: FareTree
+    n_cells_: int
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class FARE(GroupEncoder):
         sensitive: str | list[str] | None = None,
         identifier: str | None = None,
         key: bytes | None = None,
+        random_state: int = 0,
     ) -> None:
         self.gamma = gamma
         self.max_leaves = max_leaves
@@ -78,80 +80,67 @@ class FARE(GroupEncoder):
         self.sensitive = sensitive
         self.identifier = identifier
         self.key = key
+        self.random_state = random_state
 
-    def fit(
+    @property
+    def needs_attribute(self) -> bool:
+        """One tree encodes the rows of all groups."""
+        return False
+
+    def _fit(
         self,
-        X: pd.DataFrame | ArrayLike,
-        y: ArrayLike | None = None,
-        *,
-        sensitive_features: ArrayLike | None = None,
-        sample_weight: None = None,
-    ) -> Self:
-        """Grow the tree.
-
-        Parameters
-        ----------
-        X : frame or array
-            Rows to learn from.
-        y : array
-            The label.
-        sensitive_features : array, optional
-            The sensitive attribute, unless a column of X holds it.
-        sample_weight : None
-            Not supported.
-        """
-        self._check_strengths([self.gamma])
+        rows: Rows,
+        y: Any,
+        sample_weight: FloatArray | None,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Learnt | None]:
+        self._check_strengths(strengths)
         if self.max_leaves < 2:
             raise ValueError(f"max_leaves must be at least 2; got {self.max_leaves!r}.")
         if self.min_rows < 1:
             raise ValueError(f"min_rows must be at least 1; got {self.min_rows!r}.")
         if sample_weight is not None:
             raise DataError("FARE does not take sample_weight.")
-        rows = self._read(X, sensitive_features, fit=True)
         labels = self._read_label(y, len(rows.X))
         if labels is None:
             raise DataError("FARE grows a tree for a label: pass y.")
-        self.key_ = self.key if self.key is not None else new_key()
-        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         self.columns_ = list(rows.X.columns)
         self.cuts_ = {name: _cuts(rows.X[name]) for name in self.columns_}
         ordered = np.array([_is_ordered(rows.X[name]) for name in self.columns_])
         bins = self._bins(rows.X)
-        self.tree_ = grow(
-            bins,
-            ordered,
-            labels,
-            rows.group,
-            gamma=self.gamma,
-            max_leaves=self.max_leaves,
-            min_rows=self.min_rows,
-        )
-        leaves = self.tree_.leaves
-        self.cell_of_node_ = np.full(len(self.tree_.column), -1)
-        self.cell_of_node_[leaves] = np.arange(len(leaves))
-        self.n_cells_ = len(leaves)
-        counts = np.zeros((self.n_cells_, len(self.classes_)))
-        np.add.at(counts, (self.cell_of_node_[self.tree_.leaf_of(bins)], labels), 1)
-        self.class_of_cell_ = self.classes_[counts.argmax(axis=1)]
-        return self
+        learnt = [self._grown(bins, ordered, labels, rows.group, gamma) for gamma in strengths]
+        return [tree for tree in learnt for _ in seeds]  # growing a tree draws nothing at random
 
-    def cells(self, X: pd.DataFrame | ArrayLike) -> IntArray:
+    def _grown(
+        self, bins: IntArray, ordered: npt.NDArray[np.bool_], labels: IntArray, group: IntArray, gamma: float
+    ) -> Learnt:
+        """The tree at one gamma, its cells, and the label that each suggests."""
+        tree = grow(
+            bins, ordered, labels, group, gamma=gamma, max_leaves=self.max_leaves, min_rows=self.min_rows
+        )  # fmt: skip
+        cell_of_node = np.full(len(tree.column), -1)
+        cell_of_node[tree.leaves] = np.arange(len(tree.leaves))
+        counts = np.zeros((len(tree.leaves), len(self.classes_)))
+        np.add.at(counts, (cell_of_node[tree.leaf_of(bins)], labels), 1)
+        return {
+            "tree_": tree,
+            "cell_of_node_": cell_of_node,
+            "n_cells_": len(tree.leaves),
+            "class_of_cell_": self.classes_[counts.argmax(axis=1)],
+        }
+
+    def cells(self, rows: Rows) -> IntArray:
         """Each row's cell; the sensitive attribute is not used."""
-        check_is_fitted(self)
-        frame = self._frame(X)
-        named = isinstance(X, pd.DataFrame)
-        validate_data(self, frame if named else frame.to_numpy(), skip_check_array=True, reset=False)
-        return self.cell_of_node_[self.tree_.leaf_of(self._bins(frame[self.columns_]))]
+        return self.cell_of_node_[self.tree_.leaf_of(self._bins(rows.X))]
 
-    def transform(self, X: pd.DataFrame | ArrayLike, *, sensitive_features: ArrayLike | None = None) -> pd.DataFrame:
+    def encode(self, rows: Rows) -> pd.DataFrame:
         """The cell of each row, as one column."""
-        return self._wrap_output(X, pd.DataFrame({"cell": self.cells(X)}))
+        return pd.DataFrame({"cell": self.cells(rows)})
 
-    def predict(
-        self, X: pd.DataFrame | ArrayLike, *, sensitive_features: ArrayLike | None = None
-    ) -> npt.NDArray[np.generic]:
+    def predict_rows(self, rows: Rows) -> npt.NDArray[np.generic]:
         """The most frequent label of each row's cell."""
-        return self.class_of_cell_[self.cells(X)]
+        return self.class_of_cell_[self.cells(rows)]
 
     def own_upper_bound(self, train: Table, validation: Table, test: Table, delta: float = 0.05) -> float:
         """FARE's certificate: an upper bound on Δ of the true distribution, from three sets of rows.
@@ -166,9 +155,9 @@ class FARE(GroupEncoder):
             δ, the probability of a miss.
         """
         base = [int((train.a == group).sum()) for group in self.groups_]
-        cells = self.cells(validation.X)
+        cells = self.cells(self.read(validation))
         counts = [np.bincount(cells[(validation.a == g).to_numpy()], minlength=self.n_cells_) for g in self.groups_]
-        totals = np.bincount(self.cells(test.X), minlength=self.n_cells_)
+        totals = np.bincount(self.cells(self.read(test)), minlength=self.n_cells_)
         return float(fare_upper_bound(base, counts, totals, delta))
 
     def _bins(self, X: pd.DataFrame) -> IntArray:

@@ -95,7 +95,7 @@ def judged(name: str, model: Honest, setting: Setting) -> pd.DataFrame:
     if name in CATEGORICAL:
         kind = " / ".join(sorted({type(density).__name__ for density in encoders[0].model_.densities}))
     else:
-        best, described = best_densities(encoders[0], candidates(setting.quick), model.train, 0)
+        best, described, _ = best_densities(encoders[0], candidates(setting.quick), model.train, 0)
         kind = described.split(", the best")[0]
     rows, n_draws = [], 50_000 if setting.quick else 400_000
     for gamma, encoder in zip(model.problem.gammas, encoders, strict=True):

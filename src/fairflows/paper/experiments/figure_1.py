@@ -27,7 +27,7 @@ def run(setting: Setting) -> Result:
     table = Table({"x": x, "a": a, "y": y}, sensitive="a", label="y", name="two Gaussians")
     known = [Independent(Normal(torch.tensor([m], dtype=torch.float64), torch.ones(1).double()), 1) for m in MEANS]
     raw, fair = FairFlow(density=known, n_epochs=60, device=setting.device).fit_many(
-        table.X, table.y, sensitive_features=table.a, gammas=[0.0, 0.9], seeds=[FIRST_SEED]
+        table, strengths=[0.0, 0.9], seeds=[FIRST_SEED]
     )
     rows = []
     for name, encoder in (("γ = 0", raw), ("γ = 0.9", fair)):

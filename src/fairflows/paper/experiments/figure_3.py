@@ -39,8 +39,8 @@ def run(setting: Setting) -> Result:
         device=setting.device,
     )
     methods: dict[str, list[Any]] = {
-        "adversarial": AdversarialEncoder(device=setting.device).fit_many(gammas=[GAMMA], **where),
-        "FNF": flow.fit_many(gammas=[GAMMA], **where),
+        "adversarial": AdversarialEncoder(device=setting.device).fit_many(strengths=[GAMMA], **where),
+        "FNF": flow.fit_many(strengths=[GAMMA], **where),
     }
     rows = []
     for method, encoders in methods.items():

@@ -28,7 +28,7 @@ def run(setting: Setting) -> Result:
         )
         data = fitted.data
         summary = fitted.frontier.summary().reset_index()
-        fitted_ones = [encoder for encoder in fitted.frontier.encoders if hasattr(encoder, "groups_")]
+        fitted_ones = [encoder for encoder in fitted.frontier.encoders if encoder.is_fitted]
         likelihood = fitted_ones[0].held_out_log_likelihood_
         for group, value in enumerate(likelihood if likelihood is not None else []):
             summary[f"held-out log-likelihood, a = {group}"] = value

@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.pipeline import make_pipeline
 
 from fairflows.attack.auditing import audit
 from fairflows.bounds import cell_upper_bound, exact_statistical_distance
 from fairflows.compute.devices import chosen_device
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
-from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
 from fairflows.paper.baselines import LAFTR, AdversarialForgetting, MaxEntARL
 from fairflows.paper.experiments.adversaries import (
     adversary_accuracies,
@@ -52,9 +50,8 @@ def run(setting: Setting) -> Result:
     rows = []
     for name, (baseline, inside, outside) in BASELINES.items():
         baseline.set_params(n_epochs=10 if setting.quick else 50, device=setting.device)
-        strength = [getattr(baseline, baseline._strength)]
-        where = {"sensitive_features": train.a, "gammas": strength, "seeds": seeds}
-        encoders = baseline.fit_many(train.X, train.y, **where)
+        strength = baseline.get_params(deep=False)[baseline.strength_name]
+        encoders = baseline.fit_many(train, strengths=[strength], seeds=seeds)
         epochs: dict[str, Any] = {"epochs": 10 if setting.quick else 30, "device": chosen_device(setting.device)}
         found = audit(encoders[0], train, test, quick=setting.quick)
         rows.append(
@@ -125,15 +122,11 @@ def _matching(train: Table, test: Table, setting: Setting) -> dict[str, Any]:
 
 def _transport(train: Table, test: Table, setting: Setting) -> dict[str, Any]:
     """Transport of cells, released as 16 coarse cells: certified for the true distribution."""
-    pipeline = make_pipeline(FairTransport(), CellRelease(16))
-    fit_pipeline(pipeline, train.X, train.y, sensitive_features=train.a)
-    encoder, release = pipeline[0], pipeline[-1]
-    z = encoder.transform(test.X, sensitive_features=test.a)
-    cells = release.cells(z)
-    counts = [np.bincount(cells[(test.a == group).to_numpy()], minlength=release.n_cells_) for group in encoder.groups_]
-    found = audit(pipeline, train, test, quick=setting.quick)
-    released = transform_pipeline(pipeline, test.X, sensitive_features=test.a)["cell"].to_numpy()
-    guess = release.class_of_cell_[released]
+    release = CellRelease(FairTransport(), 16).fit(train)
+    cells = release.cells(release.read(test))
+    counts = [np.bincount(cells[(test.a == group).to_numpy()], minlength=release.n_cells_) for group in release.groups_]
+    found = audit(release, train, test, quick=setting.quick)
+    guess = np.asarray(release.class_of_cell_)[cells]
     return {
         "method": "transport, 16 cells",
         "accuracy": float(balanced_accuracy(guess, labels_of(test), test.a.to_numpy())),

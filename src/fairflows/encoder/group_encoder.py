@@ -1,0 +1,269 @@
+"""What the encoders that treat each group its own way share: reading tables, groups, labels, weights, keys."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
+
+from fairflows.codec.outside import Outside
+from fairflows.encoder.base import Encoder, FloatArray, Groups, Learnt, Rows, has_names
+from fairflows.encoder.checks import check_key, check_kinds
+from fairflows.exceptions import DataError, Parameter, ParameterError
+from fairflows.table.columns import check_known, shown, sorted_values
+from fairflows.table.frames import to_pandas
+from fairflows.table.ledger import Ledger
+from fairflows.table.persons import KeySetting, Persons, new_key
+from fairflows.table.roles import role_column
+from fairflows.table.schema import Schema
+from fairflows.table.table import Table
+
+
+class GroupEncoder(Encoder):
+    """Base of the encoders that are fitted to rows directly, and not around another encoder."""
+
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    random_state: int
+    key = KeySetting()
+    schema_: Schema | None
+
+    @abstractmethod
+    def _fit(
+        self,
+        rows: Rows,
+        y: Any,
+        sample_weight: FloatArray | None,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Learnt | None]:
+        """What is learnt at each strength with each seed, strength by strength; None stands for a run that diverged.
+
+        What all of them share may be set on the estimator itself.
+        """
+
+    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+        """Learn one encoder per group.
+
+        Parameters
+        ----------
+        X : Table, frame or array
+            Rows to learn from.
+        y : array, optional
+            The label; without one, the encoder keeps no task in mind.
+        sensitive_features : array, optional
+            The sensitive attribute, unless X holds it.
+        sample_weight : array, optional
+            Weight of each row.
+        """
+        strength = self.get_params(deep=False).get(self.strength_name, 1.0)
+        with self._restored_if_fit_fails():
+            rows, y = self._start(X, y, sensitive_features)
+            (learnt,) = self._fit(rows, y, self._read_weight(sample_weight, rows.X), [strength], [self.random_state])
+            self.__dict__.update(learnt or {})
+        return self
+
+    def fit_many(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Self]:
+        """Fitted encoders for every strength (gamma) and seed, strength by strength; one that diverged is not fitted.
+
+        They share the codec, the densities, the key and the ledger.
+        """
+        shared = clone(self)
+        rows, y = shared._start(X, y, sensitive_features)
+        learnt = shared._fit(rows, y, shared._read_weight(sample_weight, rows.X), strengths, seeds)
+        common = {name: value for name, value in shared.__dict__.items() if name.endswith("_")}
+        found = []
+        for (strength, seed), own in zip([(g, s) for g in strengths for s in seeds], learnt, strict=True):
+            encoder = clone(self).set_params(**{self.strength_name: strength, "random_state": seed})
+            if own is not None:
+                encoder.__dict__.update(common | own)
+            found.append(encoder)
+        return found
+
+    def read(self, X: Any, sensitive_features: Any = None, persons: Persons | None = None) -> Rows:
+        """The rows of a table as the encoder sees them, checked."""
+        check_is_fitted(self)
+        return self._rows(X, sensitive_features, persons, fit=False)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The columns of X that are encoded; none where the encoder was fitted to an array."""
+        check_is_fitted(self)
+        return [str(name) for name in vars(self).get("feature_names_in_", ())]
+
+    def _start(self, X: Any, y: Any, sensitive_features: Any) -> tuple[Rows, Any]:
+        """Rows to fit to and their label; groups, key and ledger are made anew."""
+        check_key(self.key)
+        rows = self._rows(X, sensitive_features, None, fit=True)
+        given = self.__dict__["key"]
+        self.key_ = given if given is not None else new_key()
+        self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
+        self.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
+        return rows, (X.y if y is None and isinstance(X, Table) else y)
+
+    def _check_strengths(self, strengths: Sequence[float]) -> None:
+        for strength in strengths:
+            if not (isinstance(strength, Real) and 0 <= strength <= 1):
+                raise ParameterError(self.strength_name, "must be in [0, 1]", strength)
+
+    @property
+    def _allows_missing(self) -> bool:
+        """Whether missing values are a category of their own."""
+        return self.get_params(deep=False).get("missing", "error") == "category"
+
+    def _rows(self, X: Any, sensitive_features: Any, persons: Persons | None, *, fit: bool) -> Rows:
+        frame = X.X if isinstance(X, Table) else self._frame(X)
+        if len(frame) < (2 if fit else 1):
+            raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs {'two' if fit else 'one'}.")
+        attribute, taken = self._attribute(X, frame, sensitive_features)
+        if fit and attribute is not None:
+            self.groups_ = self._find_groups(attribute)
+        group = np.zeros(len(frame), dtype=np.intp) if attribute is None else self._group_of(attribute)
+        if persons is None:
+            persons = X.persons if isinstance(X, Table) and X.identifier is not None else self._persons(frame, fit)
+        features = frame.drop(columns=[*taken, *({self.identifier} & set(frame.columns))])
+        if not features.shape[1]:
+            raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
+        features = self._checked_features(X, features, fit=fit)
+        return Rows(features, group, persons, Outside(len(features)))
+
+    def _checked_features(self, X: Any, features: pd.DataFrame, *, fit: bool) -> pd.DataFrame:
+        """The features as scikit-learn checks them: with the names, or the number, of those that were fitted."""
+        named = isinstance(X, Table) or has_names(X)
+        validate_data(self, features if named else features.to_numpy(), skip_check_array=True, reset=fit)
+        if fit:
+            check_kinds(self.get_params(deep=False).get("kinds"), features.columns)
+            self.schema_ = Schema.of(features) if named else None
+        return features if fit or self.schema_ is None else self.schema_.apply(features)
+
+    def _read_latent(self, Z: Any, sensitive_features: Any) -> Rows:
+        """Encoded rows, their columns by name in our order, with what tells how to decode them."""
+        check_is_fitted(self)
+        frame, names = self._frame(Z), self._names_out()
+        if not has_names(Z) and frame.shape[1] == len(names):
+            frame = frame.set_axis(names, axis=1)
+        attribute, taken = self._attribute(Z, frame, sensitive_features)
+        taken = [*taken, *({self.identifier} & set(frame.columns))]
+        latent = frame.drop(columns=taken)
+        latent = latent.set_axis(latent.columns.astype(str), axis=1)
+        if set(latent.columns) != set(names):
+            got, wanted = (", ".join(map(str, list(some)[:8])) for some in (latent.columns, names))
+            raise DataError(f"Encoded rows must have the columns {wanted} ({len(names)} in all); got {got}.")
+        group = np.zeros(len(frame), dtype=np.intp) if attribute is None else self._group_of(attribute)
+        return Rows(latent[names], group, self._persons(frame, fit=False), Outside(len(frame)))
+
+    def _persons(self, frame: pd.DataFrame, fit: bool) -> Persons:
+        """Who is who, by the column or index that the constructor named."""
+        if self.identifier is None:
+            return Persons.unnamed(len(frame))
+        if self.identifier in frame.columns:
+            return Persons.of(frame[self.identifier])
+        if self.identifier == frame.index.name:
+            return Persons.of(frame.index)
+        if fit or not self.is_randomised:
+            if fit:
+                check_known(self.identifier, frame.columns, "identifier")
+            return Persons.unnamed(len(frame))
+        raise DataError(
+            f"The encoder knows persons by their {self.identifier!r} (",
+            Parameter("identifier", self.identifier),
+            "), which these rows lack: add that column, or make it the index.",
+        )
+
+    def _read_label(self, y: Any, n_rows: int) -> Groups | None:
+        """The label as class numbers, remembering the classes; None without a label."""
+        if y is None:
+            self.classes_ = None
+            return None
+        column = pd.Series(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None).ravel()).infer_objects()
+        if len(column) != n_rows:
+            raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
+        if column.isna().any():
+            raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
+        classes = sorted_values(column)
+        several_types = len({type(value) for value in classes}) > 1  # which NumPy would make text of
+        self.classes_ = np.array(classes, dtype=object if several_types else None)
+        if len(classes) < 2:
+            raise DataError(f"y must have at least two classes; every row is {shown(classes[0])}.")
+        return pd.Index(classes, dtype=object).get_indexer(column.astype(object))
+
+    def _read_weight(self, sample_weight: Any, X: pd.DataFrame) -> FloatArray | None:
+        """Row weights, checked; None when all rows count alike."""
+        if sample_weight is None:
+            return None
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weight.any():
+            raise DataError("sample_weight must have a positive weight; every weight is zero.")
+        return weight
+
+    def _frame(self, X: Any) -> pd.DataFrame:
+        if has_names(X):
+            return to_pandas(X)
+        finite: Any = "allow-nan" if self._allows_missing else True
+        if _has_text(X):
+            return to_pandas(check_array(X, dtype=object, ensure_all_finite=finite)).infer_objects()
+        return to_pandas(check_array(X, dtype="numeric", ensure_all_finite=finite))
+
+    def _attribute(self, X: Any, frame: pd.DataFrame, sensitive_features: Any) -> tuple[pd.Series | None, list[Any]]:
+        """The sensitive attribute, and which columns of the frame it is (none when it came as an argument alone)."""
+        names = [self.sensitive] if isinstance(self.sensitive, str) else list(self.sensitive or [])
+        in_frame = [name for name in names if name in frame.columns]
+        if sensitive_features is None and isinstance(X, Table):
+            sensitive_features = X.a
+        if sensitive_features is not None:
+            listed = isinstance(sensitive_features, list | tuple)
+            given = np.asarray(sensitive_features) if listed else sensitive_features
+            return role_column(frame, given, "sensitive")[0], in_frame
+        if self.sensitive is not None:
+            return role_column(frame, self.sensitive, "sensitive")
+        if not self.needs_attribute:
+            return None, []
+        raise DataError(
+            f"{type(self).__name__} encodes each group its own way and needs the sensitive attribute: pass "
+            "sensitive_features=..., or name its column in the constructor (sensitive='...')."
+        )
+
+    def _find_groups(self, attribute: pd.Series) -> list[Any]:
+        if attribute.isna().any():
+            raise DataError(
+                f"The sensitive attribute must be known in every row; {int(attribute.isna().sum())} are not."
+            )
+        groups = sorted_values(attribute)
+        if len(groups) < 2:
+            raise DataError(f"The sensitive attribute needs at least two groups; every row is {shown(groups[0])}.")
+        return groups
+
+    def _group_of(self, attribute: pd.Series) -> Groups:
+        group = pd.Index(self.groups_, dtype=object).get_indexer(attribute.astype(object))
+        if (group < 0).any():
+            first = attribute.iloc[int((group < 0).argmax())]
+            known = ", ".join(map(shown, self.groups_))
+            raise DataError(
+                f"The sensitive attribute must be one of the groups that the encoder was fitted on ({known}); "
+                f"{int((group < 0).sum())} rows are not, the first is {shown(first)}."
+            )
+        return group
+
+
+def _has_text(X: Any) -> bool:
+    """Whether an array has columns of text, or a list of rows a value of it."""
+    if isinstance(X, list | tuple):
+        X = np.asarray(X, dtype=object)
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "OU":
+        return False
+    return X.dtype.kind == "U" or any(isinstance(value, str) for value in X.flat)

@@ -1,0 +1,201 @@
+"""Whatever is released, asked in one way: an encoder, a scikit-learn pipeline that starts with one, any transformer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from sklearn.pipeline import Pipeline
+
+from fairflows.encoder.base import Cells, Encoder, wrap_output
+from fairflows.exceptions import DataError, Parameter
+from fairflows.release.cell_release import CellRelease
+from fairflows.table.frames import to_pandas
+from fairflows.table.ledger import Ledger
+from fairflows.table.persons import Persons
+from fairflows.table.table import Table
+
+
+class Transformer(Protocol):
+    """Anything that turns rows into other rows."""
+
+    def transform(self, X: Any) -> Any:
+        """The other rows."""
+
+
+@dataclass(frozen=True)
+class Released:
+    """A fitted model, and what comes out of it.
+
+    Attributes
+    ----------
+    model : encoder, pipeline or transformer
+        The model as it was given.
+    encoder : Encoder or None
+        What the rows reach first; None for somebody else's transformer.
+    steps : tuple of transformers
+        The steps after the encoder; for somebody else's transformer, itself.
+    """
+
+    model: Any
+    encoder: Encoder | None
+    steps: tuple[Transformer, ...]
+
+    @classmethod
+    def of(cls, model: Any) -> Released:
+        """The view of a model."""
+        if isinstance(model, Encoder):
+            return cls(model, model, ())
+        steps = [model]
+        if isinstance(model, Pipeline):
+            steps = [step for _, step in model.steps if step is not None and step != "passthrough"]
+        first, *others = steps
+        return cls(model, first, tuple(others)) if isinstance(first, Encoder) else cls(model, None, tuple(steps))
+
+    @property
+    def last(self) -> Encoder | None:
+        """The encoder whose output is released, if an encoder's is."""
+        if not self.steps:
+            return self.encoder
+        return self.steps[-1] if isinstance(self.steps[-1], Encoder) else None
+
+    @property
+    def n_cells(self) -> int | None:
+        """How many cells are released; None where no cells are."""
+        return None if self.last is None else self.last.n_cells_
+
+    @property
+    def latent(self) -> Released | None:
+        """The model that stops before the cells; None where there is nothing before them."""
+        if isinstance(self.last, CellRelease) and not self.steps:
+            return Released.of(self.last.encoder_)
+        return None if not self.steps else Released(self.model, self.encoder, self.steps[:-1])
+
+    @property
+    def innermost(self) -> Encoder | None:
+        """The encoder that turns features into z, inside any release."""
+        return self.encoder.encoder_ if isinstance(self.encoder, CellRelease) else self.encoder
+
+    @property
+    def secret(self) -> bytes:
+        """The encoder's key; empty for a model without one, whose certificates carry no seal."""
+        return b"" if self.encoder is None else bytes(self.encoder.key_)
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """Which rows the model was fitted to, where it keeps account of that."""
+        return None if self.encoder is None else self.encoder.ledger_
+
+    def groups(self, table: Table) -> list[Any]:
+        """The groups that the model knows; those of the table, for one that knows none."""
+        return table.groups if self.encoder is None else list(self.encoder.groups_)
+
+    def most_rows(self, table: Table, given: int | None = None) -> int:
+        """M, the most rows that a person may have: declared, else the most in training; 1 where nobody is named."""
+        if given is not None or not table.persons.named:
+            return 1 if given is None else given
+        if self.encoder is not None and self.encoder.most_rows_ is not None:
+            return self.encoder.most_rows_
+        if int(table.persons.rows_each().max()) == 1:
+            return 1
+        raise DataError(
+            "The rows name their persons, some of whom have several, but the model was fitted without persons: fit it "
+            "to a Table with an identifier, or state the most rows that a person may have (",
+            Parameter("most_rows", ...),
+            ").",
+        )
+
+    def encode(self, table: Table) -> pd.DataFrame:
+        """What is released for the rows of a table, as it is written: numbers in single precision."""
+        return as_written(_through(self.steps, self._first(table), table))
+
+    def encode_again(self, table: Table) -> pd.DataFrame:
+        """The same with coins that can be repeated though nobody named the rows: for attacks and reports."""
+        return as_written(_through(self.steps, self._first(table, repeatable_persons(table)), table))
+
+    def encode_rows(self, X: pd.DataFrame, attribute: Any, persons: Persons | None) -> pd.DataFrame:
+        """What is released for rows that come without a `Table`, in double precision.
+
+        Parameters
+        ----------
+        X : DataFrame
+            The features.
+        attribute : Series, DataFrame or None
+            The sensitive attribute; None where the encoder needs none.
+        persons : Persons or None
+            Who is who; None where nobody said.
+        """
+        if self.encoder is None:
+            raise DataError(f"{type(self.model).__name__} is no encoder of fairflows.")
+        rows = self.encoder.read(X, attribute, persons)
+        return _through(self.steps, self.encoder.encode(rows))
+
+    def cells(self, table: Table) -> Cells:
+        """Each row's own cell, before any randomisation, with coins that can be repeated."""
+        last, persons = self.last, repeatable_persons(table)
+        if last is None or last.n_cells_ is None:
+            raise DataError("The model releases no cells: put its encoder into a CellRelease.")
+        if not self.steps:
+            return _checked_cells(last.cells(last.read(table, None, persons)), last)
+        before = _through(self.steps[:-1], self._first(table, persons), table)
+        return _checked_cells(last.cells(last.read(before, None, persons)), last)
+
+    def predict(self, table: Table) -> Any:
+        """The label that is suggested by what is released, with coins that can be repeated."""
+        last, persons = self.last, repeatable_persons(table)
+        if last is None:
+            raise DataError(f"{type(self.model).__name__} suggests no label.")
+        before = table if not self.steps else _through(self.steps[:-1], self._first(table, persons), table)
+        return last.predict_rows(last.read(before, None, persons))
+
+    def _first(self, table: Table, persons: Persons | None = None) -> pd.DataFrame:
+        if self.encoder is None:
+            return table.X
+        return wrap_output(table, self.encoder.encode(self.encoder.read(table, None, persons)))
+
+
+def repeatable_persons(table: Table) -> Persons:
+    """The persons of a table; where nobody named them, every row by its values, so that coins can be repeated."""
+    return table.persons if table.persons.named else Persons.by_contents(table.contents())
+
+
+def as_written(frame: pd.DataFrame) -> pd.DataFrame:
+    """Encoded rows as files hold them: computed in double precision, and rounded to single when they are released."""
+    doubles = [name for name in frame if frame[name].dtype == np.float64]
+    return frame.astype(dict.fromkeys(doubles, np.float32))
+
+
+def beside(encoded: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Encoded rows with other columns of the same rows; a name that both have is refused."""
+    both = [name for name in others if name in encoded.columns]
+    if both:
+        raise DataError(
+            f"Column {both[0]!r} is written by the model and cannot be kept as well: rename the column of the table."
+        )
+    return pd.concat([encoded.reset_index(drop=True), others.reset_index(drop=True)], axis=1)
+
+
+def _through(steps: Sequence[Transformer], frame: pd.DataFrame, table: Table | None = None) -> pd.DataFrame:
+    """What transformers make of rows; the attribute goes only to those that ask for it."""
+    released: Any = frame
+    for step in steps:
+        takes_attribute = "sensitive_features" in inspect.signature(step.transform).parameters
+        given = {"sensitive_features": table.a} if takes_attribute and table is not None else {}
+        released = step.transform(released, **given)
+    return to_pandas(released)
+
+
+def _checked_cells(cells: Cells, release: Encoder) -> Cells:
+    """Refuse a cell that is none of the k: counting it would put it among the others."""
+    cells = np.asarray(cells)
+    wrong = (cells < 0) | (cells >= int(release.n_cells_ or 0))
+    if wrong.any():
+        raise DataError(
+            f"{type(release).__name__} must give cells in 0 … {int(release.n_cells_ or 0) - 1} (n_cells_ = "
+            f"{release.n_cells_}); {int(wrong.sum()):,} rows have another, the first {cells[wrong.argmax()]}."
+        )
+    return cells
