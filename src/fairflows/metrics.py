@@ -6,15 +6,15 @@ the values agree with `fairlearn.metrics`, which reports per group what is summa
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
 
-def count_predictions(y_true: Any, y_pred: Any, groups: Any, n_classes: int, n_groups: int) -> Array:
+def count_predictions(
+    y_true: npt.ArrayLike, y_pred: npt.ArrayLike, groups: npt.ArrayLike, n_classes: int, n_groups: int
+) -> Array:
     """Counts n(a, y, ŷ), shape (..., K, C, C), of predictions of shape (..., n_rows).
 
     All three arrays hold whole numbers: classes 0 … C − 1 and groups 0 … K − 1.
@@ -28,7 +28,7 @@ def count_predictions(y_true: Any, y_pred: Any, groups: Any, n_classes: int, n_g
     return counts.reshape(*y_pred.shape[:-1], n_groups, n_classes, n_classes).astype(np.float64)
 
 
-def group_metrics(counts: Array) -> dict[str, Any]:
+def group_metrics(counts: Array) -> dict[str, Array]:
     """Metrics of each model from its counts n(a, y, ŷ), shape (..., K, C, C).
 
     Returns

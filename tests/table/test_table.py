@@ -228,7 +228,7 @@ def test_rows_and_parts_that_do_not_fit(frame):
     with pytest.raises(DataError, match=r"known by one index, not several; use reset_index\(\)"):
         Table(several, sensitive="sex")
     assert len(Table(several, **ROLES)) == 60
-    with pytest.raises(ValueError, match=r"parts must be one a row \(60 rows\); got shape \(59,\)"):
+    with pytest.raises(ValueError, match=r"parts must be one per row \(60 rows\); got shape \(59,\)"):
         Table(frame, **ROLES, parts=["train"] * 59)
     with pytest.raises(ValueError, match="parts must be train, validation, test; got 'exam'"):
         Table(frame, **ROLES, parts=["exam"] * 60)

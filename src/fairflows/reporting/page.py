@@ -6,13 +6,16 @@ import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fairflows.reporting import plots
 from fairflows.reporting.words import consequences, distance, percent, statements, title, to_whom, verdict
+
+Contents: TypeAlias = dict[str, Any]
+"""What a report is about, by section: values as JSON has them."""
 
 _INTERNAL = ("points", "matches", "recourse")
 """What shows single persons, or what only those who hold the table may see."""
@@ -39,8 +42,8 @@ class Report:
     True
     """
 
-    def __init__(self, contents: Mapping[str, Any], *, verified: bool = False) -> None:
-        self.contents = json.loads(json.dumps(contents))  # plain values only, and ours alone
+    def __init__(self, contents: Contents, *, verified: bool = False) -> None:
+        self.contents: Contents = json.loads(json.dumps(contents))  # plain values only, and ours alone
         self.verified = verified
 
     def to_html(self, *, public: bool = False) -> str:
@@ -73,13 +76,13 @@ class Report:
         return f'<iframe src="data:text/html;base64,{page}" style="width:100%;height:40em;border:0"></iframe>'
 
 
-def public_part(contents: Mapping[str, Any]) -> dict[str, Any]:
+def public_part(contents: Contents) -> Contents:
     """What may leave the house: nothing that shows single persons, nor anything but the bins of the latent."""
     kept = {name: value for name, value in contents.items() if name not in _INTERNAL}
     return {**kept, "points": None, "matches": None, "recourse": None}
 
 
-def _figures(r: Mapping[str, Any]) -> dict[str, Markup]:
+def _figures(r: Contents) -> dict[str, Markup]:
     """Each figure as an image with its alternative text; those without data are left out."""
     c = r["certificate"]
     drawn: dict[str, tuple[str, str]] = {}

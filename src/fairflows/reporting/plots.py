@@ -6,15 +6,16 @@ import io
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from fairflows.reporting.words import is_plain
+from fairflows.reporting.words import CertificateFields, is_plain
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -38,6 +39,30 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
+class FrontierPoint(TypedDict):
+    """A model of the frontier: `x` is how much it tells, `y` how well the task is done."""
+
+    method: str
+    x: float
+    y: float
+    chosen: bool
+    text: NotRequired[str]
+
+
+class PlacedGroup(TypedDict):
+    """A group's encoded rows in two dimensions."""
+
+    name: str
+    points: list[list[float]]
+
+
+class BinnedGroup(TypedDict):
+    """The share of a group in each bin of two dimensions."""
+
+    name: str
+    shares: list[list[float]]
+
+
 @contextmanager
 def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], str]]]:
     with rc_context(cast(Any, _SETTINGS)), warnings.catch_warnings():
@@ -52,7 +77,7 @@ def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], 
         yield figure, to_svg
 
 
-def gauge(certificate: dict[str, Any]) -> str:
+def gauge(certificate: CertificateFields) -> str:
     """From what an attack reached, over what the model says, to what is certified; the truth lies between."""
     marks = [
         ("attack reached at least", certificate["attack_lower"], ">", COLOURS[1]),
@@ -64,7 +89,7 @@ def gauge(certificate: dict[str, Any]) -> str:
     if target is None and certificate["target_accuracy"] is not None and is_plain(certificate):
         target = 2 * certificate["target_accuracy"] - 1
     with _canvas(5.4, 1.3 + 0.32 * len(marks)) as (figure, to_svg):
-        axes: Any = figure.subplots()
+        axes = figure.add_subplot()
         shown = [value for _, value, _, _ in marks] + [target or 0]
         end = min(1.0, max(0.1, 1.25 * max(shown, default=0.1)))
         for i, (_, value, marker, colour) in enumerate(reversed(marks)):
@@ -84,33 +109,31 @@ def gauge(certificate: dict[str, Any]) -> str:
         axes.tick_params(axis="y", length=0, pad=11)
         axes.spines["left"].set_visible(False)
         if is_plain(certificate):
-            top = axes.secondary_xaxis("top", functions=(lambda d: 50 * (1 + d), lambda a: a / 50 - 1))
+            top = axes.secondary_xaxis("top", functions=(_percent_right, _distance))
             top.set_xlabel("best guess of the group is right, %")
         return to_svg()
 
 
-def frontier(points: list[dict[str, Any]], y_name: str, x_name: str, target: float | None) -> str:
+def frontier(points: list[FrontierPoint], y_name: str, x_name: str, target: float | None) -> str:
     """Every trained model: how well the task is done against how much is told; the chosen one is ringed."""
     with _canvas(5.4, 3.6) as (figure, to_svg):
-        axes: Any = figure.subplots()
+        axes = figure.add_subplot()
         for i, method in enumerate(dict.fromkeys(point["method"] for point in points)):
             mine = sorted((p for p in points if p["method"] == method), key=lambda p: p["x"])
-            style: dict[str, Any] = {
-                "color": COLOURS[i],
-                "marker": MARKERS[i],
-                "linewidth": 1,
-                "markersize": 6,
-                "alpha": 0.9,
-            }
-            axes.plot([p["x"] for p in mine], [p["y"] for p in mine], label=_short(method), **style)
+            axes.plot(
+                [p["x"] for p in mine], [p["y"] for p in mine], label=_short(method), color=COLOURS[i],
+                marker=MARKERS[i], linewidth=1, markersize=6, alpha=0.9,
+            )  # fmt: skip
             for point in mine:
                 if point.get("text"):
                     axes.annotate(
                         point["text"], (point["x"], point["y"]), xytext=(6, -11), textcoords="offset points", size=8
                     )
         chosen = [point for point in points if point["chosen"]]
-        ring: dict[str, Any] = {"facecolors": "none", "edgecolors": INK, "linewidths": 2, "zorder": 4}
-        axes.scatter([p["x"] for p in chosen], [p["y"] for p in chosen], s=170, label="chosen", **ring)
+        axes.scatter(
+            [p["x"] for p in chosen], [p["y"] for p in chosen], s=170, label="chosen", facecolors="none",
+            edgecolors=INK, linewidths=2, zorder=4,
+        )  # fmt: skip
         if target is not None:
             axes.axvline(target, color=INK, linestyle="--", linewidth=1)
             axes.annotate("target", (target, 1.0), xycoords=("data", "axes fraction"), ha="center", va="bottom")
@@ -126,7 +149,7 @@ def bars(names: list[str], series: dict[str, list[float | None]], x_name: str, *
     """Horizontal bars, several series side by side; the value is written at each bar's end."""
     n, k = len(names), len(series)
     with _canvas(5.4, 1.1 + max(0.34 * n * k * 0.8, 0.6)) as (figure, to_svg):
-        axes: Any = figure.subplots()
+        axes = figure.add_subplot()
         height = 0.8 / k
         for j, (name, values) in enumerate(series.items()):
             places = np.arange(n) + (j - (k - 1) / 2) * height
@@ -152,7 +175,7 @@ def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str
     """Many small bars, side by side, cell by cell."""
     n, k = len(names), len(series)
     with _canvas(5.4, 3.0) as (figure, to_svg):
-        axes: Any = figure.subplots()
+        axes = figure.add_subplot()
         width = 0.84 / k
         for j, (name, values) in enumerate(series.items()):
             places = np.arange(n) + (j - (k - 1) / 2) * width
@@ -168,27 +191,26 @@ def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str
         return to_svg()
 
 
-def points(groups: list[dict[str, Any]]) -> str:
-    """The encoded rows of each group in two dimensions, one dot a person. Not for the public."""
+def points(groups: list[PlacedGroup]) -> str:
+    """The encoded rows of each group in two dimensions, one dot per person. Not for the public."""
     with _canvas(5.4, 4.0) as (figure, to_svg):
-        axes: Any = figure.subplots()
+        axes = figure.add_subplot()
         for i, group in enumerate(groups):
             place = np.array(group["points"], dtype=float).reshape(-1, 2)
-            style: dict[str, Any] = {"s": 9, "alpha": 0.45, "linewidths": 0, "rasterized": False}
             axes.scatter(
-                place[:, 0], place[:, 1], c=COLOURS[i % 7], marker=MARKERS[i % 7], label=_short(group["name"]), **style
-            )
+                place[:, 0], place[:, 1], c=COLOURS[i % 7], marker=MARKERS[i % 7], label=_short(group["name"]), s=9,
+                alpha=0.45, linewidths=0, rasterized=False,
+            )  # fmt: skip
         _plain_plane(axes)
         figure.legend(loc="outside upper left", ncols=3, markerscale=2)
         return to_svg()
 
 
-def heat(groups: list[dict[str, Any]], x_edges: list[float], y_edges: list[float]) -> str:
+def heat(groups: list[BinnedGroup], x_edges: list[float], y_edges: list[float]) -> str:
     """The encoded rows of each group as shares of bins, side by side; bins of few people are left empty."""
     n = len(groups)
     with _canvas(min(7.0, 2.5 * n), 2.9) as (figure, to_svg):
         top = max(max(map(max, group["shares"])) for group in groups) or 1.0
-        mesh: Any = None
         for axes, group in zip(figure.subplots(1, n, squeeze=False)[0], groups, strict=True):
             shares = np.ma.masked_equal(np.array(group["shares"], dtype=float), 0)
             mesh = axes.pcolormesh(x_edges, y_edges, shares.T, cmap="cividis", vmin=0, vmax=top, rasterized=False)
@@ -196,6 +218,16 @@ def heat(groups: list[dict[str, Any]], x_edges: list[float], y_edges: list[float
             _plain_plane(axes)
         figure.colorbar(mesh, ax=figure.axes, location="bottom", label="share of the group", shrink=0.8)
         return to_svg()
+
+
+def _percent_right(distance: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """How often the best guess between two equally likely groups is right, for a distance Δ."""
+    return 50 * (1 + np.asarray(distance, dtype=np.float64))
+
+
+def _distance(percent_right: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The inverse of `_percent_right`."""
+    return np.asarray(percent_right, dtype=np.float64) / 50 - 1
 
 
 def _plain_plane(axes: Axes) -> None:

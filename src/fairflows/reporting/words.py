@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
+
+CertificateFields: TypeAlias = dict[str, Any]
+"""A certificate as `Certificate.to_dict` gives it."""
 
 _TITLES = {
     "CERTIFIED": "Certified",
@@ -12,7 +15,7 @@ _TITLES = {
 }
 
 
-def title(certificate: dict[str, Any]) -> str:
+def title(certificate: CertificateFields) -> str:
     """The status in a word or two."""
     if certificate["status"] == "NOT_MET" and not _target(certificate):
         return "Nothing is promised"
@@ -31,7 +34,7 @@ def distance(value: float | None) -> str:
     return f"{value:.3f}" if value >= 0.0005 or value == 0 else "< 0.001"
 
 
-def verdict(certificate: dict[str, Any]) -> list[str]:
+def verdict(certificate: CertificateFields) -> list[str]:
     """What the status means for whoever has to decide, in a few sentences."""
     c = certificate
     chance = max(c.get("priors") or [1 / max(2, len(c["n"]))])
@@ -72,7 +75,7 @@ def verdict(certificate: dict[str, Any]) -> list[str]:
     return [f"{missed} Encode more strongly, release coarser cells, or use more rows.", *asked]
 
 
-def to_whom(certificate: dict[str, Any]) -> str:
+def to_whom(certificate: CertificateFields) -> str:
     """Who is covered by what is said, and who is not."""
     c = certificate
     seen = " and the ".join(c["released"])
@@ -95,7 +98,7 @@ def to_whom(certificate: dict[str, Any]) -> str:
     return "Nothing is promised to anybody."
 
 
-def statements(certificate: dict[str, Any]) -> list[dict[str, str]]:
+def statements(certificate: CertificateFields) -> list[dict[str, str]]:
     """The three kinds of statement, side by side: name, bound, what it says, what it rests on."""
     c = certificate
     found = []
@@ -136,7 +139,7 @@ def statements(certificate: dict[str, Any]) -> list[dict[str, str]]:
     return found
 
 
-def consequences(certificate: dict[str, Any]) -> list[str]:
+def consequences(certificate: CertificateFields) -> list[str]:
     """What follows for decisions made from the release; nothing follows from a refuted model."""
     c = certificate
     modelled = c["status"] != "REFUTED"
@@ -162,12 +165,12 @@ def consequences(certificate: dict[str, Any]) -> list[str]:
     return lines
 
 
-def is_plain(c: dict[str, Any]) -> bool:
+def is_plain(c: CertificateFields) -> bool:
     """Whether there are two groups, equally likely: then the best guess is right (1 + Δ)/2 of the time."""
     return len(c["n"]) == 2 and not c.get("priors")
 
 
-def _guess(c: dict[str, Any], upper: float, accuracy: float) -> str:
+def _guess(c: CertificateFields, upper: float, accuracy: float) -> str:
     """How often a guess of the group is right; among more than two groups also between the worst two."""
     if is_plain(c):
         return f"≤ {percent(accuracy)}"
@@ -175,12 +178,12 @@ def _guess(c: dict[str, Any], upper: float, accuracy: float) -> str:
     return f"≤ {percent(accuracy)} {among}; ≤ {_between_two(c, upper)}"
 
 
-def _between_two(c: dict[str, Any], delta: float) -> str:
+def _between_two(c: CertificateFields, delta: float) -> str:
     """(1 + Δ)/2, and what it is the accuracy of."""
     return percent((1 + delta) / 2) + ("" if is_plain(c) else " between two groups, equally likely")
 
 
-def _target(c: dict[str, Any]) -> list[str]:
+def _target(c: CertificateFields) -> list[str]:
     if c["target_accuracy"] is not None:
         return [f"The target was a guess that is right at most {percent(c['target_accuracy'])} of the time."]
     if c["target"] is not None:

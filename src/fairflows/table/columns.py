@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from difflib import get_close_matches
-from typing import Any, Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api import types
+from pandas.api.extensions import ExtensionDtype
 
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.frames import with_plain_times
@@ -17,14 +18,15 @@ from fairflows.table.grid import find_grid
 
 Kind = Literal["continuous", "discrete", "categorical"]
 KINDS: tuple[str, ...] = get_args(Kind)
+Dtype: TypeAlias = "np.dtype | ExtensionDtype"
 
 
-def is_time(dtype: Any) -> bool:
+def is_time(dtype: Dtype) -> bool:
     """Whether a column of this type holds dates, times or durations."""
     return types.pandas_dtype(dtype).kind in "mM"
 
 
-def is_number(dtype: Any) -> bool:
+def is_number(dtype: Dtype) -> bool:
     """Whether a column of this type holds numbers (booleans are categories)."""
     return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
 
@@ -39,19 +41,19 @@ def numbers(column: pd.Series) -> np.ndarray:
     return column.to_numpy(dtype=kind)
 
 
-def from_numbers(values: np.ndarray, dtype: Any) -> pd.Series:
+def from_numbers(values: np.ndarray, dtype: Dtype) -> pd.Series:
     """A column of `dtype` from what `numbers` gave."""
     column = pd.Series(values)
     return (column.dt.tz_localize("UTC") if has_zone(dtype) else column).astype(dtype)
 
 
-def has_zone(dtype: Any) -> bool:
+def has_zone(dtype: Dtype) -> bool:
     """Whether a column of this type holds moments in time, and not the readings of some clock."""
     arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else None
     return isinstance(dtype, pd.DatetimeTZDtype) or getattr(arrow, "tz", None) is not None
 
 
-def describe_dtype(dtype: Any) -> str:
+def describe_dtype(dtype: Dtype) -> str:
     """What a column of this type holds, in a word or two."""
     if is_number(dtype):
         return "numbers"
@@ -62,7 +64,7 @@ def describe_dtype(dtype: Any) -> str:
     return "times with a time zone" if has_zone(dtype) else "times without a time zone"
 
 
-def check_same(name: str, column: pd.Series, dtype: Any) -> None:
+def check_same(name: str, column: pd.Series, dtype: Dtype) -> None:
     """Refuse numbers where there were times, moments where there were clock readings, and so on."""
     if describe_dtype(column.dtype) != describe_dtype(dtype):
         raise DataError(
@@ -87,7 +89,7 @@ def infer_kind(column: pd.Series) -> Kind:
     return "discrete" if not len(known) or find_grid(numbers(known)) is not None else "continuous"
 
 
-def sorted_values(column: pd.Series) -> list[Any]:
+def sorted_values(column: pd.Series) -> list[Hashable]:
     """The distinct known values of a column, in order."""
     values = column.dropna().unique().tolist()
     try:
@@ -96,7 +98,7 @@ def sorted_values(column: pd.Series) -> list[Any]:
         return sorted(values, key=str)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as an error message names it: text in quotes, numbers and times as a person writes them."""
     return repr(value) if isinstance(value, str) else str(value)
 
@@ -128,7 +130,7 @@ def step_text(step: float, dtype: np.dtype) -> str:
     return f"{step:g}"
 
 
-def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Refuse a setting that is none of those there are."""
     if not (isinstance(value, str) and value in allowed):
         raise ParameterError(name, f"must be one of {', '.join(map(repr, allowed))}", value)
@@ -146,7 +148,7 @@ def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
             )
 
 
-def check_known(name: Any, columns: pd.Index, role: str) -> None:
+def check_known(name: Hashable, columns: pd.Index, role: str) -> None:
     """Refuse a column name that the table does not have, naming the ones it has."""
     if name in columns:
         return

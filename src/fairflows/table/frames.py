@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairflows.exceptions import DataError
+
+if TYPE_CHECKING:
+    import polars
+
+Frame: TypeAlias = "pd.DataFrame | polars.DataFrame | np.ndarray"
+"""A table as users get it back."""
+
+TableLike: TypeAlias = "Frame | pa.Table | Mapping[str, Sequence[object]] | npt.ArrayLike"
+"""A table as users may bring it."""
+
+ColumnLike: TypeAlias = "pd.Series | polars.Series | npt.ArrayLike"
+"""One value per row."""
 
 _DAY = 86_400
 _NULLABLE = {
@@ -19,20 +33,22 @@ _NULLABLE = {
 }
 
 
-def is_polars(data: Any) -> bool:
+def is_polars(data: object) -> TypeGuard[polars.DataFrame | polars.Series]:
     """Whether `data` is a polars frame or series (without importing polars)."""
-    polars = sys.modules.get("polars")
-    return polars is not None and isinstance(data, polars.DataFrame | polars.Series)
+    loaded = sys.modules.get("polars")
+    return loaded is not None and isinstance(data, loaded.DataFrame | loaded.Series)
 
 
-def to_pandas(data: Any, columns: list[str] | None = None) -> pd.DataFrame:
+def to_pandas(data: TableLike, columns: list[str] | None = None) -> pd.DataFrame:
     """A pandas frame of `data`: a pandas, polars or Arrow table, a mapping of columns, or a two-dimensional array.
 
     Columns of an array are named ``columns``, else x0, x1, ...; duplicate column names are refused, since no
     value could be given back to the right one.
     """
     if is_polars(data):
-        frame = from_arrow((data.to_frame() if data.__class__.__name__ == "Series" else data).to_arrow())
+        import polars
+
+        frame = from_arrow((data.to_frame() if isinstance(data, polars.Series) else data).to_arrow())
     elif isinstance(data, pa.Table):
         frame = from_arrow(data)
     elif isinstance(data, pd.DataFrame):
@@ -83,7 +99,7 @@ def check_names(columns: pd.Index) -> None:
         raise DataError(f"Column names must be unique; {repeated[0]!r} occurs more than once.")
 
 
-def like(original: Any, frame: pd.DataFrame) -> Any:
+def like(original: object, frame: pd.DataFrame) -> Frame:
     """`frame` as the kind of object that `original` is."""
     if is_polars(original):
         import polars
@@ -95,7 +111,7 @@ def like(original: Any, frame: pd.DataFrame) -> Any:
     return frame
 
 
-def _from_array(data: Any, columns: list[str] | None) -> pd.DataFrame:
+def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:
     array = np.asarray(data)
     if array.ndim == 0:
         raise DataError(

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import IO, Literal
 
 import pandas as pd
 import pyarrow as pa
@@ -29,18 +29,18 @@ PARQUET_SUFFIXES = {".parquet", ".pq"}
 _BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
 
 
-def _unpack(codec: str) -> Callable[[Path], Any]:
+def _unpack(codec: str) -> Callable[[Path], IO[bytes]]:
     return lambda path: pa.CompressedInputStream(pa.OSFile(str(path)), codec)
 
 
-def _unzip(path: Path) -> Any:
+def _unzip(path: Path) -> IO[bytes]:
     files = [file for file in zipfile.ZipFile(path).infolist() if not file.is_dir()]
     if len(files) != 1:
         raise DataError(f"{path}: the archive must hold one file; it holds {len(files)}.")
     return zipfile.ZipFile(path).open(files[0])
 
 
-COMPRESSION: dict[str, Callable[[Path], Any]] = {
+COMPRESSION: dict[str, Callable[[Path], IO[bytes]]] = {
     ".gz": _unpack("gzip"),
     ".bz2": _unpack("bz2"),
     ".zst": _unpack("zstd"),
@@ -143,7 +143,7 @@ def named(path: Path) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+        raise DataError(f"{path}: ", *error.parts) from None
 
 
 class CsvText:
@@ -169,9 +169,9 @@ class CsvText:
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """These columns, some thousand rows at a time."""
         fields = [f"f{self.columns.index(name)}" for name in columns]
-        bad_rows: list[Any] = []
+        bad_rows: list[pyarrow.csv.InvalidRow] = []
 
-        def refuse(row: Any) -> str:
+        def refuse(row: pyarrow.csv.InvalidRow) -> str:
             bad_rows.append(row)
             return "error"
 
@@ -204,7 +204,7 @@ class CsvText:
         if columns[-1] == self.columns[-1] and watched.ends_within_quotes(last or "", self._separator):
             raise DataError(f"{self.path}: cannot be read: a quote that opens the last field is never closed.")
 
-    def _explained(self, rows: list[Any]) -> DataError:
+    def _explained(self, rows: list[pyarrow.csv.InvalidRow]) -> DataError:
         row = rows[0]
         quote = " It holds a line end in quotes: is one of them never closed?" if "\n" in row.text else ""
         return DataError(
@@ -212,7 +212,7 @@ class CsvText:
             f"header is row 1) has {row.actual_columns}.{quote}"
         )
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> IO[bytes]:
         return COMPRESSION.get(self.path.suffix.lower(), lambda path: path.open("rb"))(self.path)
 
 
@@ -222,7 +222,7 @@ class Utf8CheckedStream(io.RawIOBase):
     Text is checked here, and not where a row is found to be wrong: there the error could not be raised.
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._tail = b""
         self._text = codecs.getincrementaldecoder("utf-8")()
