@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import shutil
 import stat
 import warnings
@@ -30,7 +29,6 @@ from fairflows.density.smoothed_counts import SmoothedCounts
 from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import FORMAT, load, save
-from fairflows.table.persons import Persons
 
 
 @pytest.fixture(scope="module")
@@ -327,30 +325,6 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(saved, mixed, tmp_p
     (tmp_path / "other" / "model.json").write_text('{"layers": 3}')  # another program's
     with pytest.raises(DataError, match="not a model of fairflows"):
         save(encoder, tmp_path / "other")
-
-
-def test_certificates_of_a_loaded_model_are_counted_in_its_folder(saved, mixed, tmp_path):
-    def looked(model, mark):
-        ledger = model.ledger_
-        rows = ledger.read(mixed.X.iloc[:2], Persons.of(["ann", "bob"]))
-        number = ledger.next_look(rows)
-        ledger.record(rows, "m", mark)
-        return number
-
-    one, two = load(saved), load(saved)
-    assert [looked(one, "1"), looked(two, "2"), looked(load(saved), "3"), looked(one, "4")] == [1, 2, 3, 4]
-    assert stat.S_IMODE((saved / "ledger.json").stat().st_mode) == 0o600
-    save(one, tmp_path / "copy")  # from now on both folders are told
-    assert looked(one, "5") == 5
-    assert looked(load(tmp_path / "copy"), "6") == 6
-    alone = pickle.loads(pickle.dumps(one))
-    shutil.rmtree(saved)
-    shutil.rmtree(tmp_path / "copy")
-    assert looked(alone, "7") == 6, "a model without a folder counts on its own"
-    other = FairMatching(density="counts").fit(mixed.X[["owns"]], sensitive_features=mixed.a)
-    save(other, saved)
-    looked(alone, "8")
-    assert load(saved).ledger_.looks == [], "the folder belongs to another model by now"
 
 
 def test_a_crash_while_saving_leaves_the_old_model(saved, mixed, monkeypatch):

@@ -6,7 +6,8 @@ import pytest
 
 from fairflows import load_adult
 from fairflows.table.hashing import content_hashes, fingerprint, keyed_hashes
-from fairflows.table.ledger import Ledger, named_persons
+from fairflows.table.ledger import Ledger
+from fairflows.table.persons import Persons
 
 KEY = b"a secret of thirty-two bytes ...."
 
@@ -16,29 +17,42 @@ def parts():
     return load_adult().split(random_state=0)
 
 
+def ledger_of(X):
+    """The ledger of a model that was fitted to rows which nobody named."""
+    return Ledger.of(X, Persons.unnamed(len(X)), KEY)
+
+
 def read(ledger, X):
-    return ledger.read(X, named_persons(X))
+    return ledger.read(X, Persons.unnamed(len(X)))
 
 
 def test_named_persons_are_found_wherever_their_rows_went():
     frame = pd.DataFrame({"x": range(100)}, index=pd.Index([f"id{i // 2}" for i in range(100)], name="member"))
-    ledger = Ledger.of(frame, named_persons(frame), KEY)
+    ledger = Ledger.of(frame, Persons.of(frame.index), KEY)
     moved = frame.iloc[::-1].assign(x=0.5)
-    assert ledger.already_used(read(ledger, moved)) == 50, "persons, not rows, and whatever their values are now"
+    assert ledger.already_used(ledger.read(moved, Persons.of(moved.index))) == 50, (
+        "persons, not rows, and whatever their values are now"
+    )
     strangers = frame.set_axis(pd.Index([f"new{i}" for i in range(100)], name="member"))
-    assert ledger.already_used(read(ledger, strangers)) == 0
+    assert ledger.already_used(ledger.read(strangers, Persons.of(strangers.index))) == 0
+
+
+def test_a_named_index_names_nobody():
+    """Two files whose index is called "member" and runs from 0 do not hold the same persons."""
+    rng = np.random.default_rng(0)
+    one, two = (pd.DataFrame({"x": rng.random(100)}).rename_axis("member") for _ in range(2))
+    assert ledger_of(one).already_used(read(ledger_of(one), two)) == 0
 
 
 def test_numbers_and_their_text_name_the_same_person():
     frame = pd.DataFrame({"x": [1.0, 2.0]}, index=pd.Index([7, 8], name="member"))
-    ledger = Ledger.of(frame, named_persons(frame), KEY)
-    again = frame.set_axis(pd.Index(["7", "9"], name="member"))
-    assert ledger.already_used(read(ledger, again)) == 1
+    ledger = Ledger.of(frame, Persons.of(frame.index), KEY)
+    assert ledger.already_used(ledger.read(frame, Persons.of(["7", "9"]))) == 1
 
 
 def test_the_parts_of_one_table_do_not_overlap(parts):
     train, _, test = parts
-    ledger = Ledger.of(train.X, named_persons(train.X), KEY)
+    ledger = ledger_of(train.X)
     assert ledger.already_used(read(ledger, test.X)) == 0
     assert ledger.already_used(read(ledger, train.X.iloc[500:560])) == 60
 
@@ -46,7 +60,7 @@ def test_the_parts_of_one_table_do_not_overlap(parts):
 def test_equal_rows_of_another_file_are_chance(parts):
     """Two files number their rows from 0, and categorical rows are alike by chance at some of the numbers."""
     train, _, test = (part.X.reset_index(drop=True) for part in parts)
-    ledger = Ledger.of(train, None, KEY)
+    ledger = ledger_of(train)
     alike = (train.iloc[: len(test)].to_numpy() == test.to_numpy()).all(axis=1).sum()
     assert alike > 5, "the case that this test is about"
     assert ledger.already_used(read(ledger, test)) == 0
@@ -58,17 +72,15 @@ def test_rows_without_names_are_found_after_shuffling():
     """A file that was shuffled, cut and numbered anew is still the file that was trained on."""
     rng = np.random.default_rng(0)
     train = pd.DataFrame({"age": rng.integers(18, 90, 2000), "income": rng.integers(10_000, 90_000, 2000)})
-    ledger = Ledger.of(train, None, KEY)
+    ledger = ledger_of(train)
     moved = train.sample(frac=0.5, random_state=0).reset_index(drop=True)
     assert ledger.already_used(read(ledger, moved)) > 0.95 * len(moved)
     assert ledger.comparable(read(ledger, moved))
-    ledger.record(read(ledger, moved), model="m", mark="one")
-    assert ledger.next_look(read(ledger, moved.sample(frac=1, random_state=1).reset_index(drop=True))) == 2
 
 
 def test_what_could_not_be_found_is_not_said_to_be_checked(parts):
     """Six categorical columns: too many rows are alike by chance to recognise those of a shuffled half."""
-    ledger = Ledger.of(parts[0].X, None, KEY)
+    ledger = ledger_of(parts[0].X)
     moved = read(ledger, parts[0].X.sample(frac=0.5, random_state=0).reset_index(drop=True))
     assert ledger.already_used(moved) > 0 or not ledger.comparable(moved)
 
@@ -79,7 +91,7 @@ def test_unrelated_files_of_any_two_laws_are_not_mistaken_for_each_other(seed):
     rng = np.random.default_rng(seed)
     mild, steep = rng.dirichlet(np.ones(3000)), rng.dirichlet(np.full(3000, 0.1))
     one, two = (pd.DataFrame({"x": rng.choice(3000, n, p=p)}) for n, p in ((2000, mild), (3000, steep)))
-    ledger = Ledger.of(one, None, KEY)
+    ledger = ledger_of(one)
     alike = np.intersect1d(*(part["x"].value_counts().loc[lambda n: n == 1].index for part in (one, two)))
     assert len(alike) > 20, "the case that this test is about"
     assert ledger.already_used(read(ledger, two)) == 0
@@ -87,40 +99,28 @@ def test_unrelated_files_of_any_two_laws_are_not_mistaken_for_each_other(seed):
 
 def test_rows_that_are_all_common_cannot_be_told_apart():
     few = pd.DataFrame({"x": np.arange(1000) % 5})
-    ledger = Ledger.of(few, None, KEY)
+    ledger = ledger_of(few)
     shuffled = few.sample(frac=1, random_state=0).reset_index(drop=True)
     assert not ledger.comparable(read(ledger, shuffled)), "so the certificate says that it took this on trust"
 
 
 def test_rows_that_a_choice_was_made_on_count_as_used(parts):
     train, validation, _ = parts
-    ledger = Ledger.of(train.X, None, KEY)
+    ledger = ledger_of(train.X)
     assert ledger.already_used(read(ledger, validation.X)) == 0
-    ledger.use(validation.X, None)
+    ledger.use(validation.X, Persons.unnamed(len(validation)))
     assert ledger.already_used(read(ledger, validation.X)) == len(validation)
-
-
-def test_looks_count_certificates_on_shared_rows(parts):
-    train, validation, test = parts
-    ledger = Ledger.of(train.X, None, KEY)
-    first, second = read(ledger, test.X.iloc[:2000]), read(ledger, test.X.iloc[1000:3000])
-    other = read(ledger, validation.X)
-    assert ledger.next_look(first) == 1
-    ledger.record(first, model="m", mark="one")
-    assert [ledger.next_look(rows) for rows in (first, second, other)] == [2, 2, 1]
-    ledger.record(second, model="m", mark="two")
-    assert [ledger.next_look(rows) for rows in (first, second, other)] == [3, 3, 1]
 
 
 def test_json_keeps_everything_but_the_key(parts):
     train, _, test = parts
-    ledger = Ledger.of(train.X.iloc[:500], None, KEY)
-    ledger.record(read(ledger, test.X.iloc[:500]), model="m", mark="one")
+    ledger = ledger_of(train.X.iloc[:500])
+    ledger.use(test.X.iloc[:500], Persons.unnamed(500))
     text = ledger.to_json()
     assert KEY.decode() not in text
     again = Ledger.from_json(text, KEY)
     assert again.to_json() == text
-    assert again.next_look(read(again, test.X.iloc[:100])) == 2
+    assert again.already_used(read(again, test.X.iloc[:100])) == 100
     without = Ledger.from_json(text, b"another key")
     assert without.already_used(read(without, train.X.iloc[:500])) == 0, "hashes say nothing without the key"
 

@@ -46,7 +46,6 @@ def test_fit_chooses_certifies_and_attacks(cells):
     assert c.look == 1
     ledger = cells.model[0].ledger_
     assert len(ledger.used) == 2
-    assert len(ledger.looks) == 1
 
 
 def test_what_is_written_can_be_loaded_and_verified(cells, adult, tmp_path):

@@ -4,7 +4,7 @@
 ``model.json``           format version, class, settings, codec: everything but numbers in bulk
 ``weights.safetensors``  the arrays
 ``key.json``             the secrets behind noise and coins, readable by the owner alone (0600); never share it
-``ledger.json``          keyed hashes of the rows that were trained and certified on
+``ledger.json``          keyed hashes of the rows that the model was fitted to or chosen by
 =======================  ==============================================================================================
 
 The folder is private (0700). It is written beside its place and then exchanged with what was there, so that a crash
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ import numpy as np
 
 from fairflows import __version__
 from fairflows.exceptions import DataError
-from fairflows.storage.folders import new_file, new_folder, refuse_other_files, settle_folder
+from fairflows.storage.folders import new_folder, refuse_other_files, settle_folder
 from fairflows.storage.values import DamagedError, Reader, Writer
 from fairflows.table.persons import Key
 
@@ -84,8 +83,6 @@ def save(model: Any, path: str | Path) -> None:
         _write_private(folder / KEY, keys)
         if writer.ledger is not None:
             _write_private(folder / LEDGER, writer.ledger.to_json())
-    if writer.ledger is not None:
-        writer.ledger.keep_in(LedgerFile.of(target))
 
 
 def load(path: str | Path) -> Any:
@@ -118,47 +115,7 @@ def load(path: str | Path) -> Any:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise DataError(f"{folder}: the model cannot be rebuilt, it is damaged: {reason}") from None
-    if reader.ledger is not None:
-        reader.ledger.keep_in(LedgerFile.of(folder))
     return model
-
-
-@dataclass(frozen=True)
-class LedgerFile:
-    """Where the ledger of a saved model is kept, so that every certificate is counted, whoever asks for it.
-
-    Attributes
-    ----------
-    folder : str
-        The model's folder. Where it is gone, or holds a model with another key by now, there is no such file any more.
-    """
-
-    folder: str
-
-    @classmethod
-    def of(cls, folder: Path) -> LedgerFile:
-        """That of a model's folder, wherever the process goes."""
-        return cls(os.path.abspath(folder))
-
-    def read(self, key: bytes) -> str | None:
-        """The ledger as it was last written, by whichever process."""
-        return _read_text(Path(self.folder) / LEDGER) if self._belongs_to(key) else None
-
-    def write(self, text: str, key: bytes) -> None:
-        """Write it anew."""
-        if not self._belongs_to(key):
-            return
-        try:
-            with new_file(Path(self.folder) / LEDGER) as side:
-                _write_private(side, text)
-        except OSError as error:
-            raise DataError(
-                f"{self.folder}: a certificate must be counted in {LEDGER}, which cannot be written: {error.strerror}."
-            ) from None
-
-    def _belongs_to(self, key: bytes) -> bool:
-        paths = [Path(self.folder) / name for name in (KEY, LEDGER)]
-        return all(path.is_file() for path in paths) and key.hex() in json.loads(_read_text(paths[0]))
 
 
 def _refuse_other_folder(target: Path) -> None:

@@ -1,7 +1,8 @@
-"""The ledger of a model: whose rows it was trained on, and whose rows its certificates looked at.
+"""The ledger of a model: whose rows it was fitted to, or chosen by.
 
-A certificate holds for persons that training never saw, and its probability of error is spent when they are looked at.
-Both are easily broken by accident, so every fitted encoder keeps a ledger. It holds keyed hashes only.
+A certificate holds for persons that nothing was fitted to or chosen by. That is easily broken by accident, so every
+fitted encoder keeps a ledger. It holds keyed hashes only. How often persons were certified on is no matter of a model:
+see `fairflows.table.looks`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -97,27 +98,8 @@ class RowsSeen:
         return cls(bool(values["named"]), _hashes(values["persons"]), _hashes(values["contents"]))
 
 
-@dataclass(frozen=True)
-class Look:
-    """One certificate's look at rows: which rows, for which model, and the certificate's own mark."""
-
-    rows: RowsSeen
-    model: str
-    mark: str
-
-
-class LedgerHome(Protocol):
-    """A file that a ledger is kept in; `read` gives None where it is gone or belongs to another key."""
-
-    def read(self, key: bytes) -> str | None:
-        """The ledger as it was last written."""
-
-    def write(self, text: str, key: bytes) -> None:
-        """Write it anew."""
-
-
 class Ledger:
-    """Which rows a model, or all models of one frontier, were trained and certified on.
+    """Which rows a model, or all models of one frontier, were fitted to or chosen by.
 
     Parameters
     ----------
@@ -125,25 +107,18 @@ class Ledger:
         The model's secret, without which hashes say nothing; it is not written with the ledger.
     used : list of RowsSeen
         The rows that were trained on, then those of every later choice (validation rows).
-    looks : list of Look
-        The certificates that were made, in order.
-
-    A ledger that is kept in files (`keep_in`) counts what other processes entered there, and enters what it is told.
 
     Examples
     --------
     >>> frame = pd.DataFrame({"age": [31, 45, 27]}, index=pd.Index(["ann", "bob", "eve"], name="name"))
     >>> ledger = Ledger.of(frame, Persons.of(frame.index), key=b"secret")
-    >>> rows = ledger.read(frame.loc[["eve"]], Persons.of(["eve"]))
-    >>> ledger.already_used(rows), ledger.next_look(rows)
-    (1, 1)
+    >>> ledger.already_used(ledger.read(frame.loc[["eve"]], Persons.of(["eve"])))
+    1
     """
 
-    def __init__(self, key: bytes, used: list[RowsSeen], looks: list[Look] | None = None) -> None:
+    def __init__(self, key: bytes, used: list[RowsSeen]) -> None:
         self.key = key
         self.used = used
-        self.looks = looks if looks is not None else []
-        self._homes: list[LedgerHome] = []
 
     @classmethod
     def of(cls, X: pd.DataFrame, persons: Persons, key: bytes) -> Ledger:
@@ -172,52 +147,18 @@ class Ledger:
         """Whether overlap would be seen: persons are named as in training, or the rows' values tell them apart."""
         return all(used.would_be_seen(rows) for used in self.used)
 
-    def keep_in(self, home: LedgerHome) -> None:
-        """Write every later entry to a file too; the models of a frontier share a ledger, and may be saved apart."""
-        if home not in self._homes:
-            self._homes.append(home)
-
-    def looks_at(self, rows: RowsSeen) -> list[Look]:
-        """The certificates that looked at any of these rows before."""
-        self._read_homes()
-        return [look for look in self.looks if look.rows.shared(rows)]
-
-    def next_look(self, rows: RowsSeen) -> int:
-        """The number of a new certificate among all that looked at any of these rows: 1 when none did."""
-        return 1 + len(self.looks_at(rows))
-
-    def record(self, rows: RowsSeen, model: str, mark: str) -> None:
-        """Note that a certificate looked at these rows."""
-        self._read_homes()
-        self.looks.append(Look(rows, model, mark))
-        for home in self._homes:
-            home.write(self.to_json(), self.key)
-
     def to_json(self) -> str:
         """The ledger without its key, as text for the model's folder."""
-        looks = [{"rows": look.rows.to_dict(), "model": look.model, "mark": look.mark} for look in self.looks]
-        return json.dumps({"format": 1, "used": [used.to_dict() for used in self.used], "looks": looks})
+        return json.dumps({"format": 1, "used": [used.to_dict() for used in self.used]})
 
     @classmethod
     def from_json(cls, text: str, key: bytes) -> Ledger:
         """The ledger that `to_json` wrote, with the key that it was made with."""
-        values = json.loads(text)
-        looks = [Look(RowsSeen.from_dict(look["rows"]), look["model"], look["mark"]) for look in values["looks"]]
-        return cls(key, [RowsSeen.from_dict(used) for used in values["used"]], looks)
-
-    def _read_homes(self) -> None:
-        """Take over what others wrote since: nothing that is known is ever forgotten."""
-        for home in self._homes:
-            text = home.read(self.key)
-            written = Ledger(self.key, []) if text is None else Ledger.from_json(text, self.key)
-            known = [used.to_dict() for used in self.used]
-            self.used += [used for used in written.used if used.to_dict() not in known]
-            marks = {look.mark for look in self.looks}
-            self.looks += [look for look in written.looks if look.mark not in marks]
+        return cls(key, [RowsSeen.from_dict(used) for used in json.loads(text)["used"]])
 
     def __repr__(self) -> str:
         n, what = sum(len(used.persons) for used in self.used), "persons" if self.used[0].named else "rows"
-        return f"<Ledger: {n:,} {what} used, {len(self.looks)} certificates>"
+        return f"<Ledger: {n:,} {what} used>"
 
 
 def _improbable(count: int, expected: float) -> bool:
