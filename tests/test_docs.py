@@ -6,11 +6,15 @@ import pkgutil
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
+import sklearn
 
 import fairflows
+from fairflows.exceptions import DataWarning
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -22,8 +26,30 @@ def python_blocks(page: Path) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL))
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda page: page.name)
-def test_python_in_the_docs_runs(page, tmp_path):
+WITH_PYTHON = pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda page: page.name)
+
+
+@pytest.fixture
+def few_adults(monkeypatch):
+    """Every third row of Adult, so that a page that fits models to it is quick."""
+    adult = fairflows.load_adult()
+    monkeypatch.setattr(fairflows, "load_adult", lambda: adult.take(range(0, len(adult), 3)))
+
+
+@WITH_PYTHON
+def test_python_in_the_docs_runs(page, few_adults, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = compile(python_blocks(page), page.name, "exec")
+    with sklearn.config_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # said to the reader on purpose; any other warning is an error
+        exec(code, {"__name__": "__main__"})
+    plt.close("all")
+
+
+@pytest.mark.slow
+@WITH_PYTHON
+def test_python_in_the_docs_runs_as_a_reader_runs_it(page, tmp_path):
+    """In a process of its own, with all rows."""
     done = subprocess.run(
         [sys.executable, "-c", python_blocks(page)], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -286,7 +286,7 @@ def _acceptance(encoder: FairFlow, classifier: Any, favourable: Any) -> Accepts:
 
     def own(z: Array) -> npt.NDArray[np.bool_]:
         with torch.no_grad():
-            return (encoder.flow_.head(torch.from_numpy(z)[None])[0].argmax(-1) == place).numpy()
+            return (encoder.flow_.head(torch.tensor(z)[None])[0].argmax(-1) == place).numpy()
 
     def given(z: Array) -> npt.NDArray[np.bool_]:
         named = (
