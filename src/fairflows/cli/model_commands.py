@@ -157,7 +157,7 @@ def certify(
         check_file(out, rows, train)  # a certificate that cannot be written would have spent its share all the same
     model, run = open_model(folder)
     run = need_run(folder, run)
-    table = read_table(rows, run)
+    table = read_table(rows, run, model)
     if max_adversary_accuracy is None and max_parity is None:
         before = read_certificate(folder / "certificate.json")
         max_adversary_accuracy, max_parity = before.target_accuracy, before.target
@@ -166,7 +166,7 @@ def certify(
     with stages(quiet or as_json) as say:
         if train is not None:
             say("attacking")
-            found = attack(model, read_table(train, run), table, released=released, delta=delta, n_jobs=2)
+            found = attack(model, read_table(train, run, model), table, released=released, delta=delta, n_jobs=2)
         say("certifying")
         certificate = make(
             model,
@@ -206,7 +206,7 @@ def verify(
     model, run = open_model(folder)
     run = need_run(folder, run)
     document = read_certificate(certificate or folder / "certificate.json")
-    found = check(document, model, certified_part(read_table(rows, run), run, document, model))
+    found = check(document, model, certified_part(read_table(rows, run, model), run, document, model))
     if as_json:
         print_json({"holds": bool(found), "differences": [d.text for d in found.differences]})
     elif not quiet:
@@ -235,11 +235,11 @@ def audit(
 
     model, run = open_model(folder)
     run = need_run(folder, run)
-    table = read_table(rows, run)
+    table = read_table(rows, run, model)
     if train is None:
         learn, judged = table.split(test=0.5, validation=0)
     else:
-        learn, judged = read_table(train, run), table
+        learn, judged = read_table(train, run, model), table
     show = not (quiet or as_json)
     settings: dict[str, Any] = {"released": run.get("released"), "delta": delta, "quick": quick}
     found = attack(model, learn, judged, n_jobs=2, progress=show, **settings)
@@ -288,7 +288,7 @@ def _recourse(folder: Path, rows: Path, **limits: Any) -> Any:
             f"Recourse needs an encoder with an inverse and densities of rows; this model is a "
             f"{type(encoder).__name__}. Fit with --method flow."
         )
-    table = read_table(rows, {**run, "label": None} if run["label"] else run)
+    table = read_table(rows, {**run, "label": None} if run["label"] else run, model)
     return find(encoder, table.X, sensitive_features=table.a, **limits)
 
 

@@ -20,6 +20,7 @@ from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.frames import is_polars, like
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons
+from fairflows.table.schema import Schema
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -244,6 +245,16 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def feature_names(self) -> list[str]:
         """The columns of X that are encoded; none where the encoder was fitted to an array."""
         return []
+
+    @property
+    def row_schema(self) -> Schema:
+        """What the columns of X hold, by which later files are read; empty where the encoder was fitted to an array."""
+        return Schema({})
+
+    @property
+    def encoded_schema(self) -> Schema:
+        """What the encoded columns hold, where a file of them could be read in several ways."""
+        return Schema({})
 
     def latent_law(self) -> LatentLaw | None:
         """The groups' laws of what the encoder gives, if its densities are the truth; None where it has none."""

@@ -6,12 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.codec.cell_codec import CellCodec
+from fairflows.codec.cell_codec import Bins, CellCodec
 from fairflows.density.cell_density import level_columns, one_hot
 from fairflows.encoder.cell_model import one_hot_names
 from fairflows.encoder.checks import Output
 from fairflows.exceptions import DataError
 from fairflows.table.columns import shown
+from fairflows.table.schema import Schema
 
 IntArray = npt.NDArray[np.int64]
 
@@ -30,6 +31,14 @@ def output_names(codec: CellCodec, output: Output) -> list[str]:
     if output == "one-hot":
         return one_hot_names(codec)
     return ["cell"] if output == "codes" else [str(name) for name in codec.levels_]
+
+
+def output_schema(codec: CellCodec, output: Output) -> Schema:
+    """What the columns of that frame hold, where they are the table's own: a bin, too, is known by its name."""
+    if output != "categories":
+        return Schema({})
+    levels = {name: part.levels if isinstance(part, Bins) else part for name, part in codec.levels_.items()}
+    return Schema({}).with_values({str(name): part.index.to_numpy() for name, part in levels.items()})
 
 
 def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: Output) -> IntArray:

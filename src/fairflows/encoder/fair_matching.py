@@ -15,12 +15,13 @@ from fairflows.density.cell_density import MOST_CELLS_ENUMERATED
 from fairflows.encoder.base import ExactLaw, Learnt, Rows, wrap_output
 from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, sort_and_match
 from fairflows.encoder.cell_model import CellModel, KnownCells, check_labels, fit_cell_model
-from fairflows.encoder.cell_output import cells_from_output, output_names, to_output
+from fairflows.encoder.cell_output import cells_from_output, output_names, output_schema, to_output
 from fairflows.encoder.checks import Output, check_cell_settings
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice
 from fairflows.table.persons import Persons
+from fairflows.table.schema import Schema
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -180,6 +181,12 @@ class FairMatching(GroupEncoder):
     def is_randomised(self) -> bool:
         """Between the two ends of the frontier a coin picks the map."""
         return 0 < self.gamma < 1
+
+    @property
+    def encoded_schema(self) -> Schema:
+        """What the encoded columns hold, where they are the table's own."""
+        check_is_fitted(self)
+        return output_schema(self.model_.codec, self.output)
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
         """Every group's sort-and-match and label split to the reference, (K, m) each."""

@@ -106,6 +106,12 @@ class GroupEncoder(Encoder):
         check_is_fitted(self)
         return [str(name) for name in vars(self).get("feature_names_in_", ())]
 
+    @property
+    def row_schema(self) -> Schema:
+        """What the columns of X hold, by which later files are read; empty where the encoder was fitted to an array."""
+        check_is_fitted(self)
+        return Schema({}) if self.schema_ is None else self.schema_
+
     def _start(self, X: Any, y: Any, sensitive_features: Any) -> tuple[Rows, Any]:
         """Rows to fit to and their label; groups, key and ledger are made anew."""
         check_key(self.key)
@@ -149,7 +155,7 @@ class GroupEncoder(Encoder):
         if fit:
             check_kinds(self.get_params(deep=False).get("kinds"), features.columns)
             self.schema_ = Schema.of(features) if named else None
-        return features if fit or self.schema_ is None else self.schema_.apply(features)
+        return features if fit else self.row_schema.apply(features)
 
     def _read_latent(self, Z: Any, sensitive_features: Any) -> Rows:
         """Encoded rows, their columns by name in our order, with what tells how to decode them."""
@@ -165,7 +171,8 @@ class GroupEncoder(Encoder):
             got, wanted = (", ".join(map(str, list(some)[:8])) for some in (latent.columns, names))
             raise DataError(f"Encoded rows must have the columns {wanted} ({len(names)} in all); got {got}.")
         group = np.zeros(len(frame), dtype=np.intp) if attribute is None else self._group_of(attribute)
-        return Rows(latent[names], group, self._persons(frame, fit=False), Outside(len(frame)))
+        latent = self.encoded_schema.apply(latent[names])
+        return Rows(latent, group, self._persons(frame, fit=False), Outside(len(frame)))
 
     def _persons(self, frame: pd.DataFrame, fit: bool) -> Persons:
         """Who is who, by the column or index that the constructor named."""

@@ -23,6 +23,7 @@ from fairflows.release.partitions import CentrePartition, Partition, QuantilePar
 from fairflows.table.columns import check_choice, is_number, is_time
 from fairflows.table.hashing import content_hashes
 from fairflows.table.persons import Persons
+from fairflows.table.schema import Schema
 from fairflows.table.table import Table
 
 _CANDIDATES = (2, 4, 8, 16, 32, 64, 128)
@@ -139,6 +140,12 @@ class CellRelease(Encoder):
         """The columns of X that are encoded."""
         check_is_fitted(self)
         return self.encoder_.feature_names
+
+    @property
+    def row_schema(self) -> Schema:
+        """What the columns of X hold."""
+        check_is_fitted(self)
+        return self.encoder_.row_schema
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
         """Fit the encoder, and choose the cells.

@@ -17,6 +17,7 @@ from fairflows.release.cell_release import CellRelease
 from fairflows.table.frames import to_pandas
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Persons
+from fairflows.table.schema import Schema
 from fairflows.table.table import Table
 
 
@@ -94,6 +95,11 @@ class Released:
         """The groups that the model knows; those of the table, for one that knows none."""
         return table.groups if self.encoder is None else list(self.encoder.groups_)
 
+    def table_schema(self, sensitive: Sequence[str], label: str | None = None) -> Schema:
+        """What the columns of a file must hold to be read as the rows that the model was fitted on."""
+        encoder = self.encoder
+        return Schema({}) if encoder is None else encoder.row_schema.with_values(role_values(encoder, sensitive, label))
+
     def most_rows(self, table: Table, given: int | None = None) -> int:
         """M, the most rows that a person may have: declared, else the most in training; 1 where nobody is named."""
         if given is not None or not table.persons.named:
@@ -156,6 +162,12 @@ class Released:
         if self.encoder is None:
             return table.X
         return wrap_output(table, self.encoder.encode(self.encoder.read(table, None, persons)))
+
+
+def role_values(encoder: Encoder, sensitive: Sequence[str], label: str | None = None) -> dict[str, Any]:
+    """The values of the sensitive column and of the label; of several sensitive columns only combinations are known."""
+    values = {sensitive[0]: encoder.groups_} if len(sensitive) == 1 else {}
+    return values if label is None or encoder.classes_ is None else {**values, label: encoder.classes_}
 
 
 def repeatable_persons(table: Table) -> Persons:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from fairflows.compute.threads import one_thread
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, Parameter, ParameterError
-from fairflows.release.released import Released, beside
+from fairflows.release.released import Released, beside, role_values
 from fairflows.storage.folders import check_file, new_file, side_folder
 from fairflows.stream.shuffle import number_of_buckets, shuffled
 from fairflows.stream.tables import TableReader, TableWriter, to_arrow
@@ -81,7 +81,7 @@ def encode_file(
         raise ValueError(f"precision must be 'float32' or 'float64'; got {precision!r}.")
     check_file(Path(target), Path(source))
     encode = RowEncoder(model, sensitive, identifier, keep)
-    reader = TableReader(Path(source), batch_rows)
+    reader = TableReader(Path(source), batch_rows, encode.schema)
     frames = reader.batches(encode.columns)
     encoded = in_order(encode, frames, _checked_workers(n_workers))
     tables = _tables(encoded, precision == "float32", reader.n_rows, on_progress)
@@ -127,11 +127,11 @@ def decode_file(
     """
     check_file(Path(target), Path(source), None if sensitive_from is None else Path(sensitive_from))
     decode = RowDecoder(model, sensitive, identifier, keep)
-    reader = TableReader(Path(source), batch_rows)
+    reader = TableReader(Path(source), batch_rows, decode.schema)
     if sensitive_from is None:
         frames = reader.batches([*decode.columns, *decode.sensitive])
     else:
-        attributes = TableReader(Path(sensitive_from), batch_rows).batches(decode.sensitive)
+        attributes = TableReader(Path(sensitive_from), batch_rows, decode.schema).batches(decode.sensitive)
         frames = _side_by_side(reader.batches(decode.columns), attributes, reader.path, Path(sensitive_from))
     decoded = in_order(decode, frames, _checked_workers(n_workers))
     return _write(_tables(decoded, False, reader.n_rows, on_progress), Path(target), None)
@@ -146,6 +146,8 @@ class RowEncoder:
         The columns that it needs.
     identifier : str or None
         The one that names a row's person.
+    schema : Schema
+        What the features and the sensitive attribute held when the model was fitted.
     """
 
     def __init__(
@@ -161,6 +163,7 @@ class RowEncoder:
         self._keep = list(dict.fromkeys(keep))
         extra = [*self._sensitive, *([] if self.identifier is None else [self.identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._features, *extra]))
+        self.schema = self._released.table_schema(self._sensitive)
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The encoded rows, and the columns to keep, with the frame's index."""
@@ -177,6 +180,8 @@ class RowDecoder:
     ----------
     columns, sensitive : list of str
         The columns that it needs.
+    schema : Schema
+        What the encoded columns and the sensitive attribute hold.
     """
 
     def __init__(
@@ -193,6 +198,7 @@ class RowDecoder:
         self._keep = list(dict.fromkeys(keep))
         extra = [*([] if self._identifier is None else [self._identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._names, *extra]))
+        self.schema = encoder.encoded_schema.with_values(role_values(encoder, self.sensitive))
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The decoded rows, and the columns to keep, with the frame's index."""

@@ -8,11 +8,12 @@ refused otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError
@@ -76,6 +77,10 @@ class Schema:
     def of(cls, frame: pd.DataFrame) -> Schema:
         """The schema of a table."""
         return cls({name: kind_of_values(column) for name, column in with_plain_times(frame).items()})
+
+    def with_values(self, values: Mapping[Any, npt.ArrayLike]) -> Schema:
+        """The schema with further columns, known by the values that they take."""
+        return Schema(self.kinds | {name: kind_of_values(pd.Series(taken)) for name, taken in values.items()})
 
     def part(self, columns: Iterable[Any]) -> Schema:
         """The schema of those of its columns that are named."""

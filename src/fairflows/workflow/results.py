@@ -131,10 +131,11 @@ def read_report(out: Path) -> Report:
     return page
 
 
-def read_table(path: Path, run: dict[str, Any]) -> Table:
-    """A file's table in the roles of an earlier `fit`."""
+def read_table(path: Path, run: dict[str, Any], model: Any = None) -> Table:
+    """A file's table in the roles of an earlier `fit`, its columns read as the model's own rows were."""
     return Table.read(
         path,
+        schema=None if model is None else Released.of(model).table_schema(run["sensitive"], run["label"]),
         sensitive=run["sensitive"] if len(run["sensitive"]) > 1 else run["sensitive"][0],
         label=run["label"],
         identifier=run["identifier"],

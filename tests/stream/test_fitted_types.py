@@ -1,0 +1,170 @@
+"""A file is encoded as the rows that it holds, whatever their columns look like in this file alone."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pandas.testing import assert_frame_equal
+
+from fairflows import DataError, FairMatching, Table
+from fairflows.release.cell_release import CellRelease
+from fairflows.storage.saving import load, save
+from fairflows.stream.files import RowEncoder, decode_file, encode_file
+from fairflows.stream.ray_folder import _encode_batch
+
+N = 2000
+FEATURES = ["flag", "code", "owns"]
+
+
+def rows(n=N, seed=0):
+    """Women and men who answer differently; without the rare "unknown" and X9 the words look like other types."""
+    rng = np.random.default_rng(seed)
+    woman = rng.random(n) < 0.5
+    flag = np.where(rng.random(n) < np.where(woman, 0.3, 0.6), "true", "false")
+    code = rng.integers(1, 5, n).astype(str)
+    flag[:5], code[:5] = "unknown", "X9"
+    return pd.DataFrame(
+        {
+            "flag": flag,
+            "code": code,
+            "owns": rng.random(n) < 0.5,
+            "sex": np.where(woman, "f", "m"),
+            "repaid": rng.integers(0, 2, n),
+        }
+    )
+
+
+def fitted(wrap=lambda encoder: encoder):
+    frame = rows()
+    encoder = FairMatching(1.0, density="counts", sensitive="sex", unseen="other", missing="category")
+    return wrap(encoder).fit(frame[[*FEATURES, "sex"]], frame["repaid"])
+
+
+@pytest.fixture(scope="module")
+def matching():
+    return fitted()
+
+
+@pytest.fixture
+def later():
+    """Rows without the rare words, as text."""
+    return rows(300, seed=1).iloc[5:].reset_index(drop=True)
+
+
+def as_a_reader_sees_it(frame):
+    """The same rows where types are inferred from these rows alone."""
+    return frame.assign(flag=frame["flag"] == "true", code=frame["code"].astype(int))
+
+
+@pytest.mark.parametrize("wrap", [lambda encoder: encoder, lambda encoder: CellRelease(encoder, n_cells=4)])
+def test_a_csv_file_without_the_rare_words_is_encoded_as_the_text_it_holds(wrap, later, tmp_path):
+    model = fitted(wrap)
+    save(model, tmp_path / "model")
+    later.to_csv(tmp_path / "later.csv", index=False)
+    for encoder in (model, load(tmp_path / "model")):
+        encode_file(encoder, tmp_path / "later.csv", tmp_path / "z.parquet", keep_order=True, batch_rows=50)
+        expected = model.transform(later[[*FEATURES, "sex"]])
+        assert_frame_equal(pd.read_parquet(tmp_path / "z.parquet"), expected, check_dtype=False)
+
+
+def test_the_cells_of_a_file_do_not_give_the_group_away(tmp_path):
+    """Read as booleans every answer would be the unseen "other", which each group sends to a cell of its own."""
+    answers = ["true", "false", "unknown", "other"]
+    frame = pd.DataFrame(
+        {
+            "answer": np.concatenate([np.repeat(answers, [550, 425, 5, 20]), np.repeat(answers, [560, 415, 20, 5])]),
+            "sex": np.repeat(["f", "m"], 1000),
+        }
+    )
+    encoder = FairMatching(1.0, density="counts", sensitive="sex", unseen="other").fit(frame)
+    later = frame[frame["answer"].isin(["true", "false"])]
+    later.to_csv(tmp_path / "later.csv", index=False)
+    encode_file(encoder, tmp_path / "later.csv", tmp_path / "z.parquet", keep=["sex"])
+    z = pd.read_parquet(tmp_path / "z.parquet")
+    law = pd.crosstab(z["answer"], z["sex"], normalize="columns")
+    assert (law["f"] - law["m"]).abs().sum() / 2 == pytest.approx(10 / 975)
+
+
+@pytest.mark.parametrize("column", ["flag", "code"])
+def test_a_parquet_file_with_other_types_is_refused_before_anything_is_written(column, matching, later, tmp_path):
+    other = later.assign(**{column: as_a_reader_sees_it(later)[column]})
+    other.to_parquet(tmp_path / "later.parquet")
+    with pytest.raises(DataError, match=rf"later.parquet: Column '{column}' must hold text, as in the rows that"):
+        encode_file(matching, tmp_path / "later.parquet", tmp_path / "z.parquet")
+    assert not (tmp_path / "z.parquet").exists()
+
+
+def test_a_field_of_a_csv_file_that_cannot_be_read_is_named(matching, later, tmp_path):
+    later.assign(owns=["maybe", *later["owns"].astype(str)[1:]]).to_csv(tmp_path / "later.csv", index=False)
+    with pytest.raises(DataError, match="later.csv: .*column 'owns' must hold booleans, .* row 2 .* holds 'maybe'"):
+        encode_file(matching, tmp_path / "later.csv", tmp_path / "z.parquet")
+
+
+def test_a_batch_of_ray_and_a_frame_are_held_to_the_same_types(matching, later):
+    encode = RowEncoder(matching, None, None, [])
+    batch = pa.Table.from_pandas(later, preserve_index=False)
+    expected = matching.transform(later[[*FEATURES, "sex"]])
+    assert_frame_equal(_encode_batch(batch, encode, single=False), expected)
+    other = as_a_reader_sees_it(later)
+    with pytest.raises(DataError, match="Column 'flag' must hold text"):
+        _encode_batch(pa.Table.from_pandas(other, preserve_index=False), encode, single=False)
+    with pytest.raises(DataError, match="Column 'flag' must hold text"):
+        matching.transform(other[[*FEATURES, "sex"]])
+
+
+def test_groups_that_look_like_numbers_in_one_file(tmp_path):
+    frame = rows().assign(sex=np.resize(["1", "2", "X"], N))
+    encoder = FairMatching(1.0, density="counts", sensitive="sex").fit(frame[["owns", "code", "sex"]], frame["repaid"])
+    later = frame[frame["sex"] != "X"].reset_index(drop=True)
+    later.to_csv(tmp_path / "later.csv", index=False)
+    encode_file(encoder, tmp_path / "later.csv", tmp_path / "z.parquet", keep_order=True)
+    expected = encoder.transform(later[["owns", "code", "sex"]])
+    assert_frame_equal(pd.read_parquet(tmp_path / "z.parquet"), expected, check_dtype=False)
+
+
+def test_encoded_columns_are_decoded_with_the_types_they_were_written_with(matching, later, tmp_path):
+    later.to_csv(tmp_path / "later.csv", index=False)
+    encode_file(matching, tmp_path / "later.csv", tmp_path / "z.csv", keep=["sex"], keep_order=True)
+    written = pd.read_csv(tmp_path / "z.csv", dtype=str)
+    rare = written["flag"].isin(["true", "false"]) & written["code"].isin(list("1234"))
+    written[rare].to_csv(tmp_path / "z.csv", index=False)
+    decode_file(matching, tmp_path / "z.csv", tmp_path / "back.parquet", sensitive="sex")
+    back = pd.read_parquet(tmp_path / "back.parquet")
+    assert rare.sum() > 100
+    assert_frame_equal(back, later.loc[rare, FEATURES].reset_index(drop=True), check_dtype=False)
+
+
+@pytest.mark.parametrize("who", [pd.Index([f"p{i}" for i in range(N)], name="who"), pd.RangeIndex(N, name="who")])
+def test_an_index_in_a_parquet_file_names_the_persons_in_fit_and_in_encode(who, tmp_path):
+    path = tmp_path / "rows.parquet"
+    rows().set_index(who).to_parquet(path)
+    table = Table.read(path, sensitive="sex", label="repaid", identifier="who")
+    encoder = FairMatching(0.5, density="counts", identifier="who", sensitive="sex").fit(table)
+    encode_file(encoder, path, tmp_path / "z.parquet", keep_order=True)
+    expected = encoder.transform(table).reset_index(drop=True)
+    assert_frame_equal(pd.read_parquet(tmp_path / "z.parquet"), expected, check_dtype=False)
+
+
+@pytest.mark.slow  # fits with its attacks
+def test_the_command_reads_later_files_as_the_first_one(run, tmp_path):
+    rows(1200).to_csv(tmp_path / "rows.csv", index=False)
+    later = rows(800, seed=1).iloc[5:].reset_index(drop=True)
+    later.to_csv(tmp_path / "later.csv", index=False)
+    as_a_reader_sees_it(later).to_parquet(tmp_path / "later.parquet")
+    out = tmp_path / "out"
+    words = ["fit", tmp_path / "rows.csv", "--sensitive", "sex", "--label", "repaid", "--method", "matching"]
+    code, _, err = run(*words, "--release", "latent", "--gamma", "1", "--quick", "-o", out)
+    assert code == 0, err
+    code, _, err = run("certify", out, tmp_path / "later.csv", "--json")
+    assert code in (0, 1), err
+    code, _, err = run("encode", out, tmp_path / "later.csv", "-o", tmp_path / "z.parquet", "--keep-order")
+    assert code == 0, err
+    assert_frame_equal(
+        pd.read_parquet(tmp_path / "z.parquet"),
+        load(out / "model").transform(later[FEATURES], sensitive_features=later["sex"]),
+        check_dtype=False,
+    )
+    for words in (["certify", out], ["encode", out, "-o", tmp_path / "other.parquet"]):
+        code, _, err = run(words[0], words[1], tmp_path / "later.parquet", *words[2:])
+        assert code == 2
+        assert "Column 'flag' must hold text" in err
