@@ -125,7 +125,7 @@ def test_where_datasets_come_from_can_be_copied_from_a_narrow_terminal(run, tmp_
         (["--missing", "category", "--multiclass", "--label", "ratng"], "Did you mean 'rating'?"),
         (["--missing", "category", "--multiclass", "--sensitive", "regoin"], "Did you mean 'region'?"),
         (["--missing", "category", "--multiclass", "--gamma", "1.5"], "--gamma must be in [0, 1]; got 1.5"),
-        (["--missing", "category", "--multiclass", "--max-parity", "2"], "--max-parity must be in (0, 1]; got 2.0"),
+        (["--missing", "category", "--multiclass", "--max-parity", "2"], "--target must be in (0, 1]; got 2.0"),
         (["--missing", "category", "--multiclass", "--max-parity", "0.01"], "A group is too small"),
         (["--missing", "category", "--multiclass", "--max-parity", "0.5", "--gamma", "0.5"], "give one of"),
     ],

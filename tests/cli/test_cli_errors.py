@@ -42,7 +42,7 @@ FIT = ["fit", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
         ([*FIT, "-o", "loans.csv"], "is a file, where a folder is to be written"),
         ([*FIT, "-o", "loans.csv/out"], "loans.csv is a file"),
         ([*FIT, "-o", "."], "holds loans.csv, which is read"),
-        ([*FIT, "-o", "out", "--gamma", "0", "--max-parity", "1"], "--max-parity and --gamma exclude each other"),
+        ([*FIT, "-o", "out", "--gamma", "0", "--max-parity", "1"], "--gamma exclude each other"),
         ([*FIT, "-o", "out", "--max-adversary-accuracy", "0.3", "--release", "latent"],
          "--max-adversary-accuracy must be above that of a blind guess, 1/2; got 0.3"),
         ([*FIT, "-o", "out", "--seed", "-1"], "--seed"),
@@ -102,7 +102,7 @@ def test_advice_that_only_fit_can_follow_says_so(run, folder):
 @pytest.mark.parametrize(
     ("command", "parameter", "said"),
     [
-        ("fit", Parameter("max_parity"), "--max-parity"),
+        ("fit", Parameter("target"), "--target"),
         ("fit", Parameter("missing", "drop"), "--missing drop"),
         ("certify", Parameter("missing", "drop"), "fit again with --missing drop"),
         ("certify", Parameter("missing"), "missing"),

@@ -43,7 +43,7 @@ from fairflows.bounds.paper import (
     sign_estimate,
     sign_upper_bound,
 )
-from fairflows.bounds.planning import expected_cell_distance, planned_cell_bound, rows_needed
+from fairflows.bounds.planning import expected_cell_distance, most_useful_within, planned_cell_bound, rows_needed
 from fairflows.bounds.spending import delta_of_each, delta_of_look
 
 __all__ = [
@@ -73,6 +73,7 @@ __all__ = [
     "hoeffding_radius",
     "joint_accuracy_upper_bound",
     "kl_upper_bound",
+    "most_useful_within",
     "pairwise_statistical_distance",
     "per_label",
     "planned_cell_bound",

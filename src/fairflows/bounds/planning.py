@@ -16,6 +16,35 @@ from fairflows.bounds.counts import cell_radius
 _MOST_ROWS = 1e15
 
 
+def most_useful_within(told: ArrayLike, use: ArrayLike, limit: float) -> int | None:
+    """The one rule that picks by a target: the most useful candidate among those that tell at most `limit`.
+
+    Parameters
+    ----------
+    told : array-like of shape (n,)
+        How much each candidate tells, or is expected to tell: a distance Δ, or the adversary's accuracy.
+    use : array-like of shape (n,)
+        How useful it is: its accuracy, or its number of cells.
+    limit : float
+        The target.
+
+    Returns
+    -------
+    int or None
+        Its place; of equally useful ones, the one that tells least. None where no candidate is within the limit.
+
+    Examples
+    --------
+    >>> most_useful_within([0.1, 0.2, 0.3], [0.7, 0.8, 0.9], limit=0.25)
+    1
+    """
+    told, use = np.asarray(told, dtype=np.float64), np.asarray(use, dtype=np.float64)
+    within = np.flatnonzero(told <= limit)
+    if not len(within):
+        return None
+    return int(within[np.lexsort([told[within], -use[within]])[0]])
+
+
 def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:
     r"""Expected value of the observed distance of every pair of groups, if these are the cell probabilities.
 

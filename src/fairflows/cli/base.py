@@ -54,7 +54,12 @@ Multiclass = Annotated[bool, typer.Option("--multiclass", help="Accept a label w
 MaxAccuracy = Annotated[
     float | None, typer.Option("--max-adversary-accuracy", help="How often a guess of the group may be right.")
 ]
-MaxParity = Annotated[float | None, typer.Option("--max-parity", help="How far two groups' rates may be apart.")]
+Target = Annotated[
+    float | None,
+    typer.Option(
+        "--target", "--max-parity", help="How far the groups may be apart: the distance Δ, or any rate's gap."
+    ),
+]
 Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
 
 _said: set[str] = set()

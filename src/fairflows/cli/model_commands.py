@@ -15,11 +15,11 @@ from fairflows.cli.base import (
     Json,
     Label,
     MaxAccuracy,
-    MaxParity,
     Missing,
     Multiclass,
     Quiet,
     Sensitive,
+    Target,
     app,
     distinct,
     need_run,
@@ -51,8 +51,8 @@ def fit(
     method: Annotated[
         Literal["auto", "flow", "matching", "transport"], typer.Option(help="Which encoder; auto tries what fits.")
     ] = "auto",
+    target: Target = None,
     max_adversary_accuracy: MaxAccuracy = None,
-    max_parity: MaxParity = None,
     gamma: Annotated[float | None, typer.Option(help="The trade-off itself: 0 for the task, 1 for fairness.")] = None,
     release: Annotated[
         Literal["cells", "latent"],
@@ -79,7 +79,7 @@ def fit(
 
     For example:
 
-    `fairflows fit loans.csv --sensitive sex --label repaid --max-adversary-accuracy 0.6 -o out`
+    `fairflows fit loans.csv --sensitive sex --label repaid --target 0.1 -o out`
 
     `fairflows fit loans.csv --sensitive sex --sensitive race --label repaid --id person --missing category -o out`
     """
@@ -101,12 +101,12 @@ def fit(
         say(f"reading {table}")
         rows = read_table(table, run)
         if identifier is None:
-            say("no --id: every row counts as another person, and its noise goes by its number in the file")
+            say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         made = fit_table(
             rows,
             method=method,
             max_adversary_accuracy=max_adversary_accuracy,
-            max_parity=max_parity,
+            target=target,
             gamma=gamma,
             release=release,
             with_label=with_label,
@@ -129,8 +129,8 @@ def fit(
 def certify(
     folder: Folder,
     rows: HeldOut,
+    target: Target = None,
     max_adversary_accuracy: MaxAccuracy = None,
-    max_parity: MaxParity = None,
     delta: Delta = 0.05,
     train: Annotated[
         Path | None, typer.Option(help="Rows for adversaries to learn from; without, nothing is attacked.")
@@ -158,9 +158,9 @@ def certify(
     model, run = open_model(folder)
     run = need_run(folder, run)
     table = read_table(rows, run, model)
-    if max_adversary_accuracy is None and max_parity is None:
+    if max_adversary_accuracy is None and target is None:
         before = read_certificate(folder / "certificate.json")
-        max_adversary_accuracy, max_parity = before.target_accuracy, before.target
+        max_adversary_accuracy, target = before.target_accuracy, before.target
     released = run.get("released")
     found = None
     with stages(quiet or as_json) as say:
@@ -171,7 +171,7 @@ def certify(
         certificate = make(
             model,
             table,
-            target=max_parity,
+            target=target,
             max_adversary_accuracy=max_adversary_accuracy,
             audit=found,
             delta=delta,

@@ -346,8 +346,18 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, **settings)
         return self.transform(X, sensitive_features=sensitive_features)
 
-    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
-        """The rows behind encoded ones."""
+    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:
+        """The rows behind encoded ones.
+
+        Parameters
+        ----------
+        Z : frame or array
+            Encoded rows.
+        sensitive_features : array, optional
+            The sensitive attribute, unless Z holds it.
+        persons : Persons, optional
+            Who is who, where coins must be repeated; as the identifier says when not given.
+        """
         raise DataError(f"{type(self).__name__} cannot be decoded: what it gives is all that is left of a row.")
 
     def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:

@@ -221,9 +221,9 @@ class FairFlow(GroupEncoder):
         x, _ = self._to_model_space(rows)
         return pd.DataFrame(self._encode(x, rows.map_group), columns=self._names_out())
 
-    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
+    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:
         """Decode rows, each by its group's flow: exactly what was encoded."""
-        rows = self._read_latent(Z, sensitive_features)
+        rows = self._read_latent(Z, sensitive_features, persons)
         z = rows.X.to_numpy(dtype=np.float64)
         x = np.empty_like(z)
         for a in np.unique(rows.group):

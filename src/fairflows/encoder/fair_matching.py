@@ -226,9 +226,9 @@ class FairMatching(GroupEncoder):
         """The cell of each row, sent through its group's map that the person's coin picks."""
         return to_output(self.model_.codec, self._encode(rows), self.output)
 
-    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
+    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:
         """The rows that were encoded as Z: needs the attribute, and the persons' identifiers for their coins."""
-        rows = self._read_latent(Z, sensitive_features)
+        rows = self._read_latent(Z, sensitive_features, persons)
         cells = cells_from_output(self.model_.codec, rows.X, self.output)
         persons = rows.named_persons() if self.is_randomised else rows.persons
         matched, split = (np.stack([inverse_map(f) for f in maps]) for maps in (self.matched_, self.split_))

@@ -23,6 +23,7 @@ from fairflows.encoder.transported_score import ScoreColumn, TransportedScore, c
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice, infer_kind
 from fairflows.table.frames import to_pandas
+from fairflows.table.persons import Persons
 
 
 class FairTransport(GroupEncoder):
@@ -239,12 +240,12 @@ class FairTransport(GroupEncoder):
         """The moved cell or score of each row; one person is always encoded alike."""
         return self.transport_.encode(self._checked(rows), self.key_)
 
-    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None) -> Any:
+    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:
         """A *sample* of the rows that may stand behind Z, drawn from x given z and the group, keyed by person.
 
         Transport is not a bijection: these are not the rows that were encoded.
         """
-        rows = self._read_latent(Z, sensitive_features)
+        rows = self._read_latent(Z, sensitive_features, persons)
         if isinstance(self.transport_, TransportedScore):
             raise DataError("A transported score cannot be decoded: the rest of the row is lost.")
         return wrap_output(Z, self.transport_.decode(rows, self.key_))

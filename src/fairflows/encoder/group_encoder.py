@@ -157,7 +157,7 @@ class GroupEncoder(Encoder):
             self.schema_ = Schema.of(features) if named else None
         return features if fit else self.row_schema.apply(features)
 
-    def _read_latent(self, Z: Any, sensitive_features: Any) -> Rows:
+    def _read_latent(self, Z: Any, sensitive_features: Any, persons: Persons | None) -> Rows:
         """Encoded rows, their columns by name in our order, with what tells how to decode them."""
         check_is_fitted(self)
         frame, names = self._frame(Z), self._names_out()
@@ -172,7 +172,8 @@ class GroupEncoder(Encoder):
             raise DataError(f"Encoded rows must have the columns {wanted} ({len(names)} in all); got {got}.")
         group = np.zeros(len(frame), dtype=np.intp) if attribute is None else self._group_of(attribute)
         latent = self.encoded_schema.apply(latent[names])
-        return Rows(latent, group, self._persons(frame, fit=False), Outside(len(frame)))
+        persons = self._latent_persons(frame) if persons is None else persons
+        return Rows(latent, group, persons, Outside(len(frame)))
 
     def _persons(self, frame: pd.DataFrame, fit: bool) -> Persons:
         """Who is who, by the column or index that the constructor named."""
@@ -191,6 +192,11 @@ class GroupEncoder(Encoder):
             Parameter("identifier", self.identifier),
             "), which these rows lack: add that column, or make it the index.",
         )
+
+    def _latent_persons(self, frame: pd.DataFrame) -> Persons:
+        """Who is who among encoded rows; those who are not named can be decoded where no coin must be repeated."""
+        named = self.identifier is not None and self.identifier in (*frame.columns, frame.index.name)
+        return self._persons(frame, fit=False) if named else Persons.unnamed(len(frame))
 
     def _read_label(self, y: Any, n_rows: int) -> Groups | None:
         """The label as class numbers, remembering the classes; None without a label."""

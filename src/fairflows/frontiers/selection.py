@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.bounds.planning import planned_cell_bound
+from fairflows.bounds.planning import most_useful_within, planned_cell_bound
 from fairflows.bounds.spending import delta_of_look
 from fairflows.certificate.evidence import CellEvidence, group_numbers
 from fairflows.encoder.base import Encoder
@@ -28,7 +28,7 @@ _AS_ACCURATE = 0.005  # without a target, accuracies this close count as equal
 
 
 @dataclass(frozen=True)
-class Goal:
+class Target:
     """What is asked of the release: a distance Δ, or the accuracy of the best guess of the group; or neither.
 
     Attributes
@@ -47,7 +47,7 @@ class Goal:
         if not 0 < self.delta < 1:
             raise ParameterError("delta", "must be in (0, 1)", self.delta)
         if self.distance is not None and not 0 < self.distance <= 1:
-            raise ParameterError("max_parity", "must be in (0, 1]", self.distance)
+            raise ParameterError("target", "must be in (0, 1]", self.distance)
         if self.accuracy is not None and not 0 < self.accuracy <= 1:
             raise ParameterError("max_adversary_accuracy", "must be in (0, 1]", self.accuracy)
 
@@ -106,7 +106,7 @@ class Candidate:
     model : encoder or release
         What would be released.
     expected : float
-        The bound to expect, in the goal's own terms.
+        The bound to expect, in the target's own terms.
     accuracy : float or None
         Of the label predicted from what is released; None without a label.
     n_cells : int or None
@@ -127,11 +127,11 @@ class Candidate:
         return {name: getattr(self, name) for name in names}
 
 
-def judge_latents(frontiers: dict[str, Frontier], goal: Goal) -> list[Candidate]:
+def judge_latents(frontiers: dict[str, Frontier], target: Target) -> list[Candidate]:
     """Every encoder of the frontiers as it is, judged by its own densities."""
     found = []
     for method, front in frontiers.items():
-        measure = "adversary_accuracy" if goal.accuracy is not None else "delta"
+        measure = "adversary_accuracy" if target.accuracy is not None else "delta"
         for encoder, row in zip(front.encoders, front.measured.to_dict("records"), strict=True):
             if math.isfinite(row["delta"]):
                 place = method, row["gamma"], int(row["seed"]), encoder
@@ -144,7 +144,7 @@ def judge_cells(
     train: Table,
     validation: Table,
     certifying: Table,
-    goal: Goal,
+    target: Target,
     *,
     with_label: bool = False,
     sizes: Sequence[int] = N_CELLS,
@@ -165,24 +165,23 @@ def judge_cells(
                 laws = _laws(released, judged, train.groups, with_label)
                 accuracy = None if train.y is None else float((released.predict(judged) == judged.y).mean())
                 place = method, row["gamma"], int(row["seed"]), release
-                found.append(Candidate(*place, goal.expected(laws, n), accuracy, release.n_cells_))
+                found.append(Candidate(*place, target.expected(laws, n), accuracy, release.n_cells_))
     return found
 
 
-def choose(candidates: Sequence[Candidate], goal: Goal) -> Candidate:
-    """The most accurate candidate within the goal; where none is, the one that comes closest.
+def choose(candidates: Sequence[Candidate], target: Target) -> Candidate:
+    """The most accurate candidate within the target; where none is, the one that comes closest.
 
-    Without a goal, the one that tells least among those that are about as accurate as the best.
+    Without a target, the one that tells least among those that are about as accurate as the best.
     """
     if not candidates:
         raise DataError("No model could be trained: all of them diverged.")
-    if goal.limit is None:
+    if target.limit is None:
         best = max(_use(candidate) for candidate in candidates)
         return min((c for c in candidates if _use(c) >= best - _AS_ACCURATE), key=lambda c: c.expected)
-    within = [candidate for candidate in candidates if candidate.expected <= goal.limit]
-    if not within:
-        return min(candidates, key=lambda c: (c.expected, -_use(c)))
-    return max(within, key=lambda c: (_use(c), -c.expected))
+    told, use = [c.expected for c in candidates], [_use(c) for c in candidates]
+    place = most_useful_within(told, use, target.limit)
+    return min(candidates, key=lambda c: (c.expected, -_use(c))) if place is None else candidates[place]
 
 
 def _use(candidate: Candidate) -> float:

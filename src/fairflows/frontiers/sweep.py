@@ -18,6 +18,7 @@ from fairflows.bounds import (
     adversary_accuracy,
     exact_adversary_accuracy,
     exact_statistical_distance,
+    most_useful_within,
     statistical_distance,
 )
 from fairflows.encoder.base import Encoder, LatentLaw
@@ -69,46 +70,51 @@ class Frontier:
     def select(
         self,
         *,
+        target: float | None = None,
         max_adversary_accuracy: float | None = None,
         max_parity: float | None = None,
         min_accuracy: float | None = None,
-    ) -> Any:
+    ) -> Encoder:
         """The fitted encoder that meets a target best.
 
         Parameters
         ----------
-        max_adversary_accuracy, max_parity : float, optional
-            The most accurate model under this limit.
+        target : float, optional
+            The most accurate model whose Δ, by its own densities, is at most this.
+        max_adversary_accuracy : float, optional
+            The same for the accuracy of the best guess of the group.
+        max_parity : float, optional
+            The same for the demographic parity distance that was measured on held-out rows.
         min_accuracy : float, optional
-            The fairest model at or above this accuracy.
+            The model of least Δ at or above this accuracy.
 
         Raises
         ------
         DataError
             No model meets the target; the message says what comes closest.
         """
-        targets = {
-            "max_adversary_accuracy": max_adversary_accuracy,
-            "max_parity": max_parity,
-            "min_accuracy": min_accuracy,
+        wanted = {
+            "target": ("delta", target),
+            "max_adversary_accuracy": ("adversary_accuracy", max_adversary_accuracy),
+            "max_parity": ("parity", max_parity),
+            "min_accuracy": ("accuracy", min_accuracy),
         }
-        given = [name for name, value in targets.items() if value is not None]
+        given = [name for name, (_, limit) in wanted.items() if limit is not None]
         if len(given) != 1:
-            raise ValueError(f"select takes one of {', '.join(targets)}; got {', '.join(given) or 'none'}.")
-        name, target = given[0], targets[given[0]]
-        kind, _, measure = name.partition("_")
+            raise ValueError(f"select takes one of {', '.join(wanted)}; got {', '.join(given) or 'none'}.")
+        name, (measure, limit) = given[0], wanted[given[0]]
         if measure not in self.measured:
             raise ValueError(f"{name} needs {measure}, which was not measured: the table has no label.")
-        values = self.measured[measure]
-        meets = values <= target if kind == "max" else values >= target
-        if not meets.any():
-            closest = values.min() if kind == "max" else values.max()
-            raise DataError(f"No model of the frontier has {name} = {target}; the closest has {measure} {closest:.3f}.")
-        among = self.measured[meets]
-        if kind == "min":
-            return self.encoders[int(among["delta"].idxmin())]
-        best = among["accuracy"].idxmax() if "accuracy" in among else among["delta"].idxmax()
-        return self.encoders[int(best)]
+        values, delta = self.measured[measure], self.measured["delta"]
+        if name == "min_accuracy":
+            place = most_useful_within(-values, -delta, -float(limit or 0))
+        else:
+            use = self.measured.get("accuracy", delta)
+            place = most_useful_within(values, use, float(limit or 0))
+        if place is None:
+            closest = values.max() if name == "min_accuracy" else values.min()
+            raise DataError(f"No model of the frontier has {name} = {limit}; the closest has {measure} {closest:.3f}.")
+        return self.encoders[place]
 
     def plot(self, x: str = "delta", y: str = "accuracy", ax: Axes | None = None) -> Axes:
         """Draw the frontier: mean and 95 % interval over seeds, labelled by gamma."""

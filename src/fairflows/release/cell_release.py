@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.bounds.planning import planned_cell_bound
+from fairflows.bounds.planning import most_useful_within, planned_cell_bound
 from fairflows.bounds.spending import delta_of_look
 from fairflows.encoder.base import Cells, Encoder, FloatArray, Groups, Rows
 from fairflows.encoder.unencoded import Unencoded
@@ -354,14 +354,14 @@ def _class_numbers(y: Any, classes: npt.NDArray[Any]) -> Groups:
 
 def _most_within(planned: dict[int, float], target: float) -> int:
     """The most cells for which the bound to expect is within the target."""
-    within = [k for k, bound in planned.items() if bound <= target]
-    if not within:
+    place = most_useful_within(list(planned.values()), list(planned), target)
+    if place is None:
         k = min(planned, key=lambda k: planned[k])
         raise DataError(
             f"target {target} is out of reach for these rows: the lowest bound to expect is {planned[k]:.3f}, with "
             f"{k} cells. Encode more strongly, randomise, or certify on more persons."
         )
-    return max(within)
+    return list(planned)[place]
 
 
 def _most_frequent(cells: Cells, values: Groups, n_cells: int) -> Groups:

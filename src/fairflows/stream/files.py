@@ -202,10 +202,9 @@ class RowDecoder:
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The decoded rows, and the columns to keep, with the frame's index."""
-        rows = frame[self._names]
-        if self._identifier is not None:
-            rows = rows.set_index(pd.Index(frame[self._identifier], name=self._identifier))
-        X = self._encoder.inverse_transform(rows, sensitive_features=_attribute(frame, self.sensitive))
+        persons = None if self._identifier is None else Persons.of(frame[self._identifier])
+        attribute = _attribute(frame, self.sensitive)
+        X = self._encoder.inverse_transform(frame[self._names], sensitive_features=attribute, persons=persons)
         return beside(X, frame[self._keep]).set_axis(frame.index)
 
 

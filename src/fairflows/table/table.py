@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -98,7 +99,6 @@ class Table:
     y: pd.Series | None
     a: pd.Series
     identifier: pd.Series | None
-    kinds: dict[str, Kind]
 
     def __init__(
         self,
@@ -143,10 +143,7 @@ class Table:
         self.notes = tuple(notes)
         self._settle_missing(missing)
         self._check(kinds or {})
-        self.kinds = {
-            str(column): cast(Kind, kinds[column]) if kinds and column in kinds else infer_kind(self.X[column])
-            for column in self.X.columns
-        }
+        self._declared = {str(column): cast(Kind, kind) for column, kind in (kinds or {}).items()}
 
     @classmethod
     def read(cls, path: str | Path, schema: Schema | None = None, **settings: Any) -> Table:
@@ -155,6 +152,11 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.X)
+
+    @cached_property
+    def kinds(self) -> dict[str, Kind]:
+        """The kind of each feature: as declared, else as these rows show; a part of a table knows its own rows only."""
+        return {str(name): self._declared.get(str(name)) or infer_kind(column) for name, column in self.X.items()}
 
     @property
     def groups(self) -> list[Any]:
@@ -189,6 +191,7 @@ class Table:
         """The table of these rows: positions or a boolean mask."""
         rows = np.asarray(rows)
         part = copy.copy(self)
+        part.__dict__.pop("kinds", None)  # inferred anew, from the rows of the part
         part.X, part.a = self.X.iloc[rows], self.a.iloc[rows]
         part.y = None if self.y is None else self.y.iloc[rows]
         part.identifier = None if self.identifier is None else self.identifier.iloc[rows]

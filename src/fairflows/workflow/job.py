@@ -19,7 +19,7 @@ from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError, ParameterError
-from fairflows.frontiers.selection import Candidate, Goal, choose, judge_cells, judge_latents
+from fairflows.frontiers.selection import Candidate, Target, choose, judge_cells, judge_latents
 from fairflows.frontiers.sweep import Frontier, frontier
 from fairflows.release.released import Released
 from fairflows.reporting import Report
@@ -93,7 +93,7 @@ def fit_table(
     *,
     method: Method = "auto",
     max_adversary_accuracy: float | None = None,
-    max_parity: float | None = None,
+    target: float | None = None,
     gamma: float | None = None,
     release: Release = "cells",
     with_label: bool = False,
@@ -113,9 +113,10 @@ def fit_table(
         All rows.
     method : {"auto", "flow", "matching", "transport"}
         "auto" tries the invertible encoder that fits the column kinds and, for cells, transport.
-    max_adversary_accuracy, max_parity, gamma : float, optional
-        The target: the most accurate model within it is taken; or the trade-off itself. Without any, the model that
-        tells least among those that are about as accurate as the best.
+    target, max_adversary_accuracy, gamma : float, optional
+        The target, as a distance Δ or as the accuracy of the best guess of the group: the most accurate model within it
+        is taken. Or the trade-off itself. Without any, the model that tells least among those that are about as
+        accurate as the best.
     release : {"cells", "latent"}
         Cells can be certified for the true population. The latent keeps everything, invertibly, under a certificate
         that takes the model for the truth.
@@ -136,13 +137,13 @@ def fit_table(
     say : callable
         Told what happens next.
     """
-    given = [value for value in (max_adversary_accuracy, max_parity, gamma) if value is not None]
+    given = [value for value in (target, max_adversary_accuracy, gamma) if value is not None]
     if len(given) > 1:
-        names = "max_adversary_accuracy", "max_parity", "gamma"
+        names = "target", "max_adversary_accuracy", "gamma"
         raise ParameterError(names, "exclude each other: give one of them")
     if with_label and table.y is None:
         raise DataError("The label is to be released, but the table has none.")
-    goal = Goal(max_parity, max_adversary_accuracy, delta)
+    goal = Target(target, max_adversary_accuracy, delta)
     train, validation, certifying = table.split(CERTIFYING, VALIDATION, random_state)
     goal.check_reachable(certifying, cells=release == "cells")
     estimators = _estimators(method, release, table, train.kinds, missing, density, random_state)
@@ -167,7 +168,7 @@ def fit_table(
     certificate = certify(
         chosen.model,
         certifying,
-        target=max_parity,
+        target=target,
         max_adversary_accuracy=max_adversary_accuracy,
         audit=found,
         n_draws=100_000 if quick else 1_000_000,
@@ -316,7 +317,7 @@ def _gammas(estimator: Any, table: Table, gamma: float | None, quick: bool) -> S
     return STRENGTHS[1::2] if quick else STRENGTHS
 
 
-def _frontier_contents(candidates: list[Candidate], chosen: Candidate, goal: Goal) -> dict[str, Any] | None:
+def _frontier_contents(candidates: list[Candidate], chosen: Candidate, goal: Target) -> dict[str, Any] | None:
     """For every encoder its best number of cells: the highest use at each point of the frontier."""
     points = []
     for candidate in candidates:
