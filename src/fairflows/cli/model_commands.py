@@ -289,7 +289,8 @@ def _recourse(folder: Path, rows: Path, **limits: Any) -> Any:
             f"{type(encoder).__name__}. Fit with --method flow."
         )
     table = read_table(rows, {**run, "label": None} if run["label"] else run, model)
-    return find(encoder, table.X, sensitive_features=table.a, **limits)
+    X = table.X.drop(columns=[run["label"]], errors="ignore")
+    return find(encoder, X, sensitive_features=table.a, **limits)
 
 
 @app.command()

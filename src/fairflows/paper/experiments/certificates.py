@@ -64,7 +64,7 @@ def on_adult() -> pd.DataFrame:
     for gamma in (0.0, 0.5, 0.8, 0.9):
         for max_leaves in (4, 16, 64):
             tree = FARE(gamma, max_leaves=max_leaves).fit(train.X, train.y, sensitive_features=train.a)
-            cells = tree.cells(test.X)
+            cells = tree.cells(tree.read(test))
             of_group = [cells[(test.a == group).to_numpy()] for group in tree.groups_]
             counts = np.stack([np.bincount(part, minlength=tree.n_cells_) for part in of_group])
             laws = counts / counts.sum(axis=1, keepdims=True)
