@@ -1,11 +1,13 @@
 """Settings and fixtures for all tests: a test that passed once passes again."""
 
 import hashlib
+import io
 import itertools
 import os
 import sys
 import warnings
 from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -80,18 +82,24 @@ def data_folder() -> Path:
     return Path(folder)
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
+@pytest.fixture(scope="session")
+def run():
     """Run the command in this process: exit code, standard output, standard error."""
 
     from fairflows.cli.main import main
 
     def call(*words):
-        monkeypatch.setattr(sys, "argv", ["fairflows", *map(str, words)])
-        with warnings.catch_warnings():
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            redirect_stdout(out),
+            redirect_stderr(err),
+            warnings.catch_warnings(),
+        ):
+            patch.setattr(sys, "argv", ["fairflows", *map(str, words)])
             warnings.simplefilter("ignore")
             with pytest.raises(SystemExit) as end:
                 main()
-        return end.value.code or 0, *capsys.readouterr()
+        return end.value.code or 0, out.getvalue(), err.getvalue()
 
     return call

@@ -52,14 +52,14 @@ def loans(n=1200, seed=0):
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
+def fitted(run, few_epochs, tmp_path_factory):
     """A folder that `fit` wrote, with its table and held-out rows."""
     folder = tmp_path_factory.mktemp("fitted")
     loans().to_csv(folder / "loans.csv", index=False)
     loans(800, seed=1).to_csv(folder / "new.csv", index=False)
     words = ["fit", folder / "loans.csv", "--sensitive", "sex", "--label", "repaid", "--quick", "--gamma", "0.9"]
-    done = spawn(*words, "--method", "flow", "-o", folder / "out", env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert done.returncode == 0, done.stderr
+    code, _, err = run(*words, "--method", "flow", "-o", folder / "out")
+    assert code == 0, err
     return folder
 
 
@@ -315,7 +315,6 @@ def test_killed_while_fitting_nothing_is_left(fitted, tmp_path):
         for line in job.stderr:
             if "training" in line:
                 break
-        time.sleep(0.2)
         job.send_signal(signal.SIGKILL)
     assert list(tmp_path.iterdir()) == []
 

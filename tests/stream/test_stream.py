@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -249,23 +248,32 @@ ENCODE = """
 import sys, warnings; warnings.simplefilter("ignore")
 from fairflows.stream.files import encode_file
 from fairflows.storage.saving import load
-encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], sensitive="sex", identifier="person", batch_rows=2000)
+encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], sensitive="sex", identifier="person")
+"""
+
+
+KILLED = """
+import os, signal, sys, warnings; warnings.simplefilter("ignore")
+from fairflows.stream.files import encode_file
+from fairflows.storage.saving import load
+
+def in_the_middle(done, all_rows):
+    if done > 500:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+roles = {"sensitive": "sex", "identifier": "person"}
+encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], batch_rows=100, on_progress=in_the_middle, **roles)
 """
 
 
 def test_killed_in_the_middle_nothing_is_left_and_a_rerun_works(frame, flow, tmp_path):
     save(flow, tmp_path / "model")
-    source, target = write(rows(100_000), tmp_path / "a.parquet"), tmp_path / "z.parquet"
+    source, target = write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet"
     target.write_bytes(b"the old one")
-    command = [sys.executable, "-c", ENCODE, tmp_path / "model", source, target]
-    process = subprocess.Popen(command)
-    while not any(path.name.startswith(".z.parquet.partial") for path in tmp_path.iterdir()):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "model", source, target], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".z.parquet.partial")]
     assert target.read_bytes() == b"the old one"
-    source = write(frame, tmp_path / "a.parquet")
     assert encode_file(flow, source, target, sensitive="sex", identifier="person") == N
     assert len(pd.read_parquet(target)) == N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "model", "z.parquet"]
@@ -286,7 +294,7 @@ def test_memory_does_not_grow_with_the_file(flow, tmp_path):
     for n in (500_000, 2_000_000):
         source = tmp_path / f"{n}.parquet"
         rows(n).to_parquet(source, index=False, row_group_size=2**17)
-        code = PEAK.format(encode=ENCODE.replace(", batch_rows=2000", ""))
+        code = PEAK.format(encode=ENCODE)
         done = subprocess.run([sys.executable, "-c", code, tmp_path / "model", source, tmp_path / "z.parquet"],
                               capture_output=True, text=True, check=True)  # fmt: skip
         peaks.append(int(done.stdout))
