@@ -141,12 +141,14 @@ def test_float32_is_close_to_float64(make):
 
 def test_state_restores_the_map(make):
     first = perturbed(make(n_groups=2, seeds=(1, 2)))
-    second = make(n_groups=2, seeds=(8, 9))
-    second.load_state_dict(first.state_dict())
-    x = points(first).float()
-    for name, value in second.state_dict().items():
-        assert torch.equal(value, first.state_dict()[name])
-    torch.testing.assert_close(first.forward(x)[0], second.forward(x)[0])
+    x = points(first)
+    for stack in (first, first.select(1), first.select_group(0).double()):
+        second = type(stack).from_state(stack.to_state())
+        assert not any(parameter.requires_grad for parameter in second.parameters())
+        for name, value in second.state_dict().items():
+            assert torch.equal(value, stack.state_dict()[name])
+        part = x.to(next(stack.parameters()))[: stack.n_models, : stack.n_groups]
+        torch.testing.assert_close(stack.forward(part)[0], second.forward(part)[0])
 
 
 def test_wrong_number_of_features_is_an_error(bijection):

@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from torch import distributions as td
 
 from fairflows import DataError, FairFlow, FairMatching, FairTransport, Table, make_gaussians
+from fairflows.bijection import StackedMLP
 from fairflows.density import (
     AutoregressiveDensity,
     FlowDensity,
@@ -28,6 +30,7 @@ from fairflows.density.made import CategoricalMADE
 from fairflows.density.smoothed_counts import SmoothedCounts
 from fairflows.encoder.pipelines import fit_pipeline, transform_pipeline
 from fairflows.release.cell_release import CellRelease
+from fairflows.storage.forms import _HOMES, class_named
 from fairflows.storage.saving import FORMAT, load, save
 
 
@@ -187,6 +190,59 @@ def test_known_densities_of_all_groups(tmp_path):
     torch.testing.assert_close(load(tmp_path / "densities").log_prob(x), densities.log_prob(x), **SAME_NUMBERS)
 
 
+DISTRIBUTIONS = {
+    "multivariate normal": lambda: td.MultivariateNormal(torch.zeros(2), torch.eye(2)),
+    "independent normals": lambda: td.Independent(td.Normal(torch.zeros(2), torch.ones(2)), 1),
+    "laplace": lambda: td.Independent(td.Laplace(torch.zeros(2), torch.ones(2)), 1),
+    "student": lambda: td.Independent(td.StudentT(torch.full((2,), 4.0)), 1),
+    "gamma": lambda: td.Independent(td.Gamma(torch.full((2,), 2.0), torch.ones(2)), 1),
+    "beta": lambda: td.Independent(td.Beta(torch.full((2,), 2.0), torch.full((2,), 3.0)), 1),
+    "exponential": lambda: td.Independent(td.Exponential(torch.ones(2)), 1),
+    "mixture": lambda: td.MixtureSameFamily(
+        td.Categorical(torch.tensor([0.7, 0.3])), td.MultivariateNormal(torch.zeros(2, 2), torch.eye(2))
+    ),
+}
+
+
+@pytest.mark.parametrize("make", DISTRIBUTIONS.values(), ids=DISTRIBUTIONS)
+def test_a_known_distribution(make, tmp_path):
+    density = KnownDensity(make())
+    save(density, tmp_path / "density")
+    again = load(tmp_path / "density")
+    x = density.sample(5, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(again.log_prob(x), density.log_prob(x), rtol=0, atol=0)
+    torch.testing.assert_close(again.sample(5, torch.Generator().manual_seed(0)), x, rtol=0, atol=0)
+
+
+def test_a_spline_keeps_its_halves_when_torch_draws_others(tmp_path, monkeypatch):
+    x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    density = FlowDensity("spline", n_blocks=2, n_steps=5).fit(x)
+    save(density, tmp_path / "density")
+    others = torch.tensor([[True, False, True, False], [False, True, False, True]])
+    monkeypatch.setattr("fairflows.bijection.spline.passive_features", lambda *_: others)
+    torch.testing.assert_close(load(tmp_path / "density").log_prob(x), density.log_prob(x), rtol=0, atol=0)
+    assert [sorted(half) for half in density.bijection.passive] != [[0, 2], [1, 3]], "else nothing is tested"
+
+
+def test_a_network_with_inputs_and_outputs_left_out(tmp_path):
+    left_out = {"visible": torch.tensor([[True, False], [False, True]]), "written": torch.tensor([True, False, True])}
+    network = StackedMLP(2, (3,), 3, seeds=[1, 2], lead=(2,), **left_out)
+    save(network, tmp_path / "network")
+    x = torch.randn(2, 2, 5, 2)
+    torch.testing.assert_close(load(tmp_path / "network")(x), network(x), rtol=0, atol=0)
+
+
+def test_every_class_of_the_list_is_there():
+    for name in _HOMES:
+        assert class_named(name).__name__ == name
+
+
+def test_a_class_that_only_has_the_name_of_one_of_ours_is_refused(tmp_path):
+    namesake = type("FairFlow", (FairFlow,), {})
+    with pytest.raises(DataError, match="a FairFlow cannot be saved"):
+        save(namesake(), tmp_path / "model")
+
+
 @pytest.mark.parametrize("family", [SmoothedCounts, LatentClassMixture, lambda m: CategoricalMADE(m, (8,), n_epochs=2)])
 def test_a_density_of_cells_alone(family, tmp_path):
     x = np.random.default_rng(0).integers(0, [2, 3, 4], (200, 3))
@@ -196,6 +252,12 @@ def test_a_density_of_cells_alone(family, tmp_path):
 
 
 def test_what_cannot_be_saved_is_named(mixed, tmp_path):
+    codes = mixed.X[["age"]].assign(town=mixed.X["town"].isna() * 1.0)
+    trees = HistGradientBoostingClassifier(max_iter=2, categorical_features=[1])
+    score = FairTransport(transport="score", classifier=trees)
+    quietly(lambda: score.fit(codes, codes["town"].astype(int) + 3, sensitive_features=mixed.a))
+    with pytest.raises(DataError, match="A score by HistGradientBoostingClassifier cannot be saved"):
+        save(score, tmp_path / "model")
     table = categorical(mixed)
     own = FairMatching(density="counts", classifier=RandomForestClassifier(5), **CELLS)
     with pytest.raises(DataError, match="a RandomForestClassifier cannot be saved"):

@@ -17,8 +17,9 @@ four, which the matrix kernels of a GPU read in one go.
 from __future__ import annotations
 
 import copy
+import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Self
 
@@ -75,6 +76,22 @@ class Stacked(nn.Module):
         for parameter, *pieces in zip(joined.parameters(), *(part.parameters() for part in parts), strict=True):
             parameter.data = torch.cat([piece.data for piece in pieces], dim=1)
         return joined
+
+    def to_state(self) -> dict[str, Any]:
+        """What is saved: the constructor's arguments, which every stack keeps under their names, and the weights.
+
+        Seeds only decide the first weights; a slice of a stack has none of its own.
+        """
+        names = [name for name in inspect.signature(type(self)).parameters if name != "seeds"]
+        settings = {name: getattr(self, name) for name in names}
+        return {"settings": settings, "n_models": self.n_models, "weights": dict(self.state_dict())}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The stack that `to_state` described; its weights are held fixed."""
+        stack = cls(**state["settings"], seeds=[0] * state["n_models"])
+        stack.load_state_dict(state["weights"], assign=True)
+        return stack.requires_grad_(False)
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Self:
         """A copy with every parameter changed."""
@@ -160,6 +177,8 @@ class StackedMLP(Stacked):
         written: Tensor | None = None,
     ):
         super().__init__()
+        self.n_inputs, self.hidden, self.n_outputs = n_inputs, tuple(hidden), n_outputs
+        self.stream, self.visible, self.written = stream, visible, written
         self.weights = nn.ParameterList()
         widths = [n_inputs, *hidden, n_outputs]
         generators = [generator_of(seed, stream) for seed in seeds]
@@ -178,6 +197,11 @@ class StackedMLP(Stacked):
             if lead:
                 start = start.unsqueeze(1).expand(-1, lead[0], *start.shape[1:])
             self.weights.append(nn.Parameter(start * free))
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The axes after the models."""
+        return tuple(self.weights[0].shape[1:-2])
 
     def matrices(self) -> list[Tensor]:
         r"""The effective matrices W̄ of each layer, (M, \*lead, w_l, w_{l+1})."""

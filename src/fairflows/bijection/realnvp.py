@@ -103,7 +103,7 @@ class RealNVP(Bijection):
         seeds: Sequence[int] = (0,),
     ):
         super().__init__()
-        self.n_features = n_features
+        self.n_features, self.n_blocks, self.hidden = n_features, n_blocks, tuple(hidden)
         passive = passive_features(n_features, n_blocks)
         # s and t are as wide as x̄, so that a block is a few whole-tensor operations and no feature is ever gathered.
         moved = torch.nn.functional.pad(~passive, (0, padded(n_features) - n_features))

@@ -43,6 +43,8 @@ class NeuralSpline(Bijection):
         Hidden layers of the network of a block.
     n_bins, bound
         The spline has ``n_bins`` pieces on [−bound, bound] and is the identity outside.
+    passive
+        The features that each block leaves alone; two blocks share them out when not given.
     seeds
         One a model; its initial weights depend on nothing else.
 
@@ -63,22 +65,25 @@ class NeuralSpline(Bijection):
         hidden: Sequence[int] = (50, 50),
         n_bins: int = 8,
         bound: float = 5.0,
+        passive: Sequence[Sequence[int]] | None = None,
         seeds: Sequence[int] = (0,),
     ):
         super().__init__()
-        self.n_features, self.n_bins, self.bound = n_features, n_bins, bound
-        self._passive = [row.nonzero()[:, 0].tolist() for row in passive_features(n_features, n_blocks)]
-        self._moved = [sorted(set(range(n_features)) - set(passive)) for passive in self._passive]
+        self.n_features, self.n_blocks, self.hidden = n_features, n_blocks, tuple(hidden)
+        self.n_bins, self.bound = n_bins, bound
+        # Kept, and saved: they are drawn by torch, whose draws may change from one release to the next.
+        self.passive = passive or [row.nonzero()[:, 0].tolist() for row in passive_features(n_features, n_blocks)]
+        self._moved = [sorted(set(range(n_features)) - set(stays)) for stays in self.passive]
         self.conditioners = nn.ModuleList(
             StackedMLP(
-                len(passive),
+                len(stays),
                 hidden,
                 len(moved) * (3 * n_bins - 1),
                 seeds=seeds,
                 lead=(n_groups,),
                 stream=f"spline {block}",
             )
-            for block, (passive, moved) in enumerate(zip(self._passive, self._moved, strict=True))
+            for block, (stays, moved) in enumerate(zip(self.passive, self._moved, strict=True))
         )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,7 +98,7 @@ class NeuralSpline(Bijection):
         columns = list(x.unbind(-1))
         log_det = torch.zeros_like(x[..., 0])
         for block in blocks:
-            passive = torch.stack([columns[j] for j in self._passive[block]], dim=-1)
+            passive = torch.stack([columns[j] for j in self.passive[block]], dim=-1)
             moved = torch.stack([columns[j] for j in self._moved[block]], dim=-1)
             knots = self.conditioners[block](passive).unflatten(-1, (moved.shape[-1], -1))
             spline = _spline(knots, self.n_bins, self.bound)

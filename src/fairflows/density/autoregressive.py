@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import torch
@@ -37,6 +37,7 @@ class AutoregressiveDensity(Density):
     torch.Size([7])
     """
 
+    networks: StackedMLP
     location: Tensor
     scale: Tensor
 
@@ -83,20 +84,14 @@ class AutoregressiveDensity(Density):
             random_state=random_state,
         )
         return [
-            copy.deepcopy(self)._set(networks.select_group(g), location[g].clone(), scale[g].clone())
+            copy.deepcopy(self)._keep(
+                rows[0].shape[1],
+                networks=networks.select_group(g),
+                location=location[g].clone(),
+                scale=scale[g].clone(),
+            )
             for g in range(len(rows))
         ]
-
-    def _set(self, networks: StackedMLP, location: Tensor, scale: Tensor) -> Self:
-        self.n_features = len(location)
-        self.networks = networks.requires_grad_(False)
-        self.register_buffer("location", location)
-        self.register_buffer("scale", scale)
-        return self
-
-    def _allocate(self, state: Mapping[str, Tensor]) -> None:
-        location = torch.empty_like(state["location"])
-        self._set(self._networks(len(location), 1, 0).to(location), location, torch.empty_like(location))
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-densities (...) of points (..., D)."""

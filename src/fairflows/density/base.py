@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
@@ -65,15 +66,25 @@ class Density(nn.Module):
         with torch.no_grad():
             return float(torch.cat([self.log_prob(part) for part in x.split(8192)]).double().mean())
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Restore a fitted density; one that was not fitted takes its shapes from the state."""
-        if self.n_features == 0:
-            self._allocate(state_dict)
-        return super().load_state_dict(state_dict, strict=strict, assign=assign)
+    def to_state(self) -> dict[str, Any]:
+        """What is saved: the constructor's arguments, kept under their names, and what was fitted."""
+        settings = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {"settings": settings, "n_features": self.n_features, "fitted": {**self._buffers, **self._modules}}
 
-    @abstractmethod
-    def _allocate(self, state: Mapping[str, Tensor]) -> None:
-        """Make buffers and parameters of the shapes in the state."""
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The density that `to_state` described."""
+        return cls(**state["settings"])._keep(state["n_features"], **state["fitted"])
+
+    def _keep(self, n_features: int, **fitted: Tensor | nn.Module) -> Self:
+        """Keep what was fitted, under these names; networks are held fixed from now on."""
+        self.n_features = n_features
+        for name, part in fitted.items():
+            if isinstance(part, nn.Module):
+                self.add_module(name, part.requires_grad_(False))
+            else:
+                self.register_buffer(name, part)
+        return self
 
 
 def checked_rows(x: Tensor) -> Tensor:

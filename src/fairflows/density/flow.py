@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, Self
 
 import torch
@@ -38,6 +38,7 @@ class FlowDensity(Density):
     torch.Size([4, 3])
     """
 
+    bijection: Bijection
     location: Tensor
     scale: Tensor
 
@@ -81,20 +82,14 @@ class FlowDensity(Density):
             random_state=random_state,
         )
         return [
-            copy.deepcopy(self)._set(bijection.select_group(g), location[g].clone(), scale[g].clone())
+            copy.deepcopy(self)._keep(
+                rows[0].shape[1],
+                bijection=bijection.select_group(g),
+                location=location[g].clone(),
+                scale=scale[g].clone(),
+            )
             for g in range(len(rows))
         ]
-
-    def _set(self, bijection: Bijection, location: Tensor, scale: Tensor) -> Self:
-        self.n_features = len(location)
-        self.bijection = bijection.requires_grad_(False)
-        self.register_buffer("location", location)
-        self.register_buffer("scale", scale)
-        return self
-
-    def _allocate(self, state: Mapping[str, Tensor]) -> None:
-        location = torch.empty_like(state["location"])
-        self._set(self._bijection(len(location), 1, 0).to(location), location, torch.empty_like(location))
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-densities (...) of points (..., D)."""

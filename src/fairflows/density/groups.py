@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import torch
@@ -146,11 +146,15 @@ class GroupDensities(nn.Module):
         self._restack()  # the stack holds copies, which must follow to the new device or precision
         return moved
 
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Restore the members."""
-        result = super().load_state_dict(*args, **kwargs)
-        self._restack()
-        return result
+    def to_state(self) -> dict[str, Any]:
+        """What is saved."""
+        return {"members": self.members, "n_labels": self.n_labels}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The densities that `to_state` described."""
+        members, n = state["members"], state["n_labels"]
+        return cls([members[i : i + n] for i in range(0, len(members), n)])
 
 
 def _rows_by_label(rows: Sequence[Tensor], labels: Sequence[Tensor] | None, criterion: Criterion) -> list[list[Tensor]]:

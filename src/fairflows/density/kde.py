@@ -6,7 +6,6 @@ r"""Kernel density: a Gaussian on every point, with Scott's bandwidth.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Self
 
 import torch
@@ -52,17 +51,12 @@ class KernelDensity(Density):
             raise DataError("a kernel density needs features that are not linear functions of each other.")
         width = self.bandwidth or len(chosen) ** (-1 / (x.shape[1] + 4))
         whitening = torch.linalg.inv(factor).T  # (x W)ᵀ(x W) = xᵀ Σ⁻¹ x
-        self._set(x[chosen].double() @ whitening, whitening, torch.tensor(width, dtype=torch.float64))
-        return self.to(x)
-
-    def _set(self, points: Tensor, whitening: Tensor, width: Tensor) -> None:
-        self.n_features = points.shape[1]
-        self.register_buffer("points", points)
-        self.register_buffer("whitening", whitening)
-        self.register_buffer("width", width)
-
-    def _allocate(self, state: Mapping[str, Tensor]) -> None:
-        self._set(*(torch.empty_like(state[name]) for name in ("points", "whitening", "width")))
+        fitted = {
+            "points": x[chosen].double() @ whitening,
+            "whitening": whitening,
+            "width": torch.tensor(width, dtype=torch.float64),
+        }
+        return self._keep(x.shape[1], **fitted).to(x)
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-densities (...) of points (..., D)."""

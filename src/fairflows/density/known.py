@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Self
 
 import torch
@@ -35,31 +35,31 @@ class KnownDensity(Density):
 
     def __init__(self, distribution: Any):
         super().__init__()
-        self._source = copy.deepcopy(distribution)
-        if isinstance(self._source, nn.Module):
-            self._source.requires_grad_(False)
-        for part in _parts(self._source):
+        self.distribution = copy.deepcopy(distribution)
+        if isinstance(self.distribution, nn.Module):
+            self.distribution.requires_grad_(False)
+        for part in _parts(self.distribution):
             part._validate_args = False  # a model that diverges is reported by the training, not by an argument check
         self.n_features = self._checked_features()
 
-    def _distribution(self) -> Any:
+    def _torch_distribution(self) -> Any:
         # A zuko flow is a module that gives a distribution when called.
-        return self._source() if isinstance(self._source, nn.Module) else self._source
+        return self.distribution() if isinstance(self.distribution, nn.Module) else self.distribution
 
     def _checked_features(self) -> int:
-        name = type(self._source).__name__
+        name = type(self.distribution).__name__
         for method in ("log_prob", "sample"):
-            if not hasattr(self._distribution(), method):
+            if not hasattr(self._torch_distribution(), method):
                 raise ValueError(f"a known density needs log_prob and sample; {name} has no {method}.")
         with torch.random.fork_rng(devices=[]):
-            x = self._distribution().sample((16,)).detach()
+            x = self._torch_distribution().sample((16,)).detach()
         if x.ndim != 2:
             raise ValueError(
                 f"a known density must draw vectors, (n, D); {name} draws arrays of shape {tuple(x.shape)}. "
                 "Independent(distribution, 1) turns a batch of scalars into a vector."
             )
         x.requires_grad_()
-        log_p = self._distribution().log_prob(x)
+        log_p = self._torch_distribution().log_prob(x)
         if log_p.shape != (16,):
             raise ValueError(
                 f"log_prob of a known density must give one number a row; {name} gave {tuple(log_p.shape)}."
@@ -82,12 +82,9 @@ class KnownDensity(Density):
     def _fit(self, x: Tensor, random_state: int) -> Self:
         return self
 
-    def _allocate(self, state: Mapping[str, Tensor]) -> None:
-        """The distribution brings its own shapes."""
-
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-densities (...) of points (..., D)."""
-        return self._distribution().log_prob(x)
+        return self._torch_distribution().log_prob(x)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Draws (n, D)."""
@@ -96,11 +93,11 @@ class KnownDensity(Density):
         seed = torch.randint(2**62, (1,), generator=generator, device=device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(int(seed))
-            return self._distribution().sample((n,)).detach()
+            return self._torch_distribution().sample((n,)).detach()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         moved = super()._apply(fn, recurse)
-        for part in _parts(self._source):
+        for part in _parts(self.distribution):
             for name, value in vars(part).items():
                 if isinstance(value, Tensor):
                     vars(part)[name] = fn(value)

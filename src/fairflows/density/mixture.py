@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -54,12 +54,12 @@ class MixtureDensity(Density):
         rows = x.detach().double().cpu().numpy()
         n_components = self.n_components or self._best_by_bic(rows, random_state)
         mixture = self._em(rows, min(n_components, len(rows)), random_state)
-        self._set(
-            torch.as_tensor(mixture.weights_).log(),
-            torch.as_tensor(mixture.means_),
-            torch.as_tensor(mixture.precisions_cholesky_),
-        )
-        return self.to(x)
+        fitted = {
+            "log_weights": torch.as_tensor(mixture.weights_).log(),
+            "means": torch.as_tensor(mixture.means_),
+            "whitening": torch.as_tensor(mixture.precisions_cholesky_),
+        }
+        return self._keep(x.shape[1], **fitted).to(x)
 
     def _em(self, rows: NDArray[np.float64], n_components: int, random_state: int) -> GaussianMixture:
         mixture = GaussianMixture(n_components, n_init=self.n_init, max_iter=200, random_state=random_state)
@@ -73,15 +73,6 @@ class MixtureDensity(Density):
         subset = np.random.default_rng(random_state).permutation(rows)[:_ROWS_FOR_BIC]
         candidates = range(1, min(self.max_components, max(1, len(subset) // (2 * subset.shape[1]))) + 1)
         return min(candidates, key=lambda k: self._em(subset, k, random_state).bic(subset))
-
-    def _set(self, log_weights: Tensor, means: Tensor, whitening: Tensor) -> None:
-        self.n_features = means.shape[-1]
-        self.register_buffer("log_weights", log_weights)
-        self.register_buffer("means", means)
-        self.register_buffer("whitening", whitening)
-
-    def _allocate(self, state: Mapping[str, Tensor]) -> None:
-        self._set(*(torch.empty_like(state[name]) for name in ("log_weights", "means", "whitening")))
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-densities (...) of points (..., D)."""

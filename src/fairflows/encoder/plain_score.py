@@ -7,7 +7,7 @@ score needs and nothing else: the same arrays are used, hashed and saved, before
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +26,6 @@ FloatArray = npt.NDArray[np.float64]
 _ROWS_PER_CHUNK = 2**14  # a column of a chunk stays in a core's own cache
 _LEAVES = 32  # of a word, a bit each
 _ROWS_COMPARED = 256
-
-
-class Score(Protocol):
-    """What gives the class probabilities of rows: a `PlainScore`, or scikit-learn's pipeline."""
-
-    def predict_proba(self, X: pd.DataFrame) -> FloatArray:
-        """Class probabilities, (n_rows, n_classes)."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +207,7 @@ class PlainScore:
         return np.stack([1 - positive, positive], axis=1)
 
 
-def plain_score(score: Pipeline, X: pd.DataFrame) -> Score:
+def plain_score(score: Pipeline, X: pd.DataFrame) -> PlainScore | Pipeline:
     """A fitted pipeline of columns and a classifier as plain arrays; the pipeline itself where there is no such form.
 
     Boosted trees and logistic regressions have one. Some rows are compared: another release of scikit-learn may lay

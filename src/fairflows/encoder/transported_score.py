@@ -8,7 +8,7 @@ group is kept. Ties, which trees make, are broken by a number that belongs to th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,14 +17,14 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.base import Rows
 from fairflows.encoder.checks import check_classifier
-from fairflows.encoder.plain_score import Score, plain_score, seconds
+from fairflows.encoder.plain_score import PlainScore, plain_score, seconds
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_column, check_complete, is_number, is_time
 from fairflows.table.hashing import content_hashes
@@ -120,7 +120,7 @@ class TransportedScore:
     ----------
     names : list of str
         A column a score.
-    classifiers : list of Score
+    classifiers : list of PlainScore or Pipeline
         One per label, as plain arrays where the classifier has such a form.
     n_classes : list of int
         Classes of each label: two give one score, more give one score a class.
@@ -135,7 +135,7 @@ class TransportedScore:
     """
 
     names: list[str]
-    classifiers: list[Score]
+    classifiers: list[PlainScore | Pipeline]
     n_classes: list[int]
     barycentres: list[Barycentre]
     calibration: tuple[FloatArray, npt.NDArray[np.intp], Groups, FloatArray]
@@ -194,6 +194,22 @@ class TransportedScore:
             column += 1 if n == 2 else n
         return replace(self, strength=strength, thresholds=tuple(thresholds), laws=_histogram(moved[:, 0], group))
 
+    def to_state(self) -> dict[str, Any]:
+        """What is saved; scikit-learn's classifiers have no form but a pickle."""
+        for score in self.classifiers:
+            if not isinstance(score, PlainScore):
+                raise DataError(
+                    f"A score by {type(score[-1]).__name__} cannot be saved: of scikit-learn's classifiers, "
+                    "LogisticRegression and HistGradientBoostingClassifier with numeric columns have a form that is "
+                    "not a pickle."
+                )
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> TransportedScore:
+        """The scores that `to_state` described."""
+        return cls(**state)
+
     def encode(self, rows: Rows, key: bytes) -> pd.DataFrame:
         """The moved scores, a column each."""
         persons = rows.persons_or_fresh()
@@ -222,7 +238,7 @@ class TransportedScore:
         return np.column_stack(columns)
 
 
-def _scores(classifiers: list[Score], X: pd.DataFrame) -> FloatArray:
+def _scores(classifiers: list[PlainScore | Pipeline], X: pd.DataFrame) -> FloatArray:
     """The classifiers' probabilities: of the second of two classes, of each of more."""
     columns = []
     for classifier in classifiers:

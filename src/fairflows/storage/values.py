@@ -1,7 +1,7 @@
 """Fitted objects as JSON and named arrays, and back; no code is ever stored, and none is run on loading.
 
 Every value is one of: a JSON value; a tagged object ``{"is": kind, ...}`` for what JSON lacks (tuples, arrays, times,
-column types, ...); or ``{"is": "object", "class": name, ...}`` for one of the classes in `storage_forms`. Whatever else
+column types, ...); or ``{"is": "object", "class": name, ...}`` for one of the classes in `forms`. Whatever else
 comes is refused when saving, and an unknown tag or class when loading.
 """
 
@@ -16,9 +16,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError
-from fairflows.storage.forms import Form, form_named, form_of
+from fairflows.storage.forms import class_named, name_and_state, object_of
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key
+
+Tagged = dict[str, Any]
+"""A JSON object whose entry "is" says what it stands for."""
 
 _TAG = "is"
 
@@ -42,9 +45,9 @@ class Writer:
         self.secrets: list[bytes] = []
         self.ledger: Ledger | None = None
         self._names: dict[int, str] = {}
-        self._kept: list[Any] = []  # an array that is gone would give its id to the next one
+        self._kept: list[object] = []  # an array that is gone would give its id to the next one
 
-    def write(self, value: Any, where: str) -> Any:
+    def write(self, value: object, where: str) -> Any:
         """The JSON form of a value; `where` says in messages what it belongs to."""
         if value is None or isinstance(value, bool | str) or (type(value) is int):
             return value
@@ -55,7 +58,7 @@ class Writer:
         if isinstance(value, dict):
             items = [[self.write(k, where), self.write(v, f"{where}[{k!r}]")] for k, v in value.items()]
             return {_TAG: "dict", "items": items}
-        kinds: tuple[tuple[Any, Callable[[Any, str], Any]], ...] = (
+        kinds: tuple[tuple[Any, Callable[[Any, str], Tagged]], ...] = (
             (tuple, self._tuple),
             (bytes, self._secret),
             (Ledger, self._ledger),
@@ -71,24 +74,24 @@ class Writer:
                 return write(value, where)
         return self._tensor(value, where) if _is_tensor(value) else self._object(value, where)
 
-    def _tuple(self, value: tuple[Any, ...], where: str) -> dict[str, Any]:
+    def _tuple(self, value: tuple[object, ...], where: str) -> Tagged:
         return {_TAG: "tuple", "items": self.write(list(value), where)}
 
-    def _secret(self, value: bytes, where: str) -> dict[str, Any]:
+    def _secret(self, value: bytes, where: str) -> Tagged:
         if value not in self.secrets:
             self.secrets.append(value)
         return {_TAG: "secret", "number": self.secrets.index(value)}
 
-    def _ledger(self, value: Ledger, where: str) -> dict[str, Any]:
+    def _ledger(self, value: Ledger, where: str) -> Tagged:
         if self.ledger is not None and self.ledger is not value:
             raise DataError(f"{where}: a model keeps one ledger; this one has two.")
         self.ledger = value
         return {_TAG: "ledger", "key": self._secret(value.key, where)}
 
-    def _scalar(self, value: np.generic, where: str) -> dict[str, Any]:
+    def _scalar(self, value: np.generic, where: str) -> Tagged:
         return {_TAG: "scalar", "array": self._array(np.asarray(value), where)}
 
-    def _array(self, value: np.ndarray, where: str) -> dict[str, Any]:
+    def _array(self, value: np.ndarray, where: str) -> Tagged:
         if value.dtype.kind in "OU":
             items = self.write(value.ravel().tolist(), where)
             return {_TAG: "texts", "type": value.dtype.str, "shape": list(value.shape), "items": items}
@@ -97,7 +100,7 @@ class Writer:
         plain = value.view(np.int64) if value.dtype.kind in "mM" else value
         return {_TAG: "array", "type": value.dtype.str, "shape": list(value.shape), "name": self._name(value, plain)}
 
-    def _name(self, value: Any, plain: np.ndarray) -> str:
+    def _name(self, value: object, plain: np.ndarray) -> str:
         if id(value) not in self._names:
             self._kept.append(value)
             self._names[id(value)] = name = f"a{len(self.arrays)}"
@@ -105,19 +108,19 @@ class Writer:
             self.arrays[name] = np.array(plain, dtype=plain.dtype.newbyteorder("<"), order="C")
         return self._names[id(value)]
 
-    def _tensor(self, value: Any, where: str) -> dict[str, Any]:
+    def _tensor(self, value: Any, where: str) -> Tagged:
         array = value.detach().cpu().numpy()
         written = {_TAG: "array", "type": array.dtype.str, "shape": list(array.shape), "name": self._name(value, array)}
         return {_TAG: "tensor", "array": written}
 
-    def _time(self, value: Any, where: str) -> dict[str, Any]:
+    def _time(self, value: Any, where: str) -> Tagged:
         if value is pd.NaT:
             return {_TAG: "NaT"}
         zone = None if getattr(value, "tz", None) is None else str(value.tz)
         kind = "timestamp" if isinstance(value, pd.Timestamp) else "timedelta"
         return {_TAG: kind, "ticks": int(value.as_unit(value.unit)._value), "unit": value.unit, "zone": zone}
 
-    def _index(self, value: pd.Index, where: str) -> dict[str, Any]:
+    def _index(self, value: pd.Index, where: str) -> Tagged:
         items = self.write(value.tolist(), where)
         return {
             _TAG: "index",
@@ -126,7 +129,7 @@ class Writer:
             "items": items,
         }
 
-    def _frame(self, value: pd.DataFrame, where: str) -> dict[str, Any]:
+    def _frame(self, value: pd.DataFrame, where: str) -> Tagged:
         columns = []
         for name, column in value.items():
             is_plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf"
@@ -134,7 +137,7 @@ class Writer:
             columns.append([self.write(part, f"{where}[{name!r}]") for part in (name, column.dtype, values)])
         return {_TAG: "frame", "index": self.write(value.index, where), "columns": columns}
 
-    def _dtype(self, value: Any, where: str) -> dict[str, Any]:
+    def _dtype(self, value: Any, where: str) -> Tagged:
         if isinstance(value, pd.CategoricalDtype):
             return {_TAG: "categories", "of": self.write(value.categories, where), "ordered": bool(value.ordered)}
         value = pd.api.types.pandas_dtype(value)
@@ -148,10 +151,10 @@ class Writer:
             raise DataError(f"{where}: a column of type {value} cannot be saved.")
         return {_TAG: "type", "name": str(value)}
 
-    def _object(self, value: Any, where: str) -> dict[str, Any]:
-        form = form_of(value, where)
-        state = {name: self.write(part, f"{where}.{name}") for name, part in form.describe(value, where).items()}
-        return {_TAG: "object", "class": form.name, "state": state}
+    def _object(self, value: object, where: str) -> Tagged:
+        name, state = name_and_state(value, where)
+        written = {part: self.write(content, f"{where}.{part}") for part, content in state.items()}
+        return {_TAG: "object", "class": name, "state": written}
 
 
 class Reader:
@@ -169,7 +172,7 @@ class Reader:
         self._ledger_text = ledger
         self.ledger: Ledger | None = None
         self._views: dict[tuple[str, str], np.ndarray] = {}
-        self._kinds: dict[str, Callable[[dict[str, Any]], Any]] = {
+        self._kinds: dict[str, Callable[[Tagged], Any]] = {
             "float": lambda v: float(v["value"]),
             "dict": lambda v: {self.read(key): self.read(item) for key, item in v["items"]},
             "tuple": lambda v: tuple(self.read(v["items"])),
@@ -201,7 +204,7 @@ class Reader:
             raise DamagedError(f"it holds a value of the unknown kind {kind!r}")
         return self._kinds[kind](value)
 
-    def _array(self, value: dict[str, Any]) -> np.ndarray:
+    def _array(self, value: Tagged) -> np.ndarray:
         name = value["name"]
         if name not in self._arrays:
             raise DamagedError(f"the array {name!r} is missing")
@@ -214,23 +217,23 @@ class Reader:
         # One object for each array, as it was: two names of one array must not become two arrays.
         return self._views.setdefault((name, dtype.str), array.view(dtype))
 
-    def _tensor(self, value: dict[str, Any]) -> Any:
+    def _tensor(self, value: Tagged) -> Any:
         import torch
 
         return torch.from_numpy(self._array(value["array"]).copy())
 
-    def _ledger(self, value: dict[str, Any]) -> Ledger:
+    def _ledger(self, value: Tagged) -> Ledger:
         if self._ledger_text is None:
             raise DamagedError("its ledger is missing")
         if self.ledger is None:
             self.ledger = Ledger.from_json(self._ledger_text, self.read(value["key"]))
         return self.ledger
 
-    def _index(self, value: dict[str, Any]) -> pd.Index:
+    def _index(self, value: Tagged) -> pd.Index:
         items = pd.Series(_object_array(self.read(value["items"])), dtype=object)
         return pd.Index(items, dtype=self.read(value["type"]), name=self.read(value["name"]))
 
-    def _frame(self, value: dict[str, Any]) -> pd.DataFrame:
+    def _frame(self, value: Tagged) -> pd.DataFrame:
         columns = {}
         index = self.read(value["index"])
         for name, dtype, values in value["columns"]:
@@ -241,23 +244,23 @@ class Reader:
             columns[self.read(name)] = column.set_axis(index)
         return pd.DataFrame(columns, index=index)
 
-    def _object(self, value: dict[str, Any]) -> Any:
-        form: Form | None = form_named(value["class"])
-        if form is None:
+    def _object(self, value: Tagged) -> Any:
+        kind = class_named(value["class"])
+        if kind is None:
             raise DamagedError(f"it holds an object of the unknown class {value['class']!r}")
-        return form.build({name: self.read(part) for name, part in value["state"].items()})
+        return object_of(kind, {name: self.read(part) for name, part in value["state"].items()})
 
 
-def _timestamp(value: dict[str, Any]) -> pd.Timestamp:
+def _timestamp(value: Tagged) -> pd.Timestamp:
     moment = pd.Timestamp(np.datetime64(value["ticks"], value["unit"]))
     return moment if value["zone"] is None else moment.tz_localize("UTC").tz_convert(value["zone"])
 
 
-def _object_array(items: list[Any]) -> npt.NDArray[np.object_]:
+def _object_array(items: list[object]) -> npt.NDArray[np.object_]:
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return array
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     return type(value).__module__.split(".")[0] == "torch" and type(value).__name__ in ("Tensor", "Parameter")
