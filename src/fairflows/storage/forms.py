@@ -30,6 +30,7 @@ _CLASSES = {  # by the module that they are imported from when an object of them
     "fairflows.encoder.fair_flow": "FairFlow",
     "fairflows.encoder.fair_matching": "FairMatching",
     "fairflows.encoder.fair_transport": "FairTransport",
+    "fairflows.encoder.unencoded": "Unencoded",
     "fairflows.encoder.flow_fitting": "FittedFlow",
     "fairflows.encoder.cell_model": "CellModel",
     "fairflows.encoder.cell_coupling": "CellCoupling",
