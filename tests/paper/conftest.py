@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from fairflows.paper.experiments import models, settings
+from fairflows.encoder.fair_matching import FairMatching
+from fairflows.paper.experiments import models, problems
 from fairflows.table.table import Table
 
 
@@ -24,17 +25,18 @@ def few_rows():
     return wrap
 
 
-def tiny(problem: settings.Problem) -> settings.Problem:
-    small = {"n_epochs": 2, "ramp_epochs": 1} if "n_epochs" in problem.encoder else {"density": "counts"}
+def tiny(problem: problems.Problem) -> problems.Problem:
+    small = {"density": "counts"} if isinstance(problem.encoder, FairMatching) else {"n_epochs": 2, "ramp_epochs": 1}
     if problem.name == "Health":
-        small["density"] = settings._health_density(20)
-    return dataclasses.replace(problem, encoder=problem.encoder | small, adversary_epochs=1, rows=600)
+        small["density"] = problems.health_density(20)
+    encoder = problems.changed(problem.encoder, **small)
+    return dataclasses.replace(problem, encoder=encoder, adversary_epochs=1, rows=600)
 
 
 @pytest.fixture
 def tiny_problems(monkeypatch):
     """Every problem with few rows and two epochs, and no models left over from other tests."""
-    monkeypatch.setattr(settings, "_quick", tiny)
+    monkeypatch.setattr(problems, "_quick", tiny)
     models.trained.cache_clear()
     yield
     models.trained.cache_clear()

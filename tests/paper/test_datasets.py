@@ -378,14 +378,15 @@ def test_download_of_something_else_is_refused_and_not_kept(folder, publisher):
         with pytest.raises(DataError, match=f"{address}/numbers.csv: the checksum .* must be {'0' * 64}; found"):
             source.read()
     assert source.whereabouts().startswith("download")
-    with pytest.raises(DataError, match="numbers.csv: not in .* and not to be had from"):
+    with pytest.raises(DataError, match="numbers.csv: not in .* and the download from .* failed"):
         replace(source, url=f"{address}/numbers.zip").read()
 
 
 def test_downloads_that_fail_say_where_they_looked(folder, publisher, monkeypatch):
     _, address = publisher
     source = Source("numbers.csv", "numbers", ("0" * 64,), f"{address}/nothing.csv")
-    with pytest.raises(DataError, match=r"numbers\.csv: not in .*data .*, and not to be had from .*/nothing\.csv: 404"):
+    looked = r"numbers\.csv: not in .*data .*, and the download from .*/nothing\.csv failed: 404"
+    with pytest.raises(DataError, match=looked):
         source.read()
     monkeypatch.delenv("FAIRFLOWS_DATA")
     with pytest.raises(DataError, match="FAIRFLOWS_DATA names no folder"):

@@ -66,7 +66,7 @@ def test_gamma_trades_accuracy_for_fairness(adult):
     accuracy = [(tree.predict(test.X) == test.y).mean() for tree in trees]
     distance = []
     for tree in trees:
-        cells = tree.cells(test.X)
+        cells = tree.cells(tree.read(test))
         laws = [np.bincount(cells[test.a == g], minlength=tree.n_cells_) / (test.a == g).sum() for g in (0, 1)]
         distance.append(0.5 * np.abs(laws[0] - laws[1]).sum())
     assert accuracy[0] > accuracy[1] > accuracy[2]
@@ -77,7 +77,7 @@ def test_gamma_trades_accuracy_for_fairness(adult):
 def test_limits_on_leaves_and_rows(adult):
     train, _, _ = adult
     tree = FARE(0.2, max_leaves=6, min_rows=500).fit(train.X, train.y, sensitive_features=train.a)
-    counts = np.bincount(tree.cells(train.X))
+    counts = np.bincount(tree.cells(tree.read(train)))
     assert len(counts) == tree.n_cells_ <= 6
     assert counts.min() >= 500
 
@@ -85,7 +85,7 @@ def test_limits_on_leaves_and_rows(adult):
 def test_both_certificates_hold_the_observed_distance_and_ours_is_tighter(adult):
     train, validation, test = adult
     tree = FARE(0.5).fit(train.X, train.y, sensitive_features=train.a)
-    cells = tree.cells(test.X)
+    cells = tree.cells(tree.read(test))
     counts = np.array([np.bincount(cells[test.a == g], minlength=tree.n_cells_) for g in (0, 1)])
     laws = counts / counts.sum(axis=1, keepdims=True)
     observed = 0.5 * np.abs(laws[0] - laws[1]).sum()

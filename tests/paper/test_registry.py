@@ -1,24 +1,25 @@
-"""The registry: every experiment has a file, runs are saved and printed, missing data are said."""
+"""The registry: every experiment has a function, runs are saved and printed, missing data are reported."""
 
 import json
-from importlib import import_module
 
 import pandas as pd
 import pytest
 
+from fairflows.exceptions import DataError
 from fairflows.paper.experiments import Result, list_experiments, run
 from fairflows.paper.experiments import registry as experiments_registry
-from fairflows.paper.experiments.settings import Setting, crime, health, law
+from fairflows.paper.experiments.problems import adult, at_hand, changed, crime, health, law
+from fairflows.paper.experiments.result import Setting
 
 PAPER = [f"figure-{i}" for i in (1, 2, 3, "4a", "4b", 5, 6, 7, 8, 9)] + [f"table-{i}" for i in range(1, 6)]
 
 
-def test_every_experiment_of_the_paper_is_there_and_has_a_file():
+def test_every_experiment_of_the_paper_is_there_and_has_its_own_function():
     ids = list_experiments()["id"].tolist()
     assert set(PAPER) | {"recourse", "transfer", "certificates", "attacks", "densities"} == set(ids)
-    for name in ids:
-        module = import_module(f"fairflows.paper.experiments.{name.replace('-', '_')}")
-        assert callable(module.run)
+    functions = [experiments_registry.Experiment(name, "").function for name in ids]
+    assert all(callable(function) for function in functions)
+    assert len(set(functions)) == len(ids)
 
 
 def test_a_run_prints_and_saves(tmp_path, capsys):
@@ -34,8 +35,6 @@ def test_a_run_prints_and_saves(tmp_path, capsys):
 
 def test_missing_data_are_a_clear_skip(tmp_path, capsys, monkeypatch):
     def no_data(setting):
-        from fairflows.exceptions import DataError
-
         raise DataError("put lawschs1_1.dta into a folder")
 
     monkeypatch.setattr(experiments_registry.Experiment, "function", property(lambda self: no_data))
@@ -59,11 +58,36 @@ def test_seeds_are_the_papers():
 
 def test_the_papers_settings():
     assert crime().gammas == (0.0, 0.02, 0.1, 0.2, 0.9)
-    assert crime().encoder["dequantise"] is False
-    assert [d.n_components for d in crime().encoder["density"]] == [4, 2]
-    assert law().encoder["n_epochs"] == 100
-    assert health().encoder["hidden"] == (100, 100, 50)
-    assert health().encoder["n_blocks"] == 6
+    assert crime().encoder.dequantise is False
+    assert [d.n_components for d in crime().encoder.density] == [4, 2]
+    assert law().encoder.n_epochs == 100
+    assert health().encoder.hidden == (100, 100, 50)
+    assert health().encoder.n_blocks == 6
+
+
+def test_a_setting_decides_the_size_and_the_device():
+    setting = Setting(quick=True, device="cuda")
+    assert law().at(setting).encoder.n_epochs == 40
+    assert law().at(setting).rows == 12_000
+    assert law().at(Setting()).rows is None
+    assert law().at(setting).encoder.device == "cuda"
+    assert crime().at(Setting()).encoder.device == "auto"
+    assert adult().at(Setting()).encoder.device == "cpu", "a matching of cells gains nothing from a GPU"
+
+
+def test_changing_settings_leaves_the_encoder_as_it_was():
+    encoder = crime().encoder
+    assert changed(encoder, n_epochs=3).n_epochs == 3
+    assert encoder.n_epochs == 60
+
+
+def test_missing_data_are_noted_and_an_error_when_all_are_missing():
+    def missing():
+        raise DataError("no file")
+
+    assert at_hand({"here": lambda: 1, "away": missing}) == ({"here": 1}, ["away was skipped: no file"])
+    with pytest.raises(DataError, match="away was skipped: no file"):
+        at_hand({"away": missing})
 
 
 def test_a_result_says_which_data_it_is_of():

@@ -1,14 +1,16 @@
 """Every experiment runs: here on few rows and epochs; as quick runs in the slow tier."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fairflows import load_adult, make_gaussians
-from fairflows.paper.experiments import figure_3, list_experiments, models, run, settings, table_1
+from fairflows.paper.experiments import baseline_comparison, drawn_data, list_experiments, models, problems, run
 from fairflows.paper.experiments.adversaries import adversary_accuracies, balanced_accuracy
 from fairflows.paper.experiments.certificates import simulated
-from fairflows.paper.experiments.figure_7 import area
-from fairflows.paper.experiments.settings import Setting, apart_from
+from fairflows.paper.experiments.crime_variants import area
+from fairflows.paper.experiments.problems import apart_from
+from fairflows.paper.experiments.result import Setting
 
 FROM_ADULT_ALONE = ["certificates", "figure-2"]
 ON_CRIME = ["table-5", *(pytest.param(name, marks=pytest.mark.slow) for name in ("table-2", "figure-7", "figure-8"))]
@@ -19,14 +21,14 @@ class Identity:
 
     groups_ = (0, 1)
 
-    def transform(self, X, sensitive_features=None):
-        return X
+    def transform(self, table):
+        return table.X
 
 
 def test_the_papers_adversary_reads_what_is_not_hidden_and_guesses_what_is():
     train, _ = make_gaussians(600, random_state=0)
     test, _ = make_gaussians(600, random_state=1)
-    hidden = type("Nothing", (Identity,), {"transform": lambda self, X, sensitive_features=None: 0 * X})
+    hidden = type("Nothing", (Identity,), {"transform": lambda self, table: 0 * table.X})
     shown, blank = adversary_accuracies([Identity(), hidden()], train, test, epochs=30)
     assert shown > 0.98
     assert blank == pytest.approx(0.5)
@@ -45,8 +47,6 @@ def test_the_bounds_hold_and_ours_is_the_tightest():
 
 
 def test_the_area_of_a_known_curve():
-    import pandas as pd
-
     assert area(pd.Series([1.0, 0.0]), pd.Series([1.0, 0.5])) == pytest.approx(0.75)
 
 
@@ -77,7 +77,7 @@ def test_experiments_on_crime(name, tmp_path, tiny_problems, data_folder):
 
 @pytest.mark.slow
 def test_the_blobs_in_tiny(tmp_path, monkeypatch):
-    monkeypatch.setattr(figure_3, "N_EPOCHS", 1)
+    monkeypatch.setattr(drawn_data, "RECOVERY_EPOCHS", 1)
     result = run("figure-3", quick=True, seeds=2, out=tmp_path)
     assert result.table["method"].tolist() == ["FNF", "adversarial"]
     assert len(result.details["models"]) == 4
@@ -85,7 +85,7 @@ def test_the_blobs_in_tiny(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_baselines_in_tiny(tmp_path, monkeypatch, few_rows):
-    monkeypatch.setattr(table_1, "load_adult", few_rows(load_adult))
+    monkeypatch.setattr(baseline_comparison, "load_adult", few_rows(load_adult))
     result = run("table-1", quick=True, seeds=1, out=tmp_path)
     assert result.table["method"].tolist()[-2:] == ["FNF", "transport, 16 cells"]
     assert result.table.loc[3:, "bound"].notna().all()
@@ -101,7 +101,7 @@ def test_quick_runs(name, tmp_path, data_folder):
 
 
 def test_frontiers_are_trained_once(tiny_problems, monkeypatch, few_rows):
-    monkeypatch.setattr(settings.datasets, "load_adult", few_rows(load_adult))
+    monkeypatch.setattr(problems.datasets, "load_adult", few_rows(load_adult))
     first, second = (models.trained("adult", Setting(quick=True)) for _ in range(2))
     assert first is second
     assert len(first.frontier.encoders) == 5

@@ -58,12 +58,12 @@ def _parts(value: Any) -> Iterator[Part]:
 
 
 def _of_object(value: Any) -> Iterator[Part]:
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, BaseEstimator):  # before dataclasses: an estimator may be one, and has learnt more
+        yield from _of_mapping({**value.get_params(deep=False), **_fitted(value)})
+    elif is_dataclass(value) and not isinstance(value, type):
         yield from _of_mapping({field.name: getattr(value, field.name) for field in fields(value)})
     elif type(value).__module__.startswith("torch") or callable(getattr(value, "state_dict", None)):
         yield from _of_torch(value)
-    elif isinstance(value, BaseEstimator):
-        yield from _of_mapping({**value.get_params(deep=False), **_fitted(value)})
     elif type(value).__module__.startswith("fairflows."):
         yield from _of_mapping(vars(value))
     else:

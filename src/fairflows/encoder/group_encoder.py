@@ -116,7 +116,7 @@ class GroupEncoder(Encoder):
         """Rows to fit to and their label; groups, key and ledger are made anew."""
         check_key(self.key)
         rows = self._rows(X, sensitive_features, None, fit=True)
-        given = self.__dict__["key"]
+        given = self.__dict__.get("key")  # the baselines have no such setting
         self.key_ = given if given is not None else new_key()
         self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         self.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None

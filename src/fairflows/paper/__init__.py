@@ -1,1 +1,1 @@
-"""The study itself: the paper's datasets, its baselines, its experiments. The rest does not import it."""
+"""The study itself: the paper's datasets, its baselines, its experiments. The other packages do not import it."""

@@ -1,4 +1,4 @@
-"""What the five datasets are, whether or not they are at hand."""
+"""What the five datasets are, known without reading them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def describe_datasets() -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row a dataset, with the columns name, rows, label, groups (share of the rows), rates (of y = 1 in each
+        One row per dataset, with the columns name, rows, label, groups (share of the rows), rates (of y = 1 in each
         group), licence, at_hand and source.
 
     Examples

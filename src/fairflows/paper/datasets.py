@@ -190,7 +190,7 @@ def load_health(features: Literal["paper", "all", "transfer"] = "paper", label: 
     y, label_names = labels[label]
     chosen = health.select_features(rows, features)
     if "PayDelay_total" in chosen:
-        notes += ("PayDelay_total is known to within half a day a claim",)
+        notes += ("PayDelay_total is known to within half a day per claim",)
     return coded_table(
         chosen,
         name="health",

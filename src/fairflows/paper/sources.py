@@ -1,4 +1,4 @@
-"""Where a published file comes from: the folder that FAIRFLOWS_DATA names, else its publisher; never unchecked."""
+"""Where a published file comes from: the folder that FAIRFLOWS_DATA names, else its publisher; checked by SHA-256."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Source:
         return next((path for path in places if path.is_file()), None)
 
     def whereabouts(self) -> str | None:
-        """Where the file would be read from, in words; None when it cannot be had."""
+        """Where the file would be read from, in words; None when it is neither here nor published."""
         if path := self.find():
             return str(path)
         if self.url is None:
@@ -58,7 +58,7 @@ class Source:
         Raises
         ------
         DataError
-            The file is nowhere to be had, cannot be unpacked, or is not the published one.
+            The file cannot be found or downloaded, cannot be unpacked, or is not the published one.
         """
         path = self.find() or self._download()
         data = path.read_bytes()
@@ -72,7 +72,7 @@ class Source:
         if self.sha256 and found not in self.sha256:
             raise DataError(
                 f"{origin}: the checksum (SHA-256 of the unpacked bytes) must be {' or '.join(self.sha256)}; found "
-                f"{found}. The file is damaged, or another version of it: get it anew."
+                f"{found}. The file is damaged, or another version of it: download it again."
             )
 
     @property
@@ -82,11 +82,11 @@ class Source:
         return Path(pooch.os_cache("fairflows"), self.name)
 
     def _download(self) -> Path:
-        """The file in the user's cache, brought there first when it is not; what fails the check never gets there."""
+        """The file in the user's cache, downloaded when it is not there; kept only if it passes the check."""
         root = os.environ.get(VARIABLE)
         looked = f"not in {root} (named by {VARIABLE})" if root else f"not looked for, since {VARIABLE} names no folder"
         if self.url is None:
-            raise DataError(f"{self.name}: {looked}, and its publisher serves it no more.")
+            raise DataError(f"{self.name}: {looked}, and its publisher no longer serves it.")
         if self._cached.is_file():
             return self._cached
         import pooch
@@ -98,7 +98,7 @@ class Source:
                 pooch.HTTPDownloader()(self.url, str(arrived), None)
                 data = zipfile.ZipFile(arrived).read(self.name) if self.url.endswith(".zip") else arrived.read_bytes()
             except (OSError, zipfile.BadZipFile, KeyError) as error:  # requests' own errors are OSErrors
-                raise DataError(f"{self.name}: {looked}, and not to be had from {self.url}: {error}") from None
+                raise DataError(f"{self.name}: {looked}, and the download from {self.url} failed: {error}") from None
             self._check(data, self.url)
             checked.write_bytes(data)
             checked.replace(self._cached)
@@ -106,7 +106,7 @@ class Source:
 
 
 def unpack(data: bytes, name: str) -> bytes:
-    """The bytes in an xz file, whole or not at all."""
+    """The decompressed bytes of an xz file; raises DataError when it is damaged."""
     try:
         return lzma.decompress(data)
     except lzma.LZMAError as error:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fairflows.bijection.networks import StackedMLP
@@ -89,7 +90,7 @@ class AdversarialBaseline(GroupEncoder):
     def _fit(
         self,
         rows: Rows,
-        y: Any,
+        y: ArrayLike | None,
         sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from fairflows.bounds import fare_upper_bound
 from fairflows.encoder.base import FloatArray, Learnt, Rows
@@ -90,7 +90,7 @@ class FARE(GroupEncoder):
     def _fit(
         self,
         rows: Rows,
-        y: Any,
+        y: ArrayLike | None,
         sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],
@@ -116,9 +116,8 @@ class FARE(GroupEncoder):
         self, bins: IntArray, ordered: npt.NDArray[np.bool_], labels: IntArray, group: IntArray, gamma: float
     ) -> Learnt:
         """The tree at one gamma, its cells, and the label that each suggests."""
-        tree = grow(
-            bins, ordered, labels, group, gamma=gamma, max_leaves=self.max_leaves, min_rows=self.min_rows
-        )  # fmt: skip
+        limits = {"max_leaves": self.max_leaves, "min_rows": self.min_rows}
+        tree = grow(bins, ordered, labels, group, gamma=gamma, **limits)
         cell_of_node = np.full(len(tree.column), -1)
         cell_of_node[tree.leaves] = np.arange(len(tree.leaves))
         counts = np.zeros((len(tree.leaves), len(self.classes_)))

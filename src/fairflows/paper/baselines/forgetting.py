@@ -53,7 +53,7 @@ class AdversarialForgetting(AdversarialBaseline):
     head: Sequence[int] = (50,)
     adversary: Sequence[int] = (50, 50)
 
-    _strength: ClassVar[str] = "delta"
+    strength_name: ClassVar[str] = "delta"
 
     def _objective(self, strength: Tensor) -> Objective:
         for name, weights in (("delta", strength.tolist()), ("rho", [self.rho]), ("lam", [self.lam])):

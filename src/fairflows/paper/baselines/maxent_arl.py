@@ -48,7 +48,7 @@ class MaxEntARL(AdversarialBaseline):
     head: Sequence[int] = (64, 64)
     adversary: Sequence[int] = (64, 64)
 
-    _strength: ClassVar[str] = "alpha"
+    strength_name: ClassVar[str] = "alpha"
 
     def _objective(self, strength: Tensor) -> Objective:
         check_weights("alpha", strength.tolist())

@@ -1,4 +1,4 @@
-"""The paper's figures and tables, and three experiments beyond it, each had again by one call.
+"""The paper's figures and tables, and experiments beyond it: one call runs one of them.
 
 ``run("figure-4a", quick=True)`` prints the paper's numbers beside ours, and saves tables (CSV), everything (JSON) and
 the figure (PNG).

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from fairflows.bijection.networks import StackedMLP, generator_of
+from fairflows.compute.devices import chosen_device
 from fairflows.compute.steps import AdamSteps, milestone_rate
+from fairflows.encoder.base import Encoder
+from fairflows.paper.baselines.game import mean_cross_entropy, rows_by_class, stratified_rows
+from fairflows.paper.experiments.problems import labels_of
+from fairflows.table.table import Table
 
 Array = npt.NDArray[np.float64]
 
@@ -24,7 +27,6 @@ def trained_networks(
     hidden: Sequence[int],
     epochs: int,
     seeds: Sequence[int],
-    batch_size: int = 256,
     learning_rate: float = 0.01,
     weight_decay: float = 0.0,
     balanced: bool = True,
@@ -36,38 +38,29 @@ def trained_networks(
     """
     n_classes = int(target.max()) + 1
     network = StackedMLP(z.shape[-1], hidden, n_classes, seeds=seeds, stream="adversary").to(z)
-    places = [torch.nonzero(target == c)[:, 0] for c in range(n_classes)] if balanced else [torch.arange(len(target))]
-    places = [rows.to(z.device) for rows in places]
+    strata = rows_by_class(target) if balanced else [torch.arange(len(target), device=z.device)]
     generator = generator_of(seeds[0], "adversary batches")
-    share = batch_size // len(places)
-    chosen = torch.empty(share * len(places), dtype=torch.int64, device=z.device)
+    rows_per_stratum = 256 // len(strata)
+    batch_size = rows_per_stratum * len(strata)
+    chosen = torch.empty(batch_size, dtype=torch.int64, device=z.device)
 
     def loss() -> Tensor:
-        logits = network(z[:, chosen])
-        wanted = target[chosen].expand(len(logits), -1)
-        return (
-            cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none")
-            .unflatten(0, wanted.shape)
-            .mean(1)
-            .sum()
-        )
+        return mean_cross_entropy(network(z[:, chosen]), target[chosen].expand(len(seeds), -1)).sum()
 
     steps = AdamSteps(loss, network.parameters(), learning_rate=learning_rate, weight_decay=weight_decay)
-    n_steps = max(1, min(map(len, places)) // share)
+    n_steps = max(1, min(map(len, strata)) // rows_per_stratum)
     for epoch in range(epochs):
         steps.set_learning_rate(milestone_rate(learning_rate, epoch, epochs))
-        uniform = torch.rand(n_steps, len(places), share, generator=generator).to(z.device)
-        for step in range(n_steps):
-            chosen.copy_(
-                torch.cat([rows[(u * len(rows)).long()] for u, rows in zip(uniform[step], places, strict=True)])
-            )
+        uniform = torch.rand(n_steps, batch_size, generator=generator).to(z.device)
+        for batch in stratified_rows(uniform, strata):
+            chosen.copy_(batch)
             steps.step()
     return network
 
 
 @torch.no_grad()
 def predicted(network: StackedMLP, z: Tensor) -> npt.NDArray[np.intp]:
-    """Classes (M, n) that the networks see in rows (M or 1, n, D)."""
+    """The classes (M, n) that the networks predict for rows (M or 1, n, D)."""
     return torch.cat([network(part).argmax(-1) for part in z.split(16_384, dim=1)], dim=1).cpu().numpy()
 
 
@@ -77,17 +70,22 @@ def balanced_accuracy(guess: npt.NDArray[np.intp], truth: npt.NDArray[np.intp], 
     return np.mean([right[..., by == c].mean(axis=-1) for c in np.unique(by)], axis=0)
 
 
+def task_accuracy(encoder: Encoder, test: Table) -> float:
+    """Accuracy of the encoder's own predictor, as the mean over the groups."""
+    return float(balanced_accuracy(encoder.predict(test), labels_of(test), test.a.to_numpy()))
+
+
 def adversary_accuracies(
-    encoders: Sequence[Any],
-    train: Any,
-    test: Any,
+    encoders: Sequence[Encoder],
+    train: Table,
+    test: Table,
     *,
     epochs: int,
     hidden: Sequence[int] = (50, 50),
     standardise: bool = False,
-    device: str | torch.device = "cpu",
+    device: str = "cpu",
 ) -> Array:
-    """Balanced accuracy of a network that guesses the group from each encoder's z, one an encoder.
+    """Balanced accuracy of a network that guesses the group from z, one per encoder.
 
     With ``hidden=(50, 50)`` this is the paper's adversary: Adam at .01, as many epochs as the encoder, batches with
     equally many rows of both groups.
@@ -103,7 +101,7 @@ def adversary_accuracies(
     return balanced_accuracy(predicted(network, z_test), a_test, a_test)
 
 
-def latents(encoders: Sequence[Any], table: Any, device: str | torch.device = "cpu") -> Tensor:
-    """Every encoder's representation of a table, (M, n, D), in float32."""
-    parts = [np.asarray(e.transform(table.X, sensitive_features=table.a), dtype=np.float32) for e in encoders]
-    return torch.as_tensor(np.stack(parts), device=device)
+def latents(encoders: Sequence[Encoder], table: Table, device: str = "cpu") -> Tensor:
+    """Every encoder's representation of a table, (M, n, D), in float32; the device may be "auto"."""
+    parts = [np.asarray(encoder.transform(table), dtype=np.float32) for encoder in encoders]
+    return torch.as_tensor(np.stack(parts), device=chosen_device(device))

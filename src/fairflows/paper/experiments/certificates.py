@@ -10,8 +10,8 @@ import pandas as pd
 from fairflows.bounds import cell_upper_bound, fare_upper_bound, weissman_upper_bound
 from fairflows.paper.baselines.fare import FARE
 from fairflows.paper.experiments.figures import COLOURS, new_figure
-from fairflows.paper.experiments.result import Result
-from fairflows.paper.experiments.settings import FIRST_SEED, Setting, labels_of
+from fairflows.paper.experiments.problems import labels_of
+from fairflows.paper.experiments.result import FIRST_SEED, Result, Setting
 from fairflows.table.adult import load_adult
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def on_adult() -> pd.DataFrame:
     rows = []
     for gamma in (0.0, 0.5, 0.8, 0.9):
         for max_leaves in (4, 16, 64):
-            tree = FARE(gamma, max_leaves=max_leaves).fit(train.X, train.y, sensitive_features=train.a)
+            tree = FARE(gamma, max_leaves=max_leaves).fit(train)
             cells = tree.cells(tree.read(test))
             of_group = [cells[(test.a == group).to_numpy()] for group in tree.groups_]
             counts = np.stack([np.bincount(part, minlength=tree.n_cells_) for part in of_group])
@@ -72,7 +72,7 @@ def on_adult() -> pd.DataFrame:
                 {
                     "gamma": gamma,
                     "cells": tree.n_cells_,
-                    "accuracy": float((tree.predict(test.X) == labels_of(test)).mean()),
+                    "accuracy": float((tree.predict(test) == labels_of(test)).mean()),
                     "Δ observed": 0.5 * float(np.abs(laws[0] - laws[1]).sum()),
                     "ours": float(cell_upper_bound(counts, DELTA)),
                     "FARE": tree.own_upper_bound(train, validation, test, DELTA),

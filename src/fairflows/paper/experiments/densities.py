@@ -7,43 +7,29 @@ claims. No person is on both sides: the paper's test rows are kept, and training
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
 import pandas as pd
 
 from fairflows.attack.auditing import audit
 from fairflows.certificate.candidates import best_densities
 from fairflows.certificate.certifying import certify
-from fairflows.density import FlowDensity, KernelDensity, MixtureDensity
-from fairflows.exceptions import DataError
-from fairflows.paper.experiments.adversaries import balanced_accuracy
-from fairflows.paper.experiments.figures import COLOURS, new_figure
-from fairflows.paper.experiments.models import CATEGORICAL, PROBLEMS, encoder_of
-from fairflows.paper.experiments.result import Result
-from fairflows.paper.experiments.settings import Problem, Setting, apart_from, labels_of
+from fairflows.density import Density, FlowDensity, KernelDensity, MixtureDensity
+from fairflows.encoder.base import Encoder
+from fairflows.paper.experiments.adversaries import task_accuracy
+from fairflows.paper.experiments.figures import bounds_figure
+from fairflows.paper.experiments.problems import CATEGORICAL, PROBLEMS, Problem, apart_from, at_hand, changed
+from fairflows.paper.experiments.result import Result, Setting
 from fairflows.table.table import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-DATA = ("crime", "law", "health", "adult", "compas")
 
 
 def run(setting: Setting) -> Result:
     """Certify every γ with the paper's density and with the best one, and attack both claims."""
-    lines, data, notes = [], [], []
-    for name in ("crime", "adult") if setting.quick else DATA:
-        try:
-            model = honest(name, setting)
-        except DataError as error:
-            notes.append(f"{name} was skipped: {error}")
-            continue
-        data.append(model.problem.describe(model.train, model.test))
-        lines.append(judged(name, model, setting))
-    if not lines:
-        raise DataError(" ".join(notes))
-    table = pd.concat(lines, ignore_index=True)
+    names = ("crime", "adult") if setting.quick else tuple(PROBLEMS)
+    models, notes = at_hand({name: partial(honest, name, setting) for name in names})
+    table = pd.concat([judged(name, model, setting) for name, model in models.items()], ignore_index=True)
     refuted = [int((table[column] == "REFUTED").sum()) for column in ("status", "status, best density")]
     notes += [
         f"Of {len(table)} models {refuted[0]} are REFUTED with the paper's density, and {refuted[1]} with the best one "
@@ -53,7 +39,18 @@ def run(setting: Setting) -> Result:
     ]
     if setting.quick:
         notes.append("quick: Crime and Adult, with the suite's quick adversaries and three densities.")
-    return Result(table, "; ".join(data), notes, _figure(table))
+    data = "; ".join(model.problem.describe(model.train, model.test) for model in models.values())
+    figure = bounds_figure(
+        table,
+        {
+            "the paper's density": ("model ≤", "attack ≥"),
+            "the best density found": ("model ≤, best density", "attack ≥"),
+        },
+        xlabel="model-based bound on Δ",
+        ylabel="Δ that an adversary reaches (≥, 95 %)",
+        least=0.0,
+    )
+    return Result(table, data, notes, figure)
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Honest:
     """An encoder for each of the paper's γ, the rows it was trained on, and test rows of other persons."""
 
     problem: Problem
-    encoders: list[Any]
+    encoders: Sequence[Encoder]
     train: Table
     test: Table
 
@@ -71,20 +68,20 @@ def honest(name: str, setting: Setting) -> Honest:
     problem = PROBLEMS[name]().at(setting)
     train, test = problem.tables()
     train = apart_from(train, test)
-    changes: dict[str, Any] = {"density": "best"} if name in CATEGORICAL else {"dequantise": True}
-    encoder = encoder_of(name, problem, setting, kinds=train.kinds, **changes)
-    models = {"gammas": problem.gammas, "seeds": setting.seed_list(full=1)[:1]}
-    encoders = encoder.fit_many(train.X, train.y, sensitive_features=train.a, **models)
+    changes = {"density": "best"} if name in CATEGORICAL else {"dequantise": True}
+    encoder = changed(problem.encoder, kinds=train.kinds, **changes)
+    seed = setting.seed_list(full=1)[:1]
+    encoders = encoder.fit_many(train, strengths=problem.gammas, seeds=seed)
     return Honest(problem, encoders, train, test)
 
 
-def candidates(quick: bool) -> list[Any]:
+def candidates(quick: bool) -> list[Density]:
     """Densities of several kinds and sizes; which is best depends on the rows."""
     small = [MixtureDensity(), KernelDensity(), FlowDensity("realnvp", n_steps=1000)]
     if quick:
         return small
-    settings: dict[str, Any] = {"learning_rate": 0.003, "n_steps": 6000}
-    wide, splines = FlowDensity("realnvp", n_blocks=6, hidden=(64, 64), **settings), FlowDensity("spline", **settings)
+    wide = FlowDensity("realnvp", n_blocks=6, hidden=(64, 64), learning_rate=0.003, n_steps=6000)
+    splines = FlowDensity("spline", learning_rate=0.003, n_steps=6000)
     return [*small, MixtureDensity(32), wide, splines]
 
 
@@ -102,12 +99,11 @@ def judged(name: str, model: Honest, setting: Setting) -> pd.DataFrame:
         found = audit(encoder, model.train, test, quick=setting.quick)
         own = certify(encoder, test, audit=found, n_draws=n_draws)
         better = own if best is None else certify(encoder, test, audit=found, density=best, n_draws=n_draws)
-        guess = encoder.predict(test.X, sensitive_features=test.a)
         rows.append(
             {
                 "data": model.problem.name,
                 "gamma": gamma,
-                "accuracy": float(balanced_accuracy(guess, labels_of(test), test.a.to_numpy())),
+                "accuracy": task_accuracy(encoder, test),
                 "model ≤": None if best is None else own.model_upper,
                 "status": "" if best is None else own.status,
                 "best density": kind,
@@ -118,15 +114,3 @@ def judged(name: str, model: Honest, setting: Setting) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-def _figure(table: pd.DataFrame) -> Figure:
-    figure, axes = new_figure(2)
-    titles = {"model ≤": "the paper's density", "model ≤, best density": "the best density found"}
-    for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
-        for (name, part), colour in zip(table.groupby("data", sort=False), COLOURS, strict=False):
-            ax.scatter(part[column], part["attack ≥"], s=22, color=colour, label=str(name))
-        ax.plot([0, 1], [0, 1], "k--", lw=1)
-        ax.set(xlabel="model-based bound on Δ", ylabel="Δ that an adversary reaches (≥, 95 %)", title=title)
-    axes[0, 0].legend(fontsize=7)
-    return figure

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 from fairflows.explain import recourse
-from fairflows.paper.experiments import settings
-from fairflows.paper.experiments.models import encoder_of
-from fairflows.paper.experiments.result import Result
-from fairflows.paper.experiments.settings import Setting
+from fairflows.paper.experiments import problems
+from fairflows.paper.experiments.result import Result, Setting
 
 PAPER = {0: ("white", 7.7, 0.6), 1: ("non-white", 4.2, 0.7)}  # mean change of LSAT and GPA
 
 
 def run(setting: Setting) -> Result:
     """Encode with γ = 1, decide by logistic regression on z, and lead each rejected row to its nearest accepted one."""
-    problem = settings.law().at(setting)
+    problem = problems.law().at(setting)
     train, test = problem.tables()
     seeds = setting.seed_list(full=5, quick=1)
-    encoder = encoder_of("law", problem, setting)
-    fitted = encoder.fit_many(train.X, train.y, sensitive_features=train.a, gammas=[1.0], seeds=seeds)
+    fitted = problem.encoder.fit_many(train, strengths=[1.0], seeds=seeds)
     found = []
     for seed, model in zip(seeds, fitted, strict=True):
-        z = model.transform(train.X, sensitive_features=train.a)
+        z = model.transform(train)
         h = LogisticRegression().fit(z, train.y)
         for way, kept in (("nearest, college unchanged", ()), ("college kept", ("college",))):
-            tries: dict[str, Any] = {"keep": kept, "n_candidates": 10 if kept else 1}
-            advice = recourse(model, train.X, sensitive_features=train.a, classifier=h, pool=train, **tries)
+            advice = recourse(
+                model,
+                train.X,
+                sensitive_features=train.a,
+                classifier=h,
+                pool=train,
+                keep=kept,
+                n_candidates=10 if kept else 1,
+            )
             stays = (advice.before["college"] == advice.after["college"]).to_numpy()
             changes = pd.concat([advice.changes(), advice.details[["group", "plausibility"]]], axis=1)[stays]
             for group, part in changes.groupby("group"):

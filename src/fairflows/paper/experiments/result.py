@@ -1,16 +1,32 @@
-"""What an experiment gives back: a table of our numbers beside the paper's, a figure, and which data it ran on."""
+"""What an experiment is given, a setting, and what it gives back: a table of our numbers beside the paper's."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+FIRST_SEED = 100  # the paper's seeds are 100, 101, …
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How an experiment is to be run: quickly or in full, with how many seeds, and where."""
+
+    quick: bool = False
+    seeds: int | None = None
+    device: str = "auto"
+
+    def seed_list(self, full: int = 5, quick: int = 1) -> list[int]:
+        """The seeds: as many as were asked for, else `full` of them, or `quick` in a quick run."""
+        n = self.seeds or (quick if self.quick else full)
+        return list(range(FIRST_SEED, FIRST_SEED + n))
 
 
 @dataclass
@@ -42,7 +58,7 @@ class Result:
     id: str = ""
     title: str = ""
     seconds: float = 0.0
-    setting: dict[str, Any] = field(default_factory=dict)
+    setting: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [f"{self.id}: {self.title}"]
@@ -55,7 +71,7 @@ class Result:
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values, as JSON holds them."""
         tables = {"table": self.table, **self.details}
         return {
@@ -70,7 +86,7 @@ class Result:
         }
 
     def save(self, folder: Path) -> list[Path]:
-        """Write the tables (CSV), everything (JSON) and the figure (PNG); the paths written."""
+        """Write the tables (CSV), everything (JSON) and the figure (PNG), and return the paths."""
         folder.mkdir(parents=True, exist_ok=True)
         written = [folder / f"{self.id}.json"]
         written[0].write_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")

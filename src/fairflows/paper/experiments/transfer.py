@@ -4,45 +4,34 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
 from fairflows.bounds import statistical_distance
-from fairflows.compute.devices import chosen_device
-from fairflows.paper.datasets import load_health
-from fairflows.paper.experiments import settings
+from fairflows.paper.datasets import HealthLabel, load_health
+from fairflows.paper.experiments import problems
 from fairflows.paper.experiments.adversaries import balanced_accuracy, latents, predicted, trained_networks
-from fairflows.paper.experiments.models import encoder_of
-from fairflows.paper.experiments.result import Result
-from fairflows.paper.experiments.settings import Setting, labels_of
+from fairflows.paper.experiments.problems import changed, labels_of
+from fairflows.paper.experiments.result import Result, Setting
 
 GAMMAS = (0.0, 0.95)
 PAPER_DELTA = {0.0: 0.99, 0.95: 0.31}
-PAPER_ACCURACY: dict[Any, tuple[float, float]] = {"MSC2a3": (73.8, 73.8), "METAB3": (75.4, 73.1)}
+PAPER_ACCURACY: dict[HealthLabel, tuple[float, float]] = {"MSC2a3": (73.8, 73.8), "METAB3": (75.4, 73.1)}
 
 
 def run(setting: Setting) -> Result:
     """Train encoders once; train heads on z for the other labels."""
-    problem = settings.health().at(setting)
-    full = {"n_epochs": 60, "ramp_epochs": 5}
-    problem = replace(
-        problem,
-        load=partial(load_health, "transfer"),
-        encoder=problem.encoder | ({} if setting.quick else full),
-    )
+    problem = replace(problems.health().at(setting), load=partial(load_health, "transfer"))
+    encoder = problem.encoder if setting.quick else changed(problem.encoder, n_epochs=60, ramp_epochs=5)
     train, test = problem.tables()
     seeds = setting.seed_list(full=5, quick=1)
-    fitted = encoder_of("health", problem, setting).fit_many(
-        train.X, train.y, sensitive_features=train.a, gammas=GAMMAS, seeds=seeds
-    )
-    device = chosen_device(setting.device)
+    fitted = encoder.fit_many(train, strengths=GAMMAS, seeds=seeds)
     delta = np.array([statistical_distance(model.log_density_table(20_000)) for model in fitted])
-    z, z_test = (latents(fitted, part, device) for part in (train, test))
+    z, z_test = (latents(fitted, part, setting.device) for part in (train, test))
     gamma = np.repeat(GAMMAS, len(seeds))
-    right = [(m.predict(test.X, sensitive_features=test.a) == labels_of(test)).mean() for m in fitted]
+    right = [(model.predict(test) == labels_of(test)).mean() for model in fitted]
     own = np.reshape(right, (len(GAMMAS), -1)).mean(axis=1)
     rows = []
     for label, paper in PAPER_ACCURACY.items():
@@ -50,7 +39,7 @@ def run(setting: Setting) -> Result:
         y, y_test = (labels_of(part) for part in same_rows)
         network = trained_networks(
             z,
-            torch.as_tensor(y, device=device),
+            torch.as_tensor(y, device=z.device),
             hidden=(100, 50, 20),
             epochs=10 if setting.quick else 20,
             seeds=list(range(len(fitted))),

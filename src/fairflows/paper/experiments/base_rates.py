@@ -6,8 +6,8 @@ import pandas as pd
 
 from fairflows.bounds import error_lower_bound
 from fairflows.paper.experiments.models import trained
-from fairflows.paper.experiments.result import Result
-from fairflows.paper.experiments.settings import Setting, labels_of
+from fairflows.paper.experiments.problems import labels_of
+from fairflows.paper.experiments.result import Result, Setting
 
 PAPER = {0: (0.29, 0.71), 1: (0.82, 0.18)}
 
@@ -23,7 +23,7 @@ def run(setting: Setting) -> Result:
         ours = {"P(y = 0 | a)": 1 - rate, "P(y = 1 | a)": rate}
         rows.append({"a": group, **ours, "paper: y = 0": paper[0], "paper: y = 1": paper[1]})
     rates = [row["P(y = 1 | a)"] for row in rows]
-    summary = models.frontier.summary().reset_index()
+    summary = models.summary()
     costs = pd.DataFrame(
         {
             "gamma": summary["gamma"],

@@ -7,8 +7,7 @@ import pandas as pd
 from fairflows.explain import matched_pairs
 from fairflows.paper.experiments.figures import COLOURS, new_figure
 from fairflows.paper.experiments.models import fit_crime
-from fairflows.paper.experiments.result import Result
-from fairflows.paper.experiments.settings import FIRST_SEED, Setting
+from fairflows.paper.experiments.result import FIRST_SEED, Result, Setting
 
 PAPER = {0.0: (-4.3, -130.1), 1.0: (-2.8, -3.0)}  # mean log-likelihood of one cluster and of its match
 N_CLUSTERS = 6

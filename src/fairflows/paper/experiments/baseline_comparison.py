@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from fairflows.attack.auditing import audit
 from fairflows.bounds import cell_upper_bound, exact_statistical_distance
-from fairflows.compute.devices import chosen_device
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.paper.baselines import LAFTR, AdversarialForgetting, MaxEntARL
+from fairflows.paper.baselines.adversarial import AdversarialBaseline
 from fairflows.paper.experiments.adversaries import (
     adversary_accuracies,
     balanced_accuracy,
     latents,
     predicted,
+    task_accuracy,
 )
-from fairflows.paper.experiments.result import Result
-from fairflows.paper.experiments.settings import Setting, labels_of
+from fairflows.paper.experiments.problems import changed, labels_of, train_and_test
+from fairflows.paper.experiments.result import Result, Setting
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.adult import load_adult
 from fairflows.table.table import Table
@@ -31,43 +33,35 @@ PAPER = {  # accuracy, adversary in G, adversary outside G, bound
     "LAFTR-DP": (0.8609, 0.7205, 0.8458, None),
     "FNF": (0.8443, None, 0.5956, 0.6112),
 }
-# Each method, the hidden layers of its own family G, and the attack from outside: larger, or on standardised z.
-BASELINES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
-    "Adversarial Forgetting": (
-        AdversarialForgetting(1.0, rho=0.001, lam=0.1),
-        {"hidden": (50, 50)},
-        {"hidden": (50, 50), "standardise": True},
-    ),
-    "MaxEnt-ARL": (MaxEntARL(10.0, n_latent=8), {"hidden": (64, 64)}, {"hidden": (64, 64), "standardise": True}),
-    "LAFTR-DP": (LAFTR(2.0), {"hidden": (8,)}, {"hidden": (200, 200, 200)}),
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """A baseline at one strength, and the adversaries that attack it.
+
+    ``inside`` holds the hidden layers of the adversary's own family G, ``outside`` those of an adversary outside it,
+    which may also see standardised z.
+    """
+
+    baseline: AdversarialBaseline
+    strength: float
+    inside: tuple[int, ...]
+    outside: tuple[int, ...]
+    standardise: bool = False
+
+
+BASELINES = {
+    "Adversarial Forgetting": Attacked(AdversarialForgetting(rho=0.001, lam=0.1), 1.0, (50, 50), (50, 50), True),
+    "MaxEnt-ARL": Attacked(MaxEntARL(n_latent=8), 10.0, (64, 64), (64, 64), True),
+    "LAFTR-DP": Attacked(LAFTR(), 2.0, (8,), (200, 200, 200)),
 }
 
 
 def run(setting: Setting) -> Result:
     """Train, then attack: from inside the family, from outside, and with the whole suite."""
-    train, test = _parts(load_adult("all"), 10_000 if setting.quick else None)
-    seeds = setting.seed_list(full=5, quick=1)
-    rows = []
-    for name, (baseline, inside, outside) in BASELINES.items():
-        baseline.set_params(n_epochs=10 if setting.quick else 50, device=setting.device)
-        strength = baseline.get_params(deep=False)[baseline.strength_name]
-        encoders = baseline.fit_many(train, strengths=[strength], seeds=seeds)
-        epochs: dict[str, Any] = {"epochs": 10 if setting.quick else 30, "device": chosen_device(setting.device)}
-        found = audit(encoders[0], train, test, quick=setting.quick)
-        rows.append(
-            {
-                "method": name,
-                "accuracy": np.mean([_accuracy(encoder, test) for encoder in encoders]),
-                "training adversary": np.mean([_own_adversary(encoder, test) for encoder in encoders]),
-                "adversary in G": adversary_accuracies(encoders, train, test, **inside, **epochs).mean(),
-                "adversary outside G": adversary_accuracies(encoders, train, test, **outside, **epochs).mean(),
-                "suite ≥": (1 + found.attack_lower) / 2,
-                "by": found.best,
-                "bound": np.nan,
-                "bound holds for": "–",
-            }
-        )
-    train, test = _parts(load_adult(), None)
+    train, test = train_and_test(load_adult("all"), 10_000 if setting.quick else None)
+    rows = [_baseline(name, attacked, train, test, setting) for name, attacked in BASELINES.items()]
+    train, test = train_and_test(load_adult())
     rows += [_matching(train, test, setting), _transport(train, test, setting)]
     table = pd.DataFrame(rows)
     for j, column in enumerate(("paper: accuracy", "paper: in G", "paper: outside G", "paper: bound")):
@@ -84,34 +78,42 @@ def run(setting: Setting) -> Result:
     return Result(table, f"Adult: {len(train):,} training rows, {len(test):,} test rows", notes)
 
 
-def _parts(table: Table, most: int | None) -> tuple[Table, Table]:
-    rows = np.flatnonzero(table.parts != "test")
-    if most is not None and most < len(rows):
-        rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
-    return table.take(rows), table.take(np.flatnonzero(table.parts == "test"))
+def _baseline(name: str, attacked: Attacked, train: Table, test: Table, setting: Setting) -> dict[str, object]:
+    baseline = changed(attacked.baseline, n_epochs=10 if setting.quick else 50, device=setting.device)
+    encoders = baseline.fit_many(train, strengths=[attacked.strength], seeds=setting.seed_list(full=5, quick=1))
+    attack = partial(
+        adversary_accuracies, encoders, train, test, epochs=10 if setting.quick else 30, device=setting.device
+    )
+    found = audit(encoders[0], train, test, quick=setting.quick)
+    return {
+        "method": name,
+        "accuracy": np.mean([task_accuracy(encoder, test) for encoder in encoders]),
+        "training adversary": np.mean([_own_adversary(encoder, test) for encoder in encoders]),
+        "adversary in G": attack(hidden=attacked.inside).mean(),
+        "adversary outside G": attack(hidden=attacked.outside, standardise=attacked.standardise).mean(),
+        "suite ≥": (1 + found.attack_lower) / 2,
+        "by": found.best,
+        "bound": np.nan,
+        "bound holds for": "–",
+    }
 
 
-def _accuracy(encoder: Any, test: Table) -> float:
-    guess = encoder.predict(test.X, sensitive_features=test.a)
-    return float(balanced_accuracy(guess, labels_of(test), test.a.to_numpy()))
-
-
-def _own_adversary(encoder: Any, test: Table) -> float:
+def _own_adversary(encoder: AdversarialBaseline, test: Table) -> float:
     """Balanced accuracy of the very adversary that the encoder was trained against."""
     z = latents([encoder], test)
     guess, truth = predicted(encoder.players_.adversary, z)[0], np.searchsorted(encoder.groups_, test.a.to_numpy())
     return float(balanced_accuracy(guess, truth, truth))
 
 
-def _matching(train: Table, test: Table, setting: Setting) -> dict[str, Any]:
-    encoder = FairMatching(0.0, output="one-hot").fit(train.X, train.y, sensitive_features=train.a)
+def _matching(train: Table, test: Table, setting: Setting) -> dict[str, object]:
+    encoder = FairMatching(0.0, output="one-hot").fit(train)
     bound = (1 + float(exact_statistical_distance(encoder.latent_laws_))) / 2
     found = audit(encoder, train, test, quick=setting.quick)
     epochs = 5 if setting.quick else 30
-    attacked = adversary_accuracies([encoder], train, test, epochs=epochs, device=chosen_device(setting.device))
+    attacked = adversary_accuracies([encoder], train, test, epochs=epochs, device=setting.device)
     return {
         "method": "FNF",
-        "accuracy": _accuracy(encoder, test),
+        "accuracy": task_accuracy(encoder, test),
         "adversary outside G": attacked[0],
         "suite ≥": (1 + found.attack_lower) / 2,
         "by": found.best,
@@ -120,7 +122,7 @@ def _matching(train: Table, test: Table, setting: Setting) -> dict[str, Any]:
     }
 
 
-def _transport(train: Table, test: Table, setting: Setting) -> dict[str, Any]:
+def _transport(train: Table, test: Table, setting: Setting) -> dict[str, object]:
     """Transport of cells, released as 16 coarse cells: certified for the true distribution."""
     release = CellRelease(FairTransport(), 16).fit(train)
     cells = release.cells(release.read(test))

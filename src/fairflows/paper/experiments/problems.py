@@ -1,0 +1,199 @@
+"""The paper's settings for each dataset: rows, densities, encoders, schedules, and the smaller ones of a quick run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+
+from fairflows.density import FlowDensity, MixtureDensity
+from fairflows.encoder.base import Encoder
+from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.fair_matching import FairMatching
+from fairflows.exceptions import DataError
+from fairflows.paper import datasets
+from fairflows.paper.experiments.result import Setting
+from fairflows.table.table import Table
+
+AnyEncoder = TypeVar("AnyEncoder", bound=Encoder)
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A dataset with the paper's settings on it.
+
+    Attributes
+    ----------
+    name : str
+        As a reader knows it.
+    load : callable
+        Returns the table.
+    gammas : tuple of float
+        The trade-offs of figure 4.
+    encoder : FairFlow or FairMatching
+        The paper's encoder, not fitted.
+    adversary_epochs : int
+        Epochs of the paper's 2×50 adversary: as many as the encoder's.
+    rows : int or None
+        Train on a random part of this many rows; all when None.
+    """
+
+    name: str
+    load: Callable[[], Table]
+    gammas: tuple[float, ...]
+    encoder: FairFlow | FairMatching
+    adversary_epochs: int
+    rows: int | None = None
+
+    def tables(self) -> tuple[Table, Table]:
+        """Rows to train on (the published training and validation rows) and test rows."""
+        return train_and_test(self.load(), self.rows)
+
+    def describe(self, train: Table, test: Table) -> str:
+        """Which data this is, for the reader of a result."""
+        notes = "".join(f" ({note})" for note in train.notes)
+        part = " at random" if self.rows is not None and len(train) == self.rows else ""
+        return f"{self.name}: {len(train):,} training rows{part}, {len(test):,} test rows{notes}"
+
+    def at(self, setting: Setting) -> Problem:
+        """The problem at the size, and on the device, that a setting asks for."""
+        problem = _quick(self) if setting.quick else self
+        matching_on_cpu = isinstance(self.encoder, FairMatching) and setting.device == "auto"
+        return replace(problem, encoder=changed(problem.encoder, device="cpu" if matching_on_cpu else setting.device))
+
+
+def changed(encoder: AnyEncoder, **settings: object) -> AnyEncoder:
+    """The same encoder, not fitted, with some settings changed."""
+    return clone(encoder).set_params(**settings)
+
+
+def train_and_test(table: Table, n_train: int | None = None) -> tuple[Table, Table]:
+    """All rows but the test rows, or a random part of `n_train` of them, and the test rows."""
+    rows = np.flatnonzero(table.parts != "test")
+    if n_train is not None and n_train < len(rows):
+        rows = np.sort(np.random.default_rng(0).choice(rows, n_train, replace=False))
+    return table.take(rows), table.take(np.flatnonzero(table.parts == "test"))
+
+
+def apart_from(train: Table, test: Table) -> Table:
+    """The training rows of persons who are not among the test persons.
+
+    The paper splits Health by rows, so most test persons are in training too; an adversary must not have met them.
+    """
+    if train.identifier is None or test.identifier is None:
+        return train
+    return train.take(np.flatnonzero(~train.identifier.isin(test.identifier).to_numpy()))
+
+
+def labels_of(table: Table) -> npt.NDArray[np.intp]:
+    """The label as 0 and 1, which every experiment on a task needs."""
+    if table.y is None:
+        raise DataError(f"{table.name} has no label.")
+    return table.y.to_numpy(copy=True)
+
+
+def at_hand(makers: Mapping[str, Callable[[], Made]]) -> tuple[dict[str, Made], list[str]]:
+    """What the functions return, and a note for each one whose data are missing.
+
+    Raises
+    ------
+    DataError
+        The data are missing for all of them.
+    """
+    made, notes = {}, []
+    for name, make in makers.items():
+        try:
+            made[name] = make()
+        except DataError as error:
+            notes.append(f"{name} was skipped: {error}")
+    if not made:
+        raise DataError(" ".join(notes))
+    return made, notes
+
+
+CONTINUOUS_GAMMAS = (0.0, 0.02, 0.1, 0.2, 0.9)
+
+
+def crime() -> Problem:
+    """Crime, as in the paper: nothing is dequantised."""
+    encoder = FairFlow(
+        density=[MixtureDensity(4), MixtureDensity(2)],
+        n_epochs=60,
+        batch_size=128,
+        ramp_epochs=50,
+        dequantise=False,
+        validation=0.01,
+    )
+    return Problem("Crime", datasets.load_crime, CONTINUOUS_GAMMAS, encoder, adversary_epochs=60)
+
+
+def law() -> Problem:
+    """Law School."""
+    encoder = FairFlow(
+        density=[MixtureDensity(8), MixtureDensity(8)], n_epochs=100, batch_size=128, ramp_epochs=50, validation=0.01
+    )
+    gammas = (0.0, 0.001, 0.02, 0.1, 0.9)
+    return Problem("Law School", datasets.load_law_school, gammas, encoder, adversary_epochs=100)
+
+
+def health() -> Problem:
+    """Health, the published aggregate; a person's rows share their noise."""
+    encoder = FairFlow(
+        density=health_density(),
+        n_blocks=6,
+        hidden=(100, 100, 50),
+        head=(100, 50, 20),
+        n_epochs=80,
+        batch_size=256,
+        ramp_epochs=10,
+        learning_rate=0.001,
+        weight_decay=0.0,
+        validation=0.01,
+    )
+    return Problem("Health", datasets.load_health, (0.0, 0.05, 0.1, 0.5, 0.95), encoder, adversary_epochs=80)
+
+
+def health_density(n_steps: int = 8000) -> FlowDensity:
+    """The density of one group of Health."""
+    return FlowDensity("realnvp", n_blocks=4, hidden=(20, 20), n_steps=n_steps)
+
+
+def adult() -> Problem:
+    """Adult's six text columns."""
+    encoder = FairMatching(output="one-hot", density="made", hidden=(50, 50))
+    return Problem("Adult", datasets.load_adult, CONTINUOUS_GAMMAS, encoder, adversary_epochs=60)
+
+
+def compas() -> Problem:
+    """Compas in quantile bins."""
+    encoder = FairMatching(output="one-hot", density="made", hidden=(20, 20))
+    return Problem("Compas", datasets.load_compas, CONTINUOUS_GAMMAS, encoder, adversary_epochs=60)
+
+
+PROBLEMS = {"crime": crime, "law": law, "health": health, "adult": adult, "compas": compas}
+CATEGORICAL = ("adult", "compas")
+LOADERS: dict[str, Callable[..., Table]] = {
+    "Adult": datasets.load_adult,
+    "Compas": datasets.load_compas,
+    "Crime": datasets.load_crime,
+    "Health": datasets.load_health,
+    "Law School": datasets.load_law_school,
+}
+
+
+def _quick(problem: Problem) -> Problem:
+    """Fewer epochs and rows where the full run takes longer than a minute on one core; Crime is small as it is."""
+    if problem.name == "Law School":
+        encoder = changed(problem.encoder, n_epochs=40, ramp_epochs=20, batch_size=256)
+        return replace(problem, encoder=encoder, rows=12_000, adversary_epochs=15)
+    if problem.name == "Health":
+        encoder = changed(problem.encoder, n_epochs=30, ramp_epochs=5, density=health_density(800), learning_rate=0.003)
+        return replace(problem, encoder=encoder, rows=12_000, adversary_epochs=15)
+    if problem.name == "Adult":
+        return replace(problem, adversary_epochs=5)
+    return replace(problem, adversary_epochs=20)
