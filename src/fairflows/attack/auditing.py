@@ -127,6 +127,7 @@ def audit(
     quick: bool = False,
     n_jobs: int | None = None,
     progress: bool = False,
+    most_rows: int | None = None,
     random_state: int = 0,
 ) -> Audit:
     """Attack a release: many adversaries, the best chosen on validation persons, a rigorous bound on test persons.
@@ -158,6 +159,8 @@ def audit(
         Adversaries to run at once, as for joblib.
     progress : bool
         Show a progress bar.
+    most_rows : int, optional
+        As for `certify`: the most rows that a person may have.
     random_state : int
         Seed of the split and of the adversaries.
 
@@ -174,7 +177,7 @@ def audit(
     True
     """
     checked_delta(delta)
-    target = Target.of(model, train, test, released, random_state, quick)
+    target = Target.of(model, train, test, released, most_rows, random_state, quick)
     against_release, against_densities = list(target.trials(constraints, quick)), list(target.density_trials(quick))
     runs = [delayed(trial.run)(delta, random_state) for trial in [*against_release, *against_densities]]
     found: list[Attack] = []

@@ -122,14 +122,23 @@ class Target:
 
     @classmethod
     def of(
-        cls, model: Any, train: Table, test: Table, released: Sequence[str] | None, seed: int, quick: bool
+        cls,
+        model: Any,
+        train: Table,
+        test: Table,
+        released: Sequence[str] | None,
+        most_rows: int | None,
+        seed: int,
+        quick: bool,
     ) -> Target:
         """Part the persons, and encode their rows."""
         given = _representation(model, train, test)
         released_model = None if given else Released.of(model)
         groups = train.groups if released_model is None else released_model.groups(train)
         _refuse_shared_persons(train, test)
-        most = int(train.persons.rows_each().max()) if released_model is None else released_model.most_rows(test)
+        most = most_rows or int(train.persons.rows_each().max())
+        if released_model is not None:
+            most = released_model.most_rows(test, most_rows)
         places = _parts(train, seed, quick)
         places["test"] = test.persons.random_rows(test.contents(), seed, most)
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}

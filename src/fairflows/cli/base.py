@@ -60,6 +60,9 @@ Target = Annotated[
         "--target", "--max-parity", help="How far the groups may be apart: the distance Δ, or any rate's gap."
     ),
 ]
+MostRows = Annotated[
+    int | None, typer.Option("--most-rows", min=1, help="The most rows of a person; as in training when not given.")
+]
 Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
 
 _said: set[str] = set()

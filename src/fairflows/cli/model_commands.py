@@ -16,6 +16,7 @@ from fairflows.cli.base import (
     Label,
     MaxAccuracy,
     Missing,
+    MostRows,
     Multiclass,
     Quiet,
     Sensitive,
@@ -62,6 +63,7 @@ def fit(
         bool, typer.Option("--with-label", help="Release the label too, and certify both together.")
     ] = False,
     delta: Delta = 0.05,
+    most_rows: MostRows = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer models, and fewer adversaries.")] = False,
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
@@ -112,6 +114,7 @@ def fit(
             with_label=with_label,
             missing="category" if missing == "category" else "error",
             delta=delta,
+            most_rows=most_rows,
             quick=quick,
             random_state=seed,
             say=say,
@@ -132,6 +135,7 @@ def certify(
     target: Target = None,
     max_adversary_accuracy: MaxAccuracy = None,
     delta: Delta = 0.05,
+    most_rows: MostRows = None,
     train: Annotated[
         Path | None, typer.Option(help="Rows for adversaries to learn from; without, nothing is attacked.")
     ] = None,
@@ -161,22 +165,16 @@ def certify(
     if max_adversary_accuracy is None and target is None:
         before = read_certificate(folder / "certificate.json")
         max_adversary_accuracy, target = before.target_accuracy, before.target
-    released = run.get("released")
+    settings: dict[str, Any] = {"released": run.get("released"), "delta": delta, "most_rows": most_rows}
     found = None
     with stages(quiet or as_json) as say:
         if train is not None:
             say("attacking")
-            found = attack(model, read_table(train, run, model), table, released=released, delta=delta, n_jobs=2)
+            found = attack(model, read_table(train, run, model), table, n_jobs=2, **settings)
         say("certifying")
+        accuracy = max_adversary_accuracy
         certificate = make(
-            model,
-            table,
-            target=target,
-            max_adversary_accuracy=max_adversary_accuracy,
-            audit=found,
-            delta=delta,
-            released=released,
-            n_draws=n_draws,
+            model, table, target=target, max_adversary_accuracy=accuracy, audit=found, n_draws=n_draws, **settings
         )
     if out is not None:
         with new_file(out) as side:

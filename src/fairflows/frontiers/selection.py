@@ -145,13 +145,13 @@ def judge_cells(
     validation: Table,
     certifying: Table,
     target: Target,
+    most_rows: int,
     *,
     with_label: bool = False,
     sizes: Sequence[int] = N_CELLS,
 ) -> list[Candidate]:
     """Every encoder with every number of cells, as certifying persons of these numbers would find it."""
-    most = int(train.persons.rows_each().max())
-    judged, counted = (table.random_rows(0, most) for table in (validation, certifying))
+    judged, counted = (table.random_rows(0, most_rows) for table in (validation, certifying))
     n = np.bincount(group_numbers(counted, train.groups), minlength=len(train.groups))
     if n.min() == 0:
         raise DataError("Every group needs persons to certify on; one has none. Use more rows.")

@@ -123,7 +123,9 @@ class Released:
         """The same with coins that can be repeated though nobody named the rows: for attacks and reports."""
         return as_written(_through(self.steps, self._first(table, repeatable_persons(table)), table))
 
-    def encode_rows(self, X: pd.DataFrame, attribute: Any, persons: Persons | None) -> pd.DataFrame:
+    def encode_rows(
+        self, X: pd.DataFrame, attribute: Any, persons: Persons | None
+    ) -> tuple[pd.DataFrame, dict[Any, int]]:
         """What is released for rows that come without a `Table`, in double precision.
 
         Parameters
@@ -134,11 +136,19 @@ class Released:
             The sensitive attribute; None where the encoder needs none.
         persons : Persons or None
             Who is who; None where nobody said.
+
+        Returns
+        -------
+        DataFrame
+            The released rows.
+        dict
+            How many rows of each group hold values that could not be brought back into the fitted domain.
         """
         if self.encoder is None:
             raise DataError(f"{type(self.model).__name__} is no encoder of fairflows.")
         rows = self.encoder.read(X, attribute, persons)
-        return _through(self.steps, self.encoder.encode(rows))
+        released = _through(self.steps, self.encoder.encode(rows))
+        return released, rows.count_unknown(self.encoder.groups_)
 
     def cells(self, table: Table) -> Cells:
         """Each row's own cell, before any randomisation, with coins that can be repeated."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypeVar
 
 import pandas as pd
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from fairflows.compute.threads import one_thread
 from fairflows.encoder.base import Encoder
-from fairflows.exceptions import DataError, Parameter, ParameterError
+from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.release.released import Released, beside, role_values
 from fairflows.storage.folders import check_file, new_file, side_folder
 from fairflows.stream.shuffle import number_of_buckets, shuffled
@@ -85,7 +86,9 @@ def encode_file(
     frames = reader.batches(encode.columns)
     encoded = in_order(encode, frames, _checked_workers(n_workers))
     tables = _tables(encoded, precision == "float32", reader.n_rows, on_progress)
-    return _write(tables, Path(target), None if keep_order else _buckets(reader))
+    n_rows = _write(tables, Path(target), None if keep_order else _buckets(reader))
+    encode.say_what_is_unknown()
+    return n_rows
 
 
 def decode_file(
@@ -148,6 +151,8 @@ class RowEncoder:
         The one that names a row's person.
     schema : Schema
         What the features and the sensitive attribute held when the model was fitted.
+    unknown : Counter
+        How many rows of each group held values that could not be brought back into the fitted domain.
     """
 
     def __init__(
@@ -164,12 +169,31 @@ class RowEncoder:
         extra = [*self._sensitive, *([] if self.identifier is None else [self.identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._features, *extra]))
         self.schema = self._released.table_schema(self._sensitive)
+        self.unknown: Counter[Any] = Counter()
+        self._lock = Lock()  # batches are encoded by several threads
+
+    def say_what_is_unknown(self) -> None:
+        """Warn of rows with values that the training rows did not have, counted by group."""
+        if total := self.unknown.total():
+            counts = ", ".join(f"{group}: {count:,}" for group, count in self.unknown.items())
+            warn_user(
+                f"{total:,} rows hold categories that the training rows did not have, or miss a value where none was "
+                f"missing ({counts}). They take one map, the same for every group."
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=Lock())
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The encoded rows, and the columns to keep, with the frame's index."""
         attribute = _attribute(frame, self._sensitive) if self._sensitive else None
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
-        Z = self._released.encode_rows(frame[self._features], attribute, persons)
+        Z, unknown = self._released.encode_rows(frame[self._features], attribute, persons)
+        with self._lock:
+            self.unknown.update(unknown)
         return beside(Z, frame[self._keep]).set_axis(frame.index)
 
 

@@ -18,7 +18,7 @@ from fairflows.encoder.transported_score import _pipeline as score_pipeline
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.metrics import count_predictions, group_metrics
 from fairflows.release.numeric_view import NumericView
-from fairflows.release.released import Released
+from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.columns import is_number
 from fairflows.table.table import Table
 
@@ -51,7 +51,7 @@ def report_contents(
             "certificate": certificate.to_dict(),
             "audit": None if audit is None else audit.to_dict(),
             "frontier": frontier,
-            "data": _data(table, split),
+            "data": _data(table, split, _unknown(released_model.encoder, table)),
             "metrics": None if train is None or train.y is None else _metrics(released_model, train, sample),
             "cells": None if released_model.n_cells is None else _cells(released, sample),
             **({"points": None, "bins": None} if released_model.n_cells is not None else _latent(released, sample)),
@@ -77,7 +77,7 @@ def settings_of(model: Any) -> dict[str, str]:
     return found
 
 
-def _data(table: Table, split: str) -> dict[str, Any]:
+def _data(table: Table, split: str, unknown: list[str]) -> dict[str, Any]:
     summary = table.summary()
     rates = [name for name in summary if name.startswith("P(")]
     columns = table.columns().reset_index().to_dict("records")
@@ -108,8 +108,21 @@ def _data(table: Table, split: str) -> dict[str, Any]:
             }
             for column in columns
         ],
-        "notes": list(table.notes),
+        "notes": [*table.notes, *unknown],
     }
+
+
+def _unknown(encoder: Encoder | None, table: Table) -> list[str]:
+    """How many rows of each group hold values that could not be brought back into the fitted domain."""
+    if encoder is None:
+        return []
+    rows = encoder.read(table, None, repeatable_persons(table))
+    encoder.encode(rows)
+    counts = rows.count_unknown([str(table.group_names.get(group, group)) for group in encoder.groups_])
+    if not any(counts.values()):
+        return []
+    shown = ", ".join(f"{group}: {count:,}" for group, count in counts.items())
+    return [f"rows with values that the training rows did not have take one map, the same for every group ({shown})"]
 
 
 def _metrics(model: Released, train: Table, test: Table) -> dict[str, Any]:

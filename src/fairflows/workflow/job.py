@@ -18,7 +18,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.frontiers.selection import Candidate, Target, choose, judge_cells, judge_latents
 from fairflows.frontiers.sweep import Frontier, frontier
 from fairflows.release.released import Released
@@ -100,6 +100,7 @@ def fit_table(
     missing: Literal["error", "category"] = "error",
     density: str | None = None,
     delta: float = 0.05,
+    most_rows: int | None = None,
     quick: bool = False,
     n_jobs: int | None = 2,
     random_state: int = 0,
@@ -128,6 +129,8 @@ def fit_table(
         Of the encoder; its own default when not given.
     delta : float
         δ of the certificate, and of the attack.
+    most_rows : int, optional
+        The most rows that a person may have; the most that a training person has when not given.
     quick : bool
         Fewer models and adversaries.
     n_jobs : int, optional
@@ -145,6 +148,7 @@ def fit_table(
         raise DataError("The label is to be released, but the table has none.")
     goal = Target(target, max_adversary_accuracy, delta)
     train, validation, certifying = table.split(CERTIFYING, VALIDATION, random_state)
+    most = _most_rows(table, train, most_rows)
     goal.check_reachable(certifying, cells=release == "cells")
     estimators = _estimators(method, release, table, train.kinds, missing, density, random_state)
     frontiers = {}
@@ -155,14 +159,19 @@ def fit_table(
         )
     say("choosing on validation persons")
     if release == "cells":
-        candidates = judge_cells(frontiers, train, validation, certifying, goal, with_label=with_label)
+        candidates = judge_cells(frontiers, train, validation, certifying, goal, most, with_label=with_label)
     else:
         candidates = judge_latents(frontiers, goal)
     chosen = choose(candidates, goal)
 
     released = [*(["cell"] if release == "cells" else ["latent"]), *(["label"] if with_label else [])]
     say("attacking")
-    settings: dict[str, Any] = {"released": released, "delta": delta, "random_state": random_state}
+    settings: dict[str, Any] = {
+        "released": released,
+        "delta": delta,
+        "most_rows": most,
+        "random_state": random_state,
+    }
     found = audit(chosen.model, train, certifying, quick=quick, n_jobs=n_jobs, **settings)
     say("certifying")
     certificate = certify(
@@ -272,6 +281,20 @@ def report(
         model, table, certificate, audit=audit, train=train, frontier=shown, recourse=recourse
     )  # fmt: skip
     return Report(contents, verified=is_sealed(certificate, model))
+
+
+def _most_rows(table: Table, train: Table, given: int | None) -> int:
+    """M, stated or fixed on training persons; refused before the work where somebody has more rows."""
+    most = given if given is not None else int(train.persons.rows_each().max())
+    largest = int(table.persons.rows_each().max())
+    if largest > most:
+        raise DataError(
+            f"A person has {largest:,} rows, and the most that a training person has are {most:,}: state the most rows "
+            "that a person may have (",
+            Parameter("most_rows", largest),
+            ").",
+        )
+    return most
 
 
 def _estimators(

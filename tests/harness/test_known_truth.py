@@ -1,0 +1,129 @@
+"""Certificates against the truth: whole runs of the command on populations whose law is known.
+
+`fit` certifies, `encode` writes rows of new persons, and the true distance of the law of what is written is computed
+from the law of the kinds of rows and the share of each kind's rows that got each cell. A certificate at δ may be below
+it in at most a share δ of the runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from populations import POPULATIONS, Population
+
+from fairflows import DataWarning
+
+DELTA = 0.2
+COPIES = 4000  # rows of each kind and group that the law of what is written is computed from
+REPEATED = 40
+
+
+def fit(run, population: Population, folder: Path, seed: int) -> dict:
+    """Run `fit` on persons of the population; the certificate."""
+    rng = np.random.default_rng(seed)
+    population.rows(rng, population.n_persons).to_csv(folder / "rows.csv", index=False)
+    named = [] if population.identifier is None else ["--id", population.identifier]
+    words = ["fit", folder / "rows.csv", "--sensitive", "sex", "--label", "paid", *named, "--method", "transport"]
+    code, _, err = run(*words, "--gamma", "1", "--delta", DELTA, "--quick", "-q", "-o", folder / "out", "--seed", seed)
+    assert code in (0, 1), err
+    return json.loads((folder / "out" / "certificate.json").read_text())
+
+
+def encode(run, population: Population, folder: Path, rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Run `encode` on new rows: the written cells, with the columns that were kept."""
+    source, target = folder / f"{name}.csv", folder / f"{name}-cells.csv"
+    rows.to_csv(source, index=False)
+    keep = [word for column in rows if column == "kind" for word in ("--keep", column)]
+    code, _, err = run("encode", folder / "out", source, "-o", target, *keep, "--keep", "sex", "-q")
+    assert code == 0, err
+    return pd.read_csv(target)
+
+
+def written_law(run, population: Population, folder: Path, seed: int) -> np.ndarray:
+    """P(cell | group) of a random row of a file that `encode` writes, (K, k), and the number of cells."""
+    rng = np.random.default_rng([seed, 1])
+    groups, n_kinds = population.groups, len(population.kinds)
+    kind = np.tile(np.repeat(np.arange(n_kinds), COPIES), len(groups))
+    sex = np.repeat(groups, n_kinds * COPIES)
+    names = np.char.add("new", (np.arange(len(kind)) + int(rng.integers(10**9))).astype(str))
+    rows = population.as_file(pd.DataFrame({"kind": kind, "sex": sex, "person": names})).assign(kind=kind)
+    cells = encode(run, population, folder, rows, "all-kinds")
+    n_cells = int(cells["cell"].max()) + 1
+    shares = np.zeros((len(groups), n_kinds, n_cells))
+    np.add.at(shares, (cells["sex"].map(groups.index), cells["kind"], cells["cell"]), 1 / COPIES)
+    return np.einsum("ax,axc->ac", population.law, shares)
+
+
+def distance(law: np.ndarray) -> float:
+    """The largest distance between two groups."""
+    return float(max(np.abs(one - other).sum() / 2 for one in law for other in law))
+
+
+@pytest.fixture(params=POPULATIONS, ids=lambda population: population.name)
+def population(request) -> Population:
+    return request.param
+
+
+def test_a_certificate_covers_what_is_written(population, run, tmp_path):
+    """One run of each population: a gross mistake shows at once."""
+    certificate = fit(run, population, tmp_path, seed=0)
+    assert certificate["cell_upper"] is not None
+    assert distance(written_law(run, population, tmp_path, seed=0)) <= certificate["cell_upper"] + 0.02
+
+
+def test_small_files_have_the_law_of_large_ones(run, tmp_path):
+    """Coins belong to persons: one person per file must not give everybody the same coin."""
+    population = next(p for p in POPULATIONS if p.name == "unnamed")
+    certificate = fit(run, population, tmp_path, seed=0)
+    from fairflows.storage.saving import load
+    from fairflows.stream.files import encode_file
+
+    model, rng = load(tmp_path / "out" / "model"), np.random.default_rng(7)
+    for size, n_files in ((1, 160), (25, 12)):
+        parts = []
+        for number in range(n_files):
+            rows = population.rows(rng, size)
+            source, target = tmp_path / f"{number}.csv", tmp_path / f"{number}-out.csv"
+            rows.to_csv(source, index=False)
+            with pytest.warns(DataWarning, match="fresh randomness"):
+                encode_file(model, source, target, sensitive="sex", keep=["sex"], n_workers=1)
+            parts.append(pd.read_csv(target))
+        cells = pd.concat(parts)
+        counts = pd.crosstab(cells["sex"], cells["cell"]).to_numpy()
+        law = counts / counts.sum(axis=1, keepdims=True)
+        noise = 3 * np.sqrt(0.25 * (1 / counts.sum(axis=1)).sum())
+        assert distance(law) <= certificate["cell_upper"] + noise, size
+
+
+def test_a_file_that_lacks_a_rare_word_is_read_as_text(run, tmp_path):
+    population = next(p for p in POPULATIONS if p.name == "words")
+    fit(run, population, tmp_path, seed=0)
+    rows = population.rows(np.random.default_rng(3), 2000)
+    whole = encode(run, population, tmp_path, rows, "whole")
+    lacking = encode(run, population, tmp_path, rows[rows["answer"] != "unknown"], "lacking")
+    shares = [pd.crosstab(cells["sex"], cells["cell"], normalize="index") for cells in (whole, lacking)]
+    assert np.abs(shares[0] - shares[1]).to_numpy().max() < 0.05
+
+
+@pytest.mark.slow
+def test_certificates_miss_no_more_often_than_they_say(population, run, tmp_path_factory, monkeypatch):
+    """At δ = .2 at most 10 % of forty runs may exceed the certificate: the look spends 6/π² of δ."""
+    results = []
+    for seed in range(1, REPEATED + 1):
+        folder = tmp_path_factory.mktemp(f"run-{seed}")
+        monkeypatch.setenv("FAIRFLOWS_LEDGER", str(folder / "ledger"))
+        certificate = fit(run, population, folder, seed)
+        results.append((distance(written_law(run, population, folder, seed)), certificate["cell_upper"]))
+    truth, upper = np.array(results).T
+    print(
+        f"\n{population.name}: {(truth > upper).sum()} of {REPEATED} missed, largest ratio {(truth / upper).max():.3f}"
+    )
+    assert (truth > upper).mean() <= 0.1
