@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fairflows.bounds import (
+    accuracy_terms,
     adversary_accuracy,
     adversary_accuracy_upper_bound,
     distance_terms,
@@ -19,7 +20,9 @@ from fairflows.bounds import (
     statistical_distance_upper_bound,
     total_variation,
 )
-from fairflows.exceptions import DataError
+from fairflows.bounds import model as bounds_of_models
+from fairflows.bounds.arguments import checked_draws
+from fairflows.exceptions import DataError, ParameterError
 
 UNEVEN = np.array([[0.5, 0.3, 0.2, 0.0], [0.1, 0.3, 0.2, 0.4], [0.25, 0.25, 0.25, 0.25]])
 
@@ -108,6 +111,27 @@ def test_the_papers_radius_and_number_of_samples():
     assert hoeffding_radius(100_000, 0.05) == pytest.approx(0.0093, abs=5e-5)
     n = samples_needed(0.02, 0.1)
     assert hoeffding_radius(n, 0.1) <= 0.02 < hoeffding_radius(n - 1, 0.1)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-17, 1e-300, 5e-324])
+def test_the_papers_radius_for_very_small_deltas(delta, rng, gaussians):
+    """(1 − √(1−δ))/2 is about δ/4, also where 1 − δ is 1 in double precision."""
+    assert hoeffding_radius(100, delta) == pytest.approx(np.sqrt(2 * (np.log(4) - np.log(delta)) / 100), rel=1e-6)
+    assert sign_upper_bound(gaussians.at_distance(0.1).table(100_000, rng), 1e-17) < 0.2
+
+
+def test_a_table_in_pieces_has_the_same_terms(rng, monkeypatch):
+    table = table_of_cells(UNEVEN, 1000, rng)
+    whole = accuracy_terms(table, [0.7, 0.2, 0.1])
+    monkeypatch.setattr(bounds_of_models, "_NUMBERS_AT_A_TIME", 70)
+    np.testing.assert_array_equal(accuracy_terms(table, [0.7, 0.2, 0.1]), whole)
+
+
+def test_a_table_that_cannot_be_kept_is_refused_with_what_fits():
+    with pytest.raises(ParameterError, match=r"n_draws must be at most 2,982 for 300 groups.*; got 1000000\."):
+        checked_draws(1_000_000, 300)
+    assert checked_draws(2_982, 300) == 2_982
+    assert checked_draws(1_000_000, 2) == 1_000_000
 
 
 def test_kl_form():

@@ -13,6 +13,9 @@ FloatArray = NDArray[np.float64]
 Estimator = Literal["betting", "sign"]
 Priors = tuple[float, ...] | None
 
+MOST_LOG_DENSITIES = 2**28
+"""The most numbers that a table of log-densities may have: 2 GiB in double precision."""
+
 
 def checked_delta(delta: float) -> float:
     """δ, the probability that a bound misses, strictly between 0 and 1."""
@@ -30,6 +33,18 @@ def checked_table(log_densities: ArrayLike) -> FloatArray:
             f"under each of K densities; got shape {table.shape}."
         )
     return table
+
+
+def checked_draws(n: int, n_groups: int) -> int:
+    """The number of draws from each of K groups, where the table of their log-densities, n·K² numbers, can be kept."""
+    most = MOST_LOG_DENSITIES // n_groups**2
+    if n > most:
+        rule = (
+            f"must be at most {most:,} for {n_groups} groups, since the log-density of every draw under every group is "
+            "kept, n_draws · groups² numbers"
+        )
+        raise ParameterError("n_draws", rule, n)
+    return n
 
 
 def checked_counts(counts: ArrayLike) -> FloatArray:

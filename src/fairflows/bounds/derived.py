@@ -7,7 +7,7 @@ one attains it. For K groups the same holds of the worst pair.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_distance, checked_priors, plain
 
 Label = TypeVar("Label", bound=Hashable)
+Evidence = TypeVar("Evidence")
 
 
 def balanced_accuracy(distance: ArrayLike) -> FloatArray | float:
@@ -43,7 +44,7 @@ def distance_for_accuracy(accuracy: ArrayLike) -> FloatArray | float:
 
 
 def per_label(
-    bound: Callable[[Any, float], float | FloatArray], evidence: Mapping[Label, Any], delta: float
+    bound: Callable[[Evidence, float], float | FloatArray], evidence: Mapping[Label, Evidence], delta: float
 ) -> dict[Label, float | FloatArray]:
     """The same bound within each label y, all of them at once: each at δ/|Y|.
 

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_table
 from fairflows.bounds.betting import betting_upper_bound
 
+_NUMBERS_AT_A_TIME = 2**22
+
 
 def distance_terms(log_densities: ArrayLike) -> FloatArray:
     r"""The independent numbers in [0, 1] whose mean is the statistical distance, for each pair of groups.
@@ -60,7 +62,8 @@ def statistical_distance(log_densities: ArrayLike) -> float:
     >>> round(statistical_distance(log_densities), 2)
     0.38
     """
-    return float(distance_terms(log_densities).mean(axis=1).max())
+    table = checked_table(log_densities)
+    return max(float(_pair_terms(table, a, b).mean()) for a, b in _pairs(table.shape[1]))
 
 
 def pairwise_statistical_distance(log_densities: ArrayLike) -> FloatArray:
@@ -118,11 +121,16 @@ def accuracy_terms(log_densities: ArrayLike, priors: ArrayLike | None = None) ->
     """
     table = checked_table(log_densities)
     priors = checked_priors(priors, table.shape[1])
-    # A group without members or a point without mass is log 0; where nothing has mass, NaN, which counts as told apart.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scores = np.log(priors) + table
-        h = 1 / np.exp(scores - scores.max(axis=2, keepdims=True)).sum(axis=2)  # softmax at its largest entry
-    return np.where(np.isnan(h), 1.0, h) @ priors
+    terms = np.empty(len(table))
+    step = max(1, _NUMBERS_AT_A_TIME // table[0].size)  # a few copies of a part of the table, not of all of it
+    for start in range(0, len(table), step):
+        part = slice(start, start + step)
+        # A group without members or a point without mass is log 0; where nothing has mass, NaN: that counts as h = 1.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = np.log(priors) + table[part]
+            h = 1 / np.exp(scores - scores.max(axis=2, keepdims=True)).sum(axis=2)  # softmax at its largest entry
+        terms[part] = np.where(np.isnan(h), 1.0, h) @ priors
+    return terms
 
 
 def adversary_accuracy(log_densities: ArrayLike, priors: ArrayLike | None = None) -> float:

@@ -97,12 +97,14 @@ def kl_upper_bound(symmetrised_kl: ArrayLike) -> FloatArray | float:
 
 
 def _draws_times_squared_radius(delta: float) -> float:
-    return -2 * math.log((1 - math.sqrt(1 - checked_delta(delta))) / 2)
+    # (1 - √(1-δ))/2 = δ / 2(1 + √(1-δ)), which loses no digit and does not vanish for the smallest δ.
+    delta = checked_delta(delta)
+    return 2 * (math.log(2 * (1 + math.sqrt(1 - delta))) - math.log(delta))
 
 
 def _pair_sign_estimate(table: FloatArray, a: int, b: int) -> float:
     with np.errstate(invalid="ignore"):  # inf - inf is NaN
-        u = table[:, :, a] - table[:, :, b]
-    says_b_given_a = np.where(np.isnan(u[:, a]), False, u[:, a] <= 0)
-    says_b_given_b = np.where(np.isnan(u[:, b]), True, u[:, b] <= 0)
+        u_a, u_b = table[:, a, a] - table[:, a, b], table[:, b, a] - table[:, b, b]
+    says_b_given_a = np.where(np.isnan(u_a), False, u_a <= 0)
+    says_b_given_b = np.where(np.isnan(u_b), True, u_b <= 0)
     return float(abs(says_b_given_b.mean() - says_b_given_a.mean()))
