@@ -194,6 +194,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         The rows that the encoder was fitted to, or chosen by.
     most_rows_ : int or None
         The most rows of a person that the encoder was fitted to; None where nobody said who is who.
+    n_features_in_ : int
+        How many columns of X are encoded.
     n_cells_ : int or None
         How many cells there are, for an encoder whose output is a cell.
     held_out_log_likelihood_ : ndarray of shape (K,), or None
@@ -205,6 +207,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     key_: Key
     ledger_: Ledger
     most_rows_: int | None
+    n_features_in_: int
     n_cells_: int | None = None
     held_out_log_likelihood_: FloatArray | None = None
 

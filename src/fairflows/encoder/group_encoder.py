@@ -137,9 +137,12 @@ class GroupEncoder(Encoder):
         if len(frame) < (2 if fit else 1):
             raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs {'two' if fit else 'one'}.")
         attribute, taken = self._attribute(X, frame, sensitive_features)
-        if fit and attribute is not None:
-            self.groups_ = self._find_groups(attribute)
-        group = np.zeros(len(frame), dtype=np.intp) if attribute is None else self._group_of(attribute)
+        if fit:
+            self.groups_ = [] if attribute is None else self._find_groups(attribute)
+        if attribute is None or not self.groups_:  # which only encoders that need no attribute allow
+            group: Groups = np.zeros(len(frame), dtype=np.intp)
+        else:
+            group = self._group_of(attribute)
         if persons is None:
             persons = X.persons if isinstance(X, Table) and X.identifier is not None else self._persons(frame, fit)
         features = frame.drop(columns=[*taken, *({self.identifier} & set(frame.columns))])

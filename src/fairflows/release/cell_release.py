@@ -218,11 +218,13 @@ class CellRelease(Encoder):
         if n_cells == "auto":
             if self.target is None:
                 raise ValueError("n_cells='auto' needs the distance to certify: set target.")
+            if not encoder.groups_:
+                raise DataError("n_cells='auto' judges cells by what they tell of the groups: pass sensitive_features.")
             self.planned_ = self._plan(encoder, rows, Z, labels)
             n_cells = _most_within(self.planned_, self.target)
         self.encoder_ = encoder
-        self.groups_, self.classes_ = encoder.groups_, classes
-        self.key_, self.ledger_, self.most_rows_ = encoder.key_, encoder.ledger_, encoder.most_rows_
+        self.groups_, self.classes_, self.n_features_in_ = encoder.groups_, classes, encoder.n_features_in_
+        self.key_, self.ledger_, self.most_rows_ = encoder.key_, encoder.ledger_, _most_rows(encoder, rows)
         self.ledger_.use_if_new(rows.X, rows.persons)
         self.view_, self.partition_ = self._cut(Z, labels, 0 if classes is None else len(classes), n_cells)
         self.n_cells_ = self.partition_.n_cells
@@ -312,8 +314,8 @@ class CellRelease(Encoder):
         """The bound to expect for each number of cells, from persons that the cells were not fitted on."""
         n_groups = len(encoder.groups_)
         fitted, held = rows.persons.split(_VALIDATION, random_state=self.random_state)
-        contents = content_hashes(rows.X.iloc[held], b"planning")
-        held = held[rows.persons.take(held).one_row_each(contents, self.random_state)]
+        contents, most = content_hashes(rows.X.iloc[held], b"planning"), _most_rows(encoder, rows) or 1
+        held = held[rows.persons.take(held).random_rows(contents, self.random_state, most)]  # as a certificate counts
         group = rows.group[held]
         n = np.bincount(group, minlength=n_groups)
         if (n == 0).any():
@@ -350,6 +352,13 @@ class CellRelease(Encoder):
 
 def _class_numbers(y: Any, classes: npt.NDArray[Any]) -> Groups:
     return pd.Index(classes, dtype=object).get_indexer(pd.Series(np.asarray(y).ravel()).astype(object))
+
+
+def _most_rows(encoder: Encoder, rows: Rows) -> int | None:
+    """The most rows of a person, among those that the encoder was fitted to and those that cells are chosen by."""
+    if encoder.most_rows_ is None or not rows.persons.named:
+        return encoder.most_rows_
+    return max(encoder.most_rows_, int(rows.persons.rows_each().max()))
 
 
 def _most_within(planned: dict[int, float], target: float) -> int:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from fairflows.encoder.base import Cells, Encoder, wrap_output
-from fairflows.exceptions import DataError, Parameter
+from fairflows.encoder.base import Cells, Encoder, Rows, wrap_output
+from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.release.cell_release import CellRelease
-from fairflows.table.frames import to_pandas
+from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Persons
+from fairflows.table.roles import Role
 from fairflows.table.schema import Schema
 from fairflows.table.table import Table
 
@@ -24,8 +26,12 @@ from fairflows.table.table import Table
 class Transformer(Protocol):
     """Anything that turns rows into other rows."""
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: TableLike, **given: Role | None) -> TableLike:
         """The other rows."""
+
+
+Model: TypeAlias = Encoder | Pipeline | Transformer
+"""Whatever may be released."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,12 @@ class Released:
         The steps after the encoder; for somebody else's transformer, itself.
     """
 
-    model: Any
+    model: Model
     encoder: Encoder | None
     steps: tuple[Transformer, ...]
 
     @classmethod
-    def of(cls, model: Any) -> Released:
+    def of(cls, model: Model) -> Released:
         """The view of a model."""
         if isinstance(model, Encoder):
             return cls(model, model, ())
@@ -91,9 +97,9 @@ class Released:
         """Which rows the model was fitted to, where it keeps account of that."""
         return None if self.encoder is None else self.encoder.ledger_
 
-    def groups(self, table: Table) -> list[Any]:
+    def groups(self, table: Table) -> list[Hashable]:
         """The groups that the model knows; those of the table, for one that knows none."""
-        return table.groups if self.encoder is None else list(self.encoder.groups_)
+        return list(self.encoder.groups_) if self.encoder is not None and self.encoder.groups_ else table.groups
 
     def table_schema(self, sensitive: Sequence[str], label: str | None = None) -> Schema:
         """What the columns of a file must hold to be read as the rows that the model was fitted on."""
@@ -102,8 +108,12 @@ class Released:
 
     def most_rows(self, table: Table, given: int | None = None) -> int:
         """M, the most rows that a person may have: declared, else the most in training; 1 where nobody is named."""
-        if given is not None or not table.persons.named:
-            return 1 if given is None else given
+        if not table.persons.named:
+            if given is None or given == 1:
+                return 1
+            raise ParameterError("most_rows", "must be 1 where no identifier says whose rows these are", given)
+        if given is not None:
+            return given
         if self.encoder is not None and self.encoder.most_rows_ is not None:
             return self.encoder.most_rows_
         if int(table.persons.rows_each().max()) == 1:
@@ -117,15 +127,15 @@ class Released:
 
     def encode(self, table: Table) -> pd.DataFrame:
         """What is released for the rows of a table, as it is written: numbers in single precision."""
-        return as_written(_through(self.steps, self._first(table), table))
+        return as_written(self._named(self._before(len(self.steps), table, None)))
 
     def encode_again(self, table: Table) -> pd.DataFrame:
         """The same with coins that can be repeated though nobody named the rows: for attacks and reports."""
-        return as_written(_through(self.steps, self._first(table, repeatable_persons(table)), table))
+        return as_written(self._named(self._before(len(self.steps), table, repeatable_persons(table))))
 
     def encode_rows(
-        self, X: pd.DataFrame, attribute: Any, persons: Persons | None
-    ) -> tuple[pd.DataFrame, dict[Any, int]]:
+        self, X: pd.DataFrame, attribute: Role | None, persons: Persons | None
+    ) -> tuple[pd.DataFrame, dict[Hashable, int]]:
         """What is released for rows that come without a `Table`, in double precision.
 
         Parameters
@@ -147,7 +157,7 @@ class Released:
         if self.encoder is None:
             raise DataError(f"{type(self.model).__name__} is no encoder of fairflows.")
         rows = self.encoder.read(X, attribute, persons)
-        released = _through(self.steps, self.encoder.encode(rows))
+        released = self._named(_through(self.steps, self.encoder.encode(rows), attribute, rows.persons))
         return released, rows.count_unknown(self.encoder.groups_)
 
     def cells(self, table: Table) -> Cells:
@@ -155,28 +165,38 @@ class Released:
         last, persons = self.last, repeatable_persons(table)
         if last is None or last.n_cells_ is None:
             raise DataError("The model releases no cells: put its encoder into a CellRelease.")
-        if not self.steps:
-            return _checked_cells(last.cells(last.read(table, None, persons)), last)
-        before = _through(self.steps[:-1], self._first(table, persons), table)
-        return _checked_cells(last.cells(last.read(before, None, persons)), last)
+        return _checked_cells(last.cells(self._read_last(last, table, persons)), last)
 
-    def predict(self, table: Table) -> Any:
+    def predict(self, table: Table) -> np.ndarray:
         """The label that is suggested by what is released, with coins that can be repeated."""
         last, persons = self.last, repeatable_persons(table)
         if last is None:
             raise DataError(f"{type(self.model).__name__} suggests no label.")
-        before = table if not self.steps else _through(self.steps[:-1], self._first(table, persons), table)
-        return last.predict_rows(last.read(before, None, persons))
+        return last.predict_rows(self._read_last(last, table, persons))
 
-    def _first(self, table: Table, persons: Persons | None = None) -> pd.DataFrame:
+    def _named(self, released: TableLike) -> pd.DataFrame:
+        """What is released, its columns named as the last encoder names them where a step gave an array."""
+        return to_pandas(released, None if self.last is None else self.last.get_feature_names_out().tolist())
+
+    def _read_last(self, last: Encoder, table: Table, persons: Persons) -> Rows:
+        """The rows as the last encoder sees them."""
+        if not self.steps:
+            return last.read(table, None, persons)
+        return last.read(self._before(len(self.steps) - 1, table, persons), table.a, persons)
+
+    def _before(self, step: int, table: Table, persons: Persons | None) -> TableLike:
+        """What the rows of a table have become before a step; whose they are as the encoder says, when not given."""
         if self.encoder is None:
-            return table.X
-        return wrap_output(table, self.encoder.encode(self.encoder.read(table, None, persons)))
+            return _through(self.steps[:step], table.X, table.a, table.persons if persons is None else persons)
+        rows = self.encoder.read(table, None, persons)
+        return _through(self.steps[:step], wrap_output(table, self.encoder.encode(rows)), table.a, rows.persons)
 
 
-def role_values(encoder: Encoder, sensitive: Sequence[str], label: str | None = None) -> dict[str, Any]:
+def role_values(encoder: Encoder, sensitive: Sequence[str], label: str | None = None) -> dict[str, npt.ArrayLike]:
     """The values of the sensitive column and of the label; of several sensitive columns only combinations are known."""
-    values = {sensitive[0]: encoder.groups_} if len(sensitive) == 1 else {}
+    values: dict[str, npt.ArrayLike] = {}
+    if len(sensitive) == 1 and encoder.groups_:
+        values[sensitive[0]] = encoder.groups_
     return values if label is None or encoder.classes_ is None else {**values, label: encoder.classes_}
 
 
@@ -201,14 +221,16 @@ def beside(encoded: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([encoded.reset_index(drop=True), others.reset_index(drop=True)], axis=1)
 
 
-def _through(steps: Sequence[Transformer], frame: pd.DataFrame, table: Table | None = None) -> pd.DataFrame:
-    """What transformers make of rows; the attribute goes only to those that ask for it."""
-    released: Any = frame
+def _through(steps: Sequence[Transformer], rows: TableLike, attribute: Role | None, persons: Persons) -> TableLike:
+    """What transformers make of rows; the attribute goes only to those that ask for it, the persons to encoders."""
     for step in steps:
-        takes_attribute = "sensitive_features" in inspect.signature(step.transform).parameters
-        given = {"sensitive_features": table.a} if takes_attribute and table is not None else {}
-        released = step.transform(released, **given)
-    return to_pandas(released)
+        if isinstance(step, Encoder):
+            rows = wrap_output(rows, step.encode(step.read(rows, attribute, persons)))
+        elif "sensitive_features" in inspect.signature(step.transform).parameters:
+            rows = step.transform(rows, sensitive_features=attribute)
+        else:
+            rows = step.transform(rows)
+    return rows
 
 
 def _checked_cells(cells: Cells, release: Encoder) -> Cells:

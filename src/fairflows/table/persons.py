@@ -191,10 +191,10 @@ class Persons:
         m = self.rows_each()
         if m.max(initial=0) > most:
             raise DataError(
-                f"A person must have at most {most:,} rows, which is what was stated or seen in training; one of these "
-                f"persons has {int(m.max()):,}."
+                f"A person must have at most {most:,} row{'s' * (most > 1)}, which is what was stated or seen in "
+                f"training; one of these persons has {int(m.max()):,}."
             )
-        if most <= 1:
+        if most <= 1 or not self.named:
             return np.arange(len(self.codes))
         taken = self._hashed(_key_of(seed), "acceptance") < m / most
         return np.sort(self._random_rows(contents, seed)[taken])
