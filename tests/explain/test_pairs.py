@@ -13,7 +13,7 @@ from fairflows.explain import matched_pairs
 def fitted():
     table, densities = make_gaussians(400, random_state=0)
     encoders = FairFlow(density=densities, n_epochs=60).fit_many(
-        table.X, table.y, sensitive_features=table.a, gammas=[0, 1], seeds=[0]
+        table.X, table.y, sensitive_features=table.a, strengths=[0, 1], seeds=[0]
     )
     return table, encoders
 
@@ -67,7 +67,7 @@ def test_three_groups_have_a_side_each(tmp_path):
     assert np.allclose(
         pairs.to_frame(to="south")[["match x1", "match x2"]], encoder.matches(table.X, table.a, to="south")
     )
-    with pytest.raises(ValueError, match="say which one"):
+    with pytest.raises(ValueError, match="to must say which of 3 groups"):
         pairs.to_frame()
     with pytest.raises(ValueError, match="one of"):
         pairs.clusters(of="west")

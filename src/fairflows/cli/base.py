@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 from typer.core import TyperGroup, TyperOption
@@ -21,6 +21,11 @@ from fairflows.exceptions import DataError, DataWarning, Message, Parameter
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fairflows.release.released import Transformer
+    from fairflows.workflow.results import Run
+
+Say = Callable[[str], None]
+
 app = typer.Typer(
     help="Share a table without giving away a sensitive attribute.",
     no_args_is_help=True,
@@ -30,7 +35,7 @@ app = typer.Typer(
 )
 
 
-def distinct(names: Any) -> Any:
+def distinct(names: list[str] | None) -> list[str] | None:
     """Repeated options, each once."""
     return list(dict.fromkeys(names)) if names else names
 
@@ -123,13 +128,13 @@ def print_frame(frame: pd.DataFrame, as_json: bool, title: str) -> None:
     Console().print(grid)
 
 
-def print_json(record: Any) -> None:
+def print_json(record: object) -> None:
     """JSON for machines."""
     typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
 
 
 @contextmanager
-def stages(quiet: bool) -> Iterator[Any]:
+def stages(quiet: bool) -> Iterator[Say]:
     """Say what happens next, with the time so far, on standard error; a spinner where a person looks."""
     if quiet:
         yield lambda text: None
@@ -155,7 +160,7 @@ def row_counter(quiet: bool, verb: str) -> Iterator[Callable[[int, int | None], 
         yield lambda done, total: show(done, total, f"{done:,} rows")
 
 
-def open_model(folder: Path) -> tuple[Any, dict[str, Any] | None]:
+def open_model(folder: Path) -> tuple[Transformer, Run | None]:
     """The model in a folder that `fit` wrote, and how its table was read; or a saved model alone."""
     from fairflows.storage.saving import load
     from fairflows.workflow.results import RUN, read_run
@@ -165,20 +170,15 @@ def open_model(folder: Path) -> tuple[Any, dict[str, Any] | None]:
     return load(folder), None
 
 
-def need_run(folder: Path, run: dict[str, Any] | None) -> dict[str, Any]:
-    """How the table was read, which some commands cannot do without."""
+def open_result(folder: Path) -> tuple[Transformer, Run]:
+    """The model in a folder that `fit` wrote, and how its table was read."""
+    model, run = open_model(folder)
     if run is None:
         raise DataError(f"{folder}: holds a model alone; this command needs the folder that `fairflows fit` wrote.")
-    return run
+    return model, run
 
 
-def roles(run: dict[str, Any] | None, sensitive: list[str] | None, identifier: str | None) -> dict[str, Any]:
-    """The sensitive columns and the identifier: as the options say, else as `fit` was told."""
-    known = run or {"sensitive": None, "identifier": None}
-    return {"sensitive": sensitive or known["sensitive"], "identifier": identifier or known["identifier"]}
-
-
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

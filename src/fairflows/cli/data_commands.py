@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,6 +23,9 @@ from fairflows.cli.base import (
     print_json,
     stages,
 )
+
+if TYPE_CHECKING:
+    from fairflows.workflow.job import Fit
 
 
 @app.command()
@@ -100,20 +104,19 @@ def demo(
     for name in ("latent", "cells"):
         refuse_other_folder(out / name)
     table = load_adult()
-    jobs: dict[str, dict[str, Any]] = {
-        "latent": {"method": "matching", "release": "latent", "gamma": 0.9},
-        "cells": {"method": "transport", "release": "cells", "max_adversary_accuracy": 0.55},
-    }
     if not (quiet or as_json):
         typer.echo(repr(table))
-    found = {}
     with stages(quiet or as_json) as say:
-        for name, settings in jobs.items():
-            say(f"{name}: {settings['method']}")
-            found[name] = fit_table(table, density="counts", quick=True, say=say, **settings)
-            run = {"sensitive": [str(table.a.name)], "label": str(table.y.name) if table.y is not None else None}
-            write_fit(found[name], table, out / name, {**run, "drop": [], "rows": len(table), "seed": 0})
-    sides = {name: _what_it_tells(fit) for name, fit in found.items()}
+        fit = partial(fit_table, table, density="counts", quick=True, say=say)
+        say("latent: matching")
+        latent = fit(method="matching", release="latent", gamma=0.9)
+        say("cells: transport")
+        cells = fit(method="transport", release="cells", max_adversary_accuracy=0.55)
+        found = {"latent": latent, "cells": cells}
+        run = {"sensitive": ["sex"], "label": "income", "drop": [], "rows": len(table), "seed": 0}
+        for name, made in found.items():
+            write_fit(made, table, out / name, run)
+    sides = {name: _what_it_tells(made) for name, made in found.items()}
     title = "Adult: what is released, and what it still tells about sex"
     if as_json:
         print_json(sides)
@@ -123,7 +126,7 @@ def demo(
         typer.echo(f"\nOpen {out / 'cells' / 'report.html'} and {out / 'latent' / 'report.html'} in a browser.")
 
 
-def _what_it_tells(fit: Any) -> dict[str, Any]:
+def _what_it_tells(fit: Fit) -> dict[str, str]:
     c = fit.certificate
     metrics = {line["name"]: line["after"] for line in fit.report.contents["metrics"]["overall"]}
 

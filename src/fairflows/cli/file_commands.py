@@ -17,7 +17,6 @@ from fairflows.cli.base import (
     distinct,
     open_model,
     print_json,
-    roles,
     row_counter,
 )
 
@@ -57,7 +56,8 @@ def encode(
 
     model, run = open_model(folder)
     settings: dict[str, Any] = {
-        **roles(run, sensitive, identifier),
+        "sensitive": sensitive or (run and run["sensitive"]),
+        "identifier": identifier or (run and run["identifier"]),
         "keep": keep or (),
         "keep_order": keep_order,
         "precision": "float64" if exact else "float32",
@@ -94,9 +94,18 @@ def decode(
     from fairflows.stream.files import decode_file
 
     model, run = open_model(folder)
-    settings = {**roles(run, sensitive, identifier), "sensitive_from": sensitive_from, "keep": keep or ()}
     with row_counter(quiet or as_json, "decoding") as count:
-        n_rows = decode_file(model, source, out, n_workers=n_workers, on_progress=count, **settings)
+        n_rows = decode_file(
+            model,
+            source,
+            out,
+            sensitive=sensitive or (run and run["sensitive"]),
+            sensitive_from=sensitive_from,
+            identifier=identifier or (run and run["identifier"]),
+            keep=keep or (),
+            n_workers=n_workers,
+            on_progress=count,
+        )
     _say_done(n_rows, out, as_json, quiet)
 
 

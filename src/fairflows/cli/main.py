@@ -9,7 +9,8 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from types import FrameType
+from typing import Annotated
 
 import typer
 
@@ -39,7 +40,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def _outcome() -> tuple[Any, str]:
+def _outcome() -> tuple[int | str | None, str]:
     """The exit code, and what to say on standard error."""
     try:
         app()
@@ -61,7 +62,7 @@ def _signals() -> Iterator[list[int]]:
     """End in order on Ctrl-C and on a request to end, so that files to the side are removed; the next one kills."""
     stopped: list[int] = []
 
-    def stop(number: int, _: Any) -> None:
+    def stop(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
         stopped.append(number)
         raise SystemExit(128 + number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,13 +23,16 @@ from fairflows.cli.base import (
     Target,
     app,
     distinct,
-    need_run,
-    open_model,
+    open_result,
     print_frame,
     print_json,
     stages,
 )
 from fairflows.exceptions import DataError
+
+if TYPE_CHECKING:
+    from fairflows.explain.flipping import Recourse
+    from fairflows.workflow.results import Reading, Run
 
 Fixed = Annotated[
     list[str] | None, typer.Option("--keep", help="Column that must stay as it is; may be repeated.", callback=distinct)
@@ -88,20 +91,19 @@ def fit(
     from fairflows.workflow.job import fit_table, write_fit
     from fairflows.workflow.results import encoded_name, read_table, refuse_other_folder
 
-    run = {
+    reading: Reading = {
         "sensitive": sensitive,
         "label": label,
         "identifier": identifier,
         "drop": drop or [],
         "missing": missing,
         "multiclass": multiclass,
-        "seed": seed,
     }
     refuse_other_folder(out, table)
     encoded = encoded_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
-        rows = read_table(table, run)
+        rows = read_table(table, reading)
         if identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         made = fit_table(
@@ -119,7 +121,7 @@ def fit(
             random_state=seed,
             say=say,
         )
-        write_fit(made, rows, out, {**run, "rows": len(rows)}, encoded=encoded)
+        write_fit(made, rows, out, {**reading, "rows": len(rows), "seed": seed}, encoded=encoded)
     if as_json:
         print_json({"out": str(out), "certificate": made.certificate.to_dict(), "chosen": made.chosen.to_dict()})
     else:
@@ -159,13 +161,12 @@ def certify(
 
     if out is not None:
         check_file(out, rows, train)  # a certificate that cannot be written would have spent its share all the same
-    model, run = open_model(folder)
-    run = need_run(folder, run)
+    model, run = open_result(folder)
     table = read_table(rows, run, model)
     if max_adversary_accuracy is None and target is None:
         before = read_certificate(folder / "certificate.json")
         max_adversary_accuracy, target = before.target_accuracy, before.target
-    settings: dict[str, Any] = {"released": run.get("released"), "delta": delta, "most_rows": most_rows}
+    settings: dict[str, Any] = {"released": run["released"], "delta": delta, "most_rows": most_rows}
     found = None
     with stages(quiet or as_json) as say:
         if train is not None:
@@ -201,8 +202,7 @@ def verify(
     from fairflows.certificate.verifying import verify as check
     from fairflows.workflow.results import certified_part, read_certificate, read_table
 
-    model, run = open_model(folder)
-    run = need_run(folder, run)
+    model, run = open_result(folder)
     document = read_certificate(certificate or folder / "certificate.json")
     found = check(document, model, certified_part(read_table(rows, run, model), run, document, model))
     if as_json:
@@ -231,16 +231,22 @@ def audit(
     from fairflows.attack.auditing import audit as attack
     from fairflows.workflow.results import read_table
 
-    model, run = open_model(folder)
-    run = need_run(folder, run)
+    model, run = open_result(folder)
     table = read_table(rows, run, model)
     if train is None:
         learn, judged = table.split(test=0.5, validation=0)
     else:
         learn, judged = read_table(train, run, model), table
-    show = not (quiet or as_json)
-    settings: dict[str, Any] = {"released": run.get("released"), "delta": delta, "quick": quick}
-    found = attack(model, learn, judged, n_jobs=2, progress=show, **settings)
+    found = attack(
+        model,
+        learn,
+        judged,
+        released=run["released"],
+        delta=delta,
+        quick=quick,
+        n_jobs=2,
+        progress=not (quiet or as_json),
+    )
     print_json(found.to_dict()) if as_json else typer.echo(repr(found))
 
 
@@ -251,7 +257,7 @@ def recourse(
     keep: Fixed = None,
     increase: Rising = None,
     decrease: Falling = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file for one line a person.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file, one line per person.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -265,30 +271,38 @@ def recourse(
         check_file(out, rows)
     with stages(quiet or as_json) as say:
         say("searching for what rejected rows would have to change")
-        found = _recourse(folder, rows, keep=keep or (), increase=increase or (), decrease=decrease or ())
+        found = _recourse(folder, rows, keep, increase, decrease)
     if out is not None:
         with new_file(out) as side:
             found.to_frame().to_csv(side, index=False)
     print_frame(found.summary().reset_index(), as_json, title="What it would take to be accepted")
 
 
-def _recourse(folder: Path, rows: Path, **limits: Any) -> Any:
+def _recourse(
+    folder: Path, rows: Path, keep: list[str] | None, increase: list[str] | None, decrease: list[str] | None
+) -> Recourse:
     from fairflows.encoder.fair_flow import FairFlow
     from fairflows.explain import recourse as find
     from fairflows.release.released import Released
     from fairflows.workflow.results import read_table
 
-    model, run = open_model(folder)
-    run = need_run(folder, run)
+    model, run = open_result(folder)
     encoder = Released.of(model).innermost
     if not isinstance(encoder, FairFlow):
         raise DataError(
             f"Recourse needs an encoder with an inverse and densities of rows; this model is a "
             f"{type(encoder).__name__}. Fit with --method flow."
         )
-    table = read_table(rows, {**run, "label": None} if run["label"] else run, model)
-    X = table.X.drop(columns=[run["label"]], errors="ignore")
-    return find(encoder, X, sensitive_features=table.a, **limits)
+    unlabelled: Run = {**run, "label": None}
+    table = read_table(rows, unlabelled, model)
+    return find(
+        encoder,
+        table.X.drop(columns=[run["label"]], errors="ignore"),
+        sensitive_features=table.a,
+        keep=keep or (),
+        increase=increase or (),
+        decrease=decrease or (),
+    )
 
 
 @app.command()
@@ -314,15 +328,14 @@ def report(
     from fairflows.storage.folders import check_file
     from fairflows.workflow.results import read_report
 
-    limits = {"keep": keep or (), "increase": increase or (), "decrease": decrease or ()}
-    if rejected is None and any(limits.values()):
+    if rejected is None and (keep or increase or decrease):
         raise ValueError("--keep, --increase and --decrease are about recourse: name the rows (--recourse FILE).")
     check_file(out, rejected)
     page = read_report(folder)
     if rejected is not None:
         from fairflows.workflow.contents import recourse_contents
 
-        page.contents["recourse"] = recourse_contents(_recourse(folder, rejected, **limits))
+        page.contents["recourse"] = recourse_contents(_recourse(folder, rejected, keep, increase, decrease))
     page.save(out, public=public)
     if as_json:
         print_json({"out": str(out), "public": public})

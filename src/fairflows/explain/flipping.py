@@ -8,9 +8,9 @@ it, decoded by the row's own group, is the advice.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,11 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.encoder.fair_flow import FairFlow
-from fairflows.exceptions import DataError, DataWarning
+from fairflows.exceptions import DataError, DataWarning, ParameterError
 from fairflows.explain.conditions import Conditions, changed_categories, ordered_values
-from fairflows.table.frames import is_polars, to_pandas
+from fairflows.table.frames import Frame, is_polars, to_pandas
 from fairflows.table.persons import Persons
-from fairflows.table.roles import role_column
+from fairflows.table.roles import Role, role_column
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -33,6 +33,15 @@ Array = npt.NDArray[np.float64]
 Accepts = Callable[[Array], npt.NDArray[np.bool_]]
 
 _N_DRAWS = 10_000
+
+
+class Classifier(Protocol):
+    """A fitted scikit-learn classifier."""
+
+    classes_: np.ndarray
+
+    def predict(self, X: Frame) -> np.ndarray:
+        """The label of each row."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +70,11 @@ class Recourse:
     scale: pd.Series
 
     def changes(self) -> pd.DataFrame:
-        """By how much each number column changes, a row each; times in days."""
+        """By how much each number column changes, one row per person; times in days."""
         return ordered_values(self.after) - ordered_values(self.before)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a person: details, each column as it is, and as it would have to be (``LSAT → new``)."""
+        """One row per person: details, each column as it is, and as it would have to be (``LSAT → new``)."""
         after = self.after.rename(columns=lambda name: f"{name} → new")
         return pd.concat([self.details, self.before, after], axis=1)
 
@@ -100,11 +109,11 @@ class Recourse:
 
 def recourse(
     encoder: FairFlow,
-    X: Any,
+    X: Frame,
     *,
-    sensitive_features: Any = None,
-    classifier: Any = None,
-    favourable: Any = None,
+    sensitive_features: Role | None = None,
+    classifier: Classifier | None = None,
+    favourable: Hashable = None,
     pool: Table | None = None,
     keep: Sequence[str] = (),
     increase: Sequence[str] = (),
@@ -152,8 +161,10 @@ def recourse(
     >>> bool((advice.before["x2"] == advice.after["x2"]).all())
     True
     """
-    if n_steps < 2 or n_candidates < 1:
-        raise ValueError(f"n_steps must be at least 2 and n_candidates at least 1; got {n_steps} and {n_candidates}.")
+    if n_steps < 2:
+        raise ParameterError("n_steps", "must be at least 2", n_steps)
+    if n_candidates < 1:
+        raise ParameterError("n_candidates", "must be at least 1", n_candidates)
     frame, attribute = _read(encoder, X, sensitive_features)
     features = list(encoder.codec_.columns_)
     conditions = Conditions.on(frame[features], keep, increase, decrease)
@@ -253,7 +264,7 @@ def _put(column: pd.Series, places: npt.NDArray[np.intp], values: pd.Series) -> 
     return column
 
 
-def _read(encoder: FairFlow, X: Any, sensitive_features: Any) -> tuple[pd.DataFrame, pd.Series]:
+def _read(encoder: FairFlow, X: Frame, sensitive_features: Role | None) -> tuple[pd.DataFrame, pd.Series]:
     """The rows and their groups, if the encoder has what recourse needs."""
     check_is_fitted(encoder)
     if not isinstance(encoder, FairFlow):
@@ -272,29 +283,33 @@ def _read(encoder: FairFlow, X: Any, sensitive_features: Any) -> tuple[pd.DataFr
     return frame, role_column(frame, given, "sensitive")[0]
 
 
-def _acceptance(encoder: FairFlow, classifier: Any, favourable: Any) -> Accepts:
+def _acceptance(encoder: FairFlow, classifier: Classifier | None, favourable: Hashable) -> Accepts:
     """Whether h accepts encoded rows."""
-    import torch
-
     classes = encoder.classes_ if classifier is None else classifier.classes_
     if classes is None:
         raise DataError("The encoder was fitted without a label: pass a classifier that was fitted on encoded rows.")
     favourable = classes[-1] if favourable is None else favourable
     if favourable not in classes:
-        raise ValueError(f"favourable must be one of the classes {list(classes)}; got {favourable!r}.")
+        raise ParameterError("favourable", f"must be one of the classes {list(classes)}", favourable)
     place = int(np.flatnonzero(np.asarray(classes) == favourable)[0])
 
-    def own(z: Array) -> npt.NDArray[np.bool_]:
-        with torch.no_grad():
-            return (encoder.flow_.head(torch.tensor(z)[None])[0].argmax(-1) == place).numpy()
+    if classifier is None:
+        return lambda z: _predicted_places(encoder, z) == place
+    named = hasattr(classifier, "feature_names_in_")
 
-    def given(z: Array) -> npt.NDArray[np.bool_]:
-        named = (
-            pd.DataFrame(z, columns=encoder.get_feature_names_out()) if hasattr(classifier, "feature_names_in_") else z
-        )
-        return np.asarray(classifier.predict(named) == favourable)
+    def accepts(z: Array) -> npt.NDArray[np.bool_]:
+        encoded = pd.DataFrame(z, columns=encoder.get_feature_names_out()) if named else z
+        return np.asarray(classifier.predict(encoded) == favourable)
 
-    return own if classifier is None else given
+    return accepts
+
+
+def _predicted_places(encoder: FairFlow, z: Array) -> npt.NDArray[np.intp]:
+    """The class that the encoder's own head predicts, as a place in ``classes_``."""
+    import torch
+
+    with torch.no_grad():
+        return encoder.flow_.head(torch.tensor(z)[None])[0].argmax(-1).numpy()
 
 
 def _encoded(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Array:

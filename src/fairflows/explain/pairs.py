@@ -6,8 +6,9 @@ fairness, the flows match rows that are about equally likely in their groups (Ba
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.encoder.base import Encoder
-from fairflows.exceptions import DataError
-from fairflows.table.frames import to_pandas
-from fairflows.table.roles import role_column
+from fairflows.exceptions import DataError, ParameterError
+from fairflows.table.frames import TableLike, to_pandas
+from fairflows.table.roles import Role, role_column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,13 +45,13 @@ class MatchedPairs:
         log p̂_b of each side, in model space.
     """
 
-    group: npt.NDArray[Any]
-    sides: dict[Any, pd.DataFrame]
-    points: dict[Any, Array]
+    group: np.ndarray
+    sides: dict[Hashable, pd.DataFrame]
+    points: dict[Hashable, Array]
     log_likelihood: pd.DataFrame
 
-    def to_frame(self, to: Any = None) -> pd.DataFrame:
-        """One line a row: its group, the row, its match (``match LSAT``), and the log-likelihood of both.
+    def to_frame(self, to: Hashable = None) -> pd.DataFrame:
+        """One line per row: its group, the row, its match (``match LSAT``), and the log-likelihood of both.
 
         Parameters
         ----------
@@ -59,7 +60,7 @@ class MatchedPairs:
         """
         groups = list(self.sides)
         if to is None and len(groups) > 2:
-            raise ValueError(f"with {len(groups)} groups, say which one to match to (to=...).")
+            raise ParameterError("to", f"must say which of {len(groups)} groups to match to")
         own = pd.Index(groups).get_indexer(self.group)
         other = 1 - own if to is None else np.full(len(own), self._place(to))
         row, match = (_picked([self.sides[g] for g in groups], side) for side in (own, other))
@@ -69,7 +70,7 @@ class MatchedPairs:
         match = match.add_prefix("match ")
         return pd.concat([pd.DataFrame({"group": self.group}, index=row.index), row, match, judged], axis=1)
 
-    def clusters(self, of: Any = None, n_clusters: int = 8, random_state: int = 0) -> npt.NDArray[np.intp]:
+    def clusters(self, of: Hashable = None, n_clusters: int = 8, random_state: int = 0) -> npt.NDArray[np.intp]:
         """k-means clusters of one group's side, which their matches share.
 
         Parameters
@@ -98,7 +99,7 @@ class MatchedPairs:
         by_cluster = frame.groupby("cluster")
         return by_cluster.mean().assign(rows=by_cluster.size())
 
-    def embedding(self, group: Any, perplexity: float = 30.0, random_state: int = 0) -> Array:
+    def embedding(self, group: Hashable, perplexity: float = 30.0, random_state: int = 0) -> Array:
         """t-SNE of one group's side, (n, 2)."""
         points = StandardScaler().fit_transform(self.points[self._of(group)])
         return TSNE(perplexity=min(perplexity, (len(points) - 1) / 3), random_state=random_state).fit_transform(points)
@@ -123,16 +124,16 @@ class MatchedPairs:
         figure.tight_layout()
         return figure
 
-    def _of(self, group: Any) -> Any:
+    def _of(self, group: Hashable) -> Hashable:
         return list(self.sides)[-1] if group is None else list(self.sides)[self._place(group)]
 
-    def _place(self, group: Any) -> int:
+    def _place(self, group: Hashable) -> int:
         if group not in self.sides:
-            raise ValueError(f"the group must be one of {list(self.sides)}; got {group!r}.")
+            raise ParameterError("group", f"must be one of {list(self.sides)}", group)
         return list(self.sides).index(group)
 
 
-def matched_pairs(encoder: Encoder, X: Any, *, sensitive_features: Any = None) -> MatchedPairs:
+def matched_pairs(encoder: Encoder, X: TableLike, *, sensitive_features: Role | None = None) -> MatchedPairs:
     """Every row, and the rows of the other groups that share its representation.
 
     Parameters

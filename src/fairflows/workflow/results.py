@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from jinja2 import TemplateError
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.identification import rows_hash
 from fairflows.exceptions import DataError
-from fairflows.release.released import Released, beside
+from fairflows.release.released import Released, Transformer, beside
 from fairflows.reporting import Report
 from fairflows.storage.folders import check_folder, refuse_other_files
 from fairflows.storage.saving import FILES, load
@@ -27,6 +27,28 @@ ENCODED = {"csv": "encoded.csv", "tsv": "encoded.tsv", "parquet": "encoded.parqu
 """The file of encoded rows, by what the table came in."""
 
 _FILES = {RUN, MODEL, "certificate.json", "frontier.csv", "report.json", "report.html", "report-public.html"}
+
+
+class Reading(TypedDict):
+    """How a table is read: the roles of its columns, and what happens to missing values."""
+
+    sensitive: list[str]
+    label: str | None
+    identifier: str | None
+    drop: list[str]
+    missing: Literal["error", "category", "drop"]
+    multiclass: bool
+
+
+class Run(Reading):
+    """What commands on a result must know of the `fit` that made it."""
+
+    rows: int
+    seed: int
+    encoded: str
+    released: list[str]
+
+
 _RUN: dict[str, Callable[[Any], bool]] = {
     "sensitive": lambda value: _are_texts(value) and len(value) > 0,
     "label": lambda value: value is None or isinstance(value, str),
@@ -43,7 +65,7 @@ CERTIFYING, VALIDATION = 0.3, 0.25
 """Shares of the persons that certify, and of the others that are chosen by."""
 
 
-def write_encoded(model: Any, table: Table, path: Path, *, with_label: bool = False) -> None:
+def write_encoded(model: Transformer, table: Table, path: Path, *, with_label: bool = False) -> None:
     """A table's encoded rows, in random order, without identifiers."""
     encoded = Released.of(model).encode(table)
     if with_label and table.y is not None:
@@ -74,7 +96,7 @@ def refuse_other_folder(out: Path, source: Path | None = None) -> None:
         refuse_other_files(out / MODEL, FILES)
 
 
-def read_run(out: Path) -> dict[str, Any]:
+def read_run(out: Path) -> Run:
     """How the table of an earlier `fit` was read."""
     if not out.is_dir():
         raise DataError(f"{out}: there is no such folder.")
@@ -93,7 +115,7 @@ def read_run(out: Path) -> dict[str, Any]:
     for name, is_right in _RUN.items():
         if name not in run or not is_right(run[name]):
             raise DataError(f"{path}: the file is damaged: {name!r} is missing or cannot be {run.get(name)!r}.")
-    return run
+    return cast(Run, run)
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -108,7 +130,7 @@ def read_certificate(path: Path) -> Certificate:
         ) from None
 
 
-def is_sealed(certificate: Certificate, model: Any) -> bool:
+def is_sealed(certificate: Certificate, model: Transformer) -> bool:
     """Whether the seal was made with the model's key, and nothing was changed since."""
     key = Released.of(model).secret
     return bool(key) and certificate.sealed(key).seal == certificate.seal
@@ -131,7 +153,7 @@ def read_report(out: Path) -> Report:
     return page
 
 
-def read_table(path: Path, run: dict[str, Any], model: Any = None) -> Table:
+def read_table(path: Path, run: Reading, model: Transformer | None = None) -> Table:
     """A file's table in the roles of an earlier `fit`, its columns read as the model's own rows were."""
     return Table.read(
         path,
@@ -145,12 +167,12 @@ def read_table(path: Path, run: dict[str, Any], model: Any = None) -> Table:
     )
 
 
-def certified_part(table: Table, run: dict[str, Any], certificate: Certificate, model: Any) -> Table:
+def certified_part(table: Table, run: Run, certificate: Certificate, model: Transformer) -> Table:
     """The rows that a certificate is about: the table as it is, else those of it that `fit` certified on."""
     if len(table) != run["rows"] or rows_hash(table, Released.of(model).secret) == certificate.rows:
         return table
     return table.split(CERTIFYING, VALIDATION, run["seed"])[2]
 
 
-def _are_texts(value: Any) -> bool:
+def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
