@@ -28,7 +28,7 @@ def applicants():
 @pytest.fixture(scope="module")
 def encoder(applicants):
     settings = {"gamma": 0.3, "density": "mixture", "n_epochs": 25, "kinds": applicants.kinds, "key": bytes(32)}
-    return FairFlow(**settings).fit(applicants.X, applicants.y, sensitive_features=applicants.a)
+    return FairFlow(**settings, identifier="person").fit(applicants.X, applicants.y, sensitive_features=applicants.a)
 
 
 @pytest.fixture(scope="module")

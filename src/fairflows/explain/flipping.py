@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -315,16 +315,16 @@ def _predicted_places(encoder: FairFlow, z: Array) -> npt.NDArray[np.intp]:
 def _encoded(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # draws and advice may lie outside the training range
-        read = encoder.read(rows, attribute)
         # Nothing of this is released: a row must get the same noise before and after a change.
-        persons = read.persons if read.persons.named else Persons.of(rows.index)
-        return encoder.encode(replace(read, persons=persons)).to_numpy(dtype=np.float64)
+        named = encoder.identifier is not None and encoder.identifier in (*rows.columns, rows.index.name)
+        read = encoder.read(rows, attribute, persons=None if named else Persons.of(rows.index))
+        return encoder.encode(read).to_numpy(dtype=np.float64)
 
 
 def _draws(encoder: FairFlow, random_state: int) -> tuple[pd.DataFrame, pd.Series]:
     """Rows drawn from every group's density, as the encoder takes them."""
     samples = encoder.sample_rows(_N_DRAWS, random_state)
-    rows = pd.concat(samples, ignore_index=True).rename_axis("draw")
+    rows = pd.concat(samples, ignore_index=True).rename_axis(encoder.identifier or "draw")
     attribute = pd.Series(np.repeat(np.array(encoder.groups_, dtype=object), _N_DRAWS), index=rows.index)
     return rows, attribute
 

@@ -155,6 +155,9 @@ def matched_pairs(encoder: Encoder, X: TableLike, *, sensitive_features: Role | 
     ['group', 'x1', 'x2', 'match x1', 'match x2', 'log p(x)', 'log p(match)']
     """
     check_is_fitted(encoder)
+    refused = DataError(f"Matches are for encoders with an inverse for every group; {type(encoder).__name__} has none.")
+    if not isinstance(encoder, Encoder):
+        raise refused
     frame = to_pandas(X)
     given = encoder.sensitive if sensitive_features is None else sensitive_features
     if given is None:
@@ -162,7 +165,7 @@ def matched_pairs(encoder: Encoder, X: TableLike, *, sensitive_features: Role | 
     group = role_column(frame, given, "sensitive")[0]
     inversions = encoder.inversions(encoder.encode(encoder.read(X, sensitive_features)))
     if inversions is None:
-        raise DataError(f"Matches are for encoders with an inverse for every group; {type(encoder).__name__} has none.")
+        raise refused
     names = encoder.groups_
     return MatchedPairs(
         group.to_numpy(),
