@@ -27,8 +27,8 @@ class Population:
         Persons that the command is given.
     identifier : str or None
         The column that names persons in the files; None where nobody does.
-    options : tuple of str
-        More options of the command.
+    strength : float
+        How strongly the score is transported: 1 makes the groups alike, 0 leaves it as it is.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Population:
     draw: Callable[[np.random.Generator, int], pd.DataFrame]
     n_persons: int = 2400
     identifier: str | None = "person"
-    options: tuple[str, ...] = ()
+    strength: float = 1.0
 
     @property
     def groups(self) -> list[str]:
@@ -127,10 +127,13 @@ ATOMS = np.array(
      [0.125] * 8]
 )  # fmt: skip
 
-UNNAMED = np.array([[0.55, 0.25, 0.2], [0.25, 0.25, 0.5]])
+UNNAMED = np.array([[0.8, 0.2], [0.2, 0.8]])
+"""Two values whose ranks differ widely between the groups: only coins of their own make the cells alike."""
+
+FLAGS = pd.DataFrame({"flag": [0, 1], "chance": [0.3, 0.7]})
 
 POPULATIONS = [
-    Population("visits", pd.DataFrame({"flag": [0, 1], "chance": [0.3, 0.7]}), VISITS, _visits, n_persons=1000),
+    Population("visits", FLAGS, VISITS, _visits, n_persons=1000, strength=0),
     Population(
         "words",
         pd.DataFrame({"answer": ["true", "false", "unknown"], "chance": [0.7, 0.3, 0.5]}),
@@ -145,13 +148,13 @@ POPULATIONS = [
     ),
     Population(
         "unnamed",
-        pd.DataFrame({"score": [1, 2, 3], "chance": [0.2, 0.5, 0.8]}),
+        pd.DataFrame({"score": [1, 2], "chance": [0.2, 0.8]}),
         UNNAMED,
         _one_row_each(UNNAMED),
         identifier=None,
     ),
-    Population("heavy", pd.DataFrame({"flag": [0, 1], "chance": [0.3, 0.7]}), HEAVY, _heavy),
-    Population("few", pd.DataFrame({"flag": [0, 1], "chance": [0.3, 0.7]}), FEW, _few, n_persons=250, identifier="row"),
+    Population("heavy", FLAGS, HEAVY, _heavy),
+    Population("few", FLAGS, FEW, _few, n_persons=250, identifier="row"),
     Population(
         "three groups",
         pd.DataFrame(

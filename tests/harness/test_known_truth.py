@@ -32,7 +32,9 @@ def fit(run, population: Population, folder: Path, seed: int) -> dict:
     population.rows(rng, population.n_persons).to_csv(folder / "rows.csv", index=False)
     named = [] if population.identifier is None else ["--id", population.identifier]
     words = ["fit", folder / "rows.csv", "--sensitive", "sex", "--label", "paid", *named, "--method", "transport"]
-    code, _, err = run(*words, "--gamma", "1", "--delta", DELTA, "--quick", "-q", "-o", folder / "out", "--seed", seed)
+    code, _, err = run(
+        *words, "--gamma", population.strength, "--delta", DELTA, "--quick", "-q", "-o", folder / "out", "--seed", seed
+    )
     assert code in (0, 1), err
     return json.loads((folder / "out" / "certificate.json").read_text())
 
