@@ -30,7 +30,8 @@ from torch import Tensor
 
 from fairflows.bijection import RealNVP, StackedMLP
 from fairflows.density import FlowDensity, GroupDensities, MixtureDensity
-from fairflows.training.loop import train
+from fairflows.training.draws import GroupRows
+from fairflows.training.loop import TrainingSettings, train
 
 
 @dataclass(frozen=True)
@@ -94,15 +95,16 @@ def run(
         bijection,
         head,
         densities,
-        rows,
-        labels,
+        GroupRows(rows, labels),
         gamma=np.linspace(0, 0.9, n_models).tolist(),
         seeds=seeds,
-        epochs=epochs,
-        batch_size=size.batch_size,
-        learning_rate=size.learning_rate,
-        weight_decay=size.weight_decay,
-        ramp_epochs=size.ramp_epochs,
+        settings=TrainingSettings(
+            epochs=epochs,
+            batch_size=size.batch_size,
+            learning_rate=size.learning_rate,
+            weight_decay=size.weight_decay,
+            ramp_epochs=size.ramp_epochs,
+        ),
     )
     return finish(device) - start
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,8 +27,9 @@ from fairflows.density.units import InModelSpace
 from fairflows.encoder.base import Rows
 from fairflows.encoder.checks import check_count
 from fairflows.exceptions import DataError
+from fairflows.training.draws import GroupRows
 from fairflows.training.evaluation import held_out_losses
-from fairflows.training.loop import TrainingResult, train
+from fairflows.training.loop import TrainingResult, TrainingSettings, train
 
 if TYPE_CHECKING:
     from fairflows.encoder.fair_flow import FairFlow
@@ -113,7 +114,15 @@ def fit_flows(
     head = None
     if n_classes:
         head = StackedMLP(x.shape[1], settings.head, n_classes, seeds=model_seeds, stream="head").to(device)
-    result = _train(settings, bijection, head, label_densities or densities, fit_part, gamma, model_seeds)
+    result = train(
+        bijection,
+        head,
+        label_densities or densities,
+        fit_part,
+        gamma=gamma,
+        seeds=model_seeds,
+        settings=training_settings(settings, fit_part.smallest),
+    )
     best = _best_restarts(settings, bijection, head, label_densities or densities, held_part, gamma, result)
 
     bijection, densities = bijection.double().cpu(), densities.double().cpu()
@@ -144,13 +153,10 @@ def _check_counts(settings: FairFlow) -> None:
 
 
 @dataclass(frozen=True)
-class _Groups:
-    """Rows of model space by group, on the device, in float32."""
+class _Groups(GroupRows):
+    """Rows of model space by group, with the places that they have in the table."""
 
-    x: list[Tensor]
-    y: list[Tensor] | None
-    weight: list[Tensor] | None
-    places: list[npt.NDArray[np.intp]]
+    places: list[npt.NDArray[np.intp]] = field(kw_only=True)
 
     @classmethod
     def of(
@@ -168,7 +174,8 @@ class _Groups:
             whole = None if values is None else torch.as_tensor(values, dtype=dtype, device=device)
             return None if whole is None else [whole[torch.as_tensor(p, device=device)] for p in places]
 
-        return cls(parts(x, torch.float32) or [], parts(labels, torch.int64), parts(weight, torch.float32), places)
+        y, weights = parts(labels, torch.int64), parts(weight, torch.float32)
+        return cls(parts(x, torch.float32) or [], y, weights, places=places)
 
     def at(self, rows: npt.NDArray[np.bool_]) -> _Groups:
         kept = [torch.as_tensor(rows[p], device=self.x[0].device) for p in self.places]
@@ -177,7 +184,7 @@ class _Groups:
             return None if values is None else [v[k] for v, k in zip(values, kept, strict=True)]
 
         places = [p[rows[p]] for p in self.places]
-        return _Groups(part(self.x) or [], part(self.y), part(self.weight), places)
+        return _Groups(part(self.x) or [], part(self.y), part(self.weight), places=places)
 
     def as_weighted(self) -> _Groups:
         """As many rows, each as often as its weight says: the sample that a density is estimated from."""
@@ -186,11 +193,7 @@ class _Groups:
         chosen = [_repeated(w) for w in self.weight]
         x = [v[c] for v, c in zip(self.x, chosen, strict=True)]
         y = None if self.y is None else [v[c] for v, c in zip(self.y, chosen, strict=True)]
-        return _Groups(x, y, None, [p[c.cpu().numpy()] for p, c in zip(self.places, chosen, strict=True)])
-
-    @property
-    def smallest(self) -> int:
-        return min(len(x) for x in self.x)
+        return _Groups(x, y, places=[p[c.cpu().numpy()] for p, c in zip(self.places, chosen, strict=True)])
 
 
 def _repeated(weight: Tensor) -> Tensor:
@@ -277,8 +280,8 @@ def _bijection(settings: FairFlow, n_features: int, n_groups: int, seeds: Sequen
     return kinds[settings.bijection](n_features, **shape)
 
 
-def schedule(settings: FairFlow, n_smallest: int) -> tuple[int, int, int]:
-    """Epochs, batch size and ramp: the paper's for Crime, scaled to the size of the smallest group."""
+def training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
+    """Those of the estimator; what is "auto" as in the paper for Crime, scaled to the size of the smallest group."""
     batch_size = settings.batch_size
     if batch_size == "auto":
         batch_size = 128 if n_smallest < 10_000 else 256
@@ -287,32 +290,14 @@ def schedule(settings: FairFlow, n_smallest: int) -> tuple[int, int, int]:
         steps_an_epoch = -(-n_smallest // batch_size)
         epochs = int(np.clip(60, -(-300 // steps_an_epoch), max(1, 8_000 // steps_an_epoch)))
     ramp = settings.ramp_epochs
-    return epochs, batch_size, max(1, epochs * 5 // 6) if ramp == "auto" else ramp
-
-
-def _train(
-    settings: FairFlow,
-    bijection: Bijection,
-    head: StackedMLP | None,
-    densities: GroupDensities,
-    rows: _Groups,
-    gamma: Sequence[float],
-    seeds: Sequence[int],
-) -> TrainingResult:
-    if settings.scalarisation not in ("convex", "chebyshev"):
-        raise ValueError(f"scalarisation must be 'convex' or 'chebyshev'; got {settings.scalarisation!r}.")
-    epochs, batch_size, ramp_epochs = schedule(settings, rows.smallest)
-    run: dict[str, Any] = {
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "ramp_epochs": ramp_epochs,
-        "learning_rate": settings.learning_rate,
-        "weight_decay": settings.weight_decay,
-        "scalarisation": settings.scalarisation,
-        "sample_weight": rows.weight,
-    }
-    return train(
-        bijection, head, densities, rows.x, rows.y, gamma=gamma, seeds=seeds, progress=settings.progress, **run
+    return TrainingSettings(
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        ramp_epochs=max(1, epochs * 5 // 6) if ramp == "auto" else ramp,
+        scalarisation=settings.scalarisation,
+        progress=settings.progress,
     )
 
 
@@ -330,7 +315,7 @@ def _best_restarts(
     diverged = result.diverged.cpu().numpy()
     loss = result.joint[-1].double().cpu().numpy()
     if n > 1 and held.smallest > 0:
-        loss = held_out_losses(bijection, head, densities, held.x, held.y, gamma=gamma).joint.double().cpu().numpy()
+        loss = held_out_losses(bijection, head, densities, held, gamma=gamma).L.double().cpu().numpy()
     loss = np.where(diverged | ~np.isfinite(loss), np.inf, loss).reshape(-1, n)
     return [None if np.isinf(losses).all() else int(i * n + losses.argmin()) for i, losses in enumerate(loss)]
 

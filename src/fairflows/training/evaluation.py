@@ -1,25 +1,17 @@
-"""What a trained stack is worth: its losses on held-out rows, and the table of log-densities a certificate reads."""
+"""What trained models are worth: their losses on held-out rows, and the table of log-densities for a certificate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fairflows.bijection import Bijection, StackedMLP
 from fairflows.density import GroupDensities
-from fairflows.training.loop import divergence, task_loss
-
-
-@dataclass(frozen=True)
-class HeldOutLosses:
-    """The losses of each model, (M,)."""
-
-    task: Tensor
-    kl: Tensor
-    joint: Tensor
+from fairflows.training.algorithm1 import Batch, Losses, algorithm_1, classification_loss, convex
+from fairflows.training.draws import GroupRows
+from fairflows.training.scalarisation import without_kl
 
 
 @torch.no_grad()
@@ -27,41 +19,39 @@ def held_out_losses(
     bijection: Bijection,
     head: StackedMLP | None,
     densities: GroupDensities,
-    rows: Sequence[Tensor],
-    labels: Sequence[Tensor] | None = None,
+    data: GroupRows,
     *,
     gamma: Sequence[float],
     n_draws: int = 4096,
     random_state: int = 0,
     chunk: int = 4096,
-) -> HeldOutLosses:
-    """The joint loss γ·KL + (1 − γ)·task on rows that were not trained on; the best restart has the least.
+) -> Losses:
+    """The losses of every model on rows that it was not trained on; the best restart has the smallest joint loss.
 
-    The KL term uses ``n_draws`` fresh samples of every density, the same for all models; the task loss is the mean
-    over the groups of their mean cross-entropy.
+    L_KL uses ``n_draws`` fresh draws from every density, the same for all models. L_clf is the mean over the groups of
+    their mean cross-entropy, computed ``chunk`` rows at a time; without a task it is zero, and the joint loss is L_KL.
     """
     reference = next(bijection.parameters())
     generator = torch.Generator(reference.device).manual_seed(random_state)
-    samples = densities.sample(n_draws, generator).to(reference)
-    z, log_det = bijection.forward(samples)
-    kl = divergence(bijection, densities, z, densities.log_prob(samples) - log_det)
-    if head is None or labels is None:
-        return HeldOutLosses(torch.zeros_like(kl), kl, kl)
+    x = densities.sample(n_draws, generator).to(reference)
+    weight = torch.as_tensor(gamma, dtype=reference.dtype, device=reference.device)
+    L_KL = algorithm_1(bijection, None, densities, Batch(x, densities.log_prob(x)), weight).L_KL
+    if head is None or data.y is None:
+        return Losses(torch.zeros_like(L_KL), L_KL, L_KL)
     by_group = [
-        _mean_task_loss(bijection.select_group(a), head, x, y, chunk)
-        for a, (x, y) in enumerate(zip(rows, labels, strict=True))
+        _classification_loss(bijection.select_group(a), head, rows, y, chunk)
+        for a, (rows, y) in enumerate(zip(data.x, data.y, strict=True))
     ]
-    task = torch.stack(by_group).mean(0)
-    weight = torch.as_tensor(gamma, dtype=kl.dtype, device=kl.device)
-    counted = torch.where(weight > 0, weight * kl, 0.0)  # an infinite divergence is none of γ = 0's concern
-    return HeldOutLosses(task, kl, counted + (1 - weight) * task)
+    L_clf = torch.stack(by_group).mean(0)
+    return Losses(L_clf, L_KL, without_kl(convex, weight > 0)(L_KL, L_clf, weight))
 
 
-def _mean_task_loss(encoder: Bijection, head: StackedMLP, x: Tensor, y: Tensor, chunk: int) -> Tensor:
-    total = torch.zeros(encoder.n_models, device=x.device)
-    for part, y_part in zip(x.split(chunk), y.split(chunk), strict=True):
-        z, _ = encoder.forward(part)
-        total += len(part) * task_loss(head, z, y_part.expand(encoder.n_models, -1))
+def _classification_loss(f_a: Bijection, head: StackedMLP, x: Tensor, y: Tensor, chunk: int) -> Tensor:
+    """L_clf on the rows (n_a, D) of one group."""
+    total = torch.zeros(f_a.n_models, device=x.device)
+    for x_part, y_part in zip(x.split(chunk), y.split(chunk), strict=True):
+        z, _ = f_a.forward(x_part)
+        total += len(x_part) * classification_loss(head, z, y_part.expand(f_a.n_models, -1))
     return total / len(x)
 
 
@@ -74,17 +64,17 @@ def log_density_table(
     *,
     chunk: int = 16_384,
 ) -> Tensor:
-    """The one bridge from encoder to certificate: log p̂_Zb(z_i^a), (M, n, K drawn, K density), in float64.
+    """log p̂_Zb(z_i^a), (M, n, K drawn, K density), in float64: all that model-based bounds need to know.
 
-    Row i holds one draw z_i^a from every group's latent law, and its log-density under every group b. With densities
-    by group and label, call it for each ``densities.for_label(l)``.
+    Row i holds one draw z_i^a from the latent law of every group a, and its log-density under every group b. With
+    densities by group and label, call it for each ``densities.for_label(l)``.
 
     Parameters
     ----------
     bijection, densities
         Evaluated in their own precision: pass ``.double()`` copies for a certificate.
     n
-        Draws.
+        Number of draws.
     generator
         Where the draws come from; on the device of the densities.
     chunk
@@ -98,10 +88,10 @@ def log_density_table(
 
 
 def _log_densities(bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator) -> Tensor:
-    n_groups = densities.n_groups
+    K = densities.n_groups
     x = densities.sample(n, generator).to(next(bijection.parameters()))
     z, _ = bijection.forward(x)  # (M, K, n, D)
-    everywhere = z.flatten(1, 2).unsqueeze(1).expand(-1, n_groups, -1, -1)  # every draw, for every group to decode
-    decoded, log_det = bijection.inverse(everywhere)
-    log_p = densities.log_prob(decoded) + log_det  # (M, K density, K drawn · n)
-    return log_p.unflatten(2, (n_groups, n)).permute(0, 3, 2, 1)
+    all_draws = z.flatten(1, 2).unsqueeze(1).expand(-1, K, -1, -1)  # every group decodes the draws of all groups
+    decoded, log_det = bijection.inverse(all_draws)
+    log_p_z = densities.log_prob(decoded) + log_det  # eq. 4, (M, K density, K drawn · n)
+    return log_p_z.unflatten(2, (K, n)).permute(0, 3, 2, 1)

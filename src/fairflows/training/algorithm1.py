@@ -1,0 +1,123 @@
+r"""Algorithm 1 of Fair Normalizing Flows (Balunović, Ruoss and Vechev, ICLR 2022): the loss of one step.
+
+For two groups, as in the paper, with draws :math:`x_a \sim \hat p_a`, :math:`z_a = f_a(x_a)`, and a classifier h:
+
+.. math:: \mathcal L_0 &= E[\log \hat p_{Z_0}(z_0) - \log \hat p_{Z_1}(z_0)] \\
+          \mathcal L_1 &= E[\log \hat p_{Z_1}(z_1) - \log \hat p_{Z_0}(z_1)] \\
+          \mathcal L   &= \gamma\, \mathcal L_{KL} + (1 - \gamma)\, \mathcal L_{clf},
+          \qquad \mathcal L_{KL} = \tfrac12 (\mathcal L_0 + \mathcal L_1).
+
+The paper writes :math:`\mathcal L_0 + \mathcal L_1` without the half; the authors' code has it. For K groups
+:math:`\mathcal L_a` is the mean over all groups b other than a, and :math:`\mathcal L_{KL}` the mean over a.
+
+Everything here has leading axes (M models, K groups): the models differ in γ and in their seed, share the densities,
+and no number of one reaches another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from fairflows.bijection import Bijection, StackedMLP
+from fairflows.density import GroupDensities
+
+
+class Batch(NamedTuple):
+    """What a step reads; any axes may lead, in a step the M models.
+
+    Attributes
+    ----------
+    x
+        Points to encode, (..., K, B + N, D): B rows of every group, then N draws from its density.
+    log_p_x
+        log p̂_a(x) of the draws, (..., K, N).
+    y
+        Labels of the rows, (..., K, B); None when there is no task.
+    """
+
+    x: Tensor
+    log_p_x: Tensor
+    y: Tensor | None = None
+
+
+class Losses(NamedTuple):
+    """The losses of a step, each of shape (M,)."""
+
+    L_clf: Tensor
+    L_KL: Tensor
+    L: Tensor
+
+
+Scalarise = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""L from L_KL, L_clf and γ, each of shape (M,)."""
+
+
+def convex(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
+    """The paper's joint loss, γ·L_KL + (1 − γ)·L_clf."""
+    return gamma * L_KL + (1 - gamma) * L_clf
+
+
+def algorithm_1(
+    f: Bijection,
+    h: StackedMLP | None,
+    p: GroupDensities,
+    batch: Batch,
+    gamma: Tensor,
+    scalarise: Scalarise = convex,
+) -> Losses:
+    """The losses of one step of Algorithm 1.
+
+    Parameters
+    ----------
+    f
+        The encoders f_a of all groups and models.
+    h
+        The classifiers on z; None when there is no task, and L_clf is then zero.
+    p
+        The densities p̂_a.
+    batch
+        Rows and draws of every group.
+    gamma
+        The trade-off of every model, (M,).
+    scalarise
+        Makes one loss of L_KL and L_clf.
+    """
+    n_rows = batch.x.shape[-2] - batch.log_p_x.shape[-1]
+    z, log_det = f.forward(batch.x)  # z_a = f_a(x_a)
+    z_rows, z_draws = z[..., :n_rows, :], z[..., n_rows:, :]
+    log_p_z = batch.log_p_x - log_det[..., n_rows:]  # log p̂_Za(z_a), eq. 4
+    log_p_z_others = log_prob_under_others(f, p, z_draws)  # log p̂_Zb(z_a) for every b ≠ a
+    L_a = p.n_labels * (log_p_z.unsqueeze(2) - log_p_z_others).mean((2, 3))  # (M, K): L_0, L_1, ...
+    L_KL = L_a.mean(1)  # (L_0 + L_1) / 2 for two groups
+    L_clf = classification_loss(h, z_rows, batch.y)
+    L = scalarise(L_KL, L_clf, gamma)
+    return Losses(L_clf, L_KL, L)
+
+
+def log_prob_under_others(f: Bijection, p: GroupDensities, z: Tensor) -> Tensor:
+    """log p̂_Zb(z_a) of draws z_a (M, K, N, D) for every other group b = a − 1, a − 2, ... (mod K): (M, K, K − 1, N).
+
+    With densities by group and label, the N draws are blocks of equal length, one per label, and a block is evaluated
+    under the densities of its label.
+    """
+    K = z.shape[1]
+    by_label = z.unflatten(2, (p.n_labels, -1))
+    # Group b decodes the draws of the groups b + 1, b + 2, ... (mod K), all in one call.
+    shifted = torch.cat([by_label.roll(-shift, dims=1) for shift in range(1, K)], dim=3)
+    x, log_det = f.inverse(shifted.flatten(2, 3))
+    log_p_z = p.log_prob(x) + log_det  # eq. 4
+    by_shift = log_p_z.unflatten(2, (p.n_labels, K - 1, -1)).unbind(3)
+    return torch.stack([part.roll(shift, dims=1) for shift, part in enumerate(by_shift, start=1)], dim=2).flatten(3)
+
+
+def classification_loss(h: StackedMLP | None, z: Tensor, y: Tensor | None) -> Tensor:
+    """L_clf of each model, (M,): the mean cross-entropy of h(z) for rows z (M, K, B, D); zero without a task."""
+    if h is None or y is None:
+        return z.new_zeros(len(z))
+    logits = h(z.flatten(1, 2))
+    return cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").unflatten(0, (len(z), -1)).mean(1)
