@@ -103,6 +103,7 @@ def fit_flows(
     train_rows, held_rows = _hold_out(rows, settings.validation, settings.random_state)
     groups = _Groups.of(x, labels, rows.group, weight, n_groups, device)
     fit_part, held_part = groups.at(train_rows), groups.at(held_rows)
+    training = _training_settings(settings, fit_part.smallest)
     densities, label_densities, label_numbers = _densities(settings, fit_part)
     likelihood = _held_out_likelihood(densities, held_part, log_det, rows.group, held_rows)
 
@@ -121,7 +122,7 @@ def fit_flows(
         fit_part,
         gamma=gamma,
         seeds=model_seeds,
-        settings=training_settings(settings, fit_part.smallest),
+        settings=training,
     )
     best = _best_restarts(settings, bijection, head, label_densities or densities, held_part, gamma, result)
 
@@ -280,8 +281,8 @@ def _bijection(settings: FairFlow, n_features: int, n_groups: int, seeds: Sequen
     return kinds[settings.bijection](n_features, **shape)
 
 
-def training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
-    """Those of the estimator; what is "auto" as in the paper for Crime, scaled to the size of the smallest group."""
+def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
+    """What "auto" stands for is as in the paper for Crime, scaled to the size of the smallest group."""
     batch_size = settings.batch_size
     if batch_size == "auto":
         batch_size = 128 if n_smallest < 10_000 else 256
