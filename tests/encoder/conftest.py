@@ -35,7 +35,7 @@ def mixed() -> Table:
 
 @pytest.fixture(scope="session")
 def categorical() -> Table:
-    """Four text columns, two groups."""
+    """Four text columns, two groups, named persons."""
     rng = np.random.default_rng(1)
     n = 3000
     a = rng.choice(["old", "young"], n, p=[0.6, 0.4])
@@ -48,6 +48,7 @@ def categorical() -> Table:
             "owner": rng.random(n) < np.where(a == "old", 0.6, 0.4),
             "group": a,
             "label": ((work == "office") ^ (rng.random(n) < 0.2)).astype(int),
+            "person": np.arange(n),
         }
     )
-    return Table(frame.rename_axis("person"), sensitive="group", label="label")
+    return Table(frame, sensitive="group", label="label", identifier="person")

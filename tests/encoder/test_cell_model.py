@@ -17,7 +17,7 @@ KEY = Key(range(32))
 
 
 def fit(table, sample_weight=None, **settings):
-    encoder = FairMatching(**{"density": "counts", "key": KEY, **settings})
+    encoder = FairMatching(**{"density": "counts", "key": KEY, "identifier": "person", **settings})
     return encoder.fit(table.X, table.y, sensitive_features=table.a, sample_weight=sample_weight)
 
 

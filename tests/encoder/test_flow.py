@@ -17,7 +17,7 @@ from fairflows.bounds import statistical_distance
 from fairflows.density import KnownDensity, MixtureDensity
 from fairflows.encoder import flow_fitting
 from fairflows.encoder.fair_flow import FairFlow
-from fairflows.exceptions import DataError, DataWarning
+from fairflows.exceptions import DataError
 from fairflows.frontiers.sweep import frontier
 from fairflows.table.persons import Key, Persons
 from fairflows.table.synthetic import make_gaussians, make_shifted_gaussians, make_three_groups
@@ -29,7 +29,14 @@ KEY = Key(range(32))
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 # Two trainings of the same steps: float32 sums may be taken in another order.
 SAME_TRAINING = {"rtol": 1e-4, "atol": 1e-5}
-QUICK = {"n_epochs": 2, "hidden": (8, 8), "head": (8,), "density": MixtureDensity(1), "key": KEY}
+QUICK = {
+    "n_epochs": 2,
+    "hidden": (8, 8),
+    "head": (8,),
+    "density": MixtureDensity(1),
+    "key": KEY,
+    "identifier": "person",
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +73,7 @@ def test_the_same_seed_and_key_give_the_same_encoder(mixed, fitted):
 
 def test_attribute_as_argument_or_as_column_is_the_same(mixed, fitted):
     frame = mixed.X.assign(sex=mixed.a, who=mixed.identifier)
-    named = FairFlow(**QUICK, sensitive="sex", identifier="who").fit(frame, mixed.y)
+    named = FairFlow(**{**QUICK, "identifier": "who"}, sensitive="sex").fit(frame, mixed.y)
     expected = fitted.transform(mixed.X, sensitive_features=mixed.a)
     np.testing.assert_allclose(named.transform(frame), expected, **SAME_TRAINING)
     probabilities = fitted.predict_proba(mixed.X, sensitive_features=mixed.a)
@@ -78,12 +85,12 @@ def test_attribute_as_argument_or_as_column_is_the_same(mixed, fitted):
 def test_the_kind_of_table_that_came_is_given_back(mixed, fitted):
     expected = fitted.transform(mixed.X, sensitive_features=mixed.a).to_numpy()
     frame = polars.from_pandas(mixed.X.assign(who=mixed.identifier))
-    encoder = FairFlow(**QUICK, identifier="who").fit(frame, mixed.y, sensitive_features=mixed.a)
+    encoder = FairFlow(**{**QUICK, "identifier": "who"}).fit(frame, mixed.y, sensitive_features=mixed.a)
     Z = encoder.transform(frame, sensitive_features=mixed.a)
     assert isinstance(Z, polars.DataFrame)
     np.testing.assert_allclose(Z.to_numpy(), expected, **SAME_TRAINING)
     numbers = mixed.X[["wage"]].to_numpy() @ np.array([[1.0, -2.0]]) + np.random.default_rng(0).normal(size=(480, 2))
-    array = FairFlow(**QUICK).fit(numbers, mixed.y, sensitive_features=mixed.a)
+    array = FairFlow(**{**QUICK, "identifier": None}).fit(numbers, mixed.y, sensitive_features=mixed.a)
     assert isinstance(array.transform(numbers, sensitive_features=mixed.a), np.ndarray)
     as_pandas = array.set_output(transform="pandas").transform(numbers, sensitive_features=mixed.a)
     assert list(as_pandas) == ["z0", "z1"]
@@ -173,7 +180,7 @@ def test_log_prob_of_a_known_density_is_the_density():
 
 
 def test_fit_many_trains_what_fit_trains(mixed):
-    many = FairFlow(**QUICK).fit_many(mixed.X, mixed.y, sensitive_features=mixed.a, gammas=[0.0, 0.9], seeds=[0, 3])
+    many = FairFlow(**QUICK).fit_many(mixed.X, mixed.y, sensitive_features=mixed.a, strengths=[0.0, 0.9], seeds=[0, 3])
     assert [(e.gamma, e.random_state) for e in many] == [(0.0, 0), (0.0, 3), (0.9, 0), (0.9, 3)]
     alone = FairFlow(**QUICK, gamma=0.9).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
     Z, Z_alone = (e.transform(mixed.X, sensitive_features=mixed.a) for e in (many[2], alone))
@@ -253,7 +260,7 @@ def test_a_single_feature_gets_an_elementwise_map():
     d = 1.5
     rng = np.random.default_rng(0)
     a = np.arange(2000) % 2
-    X = pd.DataFrame({"x": rng.normal(size=2000) + d * a}).rename_axis("row")
+    X = pd.DataFrame({"x": rng.normal(size=2000) + d * a}).rename_axis("who")
     known = [torch.distributions.MultivariateNormal(torch.tensor([m]), torch.eye(1)) for m in (0.0, d)]
     encoder = FairFlow(gamma=1.0, density=known, n_epochs=30).fit(X, sensitive_features=a)
     assert statistical_distance(encoder.log_density_table(4000)) < 0.1 < 2 * norm.cdf(d / 2) - 1
@@ -335,7 +342,7 @@ def test_wrong_rows(mixed, fitted):
         fitted.transform(mixed.X)
     with pytest.raises(DataError, match=r"one of the groups .*'f', 'm', 'x'.* the first is 'q'"):
         fitted.transform(mixed.X, sensitive_features=np.full(len(mixed), "q"))
-    with pytest.raises(DataError, match=r"one a row \(480 rows\)"):
+    with pytest.raises(DataError, match=r"one per row \(480 rows\)"):
         fitted.transform(mixed.X, sensitive_features=["f"])
     with pytest.raises(DataError, match="at least two groups; every row is 'f'"):
         FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=np.full(480, "f"))
@@ -346,7 +353,7 @@ def test_wrong_rows(mixed, fitted):
     few = np.where(np.arange(480) < 3, "rare", "common")
     with pytest.raises(DataError, match=r"group 'rare' has 3 rows for a density of 6 features"):
         FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=few)
-    with pytest.warns(DataWarning, match="No identifier column"):
+    with pytest.raises(DataError, match="knows persons by their 'person' .* which these rows lack"):
         fitted.transform(mixed.X.reset_index(drop=True), sensitive_features=mixed.a)
 
 

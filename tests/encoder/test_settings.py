@@ -8,12 +8,15 @@ from sklearn.exceptions import NotFittedError
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
+from fairflows.encoder.unencoded import Unencoded
 from fairflows.exceptions import DataError
+from fairflows.paper.baselines import FARE
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.persons import Key
 
 KEY = Key(range(32))
-ENCODERS = [FairMatching(density="counts", key=KEY), FairTransport(density="counts", key=KEY)]
+SETTINGS = {"density": "counts", "key": KEY, "identifier": "person"}
+ENCODERS = [FairMatching(**SETTINGS), FairTransport(**SETTINGS)]
 
 WRONG = [
     ({"missing": "drop"}, "missing must be one of 'error', 'category'; got 'drop'"),
@@ -67,12 +70,12 @@ def test_a_later_fit_that_fails_leaves_the_model_as_it_was(categorical, encoder)
 
 def test_fitting_many_leaves_the_template_unfitted(categorical):
     template = FairMatching(density="counts")
-    template.fit_many(categorical.X, sensitive_features=categorical.a, gammas=[0, 1], seeds=[0])
+    template.fit_many(categorical.X, sensitive_features=categorical.a, strengths=[0, 1], seeds=[0])
     with pytest.raises(NotFittedError):
         template.transform(categorical.X, sensitive_features=categorical.a)
 
 
-@pytest.mark.parametrize("kind", [FairMatching, FairTransport, FairFlow, CellRelease])
+@pytest.mark.parametrize("kind", [FairMatching, FairTransport, FairFlow, FARE, Unencoded])
 def test_the_key_does_not_show(kind):
     encoder = kind(key=b"very secret")
     later = kind().set_params(key=b"very secret")
@@ -80,4 +83,5 @@ def test_the_key_does_not_show(kind):
         assert "very secret" not in repr(one)
         assert "very secret" not in f"{one.get_params()} {one.key}"
         assert "very secret" not in one._repr_html_()
+        assert "very secret" not in repr(CellRelease(one)) + CellRelease(one)._repr_html_()
         assert one.key == b"very secret"

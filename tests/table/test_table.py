@@ -57,7 +57,9 @@ def test_the_same_table_from_every_source(frame, tmp_path):
 def test_the_index_says_who_a_row_belongs_to(frame):
     assert Table(frame, **ROLES).X.index.name == "person"
     assert Table(frame, **ROLES).X.index.tolist() == frame["person"].tolist()
-    assert Table(frame, sensitive="sex").X.index.name == "row"
+    without = Table(frame.set_axis(pd.Index(range(100, 160), name="member")), sensitive="sex")
+    assert without.X.index.tolist() == list(range(100, 160)), "its own index is kept,"
+    assert not without.persons.named, "and names nobody"
 
 
 def test_from_arrays():
@@ -65,7 +67,7 @@ def test_from_arrays():
     table = Table(rng.normal(size=(20, 3)), sensitive=np.arange(20) % 3, label=rng.integers(0, 2, 20))
     assert list(table.X) == ["x0", "x1", "x2"]
     assert table.groups == [0, 1, 2]
-    with pytest.raises(DataError, match=r"one a row \(20 rows\); got shape \(19,\)"):
+    with pytest.raises(DataError, match=r"one per row \(20 rows\); got shape \(19,\)"):
         Table(rng.normal(size=(20, 3)), sensitive=np.zeros(19))
 
 

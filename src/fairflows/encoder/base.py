@@ -155,7 +155,12 @@ class ExactLaw:
 
     def exact(self, label: Any = None) -> FloatArray:
         """The laws."""
-        return self.laws if label is None else self.label_laws[label]
+        if label is None:
+            return self.laws
+        if label not in self.label_laws:
+            known = ", ".join(map(repr, self.label_laws)) or "none"
+            raise DataError(f"The encoder has no laws given label {label!r}; it was fitted for these labels: {known}.")
+        return self.label_laws[label]
 
     def log_density_table(self, n: int, random_state: int = 0, label: Any = None) -> FloatArray:
         """Draws from every group's law and their log-probability under every group."""
@@ -342,11 +347,9 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         rows.outside.warn()
         return wrap_output(X, encoded)
 
-    def fit_transform(
-        self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None, **settings: Any
-    ) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Any:
         """Fit, then encode the same rows."""
-        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, **settings)
+        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         return self.transform(X, sensitive_features=sensitive_features)
 
     def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:

@@ -223,7 +223,7 @@ class FairFlow(GroupEncoder):
 
     def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:
         """Decode rows, each by its group's flow: exactly what was encoded."""
-        rows = self._read_latent(Z, sensitive_features, persons)
+        rows = self._read_latent(Z, sensitive_features, persons, by_person=False)
         z = rows.X.to_numpy(dtype=np.float64)
         x = np.empty_like(z)
         for a in np.unique(rows.group):
@@ -252,9 +252,12 @@ class FairFlow(GroupEncoder):
 
     def log_prob(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """log p̂_a of each row under its own group's density, in table units."""
+        return self.log_prob_rows(self.read(X, sensitive_features))
+
+    def log_prob_rows(self, rows: Rows) -> Array:
+        """The same for rows that were read."""
         import torch
 
-        rows = self.read(X, sensitive_features)
         x, log_det = self._to_model_space(rows)
         log_p = np.empty(len(x))
         with torch.no_grad():

@@ -180,7 +180,7 @@ class FairMatching(GroupEncoder):
     @property
     def is_randomised(self) -> bool:
         """Between the two ends of the frontier a coin picks the map."""
-        return 0 < self.gamma < 1
+        return self.gamma not in (0, 1)
 
     @property
     def encoded_schema(self) -> Schema:
@@ -228,7 +228,7 @@ class FairMatching(GroupEncoder):
 
     def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:
         """The rows that were encoded as Z: needs the attribute, and the persons' identifiers for their coins."""
-        rows = self._read_latent(Z, sensitive_features, persons)
+        rows = self._read_latent(Z, sensitive_features, persons, by_person=self.is_randomised)
         cells = cells_from_output(self.model_.codec, rows.X, self.output)
         persons = rows.named_persons() if self.is_randomised else rows.persons
         matched, split = (np.stack([inverse_map(f) for f in maps]) for maps in (self.matched_, self.split_))

@@ -245,9 +245,10 @@ class FairTransport(GroupEncoder):
 
         Transport is not a bijection: these are not the rows that were encoded.
         """
-        rows = self._read_latent(Z, sensitive_features, persons)
+        check_is_fitted(self)
         if isinstance(self.transport_, TransportedScore):
             raise DataError("A transported score cannot be decoded: the rest of the row is lost.")
+        rows = self._read_latent(Z, sensitive_features, persons, by_person=True)
         return wrap_output(Z, self.transport_.decode(rows, self.key_))
 
     def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:

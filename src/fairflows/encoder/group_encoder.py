@@ -66,7 +66,9 @@ class GroupEncoder(Encoder):
         with self._restored_if_fit_fails():
             rows, y = self._start(X, y, sensitive_features)
             (learnt,) = self._fit(rows, y, self._read_weight(sample_weight, rows.X), [strength], [self.random_state])
-            self.__dict__.update(learnt or {})
+            if learnt is None:
+                raise DataError(f"Training of {type(self).__name__} diverged: its loss is not finite.")
+            self.__dict__.update(learnt)
         return self
 
     def fit_many(
@@ -116,8 +118,7 @@ class GroupEncoder(Encoder):
         """Rows to fit to and their label; groups, key and ledger are made anew."""
         check_key(self.key)
         rows = self._rows(X, sensitive_features, None, fit=True)
-        given = self.__dict__.get("key")  # the baselines have no such setting
-        self.key_ = given if given is not None else new_key()
+        self.key_ = self.key if self.key is not None else new_key()
         self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         self.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
         return rows, (X.y if y is None and isinstance(X, Table) else y)
@@ -128,6 +129,11 @@ class GroupEncoder(Encoder):
                 raise ParameterError(self.strength_name, "must be in [0, 1]", strength)
 
     @property
+    def _fit_needs_attribute(self) -> bool:
+        """Whether fitting needs the sensitive attribute, though encoding may not."""
+        return True
+
+    @property
     def _allows_missing(self) -> bool:
         """Whether missing values are a category of their own."""
         return self.get_params(deep=False).get("missing", "error") == "category"
@@ -136,15 +142,16 @@ class GroupEncoder(Encoder):
         frame = X.X if isinstance(X, Table) else self._frame(X)
         if len(frame) < (2 if fit else 1):
             raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs {'two' if fit else 'one'}.")
-        attribute, taken = self._attribute(X, frame, sensitive_features)
+        attribute, taken = self._attribute(X, frame, sensitive_features, fit=fit)
         if fit:
             self.groups_ = [] if attribute is None else self._find_groups(attribute)
-        if attribute is None or not self.groups_:  # which only encoders that need no attribute allow
-            group: Groups = np.zeros(len(frame), dtype=np.intp)
-        else:
-            group = self._group_of(attribute)
+        group = self._group_of(attribute, len(frame))
+        if persons is None and isinstance(X, Table) and X.identifier is not None:
+            persons = X.persons
         if persons is None:
-            persons = X.persons if isinstance(X, Table) and X.identifier is not None else self._persons(frame, fit)
+            if fit and self.identifier not in (None, frame.index.name):
+                check_known(self.identifier, frame.columns, "identifier")
+            persons = self._persons(frame, needed=self.is_randomised)
         features = frame.drop(columns=[*taken, *({self.identifier} & set(frame.columns))])
         if not features.shape[1]:
             raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
@@ -160,25 +167,25 @@ class GroupEncoder(Encoder):
             self.schema_ = Schema.of(features) if named else None
         return features if fit else self.row_schema.apply(features)
 
-    def _read_latent(self, Z: Any, sensitive_features: Any, persons: Persons | None) -> Rows:
-        """Encoded rows, their columns by name in our order, with what tells how to decode them."""
+    def _read_latent(self, Z: Any, sensitive_features: Any, persons: Persons | None, *, by_person: bool) -> Rows:
+        """Encoded rows, their columns by name in our order; their persons too, where decoding repeats their coins."""
         check_is_fitted(self)
         frame, names = self._frame(Z), self._names_out()
         if not has_names(Z) and frame.shape[1] == len(names):
             frame = frame.set_axis(names, axis=1)
-        attribute, taken = self._attribute(Z, frame, sensitive_features)
+        attribute, taken = self._attribute(Z, frame, sensitive_features, fit=False)
         taken = [*taken, *({self.identifier} & set(frame.columns))]
         latent = frame.drop(columns=taken)
         latent = latent.set_axis(latent.columns.astype(str), axis=1)
         if set(latent.columns) != set(names):
             got, wanted = (", ".join(map(str, list(some)[:8])) for some in (latent.columns, names))
             raise DataError(f"Encoded rows must have the columns {wanted} ({len(names)} in all); got {got}.")
-        group = np.zeros(len(frame), dtype=np.intp) if attribute is None else self._group_of(attribute)
         latent = self.encoded_schema.apply(latent[names])
-        persons = self._latent_persons(frame) if persons is None else persons
+        group = self._group_of(attribute, len(frame))
+        persons = self._persons(frame, needed=by_person) if persons is None else persons
         return Rows(latent, group, persons, Outside(len(frame)))
 
-    def _persons(self, frame: pd.DataFrame, fit: bool) -> Persons:
+    def _persons(self, frame: pd.DataFrame, needed: bool) -> Persons:
         """Who is who, by the column or index that the constructor named."""
         if self.identifier is None:
             return Persons.unnamed(len(frame))
@@ -186,20 +193,13 @@ class GroupEncoder(Encoder):
             return Persons.of(frame[self.identifier])
         if self.identifier == frame.index.name:
             return Persons.of(frame.index)
-        if fit or not self.is_randomised:
-            if fit:
-                check_known(self.identifier, frame.columns, "identifier")
+        if not needed:
             return Persons.unnamed(len(frame))
         raise DataError(
             f"The encoder knows persons by their {self.identifier!r} (",
             Parameter("identifier", self.identifier),
             "), which these rows lack: add that column, or make it the index.",
         )
-
-    def _latent_persons(self, frame: pd.DataFrame) -> Persons:
-        """Who is who among encoded rows; those who are not named can be decoded where no coin must be repeated."""
-        named = self.identifier is not None and self.identifier in (*frame.columns, frame.index.name)
-        return self._persons(frame, fit=False) if named else Persons.unnamed(len(frame))
 
     def _read_label(self, y: Any, n_rows: int) -> Groups | None:
         """The label as class numbers, remembering the classes; None without a label."""
@@ -235,7 +235,9 @@ class GroupEncoder(Encoder):
             return to_pandas(check_array(X, dtype=object, ensure_all_finite=finite)).infer_objects()
         return to_pandas(check_array(X, dtype="numeric", ensure_all_finite=finite))
 
-    def _attribute(self, X: Any, frame: pd.DataFrame, sensitive_features: Any) -> tuple[pd.Series | None, list[Any]]:
+    def _attribute(
+        self, X: Any, frame: pd.DataFrame, sensitive_features: Any, *, fit: bool
+    ) -> tuple[pd.Series | None, list[Any]]:
         """The sensitive attribute, and which columns of the frame it is (none when it came as an argument alone)."""
         names = [self.sensitive] if isinstance(self.sensitive, str) else list(self.sensitive or [])
         in_frame = [name for name in names if name in frame.columns]
@@ -245,13 +247,15 @@ class GroupEncoder(Encoder):
             listed = isinstance(sensitive_features, list | tuple)
             given = np.asarray(sensitive_features) if listed else sensitive_features
             return role_column(frame, given, "sensitive")[0], in_frame
-        if self.sensitive is not None:
+        needed = self._fit_needs_attribute if fit else self.needs_attribute
+        if self.sensitive is not None and (needed or in_frame):
             return role_column(frame, self.sensitive, "sensitive")
-        if not self.needs_attribute:
+        if not needed:
             return None, []
+        why = "is fitted to groups" if not self.needs_attribute else "encodes each group its own way"
         raise DataError(
-            f"{type(self).__name__} encodes each group its own way and needs the sensitive attribute: pass "
-            "sensitive_features=..., or name its column in the constructor (sensitive='...')."
+            f"{type(self).__name__} {why} and needs the sensitive attribute: pass sensitive_features=..., or name its "
+            "column in the constructor (sensitive='...')."
         )
 
     def _find_groups(self, attribute: pd.Series) -> list[Any]:
@@ -264,7 +268,10 @@ class GroupEncoder(Encoder):
             raise DataError(f"The sensitive attribute needs at least two groups; every row is {shown(groups[0])}.")
         return groups
 
-    def _group_of(self, attribute: pd.Series) -> Groups:
+    def _group_of(self, attribute: pd.Series | None, n_rows: int) -> Groups:
+        """Each row's place in `groups_`; 0 where there is no attribute, or no groups were fitted."""
+        if attribute is None or not self.groups_:
+            return np.zeros(n_rows, dtype=np.intp)
         group = pd.Index(self.groups_, dtype=object).get_indexer(attribute.astype(object))
         if (group < 0).any():
             first = attribute.iloc[int((group < 0).argmax())]

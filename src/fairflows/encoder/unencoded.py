@@ -42,6 +42,11 @@ class Unencoded(GroupEncoder):
         """The rows are given as they are, whatever the group."""
         return False
 
+    @property
+    def _fit_needs_attribute(self) -> bool:
+        """Nothing is learnt; without the attribute there are no groups."""
+        return False
+
     def _fit(
         self,
         rows: Rows,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,12 @@ class Key(bytes):
 class KeySetting:
     """An estimator's setting ``key``, which does not show itself in the estimator's repr: bytes are kept as a `Key`."""
 
+    @overload
+    def __get__(self, estimator: None, kind: type) -> KeySetting: ...
+
+    @overload
+    def __get__(self, estimator: BaseEstimator, kind: type | None = None) -> Key | None: ...
+
     def __get__(self, estimator: BaseEstimator | None, kind: type | None = None) -> Key | KeySetting | None:
         return self if estimator is None else estimator.__dict__.get("key")
 
@@ -63,8 +69,8 @@ class Persons:
     Attributes
     ----------
     names : ndarray of str, shape (n_persons,), or None
-        Each person's identifier as text: integers are written out, since 7 in one file may be "7" in the next. None
-        where nobody said who is who: then every row counts as another person.
+        Each person's identifier as text: 7 in one file may be "7" in the next, and 7.0 where another row is missing.
+        None where nobody said who is who: then every row counts as another person.
     codes : ndarray of int, shape (n_rows,)
         Which person each row belongs to.
 
@@ -88,10 +94,12 @@ class Persons:
                 f"The identifier must name a person in every row; {int(column.isna().sum())} are missing, "
                 f"the first in row {first}."
             )
-        codes, names = _distinct(column)
-        if names.dtype.kind == "f" and (names == names.round()).all():
-            names = names.astype(np.int64)  # 7.0 is what a reader makes of 7 when another row is missing
-        return cls(_texts(names), codes)
+        codes, values = _distinct(column)
+        if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iu":
+            # Arrow writes millions of integers twice as fast as Python.
+            return cls(pa.array(values.to_numpy()).cast(pa.string()).to_numpy(zero_copy_only=False), codes)
+        place, names = pd.factorize(np.array([_text(value) for value in values.tolist()], dtype=object))
+        return cls(names, place[codes])
 
     @classmethod
     def unnamed(cls, n_rows: int) -> Persons:
@@ -229,12 +237,10 @@ def _distinct(column: pd.Series) -> tuple[Places, pd.Series]:
     values = column.to_numpy()
     if values.dtype.kind in "iu" and (values[1:] > values[:-1]).all():
         return np.arange(len(values)), column
-    codes, names = pd.factorize(column)
-    return codes, pd.Series(names)
+    codes, distinct = pd.factorize(column)
+    return codes, pd.Series(distinct)
 
 
-def _texts(names: pd.Series) -> npt.NDArray[np.object_]:
-    """Each value as `str` writes it; Arrow writes millions of integers twice as fast."""
-    if isinstance(names.dtype, np.dtype) and names.dtype.kind in "iu":
-        return pa.array(names.to_numpy()).cast(pa.string()).to_numpy(zero_copy_only=False)
-    return np.array(list(map(str, names.tolist())), dtype=object)
+def _text(value: object) -> str:
+    """An identifier as text; a whole float as the integer that it stands for, as readers make floats of integers."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

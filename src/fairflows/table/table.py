@@ -379,7 +379,7 @@ def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:
 def _checked_parts(parts: Any, n_rows: int) -> np.ndarray:
     parts = np.asarray(parts)
     if parts.shape != (n_rows,):
-        raise ValueError(f"parts must be one a row ({n_rows:,} rows); got shape {parts.shape}.")
+        raise ValueError(f"parts must be one per row ({n_rows:,} rows); got shape {parts.shape}.")
     if unknown := set(parts.tolist()) - set(PARTS):
         raise ValueError(f"parts must be {', '.join(PARTS)}; got {min(unknown, key=str)!r}.")
     return parts

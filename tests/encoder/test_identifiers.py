@@ -1,0 +1,190 @@
+"""Whose rows an encoder sees: who names them, what is said when nobody does, and what the ledger makes of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from fairflows.certificate.certifying import certify
+from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.fair_matching import FairMatching
+from fairflows.encoder.fair_transport import FairTransport
+from fairflows.encoder.unencoded import Unencoded
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.release.cell_release import CellRelease
+from fairflows.table.persons import Key, Persons
+from fairflows.table.table import Table
+
+KEY = Key(range(32))
+QUICK = {"density": "counts", "key": KEY}
+
+
+@pytest.fixture(scope="module")
+def frame(categorical) -> pd.DataFrame:
+    """The rows with a column that names their persons, not in the order of the rows."""
+    frame = categorical.X.assign(group=categorical.a, label=categorical.y).reset_index(drop=True)
+    return frame.assign(pid=np.random.default_rng(0).permutation(len(frame)) + 10_000)
+
+
+@pytest.fixture(scope="module")
+def unnamed(frame) -> Table:
+    """The same rows without that column, under an index that has a name."""
+    return Table(frame.drop(columns="pid").rename_axis("member"), sensitive="group", label="label")
+
+
+@pytest.fixture(scope="module")
+def named(frame) -> Table:
+    return Table(frame, sensitive="group", label="label", identifier="pid")
+
+
+def features(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.drop(columns=["group", "label"])
+
+
+@pytest.mark.parametrize(
+    ("index", "identifier", "names"),
+    [
+        (pd.RangeIndex(3), None, None),
+        (pd.RangeIndex(3, name="row"), None, None),
+        (pd.RangeIndex(3, name="member"), None, None),
+        (pd.RangeIndex(3, name="row"), "row", ["0", "1", "2"]),
+        (pd.RangeIndex(3, name="member"), "member", ["0", "1", "2"]),
+        (pd.RangeIndex(3, name="row"), "pid", ["7", "8", "9"]),
+        (pd.RangeIndex(3, name="member"), "pid", ["7", "8", "9"]),
+    ],
+)
+def test_persons_are_named_by_the_identifier_alone(index, identifier, names):
+    """No name of an index, and no word, names persons by itself."""
+    rows = pd.DataFrame({"x": [1.0, 2.0, 3.0], "pid": [7, 8, 9]}, index=index)
+    encoder = Unencoded(identifier=identifier).fit(rows)
+    persons = encoder.read(rows).persons
+    assert (None if persons.names is None else persons.names.tolist()) == names
+    assert encoder.feature_names == (["x"] if identifier == "pid" else ["x", "pid"])
+    assert encoder.most_rows_ == (None if names is None else 1)
+
+
+def test_a_column_called_row_is_an_identifier_like_any_other():
+    rows = pd.DataFrame({"x": [1.0, 2.0, 3.0], "row": [7, 7, 9]})
+    encoder = Unencoded(identifier="row").fit(rows)
+    assert encoder.read(rows).persons.rows_each().tolist() == [2, 1]
+    assert encoder.most_rows_ == 2
+
+
+def test_a_table_names_its_persons_and_a_caller_may(named, unnamed):
+    encoder = Unencoded().fit(named)
+    assert encoder.ledger_.used[0].named
+    assert encoder.read(named).persons.names.tolist() == named.identifier.astype(str).tolist()
+    assert not encoder.read(unnamed).persons.named
+    given = Persons.of(np.arange(len(unnamed)))
+    assert encoder.read(unnamed, None, given).persons is given
+
+
+RANDOMISED = [
+    FairMatching(0.5, **QUICK),
+    FairTransport(**QUICK),
+    CellRelease(FairMatching(1.0, **QUICK), 4, randomise=0.5),
+]
+
+
+@pytest.mark.parametrize("encoder", RANDOMISED, ids=lambda encoder: type(encoder).__name__)
+def test_rows_that_nobody_named_get_fresh_randomness_and_it_is_said(unnamed, encoder):
+    encoder.fit(unnamed)
+    for rows, a in ((unnamed, None), (unnamed.X, unnamed.a)):
+        with pytest.warns(DataWarning, match="fresh randomness") as caught:
+            first = encoder.transform(rows, sensitive_features=a)
+        assert {warning.filename for warning in caught} == {__file__}, "the warning points at the user's line"
+        with pytest.warns(DataWarning, match="fresh randomness"):
+            assert not encoder.transform(rows, sensitive_features=a).equals(first)
+
+
+@pytest.mark.parametrize("encoder", RANDOMISED, ids=lambda encoder: type(encoder).__name__)
+def test_a_named_person_is_encoded_alike_whatever_table_she_comes_in(named, encoder):
+    encoder.fit(named)
+    Z = encoder.transform(named)
+    order = np.random.default_rng(0).permutation(len(named))
+    assert_frame_equal(encoder.transform(named.take(order)), Z.iloc[order])
+    assert_frame_equal(encoder.transform(named.take([17])), Z.iloc[[17]])
+
+
+def test_rows_that_come_one_by_one_do_not_share_a_coin(categorical):
+    """A coin of the row's number would be the same for everybody who sends a single row."""
+    encoder = FairMatching(0.5, density="counts", output="codes").fit(categorical)
+    group = (categorical.a == "young").astype(int).to_numpy()
+    cells = encoder.model_.codec.encode(categorical.X)
+    where = np.flatnonzero(encoder.matched_[group, cells] != encoder.split_[group, cells])[:1]
+    row, a = categorical.X.iloc[where].reset_index(drop=True), categorical.a.iloc[where]
+    with pytest.warns(DataWarning, match="fresh randomness"):
+        sent = [encoder.transform(row, sensitive_features=a)["cell"].item() for _ in range(40)]
+    assert len(set(sent)) == 2
+
+
+def test_nothing_is_said_where_no_coin_is_tossed(unnamed):
+    encoder = FairMatching(1.0, **QUICK).fit(unnamed)
+    assert_frame_equal(encoder.transform(unnamed.X, sensitive_features=unnamed.a), encoder.transform(unnamed))
+
+
+def test_an_identifier_column_counts_whatever_the_index_is_called(frame):
+    rows = frame.rename_axis("row")
+    encoder = FairMatching(0.5, **QUICK, identifier="pid")
+    encoder.fit(features(rows), rows["label"], sensitive_features=rows["group"])
+    assert encoder.ledger_.used[0].named
+
+
+@pytest.mark.parametrize("as_release", [False, True], ids=["alone", "with a release"])
+def test_training_persons_are_not_certified_on(frame, named, as_release):
+    model = FairMatching(0.5, **QUICK, identifier="pid")
+    if as_release:
+        model = CellRelease(model, n_cells=4, randomise=0.1)
+    model.fit(features(frame), frame["label"], sensitive_features=frame["group"])
+    with pytest.raises(DataError, match="fitted to, or chosen by, 3,000 of the 3,000 persons"):
+        certify(model, named)
+
+
+def test_decoding_needs_the_identifier(frame):
+    X, a = features(frame), frame["group"]
+    encoder = FairMatching(0.5, **QUICK, identifier="pid").fit(X, frame["label"], sensitive_features=a)
+    Z = encoder.transform(X, sensitive_features=a)
+    expected = X.drop(columns="pid")
+    for rows in (Z, Z.rename_axis("row"), Z.rename_axis("date")):
+        with pytest.raises(DataError, match="persons by their 'pid'"):
+            encoder.inverse_transform(rows, sensitive_features=a)
+    with_column = encoder.inverse_transform(Z.assign(pid=X["pid"]), sensitive_features=a)
+    assert_frame_equal(with_column, expected)
+    with_index = encoder.inverse_transform(Z.set_axis(pd.Index(X["pid"], name="pid")), sensitive_features=a)
+    np.testing.assert_array_equal(with_index, expected)
+
+
+def test_fresh_coins_cannot_be_repeated_to_decode(unnamed):
+    encoder = FairMatching(0.5, **QUICK).fit(unnamed)
+    with pytest.warns(DataWarning, match="fresh randomness"):
+        Z = encoder.transform(unnamed)
+    with pytest.raises(DataError, match="Decoding repeats each person's coin, so the rows must be named"):
+        encoder.inverse_transform(Z, sensitive_features=unnamed.a)
+
+
+def test_decoding_without_coins_needs_no_identifier(frame, mixed):
+    X, a = features(frame), frame["group"]
+    encoder = FairMatching(1.0, **QUICK, identifier="pid").fit(X, frame["label"], sensitive_features=a)
+    Z = encoder.transform(X, sensitive_features=a)
+    assert_frame_equal(encoder.inverse_transform(Z, sensitive_features=a), X.drop(columns="pid"))
+    flow = FairFlow(n_epochs=1, identifier="person").fit(mixed)
+    back = flow.inverse_transform(flow.transform(mixed).to_numpy(), sensitive_features=mixed.a)
+    np.testing.assert_array_equal(back[:, 0], mixed.X["age"])  # the noise is taken off by rounding
+
+
+def test_transport_samples_need_the_identifier_too(frame):
+    X, a = features(frame), frame["group"]
+    encoder = FairTransport(**QUICK, identifier="pid").fit(X, frame["label"], sensitive_features=a)
+    Z = encoder.transform(X, sensitive_features=a)
+    with pytest.raises(DataError, match="persons by their 'pid'"):
+        encoder.inverse_transform(Z, sensitive_features=a)
+
+
+def test_a_flow_takes_the_identifier_from_the_index(mixed):
+    X = mixed.X.rename_axis("member")
+    encoder = FairFlow(n_epochs=1, key=KEY, identifier="member").fit(X, mixed.y, sensitive_features=mixed.a)
+    encoder.transform(X, sensitive_features=mixed.a)
+    with pytest.raises(DataError, match="persons by their 'member'"):
+        encoder.transform(X.rename_axis("row"), sensitive_features=mixed.a)
+    with pytest.raises(DataError, match="The identifier column 'who' is not in the table"):
+        FairFlow(n_epochs=1, identifier="who").fit(X, mixed.y, sensitive_features=mixed.a)

@@ -1,0 +1,266 @@
+"""Who is who: names, coins that belong to a person, splits by person, one random row of each, a random row of all."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest, chisquare
+from sklearn.model_selection import train_test_split
+
+from fairflows.exceptions import DataError
+from fairflows.table.hashing import content_hashes
+from fairflows.table.persons import Key, KeySetting, Persons, new_key
+from fairflows.table.table import Table
+
+KEY = b"a secret of thirty-two bytes ...."
+IMPROBABLE = 1e-4  # seeds are fixed: a right rule fails once in ten thousand choices of them
+
+
+def contents_of(frame: pd.DataFrame) -> np.ndarray:
+    return content_hashes(frame, b"test")
+
+
+def shuffled(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(n)
+
+
+@pytest.mark.parametrize(
+    ("identifiers", "names"),
+    [
+        (np.array([3, 1, 3, -7]), ["3", "1", "3", "-7"]),
+        (np.array([2**63 + 5, 1, 1], dtype=np.uint64), [str(2**63 + 5), "1", "1"]),
+        (np.array([3, 1], dtype=np.int8), ["3", "1"]),
+        (pd.RangeIndex(5, 26, 7), ["5", "12", "19"]),
+        (pd.Index([10, 2, 10]), ["10", "2", "10"]),
+        ([True, False], ["True", "False"]),
+        (np.array([1.5, 2.0]), ["1.5", "2"]),
+        (pd.array([4, 2, 4], dtype="Int64"), ["4", "2", "4"]),
+        (pd.to_datetime(["2020-01-01", "2021-05-06"]), ["2020-01-01 00:00:00", "2021-05-06 00:00:00"]),
+        (pd.Categorical(["b", "a", "b"]), ["b", "a", "b"]),
+        (["x", "y", "x"], ["x", "y", "x"]),
+    ],
+)
+def test_a_person_is_known_by_the_text_of_her_identifier(identifiers, names):
+    persons = Persons.of(identifiers)
+    assert persons.named
+    assert persons.names[persons.codes].tolist() == names
+    assert persons.n == len(set(names))
+    assert persons.rows_each().tolist() == [names.count(name) for name in persons.names]
+
+
+def test_one_person_has_one_name_whatever_type_a_reader_chose():
+    """7 is an integer in one file, 7.0 where another row is missing or has a half, and text in a third."""
+    alone, with_a_half, text = Persons.of([7, 8]), Persons.of([7.0, 8.0, 8.5]), Persons.of(["7", "8"])
+    assert alone.names.tolist() == text.names.tolist() == with_a_half.names.tolist()[:2] == ["7", "8"]
+    mixed = Persons.of(pd.Series([7, "7", 7.0, "ann"], dtype=object))
+    assert mixed.names.tolist() == ["7", "ann"], "one person, not three"
+    assert mixed.codes.tolist() == [0, 0, 0, 1]
+
+
+def test_every_row_needs_a_name():
+    with pytest.raises(DataError, match="must name a person in every row; 2 are missing, the first in row 1"):
+        Persons.of(["ann", None, "bob", np.nan])
+
+
+def test_without_names_every_row_is_another_person():
+    persons = Persons.unnamed(3)
+    assert (persons.named, persons.n, persons.rows_each().tolist()) == (False, 3, [1, 1, 1])
+    assert persons.take([0, 2]).n == 2
+
+
+def test_taking_rows_keeps_their_persons():
+    persons = Persons.of(["ann", "bob", "ann", "eve"])
+    part = persons.take(np.array([False, True, True, False]))
+    assert part.names[part.codes].tolist() == ["bob", "ann"]
+    assert persons.take([3, 3]).rows_each().tolist() == [2]
+
+
+def test_numbers_belong_to_persons_and_purposes():
+    persons = Persons.of(np.arange(5000) // 2)
+    coin, noise = persons.uniform(KEY, "coin"), persons.uniform(KEY, "noise")
+    assert (coin[::2] == coin[1::2]).all()
+    assert len(np.unique(coin)) == 2500
+    np.testing.assert_array_equal(coin, persons.uniform(KEY, "coin"))
+    order = shuffled(5000)
+    np.testing.assert_array_equal(persons.take(order).uniform(KEY, "coin"), coin[order])
+    assert not np.isin(coin, noise).any()
+    assert not np.isin(coin, persons.uniform(b"another", "coin")).any()
+    assert 0 <= coin.min() < 0.01 < 0.99 < coin.max() < 1
+    assert abs(np.corrcoef(coin[::2], noise[::2])[0, 1]) < 4 / np.sqrt(2500)
+
+
+def test_without_names_numbers_are_fresh():
+    """Never the row's number: where everybody sends one row, all would have row 0's coin."""
+    persons = Persons.unnamed(1000)
+    first, second = persons.uniform(KEY, "coin"), persons.uniform(KEY, "coin")
+    assert not np.isin(first, second).any()
+    assert len(np.unique(first)) == 1000
+    alone = [Persons.unnamed(1).uniform(KEY, "coin")[0] for _ in range(50)]
+    assert len(set(alone)) == 50
+
+
+@pytest.mark.parametrize("shares", [(0.2,), (0.2, 0.25)])
+def test_a_split_never_parts_a_person(shares):
+    persons = Persons.of(np.random.default_rng(0).integers(0, 300, 1000))
+    parts = persons.split(*shares, random_state=3)
+    assert sorted(np.concatenate(parts)) == list(range(1000))
+    members = [set(persons.names[persons.codes[part]]) for part in parts]
+    assert sum(map(len, members)) == persons.n == len(set.union(*members))
+    assert len(members[1]) == round(0.2 * persons.n)
+    for part, again in zip(parts, persons.split(*shares, random_state=3), strict=True):
+        np.testing.assert_array_equal(part, again)
+
+
+def test_rows_without_names_are_split_as_scikit_learn_splits_them():
+    rest, test, validation = Persons.unnamed(100).split(0.2, 0.25, random_state=7)
+    others, expected_test = train_test_split(np.arange(100), test_size=0.2, random_state=7)
+    train, expected_validation = train_test_split(others, test_size=0.25, random_state=7)
+    for part, expected in ((rest, train), (test, expected_test), (validation, expected_validation)):
+        np.testing.assert_array_equal(part, expected)
+
+
+def few_values(n_persons: int = 4000) -> tuple[Persons, pd.DataFrame]:
+    """Eight rows per person and one column: two of her rows are "a", six are "b"."""
+    frame = pd.DataFrame({"x": np.tile(["b", "a", "b", "b", "b", "a", "b", "b"], n_persons)})
+    return Persons.of(np.repeat(np.arange(n_persons), 8)), frame
+
+
+def test_the_one_row_of_a_person_is_drawn_from_all_of_her_rows():
+    """A row chosen by the smallest hash of its contents would be the same value for everybody."""
+    persons, frame = few_values()
+    rows = persons.one_row_each(contents_of(frame), seed=0)
+    assert (persons.codes[rows] == np.arange(persons.n)).all()
+    n_a = int((frame["x"].iloc[rows] == "a").sum())
+    assert binomtest(n_a, persons.n, 2 / 8).pvalue > IMPROBABLE
+
+
+def test_every_row_of_a_person_is_as_likely():
+    n = 4000
+    frame = pd.DataFrame({"x": np.arange(5 * n)})  # all rows differ
+    persons = Persons.of(np.repeat(np.arange(n), 5))
+    rows = persons.one_row_each(contents_of(frame), seed=1)
+    assert chisquare(np.bincount(rows % 5, minlength=5)).pvalue > IMPROBABLE
+
+
+def test_persons_draw_independently_of_what_their_rows_hold():
+    """Everybody has the same two rows: half take one of them, and others with another seed."""
+    n = 4000
+    persons, contents = Persons.of(np.repeat(np.arange(n), 2)), contents_of(pd.DataFrame({"x": [0, 1] * n}))
+    chosen = [persons.one_row_each(contents, seed) % 2 for seed in (0, 1)]
+    for drawn in chosen:
+        assert binomtest(int(drawn.sum()), n, 0.5).pvalue > IMPROBABLE
+    assert binomtest(int((chosen[0] == chosen[1]).sum()), n, 0.5).pvalue > IMPROBABLE
+
+
+@pytest.mark.parametrize("draw", [Persons.one_row_each, lambda *args: Persons.random_rows(*args, 8)])
+def test_the_order_of_the_file_does_not_choose(draw):
+    persons, frame = few_values(500)
+    frame["y"] = np.arange(4000) % 3
+    order = shuffled(len(frame))
+    rows = draw(persons, contents_of(frame), 0)
+    again = order[draw(persons.take(order), contents_of(frame.iloc[order]), 0)]
+    named = [frame.assign(person=persons.codes).iloc[places].sort_values("person") for places in (rows, again)]
+    pd.testing.assert_frame_equal(*(part.reset_index(drop=True) for part in named))
+
+
+def test_one_row_each_of_persons_with_one_row_is_every_row():
+    for persons in (Persons.unnamed(5), Persons.of(list("edcba"))):
+        assert persons.one_row_each(np.zeros(5, np.uint64), 0).tolist() == [0, 1, 2, 3, 4]
+
+
+def unequal(n_persons: int = 30_000) -> tuple[Persons, pd.DataFrame]:
+    """Persons with one row, "a", and with four, of which one is "a" and three are "b": 40 % of all rows are "a"."""
+    m = np.where(np.arange(n_persons) % 2, 4, 1)
+    codes = np.repeat(np.arange(n_persons), m)
+    first = np.cumsum(m) - m
+    return Persons.of(codes), pd.DataFrame(
+        {"x": np.where(np.isin(np.arange(len(codes)), first), "a", "b"), "m": m[codes]}
+    )
+
+
+@pytest.mark.parametrize("most", [4, 6])
+def test_random_rows_have_the_law_of_the_files_rows(most):
+    persons, frame = unequal()
+    rows = persons.random_rows(contents_of(frame), 0, most)
+    assert len(np.unique(persons.codes[rows])) == len(rows), "at most one row per person, so they are independent"
+    assert binomtest(len(rows), persons.n, (1 + 4) / 2 / most).pvalue > IMPROBABLE
+    taken = frame.iloc[rows]
+    for value in ("a", "b"):
+        expected = float((frame["x"] == value).mean())
+        assert binomtest(int((taken["x"] == value).sum()), len(rows), expected).pvalue > IMPROBABLE
+    per_person = frame.iloc[persons.one_row_each(contents_of(frame), 0)]
+    assert (per_person["x"] == "a").mean() > 0.6, "a random person's row has another law: 62.5 % are a"
+
+
+def test_whoever_is_taken_draws_her_row_anew():
+    """One hash for acceptance and row would let persons with few rows give their first ones only."""
+    n = 20_000
+    m = 2
+    persons, frame = Persons.of(np.repeat(np.arange(n), m)), pd.DataFrame({"x": np.arange(n * m) % m})
+    rows = persons.random_rows(contents_of(frame), 0, 8)
+    assert binomtest(len(rows), n, m / 8).pvalue > IMPROBABLE
+    assert binomtest(int((frame["x"].iloc[rows] == 0).sum()), len(rows), 0.5).pvalue > IMPROBABLE
+
+
+def test_acceptance_row_and_coin_are_independent():
+    persons, frame = few_values(20_000)
+    contents = contents_of(frame)
+    coin = persons.uniform(KEY, "coin")[::8]
+    accepted = np.isin(np.arange(persons.n), persons.codes[persons.random_rows(contents, 0, 16)])
+    place = persons.one_row_each(contents, 0) % 8
+    limit = 4 / np.sqrt(persons.n)
+    for one, other in ((accepted, place), (accepted, coin), (place, coin)):
+        assert abs(np.corrcoef(one, other)[0, 1]) < limit
+
+
+def test_a_person_with_more_rows_than_stated_is_refused():
+    persons = Persons.of([1, 1, 1, 2])
+    with pytest.raises(DataError, match=r"at most 2 rows, .*; one of these persons has 3"):
+        persons.random_rows(np.arange(4, dtype=np.uint64), 0, 2)
+    with pytest.raises(DataError, match=r"at most 0 row"):
+        Persons.unnamed(2).random_rows(np.arange(2, dtype=np.uint64), 0, 0)
+
+
+def test_rows_without_names_are_all_draws_from_the_law_of_rows():
+    for most in (1, 5):
+        assert Persons.unnamed(3).random_rows(np.arange(3, dtype=np.uint64), 0, most).tolist() == [0, 1, 2]
+
+
+def test_rows_known_by_their_contents_keep_their_coins_in_any_order():
+    frame = pd.DataFrame({"x": np.repeat(["a", "b", "c"], [500, 300, 200])})
+    persons = Persons.by_contents(contents_of(frame))
+    assert persons.n == 1000, "equal rows are different persons"
+    coin, order = persons.uniform(KEY, "coin"), shuffled(1000)
+    assert len(np.unique(coin)) == 1000
+    again = Persons.by_contents(contents_of(frame.iloc[order])).uniform(KEY, "coin")
+    for value in ("a", "b", "c"):  # equal rows may swap their coins, which nobody can tell
+        mine = (frame["x"] == value).to_numpy()
+        np.testing.assert_array_equal(np.sort(again[mine[order]]), np.sort(coin[mine]))
+
+
+def test_a_table_draws_by_its_persons():
+    persons, frame = unequal(2000)
+    frame = frame.assign(who=persons.codes, a=persons.codes % 2)
+    table = Table(frame, sensitive="a", identifier="who")
+    assert sorted(table.one_row_per_person(0).identifier) == list(range(2000))
+    drawn = table.random_rows(0, 4)
+    assert drawn.identifier.is_unique
+    assert 0.5 * 2000 < len(drawn) < 0.75 * 2000
+    with pytest.raises(DataError, match="at most 3 rows, .* has 4"):
+        table.random_rows(0, 3)
+    unnamed = Table(frame.drop(columns="who"), sensitive="a")
+    assert len(unnamed.one_row_per_person(0)) == len(unnamed.random_rows(0, 9)) == len(frame)
+
+
+def test_keys_do_not_show_themselves():
+    class Estimator:
+        key = KeySetting()
+
+    one, other = new_key(), new_key()
+    assert one != other
+    assert len(one) == 32
+    assert repr(one) == str(one) == f"{one}" == "<secret key>"
+    estimator = Estimator()
+    assert estimator.key is None
+    estimator.key = bytes(one)
+    assert type(estimator.key) is Key
+    assert estimator.key == one
