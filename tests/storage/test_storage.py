@@ -4,7 +4,11 @@ import json
 import os
 import shutil
 import stat
+import threading
+import tracemalloc
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 
 import numpy as np
 import pandas as pd
@@ -30,6 +34,7 @@ from fairflows.density.smoothed_counts import SmoothedCounts
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.forms import _HOMES, class_named
 from fairflows.storage.saving import FORMAT, load, save
+from fairflows.stream.files import encode_file
 from fairflows.table.persons import Persons
 
 
@@ -312,7 +317,14 @@ def edit(path, **values):
         (lambda f: cut(f / "model.json"), "damaged or cut off"),
         (lambda f: cut(f / "weights.safetensors"), "damaged or cut off"),
         (lambda f: (f / "key.json").write_text('["00"]'), "the key is damaged"),
-        (lambda f: edit(f / "model.json", format=FORMAT + 1), "reads formats up to"),
+        (lambda f: edit(f / "model.json", format=FORMAT + 1), "reads format 1"),
+        (lambda f: edit(f / "model.json", format=FORMAT - 1), "reads format 1"),
+        (lambda f: edit(f / "model.json", format=True), "states no format"),
+        (lambda f: (f / "model.json").write_text("[" * 100_000), "nested more than 100 levels deep"),
+        (lambda f: (f / "model.json").write_bytes(b"\xff"), "not UTF-8 text"),
+        (lambda f: (f / "ledger.json").write_text('{"used":' + "[" * 999 + "]" * 999 + "}"), "levels deep"),
+        (lambda f: (f / "ledger.json").unlink(), r"ledger\.json: there is no such file"),
+        (lambda f: os.truncate(f / "weights.safetensors", 2**40), "damaged or cut off"),
         (lambda f: edit(f / "model.json", format="new"), "states no format"),
         (lambda f: edit(f / "model.json", content={"is": "object", "class": "os.system", "state": {}}), "damaged"),
         (lambda f: (f / "model.json").write_text("[]"), "states no format"),
@@ -327,8 +339,6 @@ def test_damage_is_reported(saved, harm, message):
 
 def forge(folder, change):
     """Change a model and make its checksums fit: what remains must still be refused, by its structure."""
-    from hashlib import sha256
-
     from safetensors.numpy import load_file, save_file
 
     header = json.loads((folder / "model.json").read_text())
@@ -337,8 +347,61 @@ def forge(folder, change):
     save_file(arrays, folder / "weights.safetensors")
     text = json.dumps(header["content"], ensure_ascii=False, separators=(",", ":"))
     header["model"] = sha256(text.encode()).hexdigest()
-    header["weights"] = sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    weights = (folder / "weights.safetensors").read_bytes()
+    header["weights"], header["weights_bytes"] = sha256(weights).hexdigest(), len(weights)
     (folder / "model.json").write_text(json.dumps(header))
+
+
+@pytest.mark.parametrize("depth", [40, 10_000])
+def test_a_deeply_nested_model_is_refused(saved, depth):
+    """Also with a checksum that fits."""
+    header = json.loads((saved / "model.json").read_text())
+    text = '{"is":"tuple","items":[' * depth + "]}" * depth
+    header["model"] = sha256(text.encode()).hexdigest()
+    body = json.dumps({**header, "content": "here"}).replace('"here"', text)
+    (saved / "model.json").write_text(body)
+    if depth == 40:
+        assert isinstance(load(saved), tuple)
+    else:
+        with pytest.raises(DataError, match=r"model\.json: .* nested more than 100 levels deep"):
+            load(saved)
+
+
+def safetensors(entry, data=b""):
+    header = entry if isinstance(entry, bytes) else json.dumps({"a0": entry}).encode()
+    return len(header).to_bytes(8, "little") + header + data
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        b"",
+        (2**63).to_bytes(8, "little") + b"{}",
+        (2**40).to_bytes(8, "little") + b"{}",
+        safetensors({"dtype": "F64", "shape": [2**40], "data_offsets": [0, 2**43]}),
+        safetensors({"dtype": "F64", "shape": [2**62, 2**62], "data_offsets": [0, 8]}, b"\0" * 8),
+        safetensors({"dtype": "F64", "shape": [2**63, 0], "data_offsets": [0, 0]}),
+        safetensors({"dtype": "F64", "shape": [-1], "data_offsets": [0, 8]}, b"\0" * 8),
+        safetensors({"dtype": "F64", "shape": [1], "data_offsets": [8, 0]}, b"\0" * 8),
+        safetensors({"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]}, b"\0" * 8),
+        safetensors({"dtype": "F8_E4M3", "shape": [8], "data_offsets": [0, 8]}, b"\0" * 8),
+        safetensors({"dtype": "O", "shape": [1], "data_offsets": [0, 8]}, b"\0" * 8),
+        safetensors(b"[" * 100_000),
+        safetensors(b"\xff"),
+    ],
+    ids=range(13),
+)
+def test_a_lying_header_of_weights_is_refused_without_allocating(saved, weights):
+    """With checksums that fit."""
+    (saved / "weights.safetensors").write_bytes(weights)
+    edit(saved / "model.json", weights=sha256(weights).hexdigest(), weights_bytes=len(weights))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"cannot be read|the array 'a0' must be"):
+            load(saved)
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
 
 
 def set_class(content, arrays, name):
@@ -423,3 +486,20 @@ def test_metadata_requests_are_kept(mixed, tmp_path):
         save(encoder, tmp_path / "model")
         request = load(tmp_path / "model").get_metadata_routing().fit.requests
     assert request["sensitive_features"] is True
+
+
+def test_two_encodings_into_one_file_at_once(mixed, tmp_path):
+    table = categorical(mixed)
+    frame = table.X.assign(group=table.a.to_numpy(), name=table.identifier.to_numpy())
+    encoder = FairMatching(1.0, density="counts", sensitive="group", identifier="name", **CELLS).fit(frame)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    target, together = tmp_path / "encoded.parquet", threading.Barrier(2)
+
+    def encode(_):
+        together.wait()
+        return encode_file(encoder, tmp_path / "rows.parquet", target, batch_rows=50, n_workers=1)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(encode, range(2))) == [len(table)] * 2
+    assert len(pd.read_parquet(target)) == len(table)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["encoded.parquet", "rows.parquet"]

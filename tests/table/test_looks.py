@@ -1,11 +1,13 @@
 """Looks are counted for persons: every certificate from the same persons has a number of its own."""
 
+import io
 import os
 import signal
 import stat
 import subprocess
 import sys
 import threading
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -252,6 +254,24 @@ def test_a_damaged_look_is_named_and_never_skipped(ledger_of_test):
     refused = [outcome for outcome in map(partial(next_look_or_error, path, rows), damaged) if outcome != 2]
     assert all(outcome.startswith(f"{path}: ") for outcome in refused)
     assert len(refused) > 0.8 * len(damaged), "only bytes without meaning, such as a time in the archive, may change"
+
+
+def test_a_look_that_is_nested_deeply_or_claims_a_huge_array_is_refused(ledger_of_test):
+    reserve()
+    (path,) = ledger_of_test.glob("*.npz")
+    with open_book() as book:
+        rows = book.rows(FRAME, ["person 7"])
+    with np.load(path) as file:
+        parts = dict(file)
+    nested, huge = io.BytesIO(), io.BytesIO()
+    np.savez(nested, **{**parts, "about": np.array("[" * 10_000)})
+    with zipfile.ZipFile(huge, "w") as archive:
+        for name, array in parts.items():
+            with archive.open(f"{name}.npy", "w") as stream:
+                claims = {"descr": array.dtype.str, "fortran_order": False, "shape": (2**50,)}
+                np.lib.format.write_array_header_1_0(stream, claims)
+    for data in (nested.getvalue(), huge.getvalue()):
+        assert next_look_or_error(path, rows, data).startswith(f"{path}: cannot be read")
 
 
 def next_look_or_error(path, rows, data):

@@ -13,7 +13,7 @@ from fairflows.frontiers.selection import Candidate, Target, choose
 from fairflows.frontiers.sweep import frontier
 from fairflows.storage.saving import load
 from fairflows.workflow.job import fit_table, report, write_fit
-from fairflows.workflow.results import certified_part, read_certificate, read_run
+from fairflows.workflow.results import certified_part, read_certificate, read_report, read_run
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +121,15 @@ def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({**run, **change}))
     with pytest.raises(DataError, match=message):
         read_run(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[" * 999 + "]" * 999, '{"a":' * 200 + "0" + "}" * 200, "[" * 100_000, "{", "\0"])
+def test_files_that_are_no_json_or_nested_deeply_are_refused(text, tmp_path):
+    for name in ("run.json", "certificate.json", "report.json"):
+        (tmp_path / name).write_text(text)
+    for read in (read_run, read_report, lambda out: read_certificate(out / "certificate.json")):
+        with pytest.raises(DataError, match=r"\.json: .*(levels deep|not JSON)"):
+            read(tmp_path)
 
 
 def test_a_latent_is_judged_by_its_model(adult):

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from fairflows.bounds.arguments import Estimator, Priors
 from fairflows.bounds.derived import balanced_accuracy, four_fifths_rate, selection_ratio_lower_bound
 from fairflows.table.hashing import fingerprint
+from fairflows.table.json_text import parse_json
 
 FORMAT = 1
 """The version of the JSON that is written and read."""
@@ -160,7 +161,7 @@ class Certificate:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """A certificate from its JSON."""
-        values = json.loads(text)
+        values = parse_json(text)
         written = values.pop("format", None)
         if written != FORMAT:
             raise ValueError(

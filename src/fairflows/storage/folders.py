@@ -1,10 +1,16 @@
-"""Files and folders that appear whole or not at all: written to the side, then renamed into place."""
+"""Files and folders that appear whole or not at all: written to the side, then renamed into place.
+
+Every writer has a side file or folder of its own, so that of several at once the last one wins, and each is whole.
+Where a path is a link, what it leads to is written, and the link stays.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator
@@ -18,11 +24,13 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
 
 def check_file(target: Path, *sources: Path | None) -> None:
     """Refuse a file that could not be written, or that is one of those to be read: for before the work is done."""
-    if not target.parent.is_dir():
-        raise DataError(f"{target}: there is no folder {target.parent}.")
-    if target.is_dir():
-        raise DataError(f"{target}: is a folder, where a file is to be written.")
-    _check_writable(target, target.parent)
+    folder = _without_links(target).parent if target.is_symlink() else target.parent
+    if not folder.is_dir():
+        raise DataError(f"{target}: there is no folder {folder}.")
+    if target.exists() and not target.is_file():
+        what = "a folder" if target.is_dir() else "a device or a pipe"
+        raise DataError(f"{target}: is {what}, where a file is to be written.")
+    _check_writable(target, folder)
     for source in sources:
         if source is not None and source.exists() and target.exists() and target.samefile(source):
             raise DataError(f"{target}: is the file that is read ({source}), and would be lost; write to another one.")
@@ -30,7 +38,7 @@ def check_file(target: Path, *sources: Path | None) -> None:
 
 def check_folder(target: Path) -> None:
     """Refuse a folder that could not be written: for before the work is done."""
-    target = Path(os.path.abspath(target))
+    target = _without_links(target)
     if target.exists() and not target.is_dir():
         raise DataError(f"{target}: is a file, where a folder is to be written.")
     above = next(folder for folder in target.parents if folder.exists())
@@ -54,10 +62,10 @@ def new_file(target: Path) -> Iterator[Path]:
 
     A process that is killed in between leaves a hidden file beside the target, and never a partial target.
     """
-    target = Path(target)
     check_file(target)
+    target = _without_links(target)
     _remove_leftovers(target)
-    side = target.parent / _side_name(target, "0")
+    side = target.parent / _side_name(target, secrets.token_hex(8))
     try:
         yield side
         _sync(side)
@@ -70,8 +78,8 @@ def new_file(target: Path) -> Iterator[Path]:
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """A private folder (0700) to fill; when the block ends well it takes the place of `target`, else it is gone."""
-    target = Path(os.path.abspath(target))
     check_folder(target)
+    target = _without_links(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -80,7 +88,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     side = Path(tempfile.mkdtemp(prefix=_side_name(target, ""), dir=target.parent))  # mkdtemp makes it 0700
     try:
         yield side
-        for path in side.rglob("*"):
+        for path in (side, *side.rglob("*")):
             _sync(path)
         _take_place(side, target)
         _sync(target.parent)
@@ -91,6 +99,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 @contextmanager
 def side_folder(target: Path) -> Iterator[Path]:
     """A private folder beside `target` for the time of the block."""
+    target = _without_links(target)
     folder = Path(tempfile.mkdtemp(prefix=_side_name(target, ""), dir=target.parent))
     try:
         yield folder
@@ -100,16 +109,22 @@ def side_folder(target: Path) -> Iterator[Path]:
 
 def settle_folder(target: Path) -> None:
     """Put the old folder back, where a process without an atomic exchange was killed between its two renames."""
-    previous = _previous(Path(target))
-    if not Path(target).exists() and previous.is_dir():
+    target = _without_links(target)
+    previous = _previous(target)
+    if not target.exists() and previous.is_dir():
         previous.rename(target)
 
 
 def _take_place(side: Path, target: Path) -> None:
     settle_folder(target)
-    if not target.exists():
+    try:
         side.rename(target)
-    elif not _exchange(side, target):
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    else:
+        return
+    if not _exchange(side, target):
         previous = _previous(target)
         shutil.rmtree(previous, ignore_errors=True)
         target.rename(previous)
@@ -124,6 +139,14 @@ def _exchange(one: Path, other: Path) -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+
+
+def _without_links(path: Path) -> Path:
+    """The path that a path leads to: renaming something to a link would replace the link."""
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
+        raise DataError(f"{path}: is a link that leads back to itself.")
+    return real
 
 
 def _check_writable(target: Path, folder: Path) -> None:
@@ -145,7 +168,7 @@ def _remove_leftovers(target: Path) -> None:
     for path in target.parent.iterdir():
         found = pattern.fullmatch(path.name)
         if found and not _is_running(int(found[1])):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _is_running(process: int) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,24 @@ from fairflows import __version__
 from fairflows.exceptions import DataError
 from fairflows.storage.folders import new_folder, refuse_other_files, settle_folder
 from fairflows.storage.values import DamagedError, Reader, Writer
+from fairflows.table.json_text import parse_json, read_json, read_text
 from fairflows.table.persons import Key
 
 FORMAT = 1
-"""The version of the format that this release writes; it reads all up to it."""
+"""The version of the format that this release writes and reads."""
 
 MODEL, WEIGHTS, KEY, LEDGER = "model.json", "weights.safetensors", "key.json", "ledger.json"
 FILES = (MODEL, WEIGHTS, KEY, LEDGER)
+
+_HEADER = {
+    "class": str,
+    "weights": str,
+    "weights_bytes": int,
+    "model": str,
+    "key": str,
+    "ledger": bool,
+    "content": dict,
+}
 
 
 def save(model: Any, path: str | Path) -> None:
@@ -71,6 +82,7 @@ def save(model: Any, path: str | Path) -> None:
         "fairflows": __version__,
         "class": type(model).__name__,
         "weights": _digest(weights),
+        "weights_bytes": len(weights),
         "model": _digest(text.encode()),
         # Eight digits find a wrong key file, and are no help in guessing a key.
         "key": _digest(keys.encode())[:8],
@@ -105,9 +117,9 @@ def load(path: str | Path) -> Any:
     text = json.dumps(header["content"], ensure_ascii=False, separators=(",", ":"))
     if _digest(text.encode()) != header["model"]:
         raise DataError(f"{folder / MODEL}: the file is damaged: its content is not what was saved.")
-    arrays = _read_weights(folder / WEIGHTS, header["weights"])
+    arrays = _read_weights(folder / WEIGHTS, header)
     keys = _read_keys(folder / KEY, header["key"])
-    reader = Reader(arrays, keys, _read_text(folder / LEDGER) if header["ledger"] else None)
+    reader = Reader(arrays, keys, read_text(folder / LEDGER) if header["ledger"] else None)
     try:
         model = reader.read(header["content"])
     except DamagedError as error:
@@ -133,60 +145,48 @@ def _read_header(folder: Path) -> dict[str, Any]:
         raise DataError(f"{folder}: there is no such folder.")
     if not (folder / MODEL).is_file():
         raise DataError(f"{folder}: the folder holds no model ({MODEL} is missing).")
-    try:
-        header = json.loads(_read_text(folder / MODEL))
-    except (ValueError, RecursionError):
-        raise DataError(f"{folder / MODEL}: the file is damaged or cut off: not JSON.") from None
-    expected = {"format": int, "class": str, "weights": str, "model": str, "key": str, "ledger": bool, "content": dict}
-    if not isinstance(header, dict) or not isinstance(header.get("format"), int):
+    header = read_json(folder / MODEL)
+    if not isinstance(header, dict) or type(header.get("format")) is not int:
         raise DataError(f"{folder / MODEL}: not a model of fairflows: it states no format.")
-    if not 1 <= header["format"] <= FORMAT:
+    if header["format"] != FORMAT:
         raise DataError(
-            f"{folder / MODEL}: the model has format {header['format']}, and fairflows {__version__} reads formats up "
-            f"to {FORMAT}; it was written by fairflows {header.get('fairflows', 'of another release')}."
+            f"{folder / MODEL}: the model has format {header['format']}, and fairflows {__version__} reads format "
+            f"{FORMAT}; it was written by fairflows {header.get('fairflows', 'of another release')}."
         )
-    for name, kind in expected.items():
+    for name, kind in _HEADER.items():
         if not isinstance(header.get(name), kind):
             raise DataError(f"{folder / MODEL}: the file is damaged: {name!r} is missing or of the wrong type.")
     return header
 
 
-def _read_weights(path: Path, digest: str) -> dict[str, np.ndarray]:
+def _read_weights(path: Path, header: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays; safetensors maps the file into memory, so that sizes which it only claims allocate nothing."""
     from safetensors import SafetensorError
-    from safetensors.numpy import load as from_bytes
+    from safetensors.numpy import load_file
 
-    data = _read_bytes(path)
-    if _digest(data) != digest:
-        raise DataError(f"{path}: the file is damaged or cut off, or belongs to another model.")
     try:
-        return from_bytes(data)
-    except (SafetensorError, ValueError, KeyError) as error:
+        with path.open("rb") as stream:
+            has_its_size = os.fstat(stream.fileno()).st_size == header["weights_bytes"]
+            if not has_its_size or file_digest(stream, "sha256").hexdigest() != header["weights"]:
+                raise DataError(f"{path}: the file is damaged or cut off, or belongs to another model.")
+    except FileNotFoundError:
+        raise DataError(f"{path}: the file is missing.") from None
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:  # shapes and types it made up
         raise DataError(f"{path}: cannot be read: {error}.") from None
 
 
 def _read_keys(path: Path, digest: str) -> list[Key]:
     if not path.is_file():
         raise DataError(f"{path}: the key is missing: without it a model neither encodes nor knows whom it has seen.")
-    text = _read_text(path)
+    text = read_text(path)
     if _digest(text.encode())[:8] != digest:
         raise DataError(f"{path}: the key is damaged, or belongs to another model.")
-    return [Key.fromhex(secret) for secret in json.loads(text)]
-
-
-def _read_text(path: Path) -> str:
     try:
-        return _read_bytes(path).decode("utf-8")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: the file is damaged: not UTF-8 text.") from None
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"{path}: the file is missing.") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
+        return [Key.fromhex(secret) for secret in parse_json(text)]
+    except (TypeError, ValueError):
+        raise DataError(f"{path}: the key is damaged.") from None
 
 
 def _write_private(path: Path, text: str) -> None:

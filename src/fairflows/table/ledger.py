@@ -17,6 +17,7 @@ import pandas as pd
 from scipy.stats import binom, poisson
 
 from fairflows.table.hashing import Hashes, content_hashes, keyed_hashes
+from fairflows.table.json_text import parse_json
 from fairflows.table.persons import Persons
 
 BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
@@ -154,7 +155,7 @@ class Ledger:
     @classmethod
     def from_json(cls, text: str, key: bytes) -> Ledger:
         """The ledger that `to_json` wrote, with the key that it was made with."""
-        return cls(key, [RowsSeen.from_dict(used) for used in json.loads(text)["used"]])
+        return cls(key, [RowsSeen.from_dict(used) for used in parse_json(text)["used"]])
 
     def __repr__(self) -> str:
         n, what = sum(len(used.persons) for used in self.used), "persons" if self.used[0].named else "rows"

@@ -38,6 +38,7 @@ from scipy.stats import binom
 
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.hashing import Hashes, content_hashes, fingerprint, keyed_hashes
+from fairflows.table.json_text import parse_json
 from fairflows.table.ledger import BY_CHANCE, RowsSeen
 from fairflows.table.persons import KEY_BYTES, Key, Persons, new_key
 
@@ -294,12 +295,12 @@ def _next_number(earlier: list[Look]) -> int:
 def _read(path: Path, key: str) -> tuple[RowsSeen, Look]:
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            about = json.loads(str(file["about"]))
+            about = parse_json(str(file["about"]))
             persons, contents = _hashes(file["persons"]), _hashes(file["contents"])
         written, format_ = about["key"], about["format"]
         rows = RowsSeen(about["named"], persons, contents)
         look = Look(about["number"], about["model"], about["date"], about["mark"])
-    except (OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, TypeError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile):
         raise DataError(
             f"{path}: cannot be read: the file is damaged, cut off, or somebody else's. It records a look at persons "
             "that must be counted before they are certified on again: restore it from a copy."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
@@ -19,6 +18,7 @@ from fairflows.reporting import Report
 from fairflows.storage.folders import check_folder, refuse_other_files
 from fairflows.storage.saving import FILES, load
 from fairflows.stream.tables import TableWriter, to_arrow
+from fairflows.table.json_text import read_json, read_text
 from fairflows.table.reading import kind_of
 from fairflows.table.table import Table
 
@@ -103,10 +103,7 @@ def read_run(out: Path) -> Run:
     path = out / RUN
     if not path.is_file():
         raise DataError(f"{out}: the folder holds no result of `fairflows fit` ({RUN} is missing).")
-    try:
-        run = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise DataError(f"{path}: the file is damaged: not JSON.") from None
+    run = read_json(path)
     if not isinstance(run, dict) or type(run.get("format")) is not int:
         raise DataError(f"{path}: not a result of fairflows: it states no format.")
     if run["format"] != FORMAT:
@@ -120,11 +117,10 @@ def read_run(out: Path) -> Run:
 
 def read_certificate(path: Path) -> Certificate:
     """A certificate from its file."""
+    text = read_text(path)
     try:
-        return Certificate.from_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file.") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return Certificate.from_json(text)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{path}: not a certificate: {str(error).splitlines()[0] if str(error) else 'damaged'}"
         ) from None
@@ -141,8 +137,9 @@ def read_report(out: Path) -> Report:
     path = out / "report.json"
     if not path.is_file():
         raise DataError(f"{out}: the folder holds no result of `fairflows fit` (report.json is missing).")
+    contents = read_json(path)
     try:
-        page = Report(json.loads(path.read_text(encoding="utf-8")))
+        page = Report(contents)
         page.to_html()
     except (ValueError, LookupError, TypeError, AttributeError, TemplateError):
         raise DataError(f"{path}: the file is damaged.") from None

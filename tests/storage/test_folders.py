@@ -1,0 +1,185 @@
+"""Files and folders appear whole or not at all: with links, with several writers, and when a writer is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fairflows import DataError
+from fairflows.storage.folders import check_file, check_folder, new_file, new_folder, settle_folder, side_folder
+
+
+def fill(folder, text):
+    for name in ("a", "b"):
+        (folder / name).write_text(text)
+
+
+def contents(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_a_folder_is_written_twice_through_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "home").mkdir()
+    link = tmp_path / "home" / "out"
+    link.symlink_to(tmp_path / "disk" / "results")  # which is not there yet
+    for text in ("one", "two"):
+        check_folder(link)
+        with new_folder(link) as side:
+            fill(side, text)
+        assert link.is_symlink()
+        assert contents(tmp_path / "disk" / "results") == {"a": text, "b": text}
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["results"]
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["out"]
+
+
+def test_a_file_is_written_through_a_link(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for text in ("one", "two"):
+        with new_file(tmp_path / "link") as side:
+            side.write_text(text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "file").read_text() == text
+
+
+def test_what_cannot_be_written_is_refused_before_the_work(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for check in (check_file, check_folder):
+        with pytest.raises(DataError, match="a link that leads back to itself"):
+            check(tmp_path / "loop")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is a device or a pipe"):
+        check_file(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is a folder, where a file"):
+        check_file(tmp_path)
+    (tmp_path / "to pipe").symlink_to(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is a file, where a folder"):
+        check_folder(tmp_path / "to pipe")
+
+
+def test_threads_that_write_one_file_at_once_each_write_a_whole_one(tmp_path):
+    target, all_are_writing = tmp_path / "file", threading.Barrier(8)
+
+    def write(i):
+        with new_file(target) as side:
+            side.write_text(str(i) * 1000)
+            all_are_writing.wait()
+            side.write_text(str(i) * 100_000)
+        return target.read_text()
+
+    with ThreadPoolExecutor(8) as pool:
+        seen = list(pool.map(write, range(8)))
+    assert all(len(text) == 100_000 and len(set(text)) == 1 for text in seen)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_threads_that_write_one_folder_at_once_each_write_a_whole_one(tmp_path):
+    target, all_are_writing = tmp_path / "folder", threading.Barrier(8)
+
+    def write(i):
+        with new_folder(target) as side, side_folder(target) as other:
+            fill(side, str(i))
+            all_are_writing.wait()
+            assert list(other.iterdir()) == []
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    found = contents(target)
+    assert found["a"] == found["b"]
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def in_another_process(code, *arguments):
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)])
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from fairflows.storage.folders import new_file, new_folder
+
+target, letter = Path(sys.argv[1]), sys.argv[2]
+for i in range(30):
+    with new_file(target / "file") as side:
+        side.write_text(letter * 50_000)
+    with new_folder(target / "folder") as side:
+        (side / "a").write_text(letter)
+        (side / "b").write_text(letter)
+    text = (target / "file").read_text()
+    assert len(text) == 50_000 and len(set(text)) == 1, "half a file"
+"""
+
+
+def test_processes_that_write_at_once_each_write_a_whole_one(tmp_path):
+    writers = [in_another_process(WRITER, tmp_path, letter) for letter in "xyz"]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    text, folder = (tmp_path / "file").read_text(), contents(tmp_path / "folder")
+    assert len(text) == 50_000
+    assert folder["a"] == folder["b"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+from fairflows.storage import folders
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+target, moment = Path(sys.argv[1]), sys.argv[2]
+if moment == "before the exchange":
+    folders._take_place = die
+if moment == "after the exchange":
+    folders.shutil.rmtree = die
+if moment == "between two renames":
+    folders._exchange = lambda *_: False
+    folders.shutil.rmtree = lambda *_, **__: None
+    rename = Path.rename
+    Path.rename = lambda path, to: die() if ".partial-" in path.name and not to.exists() else rename(path, to)
+with folders.new_folder(target) as side:
+    (side / "a").write_text("new")
+    if moment == "half way":
+        die()
+    (side / "b").write_text("new")
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "left"),
+    [
+        ("half way", "old"),
+        ("before the exchange", "old"),
+        ("after the exchange", "new"),
+        ("between two renames", "old"),
+    ],
+)
+def test_a_killed_writer_leaves_the_old_folder_or_the_new_one(moment, left, tmp_path):
+    target = tmp_path / "folder"
+    with new_folder(target) as side:
+        fill(side, "old")
+    assert in_another_process(KILLED, target, moment).wait() == -signal.SIGKILL
+    settle_folder(target)  # as `load` does first, for systems that cannot exchange two folders in one step
+    assert contents(target) == {"a": left, "b": left}
+    with new_folder(target) as side:
+        fill(side, "newest")
+    assert contents(target) == {"a": "newest", "b": "newest"}
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_killed_writer_of_a_file_leaves_the_old_one(tmp_path):
+    target = tmp_path / "file"
+    target.write_text("old")
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom fairflows.storage.folders import new_file\n"
+        "with new_file(Path(sys.argv[1])) as side:\n    side.write_text('ne')\n    os.kill(os.getpid(), 9)\n"
+    )
+    assert in_another_process(code, target).wait() == -signal.SIGKILL
+    assert target.read_text() == "old"
+    with new_file(target) as side:
+        side.write_text("new")
+    assert contents(tmp_path) == {"file": "new"}
