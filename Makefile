@@ -2,16 +2,30 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint clean
+PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
+# Tests whose numbers pass through matrix products.
+KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
+	tests/encoder/test_matching.py tests/training/test_training.py tests/storage tests/stream
+
+.PHONY: demo test test-all test-kernels fast-tests lint clean
 
 demo: .venv/installed
 	$(BIN)/fairflows demo
 
-test: .venv/installed lint
-	$(BIN)/pytest -q -n 2
+# Types are checked while the tests run.
+test: .venv/installed
+	@$(MAKE) --no-print-directory --jobs 2 lint fast-tests
+
+fast-tests: .venv/installed
+	$(PYTEST)
 
 test-all: .venv/installed lint
-	$(BIN)/pytest -q -n 2 -m "slow or not slow"
+	$(PYTEST) -m "slow or not slow"
+
+# Stand-ins for other processors: plain kernels and two threads, then the kernels of old processors.
+test-kernels: .venv/installed
+	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 $(PYTEST) $(KERNEL_TESTS)
+	DNNL_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem $(PYTEST) $(KERNEL_TESTS)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

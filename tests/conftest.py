@@ -22,9 +22,25 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.load_profile("repeatable")
 
 
+# The fixtures that are set up at this moment, but for those of a single test.
+_being_set_up: list[str] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """Remember which shared fixture is set up: its keys must not depend on the test that happens to ask first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    _being_set_up.append(f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]")
+    try:
+        return (yield)
+    finally:
+        _being_set_up.pop()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def repeatable_keys():
-    """Secret keys that follow from the test's name: other ones with FAIRFLOWS_TEST_KEYS=2 and so on."""
+    """Secret keys that follow from the name of the fixture or test; other ones with FAIRFLOWS_TEST_KEYS=2 and so on."""
     from fairflows.table import persons  # after the number of threads is set
 
     salt = os.environ.get("FAIRFLOWS_TEST_KEYS", "1")
@@ -32,8 +48,9 @@ def repeatable_keys():
 
     def token_bytes(n: int) -> bytes:
         test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0]
-        drawn[test] += 1
-        return hashlib.shake_256(f"{salt} {test} {drawn[test]}".encode()).digest(n)
+        whose = _being_set_up[-1] if _being_set_up else test
+        drawn[whose] += 1
+        return hashlib.shake_256(f"{salt} {whose} {drawn[whose]}".encode()).digest(n)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(persons, "secrets", SimpleNamespace(token_bytes=token_bytes))
