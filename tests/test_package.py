@@ -108,10 +108,11 @@ def test_public_names_and_submodules_load_on_first_use():
         "import sys, fairflows as ff\n"
         "modules = [f'fairflows.{name}' for name in ff._SUBMODULES]\n"
         "print([name for name in [*modules, *set(ff._HOME.values())] if name in sys.modules])\n"
-        "print(ff.bounds.samples_needed(0.1, 0.05) > 0, 'torch' in sys.modules)"
+        "print(ff.bounds.samples_needed(0.1, 0.05) > 0, ff.paper.datasets is not None, 'torch' in sys.modules)\n"
+        "print(ff.paper.baselines.LAFTR.__name__, ff.paper.experiments.run.__name__)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[]", "True False"]
+    assert done.stdout.splitlines() == ["[]", "True True False", "LAFTR run"]
 
 
 def test_no_submodule_has_the_name_of_a_public_function():

@@ -33,8 +33,11 @@ def main() -> None:
     one_thread_by_default()  # batches and adversaries run side by side already
     with _signals() as stopped:
         code, message = _outcome()
-    if stopped:  # an interrupted reader may have called it a damaged file
-        code, message = 128 + stopped[0], "interrupted"
+    if stopped:
+        # An interrupted reader may have called it a damaged file. Everything is cleaned up by now; Python's shutdown is
+        # left out, since it may abort where a thread of Arrow still reads.
+        typer.echo("fairflows: interrupted", err=True)
+        os._exit(128 + stopped[0])
     if message:
         typer.echo(f"fairflows: {message}", err=True)
     sys.exit(code)
