@@ -30,6 +30,7 @@ def run(kind, density, device: str, capture: bool, scalarisation: str = "convex"
     labels = [(x[:, 0] > a).long() for a, x in enumerate(rows)]
     densities = GroupDensities.fit(density, rows)
     fresh = FreshDraws(GroupRows(rows, labels), densities, seeds=SEEDS, batch_size=64)
+    draws = Replayed(fresh.take(32), fresh.streams, device)  # before the densities move to the device
     f = kind(4, n_blocks=2, hidden=(16, 16), seeds=SEEDS).to(device)
     h = StackedMLP(4, (16,), 2, seeds=SEEDS).to(device)
     return train(
@@ -40,7 +41,7 @@ def run(kind, density, device: str, capture: bool, scalarisation: str = "convex"
         gamma=[0.0, 0.5, 0.9],  # with γ = 0 too, which is guarded
         seeds=SEEDS,
         settings=TrainingSettings(epochs=3, batch_size=64, ramp_epochs=1, capture=capture, scalarisation=scalarisation),
-        draws=Replayed(fresh.take(32), fresh.streams, device),
+        draws=draws,
     ).joint.cpu()
 
 
