@@ -20,6 +20,7 @@ from torch import distributions as td
 
 from fairflows import DataError, FairFlow, FairMatching, FairTransport, Table, make_gaussians
 from fairflows.bijection import StackedMLP
+from fairflows.certificate.identification import model_hash
 from fairflows.density import (
     AutoregressiveDensity,
     FlowDensity,
@@ -139,6 +140,7 @@ def test_a_loaded_encoder_does_what_the_saved_one_did(name, mixed, tmp_path):
             pd.testing.assert_frame_equal(one, other, **SAME_NUMBERS)
     assert again.get_params().keys() == encoder.get_params().keys()
     assert again.groups_ == encoder.groups_
+    assert model_hash(again, b"key") == model_hash(encoder, b"key")
     assert list(again.get_feature_names_out()) == list(encoder.get_feature_names_out())
 
     save(again, tmp_path / "again")  # and once more: what was loaded can be saved
@@ -260,7 +262,7 @@ def test_what_cannot_be_saved_is_named(mixed, tmp_path):
     trees = HistGradientBoostingClassifier(max_iter=2, categorical_features=[1])
     score = FairTransport(transport="score", classifier=trees)
     quietly(lambda: score.fit(codes, codes["town"].astype(int) + 3, sensitive_features=mixed.a))
-    with pytest.raises(DataError, match="A score by HistGradientBoostingClassifier cannot be saved"):
+    with pytest.raises(DataError, match="a fitted HistGradientBoostingClassifier cannot be saved here"):
         save(score, tmp_path / "model")
     table = categorical(mixed)
     own = FairMatching(density="counts", classifier=RandomForestClassifier(5), **CELLS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 import joblib
@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from fairflows.encoder.model_state import Storable, state_of
 from fairflows.table.hashing import Part, content_hashes, fingerprint
 from fairflows.table.table import Table
 
-_NO_PART = {"key", "key_", "ledger_", "device", "progress", "history", "n_jobs"}
-"""Attributes that decide no released value: secrets, accounts of rows, and how the work was done."""
+_NO_PART = {"key", "key_", "ledger_", "device", "progress", "history", "n_jobs", "requests", "_sklearn_output_config"}
+"""Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over."""
 
 
 def rows_hash(table: Table, key: bytes) -> str:
@@ -58,16 +59,16 @@ def _parts(value: Any) -> Iterator[Part]:
 
 
 def _of_object(value: Any) -> Iterator[Part]:
-    if isinstance(value, BaseEstimator):  # before dataclasses: an estimator may be one, and has learnt more
-        yield from _of_mapping({**value.get_params(deep=False), **_fitted(value)})
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from _of_mapping({field.name: getattr(value, field.name) for field in fields(value)})
+    if isinstance(value, type):
+        yield value.__name__
+    elif isinstance(value, Storable | BaseEstimator) or is_dataclass(value):
+        yield from _of_mapping(state_of(value))
     elif type(value).__module__.startswith("torch") or callable(getattr(value, "state_dict", None)):
         yield from _of_torch(value)
     elif type(value).__module__.startswith("fairflows."):
-        yield from _of_mapping(vars(value))
+        yield from _of_mapping(state_of(value))
     else:
-        yield joblib.hash(value) if not isinstance(value, type) else value.__name__
+        yield joblib.hash(value)
 
 
 def _of_torch(value: Any) -> Iterator[Part]:
@@ -79,10 +80,6 @@ def _of_torch(value: Any) -> Iterator[Part]:
         yield from _of_mapping({name: part.detach().cpu().numpy() for name, part in value.state_dict().items()})
     else:
         yield str(value)
-
-
-def _fitted(estimator: BaseEstimator) -> dict[str, Any]:
-    return {name: value for name, value in vars(estimator).items() if name.endswith("_")}
 
 
 def _of_mapping(values: Mapping[Any, Any]) -> Iterator[Part]:

@@ -58,7 +58,7 @@ class Bins:
             ]
         else:
             names = ["any"]
-        self.levels = Levels(name, names, object, has_missing)
+        self.levels = Levels(name, names, np.dtype(object), has_missing)
 
     @classmethod
     def fit(cls, name: str, column: pd.Series, n_bins: int) -> Bins:

@@ -145,7 +145,7 @@ class Codec:
             else:
                 self.scales_[name] = Scale.fit(str(name), known, kind, self.dequantise)
             if 0 < len(known) < len(column) and kind != "categorical":
-                self.gaps_[name] = Levels(self._gap_name(name), [False, True], bool)
+                self.gaps_[name] = Levels(self._gap_name(name), [False, True], np.dtype(bool))
         if not self.names_:
             raise DataError("Every column has a single value, so there is nothing to encode.")
         self._measure()

@@ -8,7 +8,7 @@ group is kept. Ties, which trees make, are broken by a number that belongs to th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -193,22 +193,6 @@ class TransportedScore:
             thresholds.append(_best_threshold(moved[:, column], labels[:, j]) if n == 2 else np.nan)
             column += 1 if n == 2 else n
         return replace(self, strength=strength, thresholds=tuple(thresholds), laws=_histogram(moved[:, 0], group))
-
-    def to_state(self) -> dict[str, Any]:
-        """What is saved; scikit-learn's classifiers have no form but a pickle."""
-        for score in self.classifiers:
-            if not isinstance(score, PlainScore):
-                raise DataError(
-                    f"A score by {type(score[-1]).__name__} cannot be saved: of scikit-learn's classifiers, "
-                    "LogisticRegression and HistGradientBoostingClassifier with numeric columns have a form that is "
-                    "not a pickle."
-                )
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> TransportedScore:
-        """The scores that `to_state` described."""
-        return cls(**state)
 
     def encode(self, rows: Rows, key: bytes) -> pd.DataFrame:
         """The moved scores, a column each."""

@@ -10,6 +10,8 @@ import inspect
 from importlib import import_module
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from fairflows.encoder.model_state import State, built_from, state_of
 from fairflows.exceptions import DataError
 
@@ -67,7 +69,12 @@ def name_and_state(value: object, where: str) -> tuple[str, State]:
         )
     state = state_of(value)
     if kind.__name__ == "HistGradientBoostingClassifier" and state["fitted"]:
-        raise DataError(f"{where}: a fitted {kind.__name__} cannot be saved here; clone it first.")
+        raise DataError(
+            f"{where}: a fitted {kind.__name__} cannot be saved here: only one that scores numeric columns has a form "
+            "that is not a pickle."
+        )
+    if kind.__name__ == "Pipeline" and isinstance(last := state["settings"]["steps"][-1][1], BaseEstimator):
+        name_and_state(last, where)  # refused by the name of its classifier, rather than of a step before it
     return kind.__name__, state
 
 

@@ -67,7 +67,7 @@ class Writer:
             (pd.Timestamp | pd.Timedelta, self._time),
             (pd.Index, self._index),
             (pd.DataFrame, self._frame),
-            (np.dtype | pd.api.extensions.ExtensionDtype | type, self._dtype),
+            (np.dtype | pd.api.extensions.ExtensionDtype, self._dtype),
         )
         for kind, write in kinds:
             if isinstance(value, kind):
