@@ -36,7 +36,7 @@ app = typer.Typer(
 
 
 def distinct(names: list[str] | None) -> list[str] | None:
-    """Repeated options, each once."""
+    """The values of a repeated option without duplicates."""
     return list(dict.fromkeys(names)) if names else names
 
 
@@ -79,7 +79,7 @@ def in_options(message: Message) -> str:
 
 
 def _as_option(parameter: Parameter) -> str:
-    """A parameter as an option of the command that runs; else as one of the `fit` that made the command's model."""
+    """A parameter as an option of the running command, or else of `fit`, which made the model that the command uses."""
     commands = cast(TyperGroup, typer.main.get_command(app)).commands
     options = {
         name: {option.name: option for option in command.params if isinstance(option, TyperOption)}
@@ -102,7 +102,7 @@ def _typed(option: TyperOption, value: object) -> str:
 
 
 def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """Warnings that are meant for users, each kind once: batches would repeat them with other counts."""
+    """Print a `DataWarning` on one line, unless it was printed before with other counts; ignore other warnings."""
     if not isinstance(message, DataWarning):
         return
     kind = re.sub(r"\d[\d,]*", "#", str(message))
@@ -112,7 +112,7 @@ def show_warning(message: Warning | str, category: type[Warning], *_: object, **
 
 
 def print_frame(frame: pd.DataFrame, as_json: bool, title: str) -> None:
-    """A table for people, or JSON for machines."""
+    """Print a table, as text or as JSON."""
     if as_json:
         typer.echo(frame.to_json(orient="records", indent=2, force_ascii=False))
         return
@@ -129,13 +129,13 @@ def print_frame(frame: pd.DataFrame, as_json: bool, title: str) -> None:
 
 
 def print_json(record: object) -> None:
-    """JSON for machines."""
+    """Print a value as JSON."""
     typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
 
 
 @contextmanager
 def stages(quiet: bool) -> Iterator[Say]:
-    """Say what happens next, with the time so far, on standard error; a spinner where a person looks."""
+    """Print each stage of the work on standard error, with the time so far; with a spinner on a terminal."""
     if quiet:
         yield lambda text: None
         return
@@ -155,7 +155,7 @@ def stages(quiet: bool) -> Iterator[Say]:
 
 @contextmanager
 def row_counter(quiet: bool, verb: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar over rows, where a person looks."""
+    """A progress bar over rows, on a terminal."""
     with progress_bar(verb, enabled=not quiet and sys.stderr.isatty()) as show:
         yield lambda done, total: show(done, total, f"{done:,} rows")
 

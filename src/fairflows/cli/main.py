@@ -24,11 +24,11 @@ __all__ = ["app", "data_commands", "file_commands", "main", "model_commands"]
 
 
 BUG = 70
-"""The exit code of what should never happen (EX_SOFTWARE of BSD's sysexits); 1 says that a target was missed."""
+"""The exit code of an unexpected error (EX_SOFTWARE of BSD's sysexits); 1 means that a target was missed."""
 
 
 def main() -> None:
-    """Run the command; what is wrong with the input is one line on standard error and exit code 2."""
+    """Run the command. Wrong input gives one line on standard error and exit code 2."""
     warnings.showwarning = show_warning
     one_thread_by_default()  # batches and adversaries run side by side already
     with _signals() as stopped:
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _outcome() -> tuple[int | str | None, str]:
-    """The exit code, and what to say on standard error."""
+    """Run the command; return its exit code and the message for standard error."""
     try:
         app()
     except SystemExit as end:
@@ -62,7 +62,7 @@ def _outcome() -> tuple[int | str | None, str]:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """End in order on Ctrl-C and on a request to end, so that files to the side are removed; the next one kills."""
+    """Turn SIGINT and SIGTERM into SystemExit, so that partial files are removed; a second signal kills the process."""
     stopped: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> None:

@@ -261,7 +261,7 @@ def recourse(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say what rejected rows would have to change to be accepted. For those who hold the table: it shows single rows.
+    """Say what rejected rows would have to change to be accepted. The result shows single rows.
 
     Example: `fairflows recourse out rejected.csv --keep college`
     """
@@ -319,9 +319,9 @@ def report(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a result as one HTML file, for the house or for the public.
+    """Write the report of a result as one HTML file, for internal use or for the public.
 
-    Recourse is for the house: `--public` leaves it out.
+    Recourse shows single rows: `--public` leaves it out.
 
     Example: `fairflows report out --public -o report.html`
     """

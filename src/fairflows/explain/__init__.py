@@ -1,6 +1,6 @@
-"""What an invertible encoder lets one see: how a rejection could be turned, and who is matched with whom.
+"""Explanations from an invertible encoder: recourse for rejected rows, and matches between groups.
 
-Both are for the people who hold the table: they show single rows, and belong into no public report.
+Both show single rows of the table, and must not be part of a public report.
 """
 
 from fairflows.explain.flipping import Recourse, recourse

@@ -1,4 +1,4 @@
-"""What a change to a row may not do: touch some columns, or move others in the wrong direction."""
+"""Conditions on recourse: columns that must not change, or may change in one direction only."""
 
 from __future__ import annotations
 

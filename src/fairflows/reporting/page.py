@@ -18,7 +18,7 @@ Contents: TypeAlias = dict[str, Any]
 """What a report is about, by section: values as JSON has them."""
 
 _INTERNAL = ("points", "matches", "recourse")
-"""What shows single persons, or what only those who hold the table may see."""
+"""Sections that show single persons, and are left out of a public report."""
 
 
 class Report:
@@ -77,7 +77,7 @@ class Report:
 
 
 def public_part(contents: Contents) -> Contents:
-    """What may leave the house: nothing that shows single persons, nor anything but the bins of the latent."""
+    """The contents without the sections that show single persons; of the latent only its bins are left."""
     kept = {name: value for name, value in contents.items() if name not in _INTERNAL}
     return {**kept, "points": None, "matches": None, "recourse": None}
 
@@ -127,7 +127,7 @@ def _figures(r: Contents) -> dict[str, Markup]:
 
 
 def _image(svg: str, text: str) -> Markup:
-    """An image that carries its picture: nothing inside it can run, and nothing is fetched."""
+    """An HTML image with the SVG inside: no script in it runs, and nothing is fetched."""
     data = base64.b64encode(svg.encode()).decode()
     return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, text)
 

@@ -78,7 +78,7 @@ def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], 
 
 
 def gauge(certificate: CertificateFields) -> str:
-    """From what an attack reached, over what the model says, to what is certified; the truth lies between."""
+    """The bounds on Δ on one scale: what an attack reached, what the model says, and what is certified."""
     marks = [
         ("attack reached at least", certificate["attack_lower"], ">", COLOURS[1]),
         ("model says at most", certificate["model_upper"], "D", COLOURS[4]),

@@ -16,26 +16,26 @@ _TITLES = {
 
 
 def title(certificate: CertificateFields) -> str:
-    """The status in a word or two."""
+    """The status as a short title."""
     if certificate["status"] == "NOT_MET" and not _target(certificate):
         return "Nothing is promised"
     return _TITLES[certificate["status"]]
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share as a percentage; bounds are not rounded to 100 % or 0 %."""
+    """A share as a percentage."""
     return f"{100 * share:.{digits}f} %"
 
 
 def distance(value: float | None) -> str:
-    """A distance Δ with three digits; one too small for them says so."""
+    """A distance Δ with three digits, or "< 0.001"."""
     if value is None:
         return "–"
     return f"{value:.3f}" if value >= 0.0005 or value == 0 else "< 0.001"
 
 
 def verdict(certificate: CertificateFields) -> list[str]:
-    """What the status means for whoever has to decide, in a few sentences."""
+    """What the status means for a decision about the release, in a few sentences."""
     c = certificate
     chance = max(c.get("priors") or [1 / max(2, len(c["n"]))])
     shares = "at the given shares of the groups" if c.get("priors") else "when the groups are equally likely"
@@ -76,7 +76,7 @@ def verdict(certificate: CertificateFields) -> list[str]:
 
 
 def to_whom(certificate: CertificateFields) -> str:
-    """Who is covered by what is said, and who is not."""
+    """Which persons the bound covers, and which it does not."""
     c = certificate
     seen = " and the ".join(c["released"])
     if c["cell_upper"] is not None and c["cell_upper"] < 1:
@@ -99,7 +99,7 @@ def to_whom(certificate: CertificateFields) -> str:
 
 
 def statements(certificate: CertificateFields) -> list[dict[str, str]]:
-    """The three kinds of statement, side by side: name, bound, what it says, what it rests on."""
+    """The certified, the model-based and the attack's bound: name, bound, meaning, and assumptions of each."""
     c = certificate
     found = []
     if c["cell_upper"] is not None:

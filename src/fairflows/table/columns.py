@@ -1,4 +1,4 @@
-"""What a column holds: its kind, its numbers, and the checks that no later stage can do without."""
+"""What a column holds: its kind, its numbers, and the checks that every table passes."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def from_numbers(values: np.ndarray, dtype: Dtype) -> pd.Series:
 
 
 def has_zone(dtype: Dtype) -> bool:
-    """Whether a column of this type holds moments in time, and not the readings of some clock."""
+    """Whether a column of this type holds times with a time zone."""
     arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else None
     return isinstance(dtype, pd.DatetimeTZDtype) or getattr(arrow, "tz", None) is not None
 
 
 def describe_dtype(dtype: Dtype) -> str:
-    """What a column of this type holds, in a word or two."""
+    """What a column of this type holds, as error messages name it."""
     if is_number(dtype):
         return "numbers"
     if not is_time(dtype):
@@ -65,7 +65,7 @@ def describe_dtype(dtype: Dtype) -> str:
 
 
 def check_same(name: str, column: pd.Series, dtype: Dtype) -> None:
-    """Refuse numbers where there were times, moments where there were clock readings, and so on."""
+    """Refuse a column that holds something else than at fitting: numbers instead of times, a time zone or none."""
     if describe_dtype(column.dtype) != describe_dtype(dtype):
         raise DataError(
             f"Column {name!r} must hold {describe_dtype(dtype)}, as in the rows it was fitted on ({dtype}); got "
@@ -131,13 +131,13 @@ def step_text(step: float, dtype: np.dtype) -> str:
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Refuse a setting that is none of those there are."""
+    """Refuse a parameter whose value is not one of those allowed."""
     if not (isinstance(value, str) and value in allowed):
         raise ParameterError(name, f"must be one of {', '.join(map(repr, allowed))}", value)
 
 
 def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
-    """Refuse declared kinds that there are not, and numbers' kinds for columns that hold none."""
+    """Refuse declared kinds that do not exist, and kinds of numbers for columns of categories."""
     for name, kind in (kinds or {}).items():
         check_choice(f"The kind of column {name!r}", kind, KINDS)
         if name not in frame or kind == "categorical" or not frame[name].notna().any():

@@ -1,4 +1,4 @@
-"""The same kind of frame out as came in: pandas, polars or NumPy; no value changes on the way."""
+"""Tables of any kind (pandas, polars, Arrow, NumPy) into pandas and back, without a change of values."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def read_frame(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
 
 
 def kind_of(path: Path) -> Literal["csv", "parquet"]:
-    """What the file's name says it is."""
+    """The kind of a file, by its name."""
     is_packed = path.suffix.lower() in COMPRESSION
     kind = (Path(path.stem) if is_packed else path).suffix.lower()
     if kind in PARQUET_SUFFIXES and is_packed:
@@ -112,7 +112,7 @@ def refuse_repeated(path: Path, names: list[str]) -> None:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into a DataError that says it in a line."""
+    """Turn errors while a file is read into a DataError with a message of one line."""
     try:
         yield
     except DataError:
@@ -139,7 +139,7 @@ def explained(path: Path) -> Iterator[None]:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Say in a DataError about a table which file holds it."""
+    """Put the file's name before the message of a DataError."""
     try:
         yield
     except DataError as error:
