@@ -89,9 +89,11 @@ class GroupEncoder(Encoder):
         rows, y = shared._start(X, y, sensitive_features)
         learnt = shared._fit(rows, y, shared._read_weight(sample_weight, rows.X), strengths, seeds)
         common = {name: value for name, value in shared.__dict__.items() if name.endswith("_")}
+        known = self.get_params(deep=False)  # plain rows have no strength
         found = []
         for (strength, seed), own in zip([(g, s) for g in strengths for s in seeds], learnt, strict=True):
-            encoder = clone(self).set_params(**{self.strength_name: strength, "random_state": seed})
+            settings = {self.strength_name: strength, "random_state": seed}
+            encoder = clone(self).set_params(**{name: settings[name] for name in settings if name in known})
             if own is not None:
                 encoder.__dict__.update(common | own)
             found.append(encoder)

@@ -185,7 +185,7 @@ class CellRelease(Encoder):
         given: dict[str, Any] = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         found = []
         for encoder in self._new_encoder().fit_many(X, y, **given, strengths=strengths, seeds=seeds):
-            release = clone(self)
+            release = clone(self) if self.encoder is None else clone(self).set_params(encoder=clone(encoder))
             if encoder.is_fitted:
                 release._fit_cells(encoder, X, y, sensitive_features)
             found.append(release)

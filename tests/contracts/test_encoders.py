@@ -1,0 +1,336 @@
+"""What every encoder must do. A new one is one line in the list."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from pandas.testing import assert_frame_equal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+from fairflows.density import MixtureDensity
+from fairflows.encoder.base import Encoder
+from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.fair_matching import FairMatching
+from fairflows.encoder.fair_transport import FairTransport
+from fairflows.encoder.unencoded import Unencoded
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.paper.baselines import FARE, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
+from fairflows.release.cell_release import CellRelease
+from fairflows.table.persons import Key
+from fairflows.table.table import Table
+
+KEY = Key(range(32))
+FLOW = {"n_epochs": 1, "hidden": (8,), "head": (8,), "density": MixtureDensity(1), "key": KEY}
+CELLS = {"density": "counts", "key": KEY}
+SCORE = {"transport": "score", "classifier": LogisticRegression(), "key": KEY}
+
+ENCODERS = {
+    "flow": lambda: FairFlow(0.5, **FLOW),
+    "matching": lambda: FairMatching(1.0, **CELLS),
+    "matching with coins": lambda: FairMatching(0.5, **CELLS, criterion="equalized_odds", output="codes"),
+    "transported cells": lambda: FairTransport(**CELLS, transport="cells", output="one-hot"),
+    "transported score": lambda: FairTransport(**SCORE),
+    "rows as they are": lambda: Unencoded(key=KEY),
+    "FARE": lambda: FARE(0.2, max_leaves=6, min_rows=10, key=KEY),
+    "LAFTR": lambda: LAFTR(n_epochs=1),
+    "MaxEnt-ARL": lambda: MaxEntARL(n_epochs=1),
+    "forgetting": lambda: AdversarialForgetting(n_epochs=1),
+    "plain adversary": lambda: AdversarialEncoder(n_epochs=1),
+    "cells of rows": lambda: CellRelease(Unencoded(key=KEY), 4),
+    "cells of matched rows": lambda: CellRelease(FairMatching(1.0, **CELLS), 4, randomise=0.3),
+    "typical rows of a score": lambda: CellRelease(FairTransport(**SCORE), 4, method="quantiles", output="typical"),
+}
+NEED_NO_ATTRIBUTE = {
+    "rows as they are", "FARE", "LAFTR", "MaxEnt-ARL", "forgetting", "plain adversary", "cells of rows",
+}  # fmt: skip
+INVERTIBLE = {"flow", "matching", "matching with coins"}
+GIVE_CELLS = {"FARE", "cells of rows", "cells of matched rows", "typical rows of a score"}
+HAVE_A_LAW = {"flow", "matching", "matching with coins", "transported cells", "transported score"}
+TOSS_COINS = {
+    "flow", "matching with coins", "transported cells", "transported score", "cells of matched rows",
+    "typical rows of a score",
+}  # fmt: skip
+FITTED: dict[str, Encoder] = {}
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    """Text, numbers on a grid and a boolean; two groups; named persons with one to three rows."""
+    rng = np.random.default_rng(0)
+    n = 300
+    sex = rng.choice(["f", "m"], n)
+    grade = rng.integers(0, 5, n) + (sex == "m")
+    frame = pd.DataFrame(
+        {
+            "town": rng.choice(["Bonn", "Köln", "Ulm"], n, p=[0.5, 0.3, 0.2]),
+            "grade": grade,
+            "owner": rng.random(n) < np.where(sex == "m", 0.6, 0.3),
+            "sex": sex,
+            "repaid": np.where(grade + rng.normal(size=n) > 2.5, "yes", "no"),
+            "person": np.sort(rng.integers(0, 180, n)),
+        }
+    )
+    return Table(frame, sensitive="sex", label="repaid", identifier="person")
+
+
+@pytest.fixture(params=ENCODERS)
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def encoder(name, table) -> Encoder:
+    """Fitted to the table; later frames name their persons by the index."""
+    if name not in FITTED:
+        FITTED[name] = configured(ENCODERS[name](), identifier="person").fit(table)
+    return FITTED[name]
+
+
+def configured(encoder: Encoder, **settings: object) -> Encoder:
+    """The encoder, or the one inside a release, with other settings."""
+    prefix = "encoder__" if isinstance(encoder, CellRelease) else ""
+    return encoder.set_params(**{f"{prefix}{name}": value for name, value in settings.items()})
+
+
+def assert_same(one: pd.DataFrame, other: pd.DataFrame) -> None:
+    """The same columns and values; training sums float32 numbers in an order that depends on the machine."""
+    assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True), rtol=1e-4, atol=1e-5)
+
+
+def differ(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    return not np.array_equal(one.to_numpy(), other.to_numpy())
+
+
+def test_an_encoder_must_say_all_that_is_asked_of_it():
+    with pytest.raises(TypeError, match="abstract"):
+        Encoder()
+    asked = {"sensitive", "identifier", "fit", "fit_many", "read", "encode", "_names_out"}
+    assert Encoder.__abstractmethods__ == asked
+
+
+def test_every_encoder_of_the_package_is_in_the_list():
+    def kinds(base):
+        return {base}.union(*map(kinds, base.__subclasses__()))
+
+    concrete = {kind for kind in kinds(Encoder) if not kind.__abstractmethods__ and "fairflows" in kind.__module__}
+    assert {type(make()) for make in ENCODERS.values()} == concrete
+
+
+def test_a_table_or_its_parts(name, encoder, table):
+    """fit(table) is fit(X, y, sensitive_features=a), and so is what is encoded and predicted."""
+    parts = configured(ENCODERS[name](), identifier="person").fit(table.X, table.y, sensitive_features=table.a)
+    alone = ENCODERS[name]().fit(table)
+    expected = encoder.transform(table)
+    assert expected.index.equals(table.X.index)
+    assert_same(encoder.transform(table.X, sensitive_features=table.a), expected)
+    assert_same(parts.transform(table), expected)
+    assert_same(alone.transform(table), expected)
+    assert parts.groups_ == encoder.groups_ == ["f", "m"]
+    assert parts.classes_.tolist() == encoder.classes_.tolist() == ["no", "yes"]
+    assert_same(ENCODERS[name]().fit_transform(table), expected)
+    rows = encoder.read(table)
+    assert_same(encoder.encode(rows), expected)
+
+
+def test_the_attribute_as_an_argument_or_as_a_column(name, encoder, table):
+    frame = table.X.assign(sex=table.a, who=table.identifier).reset_index(drop=True)
+    by_name = configured(ENCODERS[name](), sensitive="sex", identifier="who").fit(frame, table.y)
+    assert (by_name.sensitive, by_name.identifier) == ("sex", "who")
+    assert by_name.feature_names == encoder.feature_names == ["town", "grade", "owner"], "it is never a feature"
+    assert_same(by_name.transform(frame), encoder.transform(table))
+    without_roles = frame.drop(columns="sex")
+    assert_same(by_name.transform(without_roles, sensitive_features=table.a.to_numpy()), encoder.transform(table))
+
+
+def test_whether_encoding_needs_the_attribute(name, encoder, table):
+    assert encoder.needs_attribute == (name not in NEED_NO_ATTRIBUTE)
+    swapped = table.a.map({"f": "m", "m": "f"})
+    Z = encoder.transform(table)
+    if encoder.needs_attribute:
+        with pytest.raises(DataError, match="needs the sensitive attribute"):
+            encoder.transform(table.X)
+        assert differ(encoder.transform(table.X, sensitive_features=swapped), Z)
+    else:
+        assert_same(encoder.transform(table.X), Z)
+        assert not differ(encoder.transform(table.X, sensitive_features=swapped), Z)
+        by_name = configured(ENCODERS[name](), sensitive="sex", identifier="person")
+        by_name.fit(table.X.assign(sex=table.a), table.y)
+        assert_same(by_name.transform(table.X), Z)  # its column may be missing
+
+
+def test_fitting_needs_the_attribute(name, table):
+    """But for rows as they are, which learn nothing; groups are then unknown."""
+    encoder = configured(ENCODERS[name](), identifier="person")
+    if name in ("rows as they are", "cells of rows"):
+        assert encoder.fit(table.X, table.y).groups_ == []
+        assert len(encoder.transform(table.X)) == len(table)
+        return
+    with pytest.raises(DataError, match="needs the sensitive attribute"):
+        encoder.fit(table.X, table.y)
+    assert not encoder.is_fitted
+
+
+def test_an_unknown_group_is_refused(encoder, table):
+    with pytest.raises(DataError, match=r"one of the groups .*\('f', 'm'\); 300 rows are not, the first is 'q'"):
+        encoder.transform(table.X, sensitive_features=np.full(len(table), "q"))
+
+
+def test_what_is_invertible_comes_back(name, encoder, table):
+    assert encoder.is_invertible == (name in INVERTIBLE)
+    Z = encoder.transform(table)
+    if encoder.is_invertible:
+        back = encoder.inverse_transform(Z, sensitive_features=table.a)
+        assert_frame_equal(back, table.X, check_dtype=False)
+    elif name == "transported cells":
+        sample = encoder.inverse_transform(Z, sensitive_features=table.a)
+        assert list(sample) == list(table.X)
+        assert differ(sample, table.X)
+    else:
+        with pytest.raises(DataError, match="cannot be decoded"):
+            encoder.inverse_transform(Z, sensitive_features=table.a)
+
+
+def test_coins_and_noise_belong_to_persons(name, encoder, table):
+    """Whoever is named is encoded alike every time; whoever is not, alike only where there are no coins."""
+    assert encoder.is_randomised == (name in TOSS_COINS)
+    Z = encoder.transform(table)
+    order = np.random.default_rng(1).permutation(len(table))
+    assert_same(encoder.transform(table.take(order)), Z.iloc[order])
+    nobody = ENCODERS[name]().fit(table)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        first, second = (nobody.transform(table.X, sensitive_features=table.a) for _ in range(2))
+    assert differ(first, second) == nobody.is_randomised
+    assert {warning.category for warning in said} == ({DataWarning} if nobody.is_randomised else set())
+
+
+def test_cells_are_counted_from_zero(name, encoder, table):
+    assert (encoder.n_cells_ is not None) == (name in GIVE_CELLS)
+    rows = encoder.read(table)
+    if encoder.n_cells_ is None:
+        with pytest.raises(DataError, match="does not give cells"):
+            encoder.cells(rows)
+        return
+    cells = encoder.cells(rows)
+    assert cells.dtype.kind == "i"
+    assert np.unique(cells).tolist() == list(range(encoder.n_cells_)), "every cell has training rows"
+    if list(encoder.get_feature_names_out()) == ["cell"]:
+        assert encoder.transform(table)["cell"].between(0, encoder.n_cells_ - 1).all()
+    if encoder.channel_ is not None:
+        np.testing.assert_allclose(encoder.channel_.sum(axis=1), np.ones(encoder.n_cells_))
+
+
+def test_laws_are_laws(name, encoder):
+    law = encoder.latent_law()
+    assert (law is not None) == (name in HAVE_A_LAW)
+    if law is None:
+        return
+    for label in (None, *law.labels):
+        exact = law.exact(label)
+        if exact is not None:
+            assert exact.min() >= 0
+            np.testing.assert_allclose(exact.sum(axis=1), [1, 1], atol=1e-9)
+        table = law.log_density_table(50, 0, label)
+        assert table.shape == (50, 2, 2)
+        assert np.isfinite(table[:, [0, 1], [0, 1]]).all(), "a draw is possible where it was drawn"
+    assert set(law.labels) <= set(encoder.classes_)
+    if law.labels:
+        with pytest.raises(ValueError, match="label 'perhaps'"):
+            law.exact("perhaps")
+
+
+def test_draws_are_rows_of_the_table(encoder, table):
+    samples = encoder.sample_rows(20, random_state=1)
+    if samples is not None:
+        assert [list(sample) for sample in samples] == [list(table.X)] * 2
+        assert all(sample["town"].isin(table.X["town"]).all() for sample in samples)
+
+
+def test_columns_have_the_names_that_are_announced(encoder, table):
+    assert encoder.get_feature_names_out().tolist() == list(encoder.transform(table))
+
+
+def test_predictions_are_labels(name, encoder, table):
+    if name == "rows as they are":
+        with pytest.raises(DataError, match="does not predict a label"):
+            encoder.predict(table)
+        return
+    predicted = encoder.predict(table)
+    assert predicted.shape == (len(table),)
+    assert set(predicted) <= {"no", "yes"}
+    np.testing.assert_array_equal(predicted, encoder.predict(table.X, sensitive_features=table.a))
+
+
+def test_the_kind_of_table_that_came_is_given_back(name, encoder, table):
+    frame = polars.from_pandas(table.X.assign(person=table.identifier).reset_index(drop=True))
+    Z = configured(ENCODERS[name](), identifier="person").fit(frame, table.y, sensitive_features=table.a)
+    encoded = Z.transform(frame, sensitive_features=table.a)
+    assert isinstance(encoded, polars.DataFrame)
+    assert_same(encoded.to_pandas(), encoder.transform(table))
+
+
+@pytest.mark.filterwarnings("ignore:No identifier says", "ignore:.*only observed cells")
+def test_arrays(name, table):
+    rng = np.random.default_rng(2)
+    array = np.column_stack([table.X["grade"], rng.normal(size=(len(table), 2))])
+    encoder = ENCODERS[name]().fit(array, table.y.to_numpy(), sensitive_features=table.a.to_numpy())
+    Z = encoder.transform(array, sensitive_features=table.a.to_numpy())
+    assert isinstance(Z, np.ndarray)
+    assert Z.shape == (len(table), len(encoder.get_feature_names_out()))
+    assert encoder.feature_names == []
+    with pytest.raises(ValueError, match="2 features"):
+        encoder.transform(array[:, :2], sensitive_features=table.a.to_numpy())
+
+
+def test_an_unfitted_encoder_says_so(name, encoder, table):
+    copy = clone(encoder)
+    assert encoder.is_fitted
+    assert not copy.is_fitted
+    assert copy.get_params(deep=False).keys() == encoder.get_params(deep=False).keys()
+    asked = [copy.transform, copy.predict, copy.read, lambda rows: copy.get_feature_names_out()]
+    for ask in asked:
+        with pytest.raises(NotFittedError):
+            ask(table)
+
+
+def test_fitting_does_not_change_settings(name, table):
+    encoder = ENCODERS[name]()
+    before = encoder.get_params()
+    encoder.fit(table)
+    after = encoder.get_params()
+    assert before.keys() == after.keys()
+    assert all(after[setting] is before[setting] for setting in before)
+
+
+def test_the_ledger_knows_the_training_persons(encoder, table):
+    seen = encoder.ledger_.read(table.X, table.persons)
+    assert encoder.ledger_.already_used(seen) == table.persons.n
+    assert encoder.most_rows_ == table.persons.rows_each().max() > 1
+
+
+def test_one_run_fits_every_strength_and_seed(name, table):
+    template = ENCODERS[name]()
+    many = template.fit_many(table, strengths=[0.25, 0.75], seeds=[0, 3])
+    assert not template.is_fitted
+    assert all(encoder.is_fitted for encoder in many)
+    assert len({encoder.key_ for encoder in many}) == 1, "a person has the same coins in all of them"
+    settings = [encoder.encoder if isinstance(encoder, CellRelease) else encoder for encoder in many]
+    if name not in ("rows as they are", "cells of rows"):  # which have no strength
+        assert [setting.get_params()[setting.strength_name] for setting in settings] == [0.25, 0.25, 0.75, 0.75]
+    assert [setting.random_state for setting in settings] == [0, 3, 0, 3]
+    for encoder in many:
+        assert len(encoder.transform(table)) == len(table)
+
+
+def test_a_fit_that_fails_leaves_nothing_behind(name, table):
+    encoder = ENCODERS[name]()
+    with pytest.raises(DataError, match="at least two classes"):
+        encoder.fit(table.X, np.zeros(len(table)), sensitive_features=table.a)
+    assert not encoder.is_fitted
+    with pytest.raises(DataError, match="at least two groups"):
+        encoder.fit(table.X, table.y, sensitive_features=np.full(len(table), "f"))
+    assert not encoder.is_fitted
