@@ -122,6 +122,17 @@ def test_the_attribute_may_be_a_column(applicants):
     assert list(advice.before) == ["score", "grade", "college"]
 
 
+def test_rows_that_nobody_named_get_the_same_advice_again(applicants):
+    """Their noise is that of their index, in encoding and in plausibility; and a table may be passed as it is."""
+    table = Table(applicants.X.reset_index(drop=True), sensitive=applicants.a, label=applicants.y)
+    encoder = FairFlow(n_epochs=3, kinds=table.kinds).fit(table)
+    first, again = (recourse(encoder, table, n_candidates=2) for _ in range(2))
+    assert len(first.before) > 0
+    pd.testing.assert_frame_equal(first.to_frame(), again.to_frame())
+    parts = recourse(encoder, table.X, sensitive_features=table.a, n_candidates=2)
+    pd.testing.assert_frame_equal(first.to_frame(), parts.to_frame())
+
+
 def test_rows_of_one_person_keep_their_own_advice(encoder, applicants):
     X = applicants.X.set_axis(pd.Index(np.arange(len(applicants)) // 2, name="person"))
     advice = recourse(encoder, X, sensitive_features=applicants.a.to_numpy())

@@ -7,7 +7,6 @@ it, decoded by the row's own group, is the advice.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -18,8 +17,9 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
+from fairflows.encoder.base import Rows
 from fairflows.encoder.fair_flow import FairFlow
-from fairflows.exceptions import DataError, DataWarning, ParameterError
+from fairflows.exceptions import DataError, ParameterError
 from fairflows.explain.conditions import Conditions, changed_categories, ordered_values
 from fairflows.table.frames import Frame, is_polars, to_pandas
 from fairflows.table.persons import Persons
@@ -109,7 +109,7 @@ class Recourse:
 
 def recourse(
     encoder: FairFlow,
-    X: Frame,
+    X: Frame | Table,
     *,
     sensitive_features: Role | None = None,
     classifier: Classifier | None = None,
@@ -135,8 +135,9 @@ def recourse(
     ----------
     encoder : FairFlow
         A fitted encoder with an inverse and densities.
-    X : frame
-        Rows; those that are accepted already are left out.
+    X : Table or frame
+        Rows; those that are accepted already are left out. Where nobody names their persons, a row's noise is that of
+        its index, before and after the change.
     sensitive_features : array, optional
         Their groups, unless a column of X holds them.
     classifier : classifier, optional
@@ -264,7 +265,7 @@ def _put(column: pd.Series, places: npt.NDArray[np.intp], values: pd.Series) -> 
     return column
 
 
-def _read(encoder: FairFlow, X: Frame, sensitive_features: Role | None) -> tuple[pd.DataFrame, pd.Series]:
+def _read(encoder: FairFlow, X: Frame | Table, sensitive_features: Role | None) -> tuple[pd.DataFrame, pd.Series]:
     """The rows and their groups, if the encoder has what recourse needs."""
     check_is_fitted(encoder)
     if not isinstance(encoder, FairFlow):
@@ -272,11 +273,11 @@ def _read(encoder: FairFlow, X: Frame, sensitive_features: Role | None) -> tuple
             f"Recourse decodes points between rows and needs an encoder with a continuous inverse (FairFlow); "
             f"{type(encoder).__name__} has none."
         )
+    if isinstance(X, Table):
+        return X.X, X.a
     if not isinstance(X, pd.DataFrame) and not is_polars(X):
-        raise DataError("Recourse speaks of columns by name: pass a pandas or polars frame.")
+        raise DataError("Recourse speaks of columns by name: pass a Table, or a pandas or polars frame.")
     frame = to_pandas(X)
-    if frame.index.name is None:
-        frame = frame.rename_axis("row")
     given = encoder.sensitive if sensitive_features is None else sensitive_features
     if given is None:
         raise DataError("Recourse decodes each row by its own group's flow: pass sensitive_features=....")
@@ -312,19 +313,20 @@ def _predicted_places(encoder: FairFlow, z: Array) -> npt.NDArray[np.intp]:
         return encoder.flow_.head(torch.tensor(z)[None])[0].argmax(-1).numpy()
 
 
+def _rows(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Rows:
+    """Rows as the encoder sees them; nothing is released, so that unnamed rows may be known by their index."""
+    named = encoder.identifier is not None and encoder.identifier in (*rows.columns, rows.index.name)
+    return encoder.read(rows, attribute, persons=None if named else Persons.of(rows.index))
+
+
 def _encoded(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Array:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # draws and advice may lie outside the training range
-        # Nothing of this is released: a row must get the same noise before and after a change.
-        named = encoder.identifier is not None and encoder.identifier in (*rows.columns, rows.index.name)
-        read = encoder.read(rows, attribute, persons=None if named else Persons.of(rows.index))
-        return encoder.encode(read).to_numpy(dtype=np.float64)
+    return encoder.encode(_rows(encoder, rows, attribute)).to_numpy(dtype=np.float64)
 
 
 def _draws(encoder: FairFlow, random_state: int) -> tuple[pd.DataFrame, pd.Series]:
     """Rows drawn from every group's density, as the encoder takes them."""
     samples = encoder.sample_rows(_N_DRAWS, random_state)
-    rows = pd.concat(samples, ignore_index=True).rename_axis(encoder.identifier or "draw")
+    rows = pd.concat(samples, ignore_index=True)
     attribute = pd.Series(np.repeat(np.array(encoder.groups_, dtype=object), _N_DRAWS), index=rows.index)
     return rows, attribute
 
@@ -346,11 +348,10 @@ def _plausibility(
 ) -> Array:
     """The share of each row's group, under p̂_a, that is less likely than the row."""
     share = np.empty(len(rows))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
-        for group in attribute.unique():
-            mine, of_group = (attribute == group).to_numpy(), (draws[1] == group).to_numpy()
-            log_p = encoder.log_prob(rows[mine], sensitive_features=attribute[mine])
-            reference = np.sort(encoder.log_prob(draws[0][of_group], sensitive_features=draws[1][of_group]))
-            share[mine] = np.searchsorted(reference, log_p) / len(reference)
+    if rows.empty:
+        return share
+    log_p, reference = (encoder.log_prob_rows(_rows(encoder, *those)) for those in ((rows, attribute), draws))
+    for group in attribute.unique():
+        mine, of_group = (attribute == group).to_numpy(), (draws[1] == group).to_numpy()
+        share[mine] = np.searchsorted(np.sort(reference[of_group]), log_p[mine]) / of_group.sum()
     return share

@@ -7,7 +7,7 @@ fairness, the flows match rows that are about equally likely in their groups (Ba
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, ParameterError
-from fairflows.table.frames import TableLike, to_pandas
-from fairflows.table.roles import Role, role_column
+from fairflows.table.frames import TableLike
+from fairflows.table.persons import Persons
+from fairflows.table.roles import Role
+from fairflows.table.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,14 +135,14 @@ class MatchedPairs:
         return list(self.sides).index(group)
 
 
-def matched_pairs(encoder: Encoder, X: TableLike, *, sensitive_features: Role | None = None) -> MatchedPairs:
+def matched_pairs(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role | None = None) -> MatchedPairs:
     """Every row, and the rows of the other groups that share its representation.
 
     Parameters
     ----------
     encoder : FairFlow
         A fitted encoder.
-    X : frame or array
+    X : Table, frame or array
         Rows to match.
     sensitive_features : array, optional
         Their groups, unless a column of X holds them.
@@ -158,20 +160,18 @@ def matched_pairs(encoder: Encoder, X: TableLike, *, sensitive_features: Role | 
     refused = DataError(f"Matches are for encoders with an inverse for every group; {type(encoder).__name__} has none.")
     if not isinstance(encoder, Encoder):
         raise refused
-    frame = to_pandas(X)
-    given = encoder.sensitive if sensitive_features is None else sensitive_features
-    if given is None:
-        raise DataError("Matches decode each row by the groups' flows: pass sensitive_features=....")
-    group = role_column(frame, given, "sensitive")[0]
-    inversions = encoder.inversions(encoder.encode(encoder.read(X, sensitive_features)))
+    rows = encoder.read(X, sensitive_features)
+    index, names = rows.X.index, encoder.groups_
+    if not rows.persons.named:  # nothing is released, so that their noise may be repeatable
+        rows = replace(rows, persons=Persons.of(np.arange(len(index))))
+    inversions = encoder.inversions(encoder.encode(rows))
     if inversions is None:
         raise refused
-    names = encoder.groups_
     return MatchedPairs(
-        group.to_numpy(),
-        {name: side.rows.set_axis(frame.index) for name, side in zip(names, inversions, strict=True)},
+        pd.Index(names).take(rows.group).to_numpy(),
+        {name: side.rows.set_axis(index) for name, side in zip(names, inversions, strict=True)},
         {name: side.x for name, side in zip(names, inversions, strict=True)},
-        pd.DataFrame(np.column_stack([side.log_prob for side in inversions]), columns=names, index=frame.index),
+        pd.DataFrame(np.column_stack([side.log_prob for side in inversions]), columns=names, index=index),
     )
 
 
