@@ -87,10 +87,10 @@ def algorithm_1(
     scalarise
         Makes one loss of L_KL and L_clf.
     """
-    n_rows = batch.x.shape[-2] - batch.log_p_x.shape[-1]
+    N = batch.log_p_x.shape[-1]
     z, log_det = f.forward(batch.x)  # z_a = f_a(x_a)
-    z_rows, z_draws = z[..., :n_rows, :], z[..., n_rows:, :]
-    log_p_z = batch.log_p_x - log_det[..., n_rows:]  # log p̂_Za(z_a), eq. 4
+    z_rows, z_draws = z.split([z.shape[2] - N, N], dim=2)
+    log_p_z = batch.log_p_x - log_det[..., -N:]  # log p̂_Za(z_a), eq. 4
     log_p_z_others = log_prob_under_others(f, p, z_draws)  # log p̂_Zb(z_a) for every b ≠ a
     L_a = p.n_labels * (log_p_z.unsqueeze(2) - log_p_z_others).mean((2, 3))  # (M, K): L_0, L_1, ...
     L_KL = L_a.mean(1)  # (L_0 + L_1) / 2 for two groups
