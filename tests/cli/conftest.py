@@ -1,5 +1,7 @@
 """The command is tested here, not what training reaches."""
 
+from dataclasses import replace
+
 import pytest
 
 from fairflows.encoder import flow_fitting
@@ -8,12 +10,12 @@ from fairflows.encoder import flow_fitting
 @pytest.fixture(scope="module", autouse=True)
 def few_epochs():
     """Flows that are fitted in this process train for a few epochs."""
-    schedule = flow_fitting.schedule
+    training_settings = flow_fitting._training_settings
 
     def short(settings, n_smallest):
-        epochs, batch_size, ramp = schedule(settings, n_smallest)
-        return min(epochs, 8), batch_size, min(ramp, 6)
+        full = training_settings(settings, n_smallest)
+        return replace(full, epochs=min(full.epochs, 8), ramp_epochs=min(full.ramp_epochs, 6))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flow_fitting, "schedule", short)
+        patch.setattr(flow_fitting, "_training_settings", short)
         yield
