@@ -9,43 +9,49 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pytest
+from known_encoders import FixedCells, column
 
 from fairflows import Codec, Table
 from fairflows.attack.auditing import audit
 from fairflows.certificate.certifying import certify
-from fairflows.encoder.fair_flow import Inversion
-from fairflows.table.persons import Persons, new_key
+from fairflows.encoder.base import Inversion
+from fairflows.encoder.unencoded import Unencoded
+from fairflows.table.persons import new_key
 
 N = 4000
 NAMES = ["u", "v", "w"]
 
 
-class RotatedGroups:
+class RotatedGroups(Unencoded):
     """z = R_a (x - m) / s, with the mean m and the standard deviation s of the rows it was fitted on."""
 
-    sensitive = identifier = None
-    groups_ = [0, 1]  # noqa: RUF012
+    def __init__(self, codec, *, sensitive=None, identifier=None, key=None, random_state=0):
+        super().__init__(sensitive=sensitive, identifier=identifier, key=key, random_state=random_state)
+        self.codec = codec
 
-    def __init__(self, codec: Codec, X: pd.DataFrame) -> None:
-        self.codec_, self.key_ = codec, codec.key
-        x, _ = codec.encode(X, Persons.of(X.index))
-        self.mean, self.scale = x.mean(axis=0), x.std(axis=0)
+    def _fit(self, rows, y, sample_weight, strengths, seeds):
+        self.codec_ = self.codec.fit(rows.X)
+        x, _ = self.codec_.encode(rows.X, rows.persons)
+        self.mean_, self.scale_ = x.mean(axis=0), x.std(axis=0)
         rng = np.random.default_rng(5)
-        self.rotations = [np.linalg.qr(rng.normal(size=(x.shape[1],) * 2))[0] for _ in self.groups_]
+        self.rotations_ = [np.linalg.qr(rng.normal(size=(x.shape[1],) * 2))[0] for _ in self.groups_]
+        return super()._fit(rows, y, sample_weight, strengths, seeds)
 
-    def transform(self, X: pd.DataFrame, sensitive_features) -> pd.DataFrame:
-        x = (self.codec_.encode(X, Persons.of(X.index))[0] - self.mean) / self.scale
-        turned = np.stack([x @ rotation.T for rotation in self.rotations])
-        z = turned[np.asarray(sensitive_features), np.arange(len(x))]
-        return pd.DataFrame(z, index=X.index).add_prefix("z")
+    def encode(self, rows):
+        x = (self.codec_.encode(rows.X, rows.persons, rows.outside)[0] - self.mean_) / self.scale_
+        turned = np.stack([x @ rotation.T for rotation in self.rotations_])
+        return pd.DataFrame(turned[rows.group, np.arange(len(x))], columns=self._names_out())
+
+    def _names_out(self):
+        return [f"z{j}" for j in range(len(self.mean_))]
 
     def inversions(self, Z) -> list[Inversion]:
         found = []
-        for rotation in self.rotations:
+        for rotation in self.rotations_:
             standard = np.asarray(Z, dtype=np.float64) @ rotation  # the inverse of a rotation is its transpose
-            x = self.mean + self.scale * standard
-            log_prob = -(standard**2).sum(axis=1) / 2
-            found.append(Inversion(self.codec_.decode(x)[0], self.codec_.values(x), x, log_prob, np.zeros(len(x))))
+            x = self.mean_ + self.scale_ * standard
+            rows, log_prob = self.codec_.decode(x)[0], -(standard**2).sum(axis=1) / 2
+            found.append(Inversion(self.codec_.names_, rows, self.codec_.values(x), x, log_prob, np.zeros(len(x))))
         return found
 
 
@@ -60,10 +66,11 @@ class Scene:
     @classmethod
     def of(cls, X: pd.DataFrame, codec: Codec | None = None) -> "Scene":
         X = X.set_axis(pd.Index([f"p{i}" for i in range(len(X))], name="person"))
-        return cls(X, np.arange(len(X)) % 2, RotatedGroups((codec or Codec()).fit(X), X))
+        a = np.arange(len(X)) % 2
+        return cls(X, a, RotatedGroups(codec or Codec(), identifier="person").fit(X, sensitive_features=a))
 
     def released(self) -> pd.DataFrame:
-        return self.encoder.transform(self.X, self.a)
+        return self.encoder.transform(self.X, sensitive_features=self.a)
 
     def recovered(self, suspicion) -> float:
         """Share of right guesses when the group whose inversion looks less suspicious is named; ties are coin flips."""
@@ -122,7 +129,7 @@ def test_a_person_encoded_twice():
     assert (other > 0).mean() > 0.95
 
     shuffled = np.random.default_rng(0).permutation(N)
-    again = scene.encoder.transform(scene.X.iloc[shuffled], scene.a[shuffled]).loc[scene.X.index]
+    again = scene.encoder.transform(scene.X.iloc[shuffled], sensitive_features=scene.a[shuffled]).loc[scene.X.index]
     assert np.allclose(again, scene.released(), rtol=0, atol=1e-12)
     assert (changes(scene.released(), again, scene.encoder) == 0).all(), "under either inverse"
 
@@ -243,21 +250,13 @@ def test_derived_columns():
     assert Scene.of(X[["u", "v"]]).audited().attack_lower < 0.1
 
 
-class Coin:
-    """Releases a fair coin that knows nothing of anybody."""
-
-    n_cells_ = 2
-
-    def cells(self, X):
-        return X["coin"].to_numpy()
-
-
 def test_what_is_released_together_is_certified_together():
     """A coin tells nothing, and a coin ⊕ a tells nothing; both together tell a."""
     rng = np.random.default_rng(0)
-    a, coin = np.arange(N) % 2, rng.integers(2, size=N)
+    a, coin = rng.integers(2, size=N), rng.integers(2, size=N)
     rows = Table({"coin": coin, "a": a, "y": coin ^ a}, sensitive="a", label="y")
-    alone, both = certify(Coin(), rows), certify(Coin(), rows, released=["cell", "label"])
+    release = FixedCells(column("coin")).fit(Table({"coin": [0, 1], "a": [0, 1]}, sensitive="a"))
+    alone, both = certify(release, rows), certify(release, rows, released=["cell", "label"])
     assert alone.cell_upper < 0.08
     assert both.cell_upper == 1.0
     assert alone.cell_odds_upper == {"0": 1.0, "1": 1.0}, "equalized odds does not follow from parity"

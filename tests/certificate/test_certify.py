@@ -1,16 +1,16 @@
-"""certify and verify: status, refusals, persons, joint releases, reuse, tampering."""
+"""certify: status, refusals, joint releases, groups and priors, attacks, what is said of it."""
 
-import copy
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from known_encoders import FixedCells, column
 from scipy.stats import norm
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from fairflows import FairMatching, FairTransport, Table, load_adult
-from fairflows.attack.target import Target
+from fairflows import CellRelease, FairMatching, FairTransport, Table
 from fairflows.bounds import (
     cell_upper_bound,
     delta_of_look,
@@ -20,52 +20,27 @@ from fairflows.bounds import (
     stratified_accuracy_upper_bound,
 )
 from fairflows.certificate.certifying import certify
-from fairflows.certificate.document import Certificate, ContradictionError
-from fairflows.certificate.identification import model_hash, secret_of
+from fairflows.certificate.document import ContradictionError
 from fairflows.certificate.verifying import verify
-from fairflows.encoder.pipelines import fit_pipeline, transform_table
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.release.cell_release import CellRelease
-from fairflows.table.ledger import Ledger, named_persons
+from fairflows.release.released import Released
+from fairflows.table.looks import open_book
+
+FIRST = delta_of_look(0.05, 1)
 
 
-def with_ledger(model, train):
-    encoder = model[0] if hasattr(model, "steps") else model
-    encoder.ledger_ = Ledger.of(train.X, named_persons(train.X), encoder.key_)
-    return model
-
-
-@pytest.fixture(scope="module")
-def adult():
-    return load_adult().paper_split()
-
-
-@pytest.fixture(scope="module")
-def fitted(adult):
-    train, _, _ = adult
-    # The transport is random: a fixed key makes the persons' coins, and so the bounds, the same in every run.
-    model = make_pipeline(FairTransport(density="counts", key=bytes(32)), CellRelease(n_cells=8))
-    return fit_pipeline(model, train.X, train.y, sensitive_features=train.a)
-
-
-@pytest.fixture
-def model(fitted, adult):
-    """The same fitted pipeline with a ledger of its own."""
-    return with_ledger(copy.deepcopy(fitted), adult[0])
-
-
-def attack(model, rows="", **changes):
-    """What an audit of the model might have found."""
-    found = {"released": ("cell",), "delta": 0.05, "attack_lower": 0.0, "best": "nobody", "density_gap_lower": {}}
-    return {**found, "model": model_hash(model, secret_of(model)), "rows": rows, **changes}
-
-
-def counts_of(model, rows):
-    cells = transform_table(model, rows)["cell"].to_numpy()
-    group = pd.Index(model[0].groups_).get_indexer(rows.a)
-    counts = np.zeros((2, model[-1].n_cells_))
+def counts_of(model, rows, where=slice(None)):
+    """Rows of each group in each cell, the cells, the groups."""
+    cells = Released.of(model).cells(rows)[where]
+    group = pd.Index(model.groups_).get_indexer(rows.a)[where]
+    counts = np.zeros((len(model.groups_), model.n_cells_))
     np.add.at(counts, (group, cells), 1)
     return counts, cells, group
+
+
+def next_look(rows):
+    with open_book() as book:
+        return book.next_look(book.rows(rows.X, rows.identifier))
 
 
 def test_cells_of_transported_adult_are_certified(model, adult):
@@ -73,39 +48,42 @@ def test_cells_of_transported_adult_are_certified(model, adult):
     certificate = certify(model, test, target=0.05)
     counts, _, _ = counts_of(model, test)
     assert certificate.status == "CERTIFIED"
-    assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, delta_of_look(0.05, 1)))
+    assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, FIRST))
     assert certificate.cell_accuracy_upper == pytest.approx((1 + certificate.cell_upper) / 2)
     assert certificate.n == {"0": int(counts[0].sum()), "1": int(counts[1].sum())}
-    assert certificate.model_upper == exact_statistical_distance(model[0].latent_laws_)
-    first = delta_of_look(0.05, 1)
-    assert certificate.spent == {"cells": first, "odds": first, "model": 0.0}
+    assert certificate.model_upper == exact_statistical_distance(model.encoder_.latent_laws_)
+    assert certificate.spent == {"cells": FIRST, "odds": FIRST, "model": 0.0}
     assert certificate.attack_lower is None
+    assert certificate.person_upper is None, "every row is another person: one statement is enough"
+    assert certificate.sensitive == "sex"
+    assert "sex" in repr(certificate)
     assert verify(certificate, model, test)
 
 
 def test_equalized_odds_are_bounded_within_labels(model, adult):
     test = adult[2]
     certificate = certify(model, test)
-    by_label = {str(y): counts_of(model, test.take((test.y == y).to_numpy()))[0] for y in test.labels}
-    assert certificate.cell_odds_upper == pytest.approx(per_label(cell_upper_bound, by_label, delta_of_look(0.05, 1)))
+    by_label = {str(y): counts_of(model, test, (test.y == y).to_numpy())[0] for y in test.labels}
+    assert certificate.cell_odds_upper == pytest.approx(per_label(cell_upper_bound, by_label, FIRST))
 
 
-def test_a_latent_is_never_more_than_model_only(adult):
+def test_a_latent_is_never_more_than_model_only(adult, found):
     train, _, test = adult
-    encoder = FairTransport(density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    encoder = FairTransport(density="counts").fit(train)
     certificate = certify(encoder, test, target=0.05)
     assert certificate.status == "MODEL_ONLY"
     assert certificate.released == ("latent",)
     assert certificate.cell_upper is None
     assert certificate.model_upper < 1e-9
-    refuted = certify(encoder, test, target=0.05, audit=attack(encoder, released=("latent",), attack_lower=0.02))
+    attacked = found(encoder, released=("latent",), attack_lower=0.02)
+    refuted = certify(encoder, test, target=0.05, audit=attacked)
     assert refuted.status == "REFUTED"
     assert refuted.density_error_lower == pytest.approx(0.02)
 
 
-def test_certified_comes_before_refuted(model, adult):
+def test_certified_comes_before_refuted(model, adult, found):
     """Cells are certified on the truth: that the densities are wrong takes nothing from it."""
-    certificate = certify(model, adult[2], target=0.05, audit=attack(model, attack_lower=0.01))
+    certificate = certify(model, adult[2], target=0.05, audit=found(model, attack_lower=0.01))
     assert certificate.model_upper < 0.01
     assert certificate.status == "CERTIFIED"
 
@@ -115,16 +93,16 @@ def test_certified_comes_before_refuted(model, adult):
 )
 def test_status_without_cells(adult, target, status):
     train, _, test = adult
-    encoder = FairMatching(gamma=0.0, density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    encoder = FairMatching(gamma=0.0, density="counts").fit(train)
     assert 0.05 < exact_statistical_distance(encoder.latent_laws_) < 0.5
     assert certify(encoder, test, target=target).status == status
 
 
-def test_target_as_an_adversarys_accuracy(model, adult):
+def test_target_as_an_adversarys_accuracy(model, adult, monkeypatch, tmp_path):
     reached = certify(model, adult[2], max_adversary_accuracy=0.53)
     assert reached.status == "CERTIFIED"
     assert reached.cell_accuracy_upper <= 0.53
-    model[0].ledger_.looks.clear()
+    monkeypatch.setenv("FAIRFLOWS_LEDGER", str(tmp_path / "another book"))
     assert certify(model, adult[2], max_adversary_accuracy=0.515).status == "MODEL_ONLY"
     with pytest.raises(ValueError, match="not both"):
         certify(model, adult[2], target=0.1, max_adversary_accuracy=0.6)
@@ -151,73 +129,83 @@ def test_next_to_the_latent_a_cell_certifies_nothing(model, adult):
     assert certificate.model_upper is not None
 
 
-def test_randomised_response_is_certified_by_soft_counts(adult, fitted):
-    train, _, test = adult
-    Z = transform_table(fitted[0], train)
-    plain, noisy = (
-        certify(with_ledger(make_pipeline(copy.deepcopy(fitted[0]), release.fit(Z, train.y)), train), test)
-        for release in (CellRelease(n_cells=32), CellRelease(n_cells=32, randomise=0.5))
+def around(model, adult, **settings):
+    """Other cells around the same encoder."""
+    train, encoder = adult[0], model.encoder_
+    return CellRelease(None, **settings).fit_around(
+        encoder, encoder.read(train), Released.of(encoder).encode_again(train), train.y
     )
+
+
+def test_randomised_response_is_certified_by_soft_counts(adult, model, monkeypatch, tmp_path):
+    bounds = []
+    for place, randomise in enumerate((0, 0.5)):
+        monkeypatch.setenv("FAIRFLOWS_LEDGER", str(tmp_path / str(place)))
+        bounds.append(certify(around(model, adult, n_cells=32, randomise=randomise), adult[2]))
+    plain, noisy = bounds
     assert noisy.cell_upper == pytest.approx(plain.cell_upper / 2), "distance and radius both shrink by 1 − randomise"
     assert noisy.model_upper == pytest.approx(plain.model_upper / 2)
-    assert any("secret" in sentence for sentence in noisy.assumptions)
 
 
-def test_persons_not_rows_are_counted(model, adult):
-    """Three identical rows a person are one person's evidence."""
-    test = adult[2].take(np.arange(3000))
-    once = Table(test.X.assign(a=test.a, y=test.y, who=range(3000)), sensitive="a", label="y", identifier="who")
-    thrice = Table(
-        pd.concat([test.X.assign(a=test.a, y=test.y, who=range(3000))] * 3).sample(frac=1, random_state=0),
-        sensitive="a", label="y", identifier="who",
-    )  # fmt: skip
-    del model[0].ledger_
-    one, three = certify(model, once), certify(model, thrice)
-    assert sum(three.n.values()) == 3000
-    assert three.cell_upper == pytest.approx(one.cell_upper)
-    assert any("One random row" in sentence for sentence in three.assumptions)
+def test_randomised_cells_need_fewer_persons(adult, model):
+    """The target that 600 persons cannot show of cells they can show of cells that are drawn anew nine times in ten."""
+    few = adult[2].take(np.arange(600))
+    with pytest.raises(DataError, match="too small for the target"):
+        certify(around(model, adult, n_cells=4), few, target=0.08)
+    assert certify(around(model, adult, n_cells=4, randomise=0.9), few, target=0.08).status == "CERTIFIED"
 
 
-def test_a_persons_row_is_chosen_by_seed_and_not_by_order(model, adult):
-    test = adult[2].take(np.arange(4000))
-    frame = test.X.assign(a=test.a, y=test.y, who=np.arange(4000) // 2)
-    del model[0].ledger_
-    orders = [frame, frame.iloc[::-1]]
-    tables = [Table(order, sensitive="a", label="y", identifier="who") for order in orders]
-    first, second = (certify(model, table) for table in tables)
-    assert first == second
-    assert certify(model, tables[0], random_state=1).cell_upper != first.cell_upper
+def test_coins_of_named_persons_are_kept_and_of_others_fresh(model, adult):
+    test = adult[2].take(np.arange(2000))
+    unnamed = certify(model, test)
+    frame = test.X.assign(sex=test.a, income=test.y, who=[f"p{i}" for i in range(len(test))])
+    named = certify(model, Table(frame, sensitive="sex", label="income", identifier="who"))
+    assert any("fresh for every row" in sentence for sentence in unnamed.assumptions)
+    assert any("No identifier says whose rows" in sentence for sentence in unnamed.assumptions)
+    assert any("secret" in sentence for sentence in named.assumptions)
+    assert not any("fresh for every row" in sentence for sentence in named.assumptions)
 
 
 def test_a_group_too_small_for_the_target_is_refused_with_the_number_needed(model, adult):
     few = adult[2].take(np.arange(400))
     with pytest.raises(DataError, match=r"too small for the target Δ ≤ 0.05.*need ([\d,]+) of 0, ([\d,]+) of 1"):
         certify(model, few, target=0.05)
+    assert next_look(few) == 1, "the sizes of the groups are no look at what is released"
     assert certify(model, few, target=0.3).status == "CERTIFIED"
 
 
-def test_training_rows_are_refused(model, adult):
+def test_training_rows_are_refused(adult):
     train, validation, test = adult
+    model = CellRelease(FairTransport(density="counts"), n_cells=8).fit(train)
     with pytest.raises(DataError, match="fitted to, or chosen by, 500 of the 500 rows"):
         certify(model, train.take(np.arange(500)))
-    mixed = Table(
-        pd.concat([test.X, train.X.iloc[:40]]).rename_axis("row"),
-        sensitive=np.concatenate([test.a, train.a.iloc[:40]]),
-    )
+    mixed = Table(pd.concat([test.X, train.X.iloc[:40]]), sensitive=np.concatenate([test.a, train.a.iloc[:40]]))
     with pytest.raises(DataError, match="chosen by, 40 of"):
         certify(model, mixed)
     certify(model, validation)
-    model[0].ledger_.use(validation.X, named_persons(validation.X))
+    model.ledger_.use(validation.X, validation.persons)
     with pytest.raises(DataError, match="chosen by"):
         certify(model, validation)
+
+
+def test_rows_that_cells_were_chosen_by_are_refused(adult):
+    """The encoder saw the training rows, the cells around it saw the rows to certify on."""
+    train, validation, test = adult
+    encoder = FairMatching(gamma=1.0, density="counts").fit(train)
+    certify(encoder, test)
+    CellRelease(None, 8).fit_around(encoder, encoder.read(test), encoder.transform(test), test.y)
+    for model in (encoder, CellRelease(None, 8).fit_around(encoder, encoder.read(validation),
+                                                           encoder.transform(validation), validation.y)):  # fmt: skip
+        with pytest.raises(DataError, match=f"chosen by, {len(test):,} of"):
+            certify(model, test)
+    with pytest.raises(DataError, match="chosen by"):
+        certify(CellRelease(None, 8).fit(validation), validation)
 
 
 def test_named_persons_are_recognised_in_any_row(adult):
     train = adult[0].take(np.arange(3000))
     frame = train.X.assign(a=train.a, y=train.y, who=[f"p{i}" for i in range(3000)])
-    table = Table(frame, sensitive="a", label="y", identifier="who")
-    encoder = FairTransport(density="counts").fit(table.X, table.y, sensitive_features=table.a)
-    with_ledger(encoder, table)
+    encoder = FairTransport(density="counts").fit(Table(frame, sensitive="a", label="y", identifier="who"))
     strangers = frame.assign(who=[f"q{i}" for i in range(3000)])
     assert certify(encoder, Table(strangers, sensitive="a", label="y", identifier="who")).status == "MODEL_ONLY"
     strangers.loc[strangers.index[5], "who"] = "p77"
@@ -225,81 +213,45 @@ def test_named_persons_are_recognised_in_any_row(adult):
         certify(encoder, Table(strangers, sensitive="a", label="y", identifier="who"))
 
 
-def test_each_look_at_the_same_rows_spends_its_share(model, adult):
-    test = adult[2]
-    looks = [certify(model, test) for _ in range(3)]
-    assert [c.look for c in looks] == [1, 2, 3]
-    assert [c.spent["cells"] for c in looks] == [delta_of_look(0.05, j) for j in (1, 2, 3)]
-    assert looks[0].cell_upper < looks[1].cell_upper < looks[2].cell_upper
-    assert certify(model, adult[1]).look == 1, "other rows"
-    assert all(verify(certificate, model, test) for certificate in looks)
-
-
-def test_a_second_model_on_the_same_persons_warns(model, adult):
+def test_an_attack_above_the_certified_bound_on_the_same_rows_is_a_bug(adult, found):
+    """Where the release is a function of the row; `other rows` are those of another table, or of another seed."""
     train, _, test = adult
-    certify(model, test)
-    other = make_pipeline(FairTransport(0.5, density="counts"), CellRelease(n_cells=8))
-    fit_pipeline(other, train.X, train.y, sensitive_features=train.a)
-    other[0].key_, other[0].ledger_ = model[0].key_, model[0].ledger_  # two models of one frontier
-    with pytest.warns(DataWarning, match="two models' encodings of one person"):
-        assert certify(other, test).look == 2
-
-
-def test_an_attack_above_the_certified_bound_on_the_same_rows_is_a_bug(model, adult):
-    test = adult[2]
+    model = FixedCells(lambda X: (X["education"].astype(str) > "H").to_numpy().astype(int)).fit(train)
     certificate = certify(model, test)
-    impossible = attack(model, certificate.rows, attack_lower=certificate.cell_upper + 0.2)
+    assert certificate.rows, "the table; of unnamed persons all rows are counted"
+    impossible = found(model, rows=certificate.rows, attack_lower=certificate.cell_upper + 0.2)
     with pytest.raises(ContradictionError, match="same rows.*bug"):
         certify(model, test, audit=impossible)
     with pytest.warns(DataWarning, match="on other rows"):
-        certify(model, test, audit={**impossible, "rows": "others"})
+        certify(model, test, audit=replace(impossible, rows="others"))
 
 
-def test_an_attack_above_the_bound_for_random_cells_may_be_bad_luck(model, adult):
+def test_an_attack_above_the_bound_for_random_cells_may_be_bad_luck(model, adult, found):
     """The bound is about the expected cells, the attack saw those that were drawn."""
-    train, _, test = adult
-    Z = transform_table(model[0], train)
-    noisy = make_pipeline(model[0], CellRelease(n_cells=8, randomise=0.9).fit(Z, train.y))
-    certificate = certify(noisy, test)
-    found = attack(noisy, certificate.rows, attack_lower=certificate.cell_upper + 0.2)
+    noisy = around(model, adult, n_cells=8, randomise=0.9)
+    certificate = certify(noisy, adult[2])
+    attacked = found(noisy, rows=certificate.rows, attack_lower=certificate.cell_upper + 0.2)
     with pytest.warns(DataWarning, match="random cells"):
-        certify(noisy, test, audit=found)
+        certify(noisy, adult[2], audit=attacked)
 
 
-def test_other_rows_of_the_same_persons_are_other_rows(model, adult):
-    """Another seed draws another row of a person: the same table was attacked, but not the same rows."""
-    test = adult[2].take(np.arange(4000))
-    frame = test.X.assign(a=test.a, y=test.y, who=np.arange(4000) // 2)
-    table = Table(frame, sensitive="a", label="y", identifier="who")
-    drawn = [Target.of(model, adult[0], table, None, seed, quick=True) for seed in (0, 1)]
-    del model[0].ledger_
-    upper = certify(model, table).cell_upper
-    impossible = [attack(model, target.rows, attack_lower=upper + 0.2) for target in drawn]
-    with pytest.raises(ContradictionError, match="same rows"):
-        certify(model, table, audit=impossible[0])
-    with pytest.warns(DataWarning, match="on other rows"):
-        certify(model, table, audit=impossible[1])
-
-
-def test_an_attack_on_another_release_is_refused(model, adult):
+def test_an_attack_on_another_release_is_refused(model, adult, found):
     with pytest.raises(ValueError, match="must have attacked what is released"):
-        certify(model, adult[2], audit=attack(model, released=("latent",)))
+        certify(model, adult[2], audit=found(model, released=("latent",)))
 
 
-def test_an_attack_on_another_model_is_refused(model, adult):
-    train, _, test = adult
-    Z = transform_table(model[0], train)
-    other = make_pipeline(model[0], CellRelease(n_cells=2).fit(Z, train.y))
+def test_an_attack_on_another_model_is_refused(model, adult, found):
+    other = around(model, adult, n_cells=2)
     with pytest.raises(ValueError, match="it attacked another one"):
-        certify(model, test, audit=attack(other))
+        certify(model, adult[2], audit=found(other))
     with pytest.raises(ValueError, match="it attacked an array"):
-        certify(model, test, audit={**attack(model), "model": ""})
-    assert not model[0].ledger_.looks, "what was refused has not looked"
+        certify(model, adult[2], audit=replace(found(model), model=""))
+    assert next_look(adult[2]) == 1, "what was refused has not looked"
 
 
 def test_somebody_vouches_for_the_densities(adult):
     train, _, test = adult
-    encoder = FairMatching(gamma=0.5, density="counts").fit(train.X, train.y, sensitive_features=train.a)
+    encoder = FairMatching(gamma=0.5, density="counts").fit(train)
     certificate = certify(encoder, test, density_error=[0.01, 0.02])
     assert certificate.vouched_upper == pytest.approx(certificate.model_upper + 0.03)
     assert certificate.density_error == (0.01, 0.02)
@@ -310,83 +262,96 @@ def test_somebody_vouches_for_the_densities(adult):
         certify(encoder, test, density_error=0.01, released=["latent", "label"])
 
 
-def test_anything_with_cells_can_be_certified(adult):
-    """A representation learner of somebody else, as one step: no densities, no ledger."""
+def numbers(n, seed=0):
+    rng = np.random.default_rng(seed)
+    a = np.arange(n) % 2
+    frame = pd.DataFrame({"u": rng.normal(size=n) + 0.1 * a, "v": rng.normal(size=n)})
+    return Table(frame.assign(a=a, y=(frame["u"] + frame["v"] > 0).astype(int)), sensitive="a", label="y")
 
-    class Halves:
-        n_cells_ = 2
 
-        def cells(self, X):
-            return (X["education"].astype(str) > "H").to_numpy().astype(int)
-
-        def transform(self, X, sensitive_features=None):
-            return pd.DataFrame({"cell": self.cells(X)})
-
-        def get_params(self):
-            return {}
-
-    certificate = certify(Halves(), adult[2], target=0.3)
+def test_cells_of_somebody_elses_representation_can_be_certified():
+    """A transformer without densities, key and ledger, and cells after it."""
+    train, test = numbers(3000), numbers(3000, seed=1)
+    model = make_pipeline(StandardScaler(), CellRelease(None, 2)).fit(train.X, train.y)
+    certificate = certify(model, test, target=0.3)
     assert certificate.status == "CERTIFIED"
     assert certificate.model_upper is None
     assert any("keeps no ledger" in sentence for sentence in certificate.assumptions)
     assert certificate.seal == "", "without a key, anybody could make one"
     assert any("no seal" in sentence for sentence in certificate.assumptions)
-    found = verify(certificate, Halves(), adult[2])
-    assert found
-    assert "not sealed" in repr(found)
+    checked = verify(certificate, model, test)
+    assert checked
+    assert "not sealed" in repr(checked)
+    with pytest.raises(DataError, match="StandardScaler cannot be certified.*before a CellRelease"):
+        certify(model[0], test)
 
 
-class ThirdOfALine:
-    """Cuts the line in three; the groups 0, 1 and 2 lie on it one after the other."""
+@pytest.mark.parametrize("wrong", [-1, 2])
+def test_a_cell_that_is_none_of_them_is_refused(wrong):
+    """Counted as it is, −1 would be the last cell: certified .291 where what is released is .732 apart."""
+    rng = np.random.default_rng(0)
+    tables = []
+    for _ in range(2):
+        a = rng.integers(2, size=2000)
+        x = np.where(rng.random(2000) < np.where(a == 1, 0.8, 0.1), wrong, rng.integers(2, size=2000))
+        tables.append(Table({"x": x, "a": a}, sensitive="a"))
+    model = FixedCells(column("x")).fit(tables[0])
+    with pytest.raises(
+        DataError, match=rf"FixedCells must give cells in 0 … 1 .*\d rows have another, the first {wrong}\."
+    ):
+        certify(model, tables[1])
+    with pytest.raises(DataError, match="must give cells in 0 … 1"):
+        certify(make_pipeline(model, FixedCells(column("cell")).fit(pd.DataFrame({"cell": [0, 1]}))), tables[1])
 
-    n_cells_ = 3
 
-    def cells(self, X):
-        return np.searchsorted([-0.5, 0.5], X["x"].to_numpy())
+def thirds(x):
+    """Cuts a line in three."""
+    return np.searchsorted([-0.5, 0.5], x["x"].to_numpy())
+
+
+def on_a_line(n, step=0.2, seed=0, n_groups=3):
+    """Groups that lie on a line one after the other."""
+    a = np.arange(n) % n_groups
+    x = np.random.default_rng(seed).normal(step * (a - (n_groups - 1) / 2))
+    return Table({"x": x, "a": a}, sensitive="a", kinds={"x": "continuous"})
 
 
 def test_three_groups():
     """The worst pair's distance for Δ, and the accuracy of guessing one of three for a target accuracy."""
-    a = np.arange(9000) % 3
-    x = np.random.default_rng(0).normal(0.2 * (a - 1))
-    rows = Table({"x": x, "a": a}, sensitive="a", kinds={"x": "continuous"})
-    certificate = certify(ThirdOfALine(), rows, max_adversary_accuracy=0.45)
+    model, rows = FixedCells(thirds, 3).fit(on_a_line(90, seed=1)), on_a_line(9000)
+    certificate = certify(model, rows, max_adversary_accuracy=0.45)
     laws = np.diff(norm.cdf([-np.inf, -0.5, 0.5, np.inf] - 0.2 * np.array([[-1], [0], [1]])), axis=1)
     delta, accuracy = exact_statistical_distance(laws), exact_adversary_accuracy(laws)
     assert delta < certificate.cell_upper < delta + 0.1
     assert accuracy < certificate.cell_accuracy_upper < accuracy + 0.05
     assert certificate.status == "CERTIFIED"
-    assert certify(ThirdOfALine(), rows, max_adversary_accuracy=0.4).status == "NOT_MET"
+    assert certify(model, rows, max_adversary_accuracy=0.4).status == "NOT_MET"
     assert certificate.n == {"0": 3000, "1": 3000, "2": 3000}
-    first = delta_of_look(0.05, 1)
-    assert certificate.spent == {"cells": first, "accuracy": first}, "of three groups, Δ does not bound the accuracy"
+    assert certificate.spent == {"cells": FIRST, "accuracy": FIRST}, "of three groups, Δ does not bound the accuracy"
 
 
 def test_three_groups_too_small_for_an_accuracy():
-    a = np.arange(300) % 3
-    rows = Table({"x": np.zeros(300) + a, "a": a}, sensitive="a", kinds={"x": "continuous"})
+    model = FixedCells(thirds, 3).fit(on_a_line(90, seed=1))
     with pytest.raises(DataError, match=r"at most 35 %.*100 of 0.*need ([\d,]+) of 0") as refused:
-        certify(ThirdOfALine(), rows, max_adversary_accuracy=0.35)
+        certify(model, on_a_line(300), max_adversary_accuracy=0.35)
     n = int(str(refused.value).split("need ")[1].split(" of")[0].replace(",", ""))
-    needed = [stratified_accuracy_upper_bound([[m]] * 3, delta_of_look(0.05, 1)) for m in (n - 1, n)]
+    needed = [stratified_accuracy_upper_bound([[m]] * 3, FIRST) for m in (n - 1, n)]
     assert needed[0] > 0.35 >= needed[1]
 
 
 def test_priors_are_where_the_adversary_works(model, adult):
     test = adult[2]
     counts, _, _ = counts_of(model, test)
-    priors, first = (0.9, 0.1), delta_of_look(0.05, 1)
+    priors = (0.9, 0.1)
     certificate = certify(model, test, priors=priors, max_adversary_accuracy=0.92)
     assert certificate.status == "CERTIFIED"
-    assert certificate.cell_accuracy_upper == pytest.approx(stratified_accuracy_upper_bound(counts, first, priors))
+    assert certificate.cell_accuracy_upper == pytest.approx(stratified_accuracy_upper_bound(counts, FIRST, priors))
     assert certificate.model_accuracy_upper == pytest.approx(0.9)
-    assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, first)), "Δ knows no priors"
-    assert certificate.spent["accuracy"] == first
+    assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, FIRST)), "Δ knows no priors"
+    assert certificate.spent["accuracy"] == FIRST
     assert verify(certificate, model, test)
     assert verify(replace(certificate, priors=(0.5, 0.5)), model, test).differences[0].what == "seal"
-    text = repr(certificate)
-    assert "blind 90.0 %" in text
-    assert f"adversary {100 * certificate.cell_accuracy_upper:.1f} %" in text
+    assert "blind 90.0 %" in repr(certificate)
 
 
 def test_what_the_bounds_say_about_classifiers(model, adult):
@@ -402,18 +367,6 @@ def test_what_the_bounds_say_about_classifiers(model, adult):
     assert "selection ratio" not in certificate.derived()["model"]
 
 
-def test_the_bound_misses_no_more_often_than_delta():
-    """By simulation, with the share of δ that a first look may spend: it would miss that often at the most."""
-    rng = np.random.default_rng(0)
-    truth = norm.cdf(-0.4) - norm.cdf(-0.6)
-    misses, runs = 0, 200
-    for _ in range(runs):
-        x = rng.normal(0.1 * np.repeat([-1, 1], 300))
-        rows = Table({"x": x, "a": np.repeat([0, 1], 300)}, sensitive="a", kinds={"x": "continuous"})
-        misses += certify(ThirdOfALine(), rows, delta=0.3).cell_upper < truth
-    assert misses / runs <= delta_of_look(0.3, 1) + 3 * np.sqrt(0.3 * 0.7 / runs)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -426,101 +379,19 @@ def test_the_bound_misses_no_more_often_than_delta():
         ({"priors": [0.5, 0.4]}, "priors must be non-negative and sum to 1"),
         ({"estimator": "guess"}, "estimator must be 'betting' or 'sign'; got 'guess'"),
         ({"n_draws": 0}, "n_draws must be a whole number of at least 1; got 0"),
+        ({"n_draws": 2_000_000_000}, "n_draws must be at most 100,000,000; got 2000000000"),
         ({"random_state": None}, "random_state must be a whole number of at least 0; got None"),
         ({"released": ["prediction"]}, "released must name cell, latent, label; got 'prediction'"),
         ({"density": "mixture"}, "density is for encoders of continuous tables"),
+        ({"most_rows": 3}, "most_rows must be 1 where no identifier says whose rows these are; got 3"),
     ],
 )
 def test_wrong_arguments_are_named(model, adult, arguments, message):
     with pytest.raises(ValueError, match=message):
         certify(model, adult[2], **arguments)
-    assert not model[0].ledger_.looks, "what was refused has not looked"
+    assert next_look(adult[2]) == 1, "what was refused has not looked"
 
 
 def test_rows_must_be_a_table(model, adult):
     with pytest.raises(DataError, match="rows must be a Table.*got DataFrame"):
         certify(model, adult[2].X)
-
-
-class TestVerify:
-    @pytest.fixture
-    def certificate(self, model, adult):
-        return certify(model, adult[2], target=0.05, audit=attack(model, attack_lower=0.001))
-
-    def whats(self, *arguments):
-        return {difference.what for difference in verify(*arguments).differences}
-
-    def test_what_was_written_and_read_holds(self, certificate, model, adult):
-        assert verify(Certificate.from_json(certificate.to_json()), model, adult[2])
-        shuffled = adult[2].take(np.random.default_rng(0).permutation(len(adult[2])))
-        assert verify(certificate, model, shuffled)
-
-    @pytest.mark.parametrize("name", ["cell_upper", "cell_delta", "model_upper"])
-    def test_a_changed_bound_is_named(self, certificate, model, adult, name):
-        changed = replace(certificate, **{name: getattr(certificate, name) / 2 + 0.001})
-        assert self.whats(changed, model, adult[2]) == {"seal", name}
-
-    def test_a_changed_status_or_attack_breaks_the_seal(self, certificate, model, adult):
-        refuted = replace(certificate, status="REFUTED")
-        assert self.whats(refuted, model, adult[2]) == {"seal", "status"}
-        assert "seal" in self.whats(replace(certificate, attack_lower=0.0), model, adult[2])
-
-    def test_other_rows(self, certificate, model, adult):
-        assert self.whats(certificate, model, adult[1]) == {"rows"}
-        one_less = adult[2].take(np.arange(1, len(adult[2])))
-        assert "rows" in self.whats(certificate, model, one_less)
-
-    def test_another_model(self, certificate, model, adult):
-        train, _, test = adult
-        other = make_pipeline(FairTransport(0.9, density="counts", key=model[0].key_), CellRelease(n_cells=8))
-        fit_pipeline(other, train.X, train.y, sensitive_features=train.a)
-        other[0].ledger_ = model[0].ledger_
-        assert self.whats(certificate, other, test) == {"model"}
-        Z = transform_table(model[0], train)
-        other_cells = make_pipeline(model[0], CellRelease(n_cells=9).fit(Z, train.y))
-        assert self.whats(certificate, other_cells, test) == {"model"}
-
-    def test_another_model_with_another_key(self, certificate, model, adult):
-        """Under another key nothing but the model can be judged: neither the rows nor the seal is to blame."""
-        train, _, test = adult
-        other = make_pipeline(FairTransport(density="counts", key=b"k" * 32), CellRelease(n_cells=8))
-        fit_pipeline(other, train.X, train.y, sensitive_features=train.a)
-        assert self.whats(certificate, other, test) == {"model"}
-        assert "no more can be said" in repr(verify(certificate, other, test))
-
-    def test_the_encoder_without_its_cells(self, certificate, model, adult):
-        assert self.whats(certificate, model[0], adult[2]) == {"model"}
-
-    def test_rows_that_the_model_cannot_read(self, certificate, model, adult):
-        test = adult[2]
-        strange = Table(test.X.assign(a=test.a + 1, y=test.y), sensitive="a", label="y")
-        lacking = Table(test.X.iloc[:, 1:].assign(a=test.a, y=test.y), sensitive="a", label="y")
-        assert self.whats(certificate, model, strange) == {"rows"}
-        assert self.whats(certificate, model, lacking) == {"rows"}
-
-    def test_a_model_that_is_not_the_one_named(self, certificate, model, adult):
-        assert self.whats(replace(certificate, model="0" * 32), model, adult[2]) == {"model", "seal"}
-
-    @pytest.mark.parametrize("changes", [{"delta": 7.0}, {"look": 0}, {"released": ("cellar",)}, {"n_draws": 0}])
-    def test_settings_that_no_certificate_has(self, certificate, model, adult, changes):
-        assert {"seal", "settings"} <= self.whats(replace(certificate, **changes), model, adult[2])
-
-    def test_a_seal_made_with_another_key(self, certificate, model, adult):
-        forged = replace(certificate, attack_lower=0.0).sealed(b"another key")
-        assert "seal" in self.whats(forged, model, adult[2])
-
-    def test_reused_rows(self, certificate, model, adult):
-        """The best of several looks, dressed up as the first."""
-        again = certify(model, adult[2], target=0.05)
-        fresh = copy.deepcopy(model)
-        fresh[0].ledger_.looks.clear()
-        best = certify(fresh, adult[2], target=0.05, random_state=3)
-        assert best.look == 1
-        assert self.whats(best, model, adult[2]) == {"look"}
-        assert "counts 2 certificates" in repr(verify(best, model, adult[2]))
-        assert verify(again, model, adult[2])
-
-    def test_training_rows(self, certificate, model, adult):
-        found = verify(certificate, model, adult[0].take(np.arange(5000)))
-        assert "fitted to" in repr(found)
-        assert not found

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from known_encoders import GaussianLaws, KnownGaussians
 from scipy.stats import norm
 
 from fairflows import Table, make_shifted_gaussians
@@ -18,32 +19,20 @@ from fairflows.encoder.fair_flow import FairFlow
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 
 
-class Identity:
-    """Releases rows of unit Gaussians at known means as they are."""
-
-    sensitive = identifier = None
-
-    def __init__(self, means: list[float]) -> None:
-        self.means, self.groups_ = np.array(means), list(range(len(means)))
-
-    def transform(self, X, sensitive_features=None):
-        return X
-
-    def log_density_table(self, n: int, random_state: int = 0) -> np.ndarray:
-        z = np.random.default_rng(random_state).normal(self.means, size=(n, len(self.means)))
-        return norm.logpdf(z[:, :, None], self.means)
-
-
-def gaussian_rows(means: list[float], n: int = 3000) -> Table:
+def gaussian_rows(means: list[float], n: int = 3000, seed: int = 1) -> Table:
     a = np.arange(n) % len(means)
-    x = np.random.default_rng(1).normal(np.array(means)[a])
+    x = np.random.default_rng(seed).normal(np.array(means)[a])
     return Table({"x": x, "a": a}, sensitive="a", kinds={"x": "continuous"})
+
+
+def known(means: list[float]) -> KnownGaussians:
+    return KnownGaussians(means).fit(gaussian_rows(means, 100, seed=2))
 
 
 @pytest.mark.parametrize("distance", [0.0, 0.1, 1.0, 4.0])
 def test_two_gaussians(distance):
     """Δ = 2Φ(d/2) − 1, estimated within Monte-Carlo error and bounded from above."""
-    certificate = certify(Identity([0.0, distance]), gaussian_rows([0.0, distance]), n_draws=200_000)
+    certificate = certify(known([0.0, distance]), gaussian_rows([0.0, distance]), n_draws=200_000)
     truth = 2 * norm.cdf(distance / 2) - 1
     assert certificate.model_delta == pytest.approx(truth, abs=0.004)
     assert truth <= certificate.model_upper <= truth + 0.006
@@ -54,21 +43,20 @@ def test_two_gaussians(distance):
 
 def test_three_gaussians():
     """The worst pair's Δ, and A* of three groups: the middle one is guessed between the others."""
-    certificate = certify(Identity([-1.0, 0.0, 1.0]), gaussian_rows([-1.0, 0.0, 1.0]), n_draws=200_000)
+    encoder, rows = known([-1.0, 0.0, 1.0]), gaussian_rows([-1.0, 0.0, 1.0])
+    certificate = certify(encoder, rows, n_draws=200_000)
     assert certificate.model_delta == pytest.approx(2 * norm.cdf(1) - 1, abs=0.004)
     accuracy = (2 * norm.cdf(0.5) + 2 * norm.cdf(0.5) - 1) / 3
     assert certificate.model_accuracy_upper == pytest.approx(accuracy, abs=0.006)
-    wanted = certify(
-        Identity([-1.0, 0.0, 1.0]), gaussian_rows([-1.0, 0.0, 1.0]), n_draws=200_000, max_adversary_accuracy=0.6
-    )
+    wanted = certify(encoder, rows, n_draws=200_000, max_adversary_accuracy=0.6)
     assert wanted.status == "MODEL_ONLY", "accuracy .589 of three groups, though the worst pair's is .84"
 
 
 def test_a_true_density_is_not_refuted():
     means = [0.0, 0.7]
     train, test = gaussian_rows(means, 6000).split(test=0.5, validation=0)
-    found = audit(Identity(means), train, test, quick=True)
-    certificate = certify(Identity(means), test, audit=found, n_draws=100_000)
+    encoder = KnownGaussians(means).fit(train)
+    certificate = certify(encoder, test, audit=audit(encoder, train, test, quick=True), n_draws=100_000)
     assert certificate.status == "MODEL_ONLY"
     assert 0.15 < certificate.attack_lower < certificate.model_upper
 
@@ -83,7 +71,7 @@ def two_humps():
     table = Table(pd.DataFrame({"x": x, "a": a}), sensitive="a", kinds={"x": "continuous"})
     train, test = table.split(test=0.5, validation=0)
     encoder = FairFlow(gamma=1.0, density=MixtureDensity(1), n_epochs=10)
-    return encoder.fit(train.X, sensitive_features=train.a), train, test
+    return encoder.fit(train), train, test
 
 
 def test_single_gaussians_on_two_humps_are_refuted(two_humps):
@@ -131,18 +119,25 @@ def test_the_judged_densities_are_named_and_stand_alone(two_humps):
 def test_the_papers_estimator():
     """The sign estimator and Hoeffding's radius, as the paper has them."""
     means = [0.0, 0.5]
-    certificate = certify(Identity(means), gaussian_rows(means), estimator="sign", n_draws=20_000)
-    table = Identity(means).log_density_table(20_000)
+    encoder = known(means)
+    certificate = certify(encoder, gaussian_rows(means), estimator="sign", n_draws=20_000)
+    assert verify(certificate, encoder, gaussian_rows(means))
+    table = GaussianLaws(np.array(means)).log_density_table(20_000)
     assert certificate.model_delta == sign_estimate(table)
     assert certificate.model_upper == sign_upper_bound(table, 0.001)
     assert certificate.model_accuracy_upper == pytest.approx((1 + certificate.model_upper) / 2)
-    assert certify(Identity(means), gaussian_rows(means), n_draws=20_000).model_upper < certificate.model_upper
-    assert verify(certificate, Identity(means), gaussian_rows(means))
+    assert certify(encoder, gaussian_rows(means), n_draws=20_000).model_upper < certificate.model_upper
+
+
+def test_the_papers_bound_at_the_smallest_delta():
+    encoder = known([0.0, 0.5])
+    certificate = certify(encoder, gaussian_rows([0.0, 0.5]), estimator="sign", n_draws=20_000, monte_carlo_delta=1e-17)
+    assert certificate.model_delta < certificate.model_upper < certificate.model_delta + 0.1
 
 
 def test_model_accuracy_at_priors():
     means, priors = [0.0, 1.0], (0.8, 0.2)
-    certificate = certify(Identity(means), gaussian_rows(means), priors=priors, n_draws=200_000)
+    certificate = certify(known(means), gaussian_rows(means), priors=priors, n_draws=200_000)
     z = np.linspace(-9, 10, 100_001)
     truth = np.trapezoid((np.array(priors) * norm.pdf(z[:, None], means)).max(axis=1), z)
     assert truth <= certificate.model_accuracy_upper <= truth + 0.006
@@ -152,7 +147,7 @@ def test_model_accuracy_at_priors():
 def test_known_densities_certify_a_trained_flow():
     table, densities = make_shifted_gaussians(1.0, 2000, random_state=0)
     train, test = table.split(test=0.5, validation=0)
-    encoder = FairFlow(gamma=0.9, density=densities, n_epochs=15).fit(train.X, train.y, sensitive_features=train.a)
+    encoder = FairFlow(gamma=0.9, density=densities, n_epochs=15).fit(train)
     certificate = certify(encoder, test, n_draws=20_000)
     assert certificate.model_upper < 2 * norm.cdf(0.5) - 1, "training brought the groups together"
     found = audit(encoder, train, test, quick=True)
@@ -163,7 +158,7 @@ def test_equalized_odds_of_the_model():
     table, _ = make_shifted_gaussians(1.0, 1500, random_state=0)
     train, test = table.split(test=0.5, validation=0)
     encoder = FairFlow(gamma=0.5, density=MixtureDensity(1), criterion="equalized_odds", n_epochs=3)
-    encoder.fit(train.X, train.y, sensitive_features=train.a)
+    encoder.fit(train)
     certificate = certify(encoder, test, n_draws=5_000)
     assert set(certificate.model_odds_upper) == {"0", "1"}
     assert all(0 < bound <= 1 for bound in certificate.model_odds_upper.values())

@@ -1,72 +1,206 @@
-"""The hash of a model covers all that decides a released value, and nothing else."""
+"""The hash of a model covers all that decides what it releases, and nothing else."""
 
 import copy
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from known_encoders import FixedCells, column
+from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch.distributions import MultivariateNormal
 
-from fairflows import CellRelease, FairFlow, FairMatching, FairTransport, Table
-from fairflows.certificate.identification import model_hash
-from fairflows.storage.saving import load, save
+from fairflows import CellRelease, FairFlow, FairMatching, FairTransport, Table, load, save
+from fairflows.certificate.certifying import certify
+from fairflows.certificate.identification import model_hash, rows_hash
+from fairflows.certificate.verifying import verify
+from fairflows.density import KernelDensity, MixtureDensity
+from fairflows.encoder.unencoded import Unencoded
+from fairflows.release.released import Released
+
+pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
+
+KEY = bytes(32)
+
+
+def people(seed, n=600):
+    """Columns whose names are also names of attributes that decide nothing."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(2, size=n)
+    frame = pd.DataFrame({
+        "device": rng.integers(10, 60, size=n) + 5 * a,
+        "history": rng.normal(size=n).round(2),
+        "key": pd.Categorical(rng.choice(["u", "v", "w"], size=n)),
+        "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(900, size=n), unit="D"),
+    })  # fmt: skip
+    y = (frame["device"] + 10 * rng.normal(size=n) > 38).astype(int)
+    who = [f"{seed}-{i}" for i in range(n)]
+    return Table(frame.assign(a=a, y=y, who=who), sensitive="a", label="y", identifier="who")
 
 
 @pytest.fixture(scope="module")
-def table():
-    rng = np.random.default_rng(0)
-    n = 600
-    frame = pd.DataFrame(
-        {
-            "x": rng.normal(size=n),
-            "code": rng.integers(0, 6, n),
-            "town": rng.choice(["Ulm", "Bonn", "Trier"], n),
-            "a": rng.integers(0, 2, n),
-            "name": np.arange(n),
-        }
-    )
-    frame["y"] = (frame["x"] + (frame["code"] == 2) + rng.normal(size=n) > 0.5).astype(int)
-    return Table(frame, sensitive="a", label="y", identifier="name")
+def tables():
+    return people(0), people(1)
 
 
-CLASSIFIERS = {
-    "trees": lambda n: HistGradientBoostingClassifier(max_iter=n),
-    "trees of categories": lambda n: HistGradientBoostingClassifier(max_iter=n, categorical_features=[4]),
-    "logistic": lambda n: LogisticRegression(C=n),
-}
+def numbers(table):
+    return Table(table.X[["device", "history"]].assign(a=table.a, y=table.y).reset_index(),
+                 sensitive="a", label="y", identifier="who")  # fmt: skip
 
 
-@pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS)
-def test_another_classifier_is_another_model(make, table):
-    """Though the setting that it was made from is the same again."""
-    one, other = (FairTransport(transport="score", classifier=make(n), key=bytes(32)).fit(table) for n in (3, 9))
-    assert model_hash(one, b"key") == model_hash(copy.deepcopy(one), b"key")
-    same_but_for_the_classifier = copy.deepcopy(one)
-    same_but_for_the_classifier.transport_.classifiers[0] = other.transport_.classifiers[0]
-    assert model_hash(one, b"key") != model_hash(same_but_for_the_classifier, b"key")
-
+QUICK = {"n_epochs": 2, "key": KEY, "hidden": (8,), "n_blocks": 2, "device": "cpu"}
+KNOWN = [MultivariateNormal(torch.tensor([mean, 0.0]), torch.eye(2) * 200) for mean in (35.0, 40.0)]
 
 MODELS = {
-    "flow": lambda: FairFlow(n_epochs=1, density="mixture"),
-    "spline": lambda: FairFlow(n_epochs=1, n_blocks=2, bijection="spline", density="mixture"),
-    "cells": lambda: CellRelease(FairTransport(transport="score", classifier=CLASSIFIERS["trees"](3)), n_cells=4),
-    "matching": lambda: FairMatching(density="counts"),
-}
+    "flow": lambda: FairFlow(0.5, density=MixtureDensity(2), **QUICK),
+    "spline flow": lambda: FairFlow(0.5, bijection="spline", density=KernelDensity(), **QUICK),
+    "flow, known densities": lambda: FairFlow(0.5, density=KNOWN, **QUICK),
+    "flow, odds": lambda: FairFlow(0.5, density=MixtureDensity(1), criterion="equalized_odds", **QUICK),
+    "matching": lambda: FairMatching(0.5, density="counts", n_bins=3, key=KEY),
+    "matching, made": lambda: FairMatching(0.5, n_bins=2, hidden=(8,), key=KEY),
+    "matching, odds": lambda: FairMatching(0.5, density="counts", criterion="equalized_odds", n_bins=3, key=KEY),
+    "transport of cells": lambda: FairTransport(density="counts", transport="cells", n_bins=3, key=KEY),
+    "transport of a score": lambda: FairTransport(transport="score", key=KEY),
+    "transport of a linear score": lambda: FairTransport(0.7, transport="score", key=KEY,
+                                                         classifier=LogisticRegression(max_iter=500)),
+    "rows": lambda: Unencoded(key=KEY),
+    "cells": lambda: CellRelease(FairTransport(transport="score", key=KEY), 4, randomise=0.1),
+    "typical rows": lambda: CellRelease(FairTransport(transport="score", key=KEY), 4, output="typical"),
+    "quantiles": lambda: CellRelease(FairTransport(transport="score", key=KEY), 4, method="quantiles"),
+    "centres": lambda: CellRelease(Unencoded(key=KEY), 4, method="kmeans"),
+}  # fmt: skip
+"""One of every kind."""
 
 
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_a_loaded_model_is_the_same_model(make, table, tmp_path):
-    model = make().fit(table)
+def data_for(name, tables):
+    return [numbers(table) for table in tables] if "flow" in name else tables
+
+
+@pytest.fixture(scope="module")
+def fitted(tables):
+    return {name: make().fit(data_for(name, tables)[0]) for name, make in MODELS.items()}
+
+
+def hash_of(model):
+    return model_hash(model, Released.of(model).secret)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_saving_loading_copying_and_using_a_model_leave_its_hash(fitted, tables, tmp_path, name):
+    model = fitted[name]
+    before = hash_of(model)
     save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert model_hash(again, b"key") == model_hash(model, b"key")
-    again.transform(table)
-    assert model_hash(again.set_output(transform="pandas"), b"key") == model_hash(model, b"key")
+    loaded = load(tmp_path / "model")
+    assert hash_of(loaded) == before
+    assert hash_of(copy.deepcopy(model)) == before
+    test = data_for(name, tables)[1]
+    for used in (model, loaded):
+        Released.of(used).encode(test)
+        certify(used, test, n_draws=1000)
+        assert hash_of(used) == before
+    assert model_hash(model, b"another key") != before
 
 
-def test_settings_that_are_no_weights_are_covered(table):
-    model = MODELS["spline"]().fit(table)
-    other = copy.deepcopy(model)
-    other.flow_.bijection.bound = 4.0
-    assert model_hash(other, b"key") != model_hash(model, b"key")
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "rows"])
+def test_a_model_fitted_to_other_rows_has_another_hash(fitted, name):
+    other = people(2)
+    assert hash_of(MODELS[name]().fit(numbers(other) if "flow" in name else other)) != hash_of(fitted[name])
+
+
+def test_no_two_of_them_are_alike(fitted):
+    assert len({hash_of(model) for model in fitted.values()}) == len(fitted)
+
+
+CLASSIFIERS = [
+    HistGradientBoostingClassifier(random_state=0),
+    HistGradientBoostingClassifier(random_state=0, max_depth=2),
+    HistGradientBoostingClassifier(random_state=0, max_iter=9, categorical_features=[2]),
+    LogisticRegression(max_iter=500),
+    LogisticRegression(max_iter=500, C=0.01),
+]
+
+
+def test_the_classifier_behind_a_score_is_part_of_the_model(tables):
+    """Two models of the same settings but for what their classifiers learnt release other cells."""
+    train, test = tables
+    models = [FairTransport(transport="score", classifier=c, key=KEY).fit(train) for c in CLASSIFIERS]
+    releases = [CellRelease(model, 4).fit_around(model, model.read(train), model.transform(train), train.y)
+                for model in models]  # fmt: skip
+    assert len({hash_of(model) for model in models}) == len(models)
+    swapped = copy.deepcopy(releases[0])
+    swapped.encoder_.transport_ = copy.copy(swapped.encoder_.transport_)
+    object.__setattr__(swapped.encoder_.transport_, "classifiers", models[1].transport_.classifiers)
+    assert (Released.of(swapped).cells(test) != Released.of(releases[0]).cells(test)).any()
+    assert hash_of(swapped) != hash_of(releases[0])
+    certificate = certify(releases[0], test)
+    assert verify(certificate, releases[0], test)
+    assert {difference.what for difference in verify(certificate, swapped, test).differences} == {"model"}
+
+
+@pytest.mark.parametrize("name", ["device", "history", "key", "since"])
+def test_columns_may_have_any_name(fitted, name):
+    """A column called like an attribute that decides nothing does decide."""
+    model = copy.deepcopy(fitted["matching"])
+    levels = model.model_.codec.levels_ if name in model.model_.codec.levels_ else model.model_.codec.bins_
+    del levels[name]
+    assert hash_of(model) != hash_of(fitted["matching"])
+
+
+def test_every_cell_of_a_partition_counts(fitted):
+    model = copy.deepcopy(fitted["cells"])
+    model.partition_.threshold[0] += 1e-9
+    assert hash_of(model) != hash_of(fitted["cells"])
+    model = copy.deepcopy(fitted["cells"]).set_params(randomise=0.2)
+    assert hash_of(model) != hash_of(fitted["cells"])
+
+
+def test_how_the_work_was_done_and_is_handed_over_decides_nothing(fitted):
+    model = copy.deepcopy(fitted["flow"]).set_params(device="auto", progress=True).set_output(transform="pandas")
+    assert hash_of(model) == hash_of(fitted["flow"])
+
+
+def test_settings_that_are_no_weights_count(fitted):
+    model = copy.deepcopy(fitted["spline flow"])
+    model.flow_.bijection.bound = 4.0
+    assert hash_of(model) != hash_of(fitted["spline flow"])
+
+
+def test_the_steps_of_a_pipeline(tables):
+    train, test = (numbers(table) for table in tables)
+    one, two, three = (make_pipeline(step, CellRelease(None, 4)).fit(train.X, train.y)
+                       for step in (StandardScaler(), StandardScaler(with_mean=False), PCA(2)))  # fmt: skip
+    assert len({hash_of(model) for model in (one, two, three)}) == 3
+    certificate = certify(one, test)
+    assert {difference.what for difference in verify(certificate, two, test).differences} >= {"model"}
+    one[0].scale_[0] *= 1 + 1e-12
+    assert not verify(certificate, one, test)
+
+
+def test_code_is_known_by_its_name():
+    table = Table({"x": [0, 1, 0, 1], "a": [0, 0, 1, 1]}, sensitive="a")
+    models = [FixedCells(f, key=KEY).fit(table) for f in (column("x"), np.asarray)]
+    assert hash_of(models[0]) == hash_of(copy.deepcopy(models[0])) != hash_of(models[1])
+
+
+def test_a_model_that_holds_itself_has_a_hash():
+    class Odd:
+        def transform(self, X):
+            return X
+
+    one, two = Odd(), Odd()
+    one.me, two.me, two.level = one, two, 3
+    assert model_hash(one, KEY) == model_hash(copy.deepcopy(one), KEY) != model_hash(two, KEY)
+
+
+def test_rows_in_any_order_and_no_others(tables):
+    table = tables[0]
+    shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
+    assert rows_hash(table, KEY) == rows_hash(shuffled, KEY)
+    assert rows_hash(table, KEY) != rows_hash(table.take(np.arange(1, len(table))), KEY)
+    assert rows_hash(table, KEY) != rows_hash(table, b"other")
+    other_group = Table(table.X.assign(a=1 - table.a, y=table.y), sensitive="a", label="y")
+    assert rows_hash(table, KEY) != rows_hash(other_group, KEY)

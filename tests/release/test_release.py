@@ -87,6 +87,18 @@ def test_quantiles_of_one_column_are_even_bins():
     assert np.array_equal(np.argsort(score[:, 0]), np.argsort(cells_of(release, score) + score[:, 0]))
 
 
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_times_are_cut_like_numbers(zone):
+    days = np.random.default_rng(0).integers(900, size=4000)
+    since = (pd.Timestamp("2020-01-01", tz=zone) + pd.to_timedelta(days, unit="D")).to_series(index=range(4000))
+    release = CellRelease(None, n_cells=4, method="quantiles").fit(pd.DataFrame({"since": since}))
+    cells = cells_of(release, pd.DataFrame({"since": since}))
+    assert np.bincount(cells).min() > 900
+    assert (np.diff(cells[np.argsort(days)]) >= 0).all()
+    lengths = pd.DataFrame({"stay": pd.to_timedelta(days, unit="h")})
+    assert (cells_of(CellRelease(None, n_cells=4, method="quantiles").fit(lengths), lengths) == cells).all()
+
+
 def test_ties_give_fewer_cells_not_empty_ones():
     score = np.repeat([[0.0], [0.5], [1.0]], [700, 200, 100], axis=0)
     release = CellRelease(None, n_cells=8, method="quantiles").fit(score)

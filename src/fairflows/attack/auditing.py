@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,12 +12,14 @@ from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
 from fairflows.attack.learners import Attack
-from fairflows.attack.target import Target
+from fairflows.attack.target import Representation, Target
 from fairflows.attack.white_box import Constraint
 from fairflows.bounds.arguments import checked_delta
+from fairflows.certificate.document import Plain, rounded_down
 from fairflows.certificate.identification import model_hash
 from fairflows.compute.progress import progress_bar
 from fairflows.compute.threads import one_thread
+from fairflows.release.released import Model
 from fairflows.table.table import Table
 
 
@@ -29,7 +30,7 @@ class Audit:
     Attributes
     ----------
     attacks : tuple of Attack
-        One an adversary, the most promising on validation persons first.
+        One per adversary, the most promising on validation persons first.
     attack_lower : float
         The lower bound on the true Δ by the first of them.
     delta : float
@@ -43,7 +44,7 @@ class Audit:
     released : tuple of str
         What was attacked.
     model, rows : str
-        Keyed hashes, as in a certificate: which model, empty for an array; which test rows, one a person.
+        Keyed hashes: which model, empty for an array; which of the test rows were attacked, at most one of each person.
     limits : tuple of str
         What adversaries could not try, in sentences.
     """
@@ -51,7 +52,7 @@ class Audit:
     attacks: tuple[Attack, ...]
     delta: float
     density_gap_lower: dict[str, float]
-    groups: tuple[Any, ...]
+    groups: tuple[Hashable, ...]
     n: tuple[int, ...]
     released: tuple[str, ...]
     model: str
@@ -69,7 +70,7 @@ class Audit:
         return self.attacks[0].lower
 
     def to_frame(self) -> pd.DataFrame:
-        """One line an adversary: what it knows, the pair it tells apart, Δ on validation persons, the lower bound."""
+        """One line per adversary: what it knows, the pair it tells apart, Δ on validation persons, the lower bound."""
         rows = [
             {
                 "adversary": attack.name,
@@ -83,7 +84,7 @@ class Audit:
         ]
         return pd.DataFrame(rows).set_index("adversary")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Plain]:
         """Plain values, as JSON holds them."""
         lines = self.to_frame().reset_index().to_dict("records")
         return {
@@ -103,21 +104,22 @@ class Audit:
         persons = ", ".join(f"{group}: {count:,}" for group, count in zip(self.groups, self.n, strict=True))
         width = max(len(attack.name) for attack in self.attacks)
         lines = [
-            f"Audit of the {' and '.join(self.released)}: Δ ≥ {self.attack_lower:.4f} (balanced accuracy ≥ "
-            f"{50 * (1 + self.attack_lower):.1f} %) with {100 * (1 - self.delta):g} % confidence, by {self.best}",
+            f"Audit of the {' and '.join(self.released)}: Δ ≥ {rounded_down(self.attack_lower)} (balanced accuracy ≥ "
+            f"{rounded_down(50 * (1 + self.attack_lower), 1)} %) with {100 * (1 - self.delta):g} % confidence, by "
+            f"{self.best}",
             f"  test persons  {persons}",
             f"  {'adversary':<{width}}  box    validation  Δ ≥",
         ]
-        lines += [f"  {a.name:<{width}}  {a.box}  {a.validation:10.4f}  {a.lower:.4f}" for a in self.attacks]
+        lines += [f"  {a.name:<{width}}  {a.box}  {a.validation:10.4f}  {rounded_down(a.lower)}" for a in self.attacks]
         if self.density_gap_lower:
-            gaps = ", ".join(f"{group}: {gap:.4f}" for group, gap in self.density_gap_lower.items())
+            gaps = ", ".join(f"{group}: {rounded_down(gap)}" for group, gap in self.density_gap_lower.items())
             lines.append(f"  the densities are from the truth at least  {gaps}")
         lines += [f"  {sentence}" for sentence in self.limits]
         return "\n".join(lines)
 
 
 def audit(
-    model: Any,
+    model: Model | Representation,
     train: Table,
     test: Table,
     *,
@@ -145,7 +147,8 @@ def audit(
     train : Table
         Rows for the adversaries to learn from; a part of the persons is kept aside for validation.
     test : Table
-        Rows that the bound is computed from, one a person.
+        Rows that the bound is computed from: independent draws from the law of a random row, at most one of each
+        person, which are those that `certify` counts with the same seed.
     released : sequence of str, optional
         As for `certify`: with "label", adversaries see the label too.
     constraints : sequence of callable
@@ -201,7 +204,7 @@ def audit(
         groups=tuple(target.groups),
         n=tuple(n.tolist()),
         released=target.released,
-        model="" if target.model is None else model_hash(model, target.model.secret),
+        model="" if target.model is None else model_hash(target.model.model, target.model.secret),
         rows=target.rows,
         limits=target.limits,
     )

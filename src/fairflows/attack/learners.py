@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -30,7 +30,7 @@ _FEWEST_ROWS = 50  # of each group that a learner sees, where there are so many
 class Learner:
     """A classifier of the group, and how many rows it can learn from in reasonable time."""
 
-    make: Callable[[int], Any]
+    make: Callable[[int], ClassifierMixin]
     most_rows: int
 
     def scores(self, fit: FloatArray, group: IntArray, others: list[FloatArray], seed: int) -> list[FloatArray]:
@@ -56,27 +56,27 @@ def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
     return by_group[np.argsort(share, kind="stable")[:most]]
 
 
-def _boosting(seed: int) -> Any:
+def _boosting(seed: int) -> ClassifierMixin:
     return HistGradientBoostingClassifier(class_weight="balanced", random_state=seed)
 
 
-def _quick_boosting(seed: int) -> Any:
+def _quick_boosting(seed: int) -> ClassifierMixin:
     return HistGradientBoostingClassifier(max_iter=40, class_weight="balanced", random_state=seed)
 
 
-def _forest(seed: int) -> Any:
+def _forest(seed: int) -> ClassifierMixin:
     return RandomForestClassifier(100, min_samples_leaf=5, class_weight="balanced", random_state=seed)
 
 
-def _network(hidden: tuple[int, ...], epochs: int) -> Callable[[int], Any]:
+def _network(hidden: tuple[int, ...], epochs: int) -> Callable[[int], ClassifierMixin]:
     return lambda seed: MLPClassifier(hidden, max_iter=epochs, batch_size=256, random_state=seed)
 
 
-def _standardised(make: Callable[[int], Any]) -> Callable[[int], Any]:
+def _standardised(make: Callable[[int], ClassifierMixin]) -> Callable[[int], ClassifierMixin]:
     return lambda seed: make_pipeline(StandardScaler(), make(seed))
 
 
-def _logistic(seed: int) -> Any:
+def _logistic(seed: int) -> ClassifierMixin:
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=300, class_weight="balanced"))
 
 
@@ -100,7 +100,7 @@ QUICK_LEARNERS = {
 QUICK_WHITE_BOX_LEARNERS = {"boosted trees": QUICK_LEARNERS["boosted trees"]}
 
 
-def frequency_scores(fit: npt.NDArray[Any], group: IntArray, others: list[npt.NDArray[Any]]) -> list[FloatArray]:
+def frequency_scores(fit: npt.NDArray, group: IntArray, others: list[npt.NDArray]) -> list[FloatArray]:
     """Log of each group's share of rows with exactly this value, (n, K); half a row is added to each count."""
     values = np.unique(fit)
     K = group.max() + 1
@@ -191,8 +191,9 @@ def _answers(says_b: npt.NDArray[np.bool_], group: IntArray, K: int) -> IntArray
 
 def _best_threshold(score: FloatArray, group: IntArray, a: int, b: int) -> tuple[float, float]:
     """The threshold from which on to answer b, and the difference of the answers' rates in b and in a."""
-    values = np.unique(score)
-    above = [1 - np.searchsorted(np.sort(score[group == g]), values) / max((group == g).sum(), 1) for g in (a, b)]
+    of_pair = [np.sort(score[group == g]) for g in (a, b)]
+    values = np.unique(np.concatenate(of_pair))
+    above = [1 - np.searchsorted(scores, values) / max(len(scores), 1) for scores in of_pair]
     gap = above[1] - above[0]  # of answering b where the score is at least the value
     best = int(gap.argmax())
     return float(values[best]), float(gap[best])

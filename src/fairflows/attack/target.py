@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Protocol, TypeAlias, TypeGuard, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,15 @@ from fairflows.certificate.request import checked_released
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError
 from fairflows.release.numeric_view import NumericView
-from fairflows.release.released import Released
+from fairflows.release.released import Model, Released, Transformer
 from fairflows.table.columns import is_number, is_time, numbers
-from fairflows.table.frames import to_pandas
+from fairflows.table.frames import TableLike, is_polars, to_pandas
 from fairflows.table.hashing import content_hashes
 from fairflows.table.ledger import RowsSeen
 from fairflows.table.table import Table
+
+Representation: TypeAlias = "TableLike | Sequence[TableLike]"
+"""What any model may have released: one frame or array of all rows, or a pair."""
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
@@ -105,13 +108,13 @@ class Target:
     released : tuple of str
         What is released, by name.
     rows : str
-        Keyed hash of the test rows that are attacked, one a person.
+        Keyed hash of the test rows that are attacked, at most one of each person.
     limits : tuple of str
         What adversaries could not try, in sentences.
     """
 
     model: Released | None
-    groups: list[Any]
+    groups: list[Hashable]
     Z: dict[str, pd.DataFrame]
     group: dict[str, IntArray]
     X: dict[str, pd.DataFrame]
@@ -123,7 +126,7 @@ class Target:
     @classmethod
     def of(
         cls,
-        model: Any,
+        model: Model | Representation,
         train: Table,
         test: Table,
         released: Sequence[str] | None,
@@ -132,8 +135,8 @@ class Target:
         quick: bool,
     ) -> Target:
         """Part the persons, and encode their rows."""
-        given = _representation(model, train, test)
-        released_model = None if given else Released.of(model)
+        given = None if _is_model(model) else _representation(model, train, test)
+        released_model = Released.of(model) if _is_model(model) else None
         groups = train.groups if released_model is None else released_model.groups(train)
         _refuse_shared_persons(train, test)
         most = most_rows or int(train.persons.rows_each().max())
@@ -238,25 +241,30 @@ class Target:
         return Trial(name, box, None, nothing, self.group["fit"][:0], (validation, test), self._judged_groups)
 
 
-def _representation(model: Any, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """What was given as a pair of frames or arrays, or as one of all rows; None for a model."""
+def _is_model(model: Model | Representation) -> TypeGuard[Model]:
+    """Whether rows can be passed through it; pandas and polars frames have a method of that name, too."""
+    is_frame = isinstance(model, tuple | list | np.ndarray | pd.DataFrame) or is_polars(model)
+    return not is_frame and isinstance(model, Transformer)
+
+
+def _representation(given: Representation, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What was given as a pair of frames or arrays, or as one of all rows."""
     n, m = len(train), len(test)
-    if isinstance(model, tuple | list):
-        if len(model) != 2 or [len(z) for z in model] != [n, m]:
+    if isinstance(given, tuple | list):
+        pair = [to_pandas(part) for part in given]
+        if [len(part) for part in pair] != [n, m]:
             raise DataError(f"A pair of representations must have as many rows as train ({n:,}) and as test ({m:,}).")
-        first, second = to_pandas(model[0]), to_pandas(model[1])
-    elif hasattr(model, "__array__"):
-        whole = to_pandas(model)
+        first, second = pair
+    elif isinstance(given, np.ndarray | pd.DataFrame) or is_polars(given):
+        whole = to_pandas(given)
         if len(whole) != n + m:
             raise DataError(
                 f"One representation must hold the {n:,} rows of train and then the {m:,} of test; got {len(whole):,} "
                 "rows. Or pass a pair: (Z_train, Z_test)."
             )
         first, second = whole.iloc[:n], whole.iloc[n:]
-    elif hasattr(model, "transform"):
-        return None
     else:
-        raise DataError(f"An audit attacks an encoder, a pipeline or an array; got {type(model).__name__}.")
+        raise DataError(f"An audit attacks an encoder, a pipeline or an array; got {type(given).__name__}.")
     for frame in (first, second):
         for name in frame:
             known = frame[name].notna().all()
@@ -297,9 +305,9 @@ def _invert_later_steps(
             return {}, (missed,)
     latent = {}
     for part, released in Z.items():
-        z: Any = released.to_numpy()
+        z: TableLike = released.to_numpy()
         for step in reversed(model.steps):
-            z = cast(Invertible, step).inverse_transform(z)
+            z = cast(Invertible, step).inverse_transform(np.asarray(z))
         latent[part] = pd.DataFrame(np.asarray(z), columns=encoder.get_feature_names_out(), index=released.index)
     own = Released.of(encoder).encode_again(tables["validation"])
     if _alike(latent["validation"], own):
@@ -312,7 +320,7 @@ def _invert_later_steps(
 class Invertible(Protocol):
     """A transformer that can be inverted."""
 
-    def inverse_transform(self, X: Any) -> Any:
+    def inverse_transform(self, X: np.ndarray) -> TableLike:
         """The rows before it."""
 
 
@@ -333,14 +341,17 @@ def _refuse_shared_persons(train: Table, test: Table) -> None:
 
 
 def _parts(train: Table, seed: int, quick: bool) -> dict[str, IntArray]:
-    """Places of the training rows in three parts of the persons at random; of validation persons, one row each."""
+    """Places of the training rows in three parts of the persons at random.
+
+    Adversaries are tuned on all rows of the validation persons, which follow the law of the rows that they are judged
+    on; only the bound itself takes independent ones.
+    """
     persons = train.persons
     rng = np.random.default_rng(seed)
     kept = rng.random(persons.n) < (_QUICK_ROWS / len(train) if quick else 1)
     part = np.where(kept, np.searchsorted(np.cumsum(_SHARES)[:2], rng.random(persons.n)), -1)[persons.codes]
-    reference, fit, validation = (np.flatnonzero(part == number) for number in range(3))
-    one_each = persons.take(validation).one_row_each(train.contents()[validation], seed)
-    return {"reference": reference, "fit": fit, "validation": validation[one_each]}
+    names = ("reference", "fit", "validation")
+    return {name: np.flatnonzero(part == number) for number, name in enumerate(names)}
 
 
 def _view(frame: pd.DataFrame, group: IntArray, n_groups: int) -> NumericView:

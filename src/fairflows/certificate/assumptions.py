@@ -35,8 +35,13 @@ def assumptions(
             sentences.append("No identifier says whose rows these are: no person has two of them.")
         if odds:
             sentences.append("Bounds given the label hold for that label, and all of them together at their own δ.")
-    if randomised:
-        sentences.append("The key behind the random cells is secret, and one person is always released alike.")
+    if randomised and known_persons:
+        sentences.append("The key behind coins and noise is secret, and one person is always released alike.")
+    elif randomised:
+        sentences.append(
+            "Coins and noise are fresh for every row, since nobody says whose rows they are: no person is released "
+            "twice."
+        )
     if model:
         sentences.append(
             "The model-based bound takes the estimated densities for the truth. It says nothing about how far they are "

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from fairflows.encoder.base import Encoder
+from fairflows.encoder.base import Encoder, FloatArray
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.table.persons import Persons
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
+    from fairflows.density.base import Density
     from fairflows.density.groups import GroupDensities
+
+DensityLike: TypeAlias = "str | Density | GroupDensities | Sequence[str | Density | GroupDensities]"
+"""Densities to certify with: their names, their settings, or fitted ones."""
 
 _HELD_OUT = 0.2
 OWN = "the densities that the model was fitted with"
@@ -42,7 +45,7 @@ class CandidateDensities(NamedTuple):
     name: str
     encoder: FairFlow
 
-    def log_density_table(self, n: int, seed: int) -> npt.NDArray[np.float64]:
+    def log_density_table(self, n: int, seed: int) -> FloatArray:
         """The table (n, K drawn, K density) of the encoder's latent laws if these densities are the truth."""
         import torch
 
@@ -52,7 +55,9 @@ class CandidateDensities(NamedTuple):
         return log_density_table(self.encoder.flow_.bijection, self.densities, n, generator)[0].numpy()
 
 
-def best_densities(encoder: Encoder | None, density: Any, train: Table | None, random_state: int) -> CandidateDensities:
+def best_densities(
+    encoder: Encoder | None, density: DensityLike, train: Table | None, random_state: int
+) -> CandidateDensities:
     """Fit candidates to the groups' training rows, and take those of best held-out likelihood, all groups together.
 
     Parameters
@@ -73,18 +78,21 @@ def best_densities(encoder: Encoder | None, density: Any, train: Table | None, r
     """
     import torch
 
+    from fairflows.density.base import Density
     from fairflows.density.groups import GroupDensities
 
     if not isinstance(encoder, FairFlow):
         raise ValueError(f"density is for encoders of continuous tables (FairFlow); got {type(encoder).__name__}.")
-    candidates = list(density) if isinstance(density, list | tuple) else [density]
-    if any(isinstance(candidate, GroupDensities) for candidate in candidates):
+    candidates = [density] if isinstance(density, str | Density | GroupDensities) else list(density)
+    settings = [candidate for candidate in candidates if not isinstance(candidate, GroupDensities)]
+    fitted = [candidate for candidate in candidates if isinstance(candidate, GroupDensities)]
+    if fitted:
         if len(candidates) > 1:
             raise ValueError(
                 "density must not name fitted densities among several: they may have been fitted to the rows that the "
                 "others are compared on. Pass them alone, or the settings to fit."
             )
-        return CandidateDensities(candidates[0].double(), "densities that were passed fitted", encoder)
+        return CandidateDensities(fitted[0].double(), "densities that were passed fitted", encoder)
     if not candidates:
         raise ValueError("density must name at least one density; got an empty list.")
     if train is None:
@@ -92,7 +100,7 @@ def best_densities(encoder: Encoder | None, density: Any, train: Table | None, r
     fit, held = _by_group(encoder, train, random_state)
     to_tensor = [torch.as_tensor(x, dtype=torch.float32) for x in fit]
     found = []
-    for candidate in candidates:
+    for candidate in settings:
         densities = GroupDensities.fit(_template(candidate), to_tensor, random_state=random_state).double()
         likelihood = float(np.mean(densities.score([torch.as_tensor(x) for x in held])))
         found.append((likelihood, name_of(candidate), densities))
@@ -101,7 +109,7 @@ def best_densities(encoder: Encoder | None, density: Any, train: Table | None, r
     return CandidateDensities(densities, f"{chosen}: {likelihood:.3f} nats per held-out row, in model space", encoder)
 
 
-def _by_group(encoder: FairFlow, train: Table, random_state: int) -> tuple[Sequence[Any], Sequence[Any]]:
+def _by_group(encoder: FairFlow, train: Table, random_state: int) -> tuple[list[FloatArray], list[FloatArray]]:
     """Training rows of each group in model space, and rows held out; no person in both."""
     rows = encoder.read(train)
     persons = rows.persons if rows.persons.named else Persons.of(np.arange(len(train)))  # nothing of it is released
@@ -113,7 +121,7 @@ def _by_group(encoder: FairFlow, train: Table, random_state: int) -> tuple[Seque
     return parts[0], parts[1]
 
 
-def _template(candidate: Any) -> Any:
+def _template(candidate: str | Density) -> Density:
     if not isinstance(candidate, str):
         return candidate
     from fairflows.encoder.flow_fitting import DENSITIES
@@ -123,7 +131,7 @@ def _template(candidate: Any) -> Any:
     return DENSITIES[candidate]()
 
 
-def name_of(candidate: Any) -> str:
+def name_of(candidate: str | Density) -> str:
     """A density's name, with those of its settings that are not the default.
 
     Examples
@@ -134,10 +142,7 @@ def name_of(candidate: Any) -> str:
     """
     if isinstance(candidate, str):
         return candidate
-    settings = {
-        name: getattr(candidate, name)
-        for name, parameter in inspect.signature(type(candidate)).parameters.items()
-        if hasattr(candidate, name) and getattr(candidate, name) != parameter.default
-    }
-    shown = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    defaults = {name: known.default for name, known in inspect.signature(type(candidate)).parameters.items()}
+    settings = candidate.to_state()["settings"]
+    shown = ", ".join(f"{name}={value!r}" for name, value in settings.items() if value != defaults[name])
     return f"{type(candidate).__name__}({shown})" if shown else type(candidate).__name__

@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -16,14 +16,14 @@ from fairflows.bounds.arguments import Estimator
 from fairflows.bounds.derived import density_error_lower_bound, true_distance_upper_bound
 from fairflows.bounds.spending import delta_of_look
 from fairflows.certificate.assumptions import assumptions
-from fairflows.certificate.candidates import OWN, CandidateDensities, best_densities
-from fairflows.certificate.document import Certificate, ContradictionError, Status
+from fairflows.certificate.candidates import OWN, CandidateDensities, DensityLike, best_densities
+from fairflows.certificate.document import Certificate, ContradictionError, Status, rounded_down, rounded_up
 from fairflows.certificate.evidence import CellEvidence, ModelEvidence, group_numbers
 from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, DataWarning, warn_user
-from fairflows.release.released import Released
+from fairflows.release.released import Model, Released
 from fairflows.table.ledger import Ledger
 from fairflows.table.looks import Look, open_book
 from fairflows.table.table import Table
@@ -66,7 +66,7 @@ class AttackResult(Protocol):
 
 
 def certify(
-    model: Any,
+    model: Model,
     rows: Table,
     *,
     target: float | None = None,
@@ -75,7 +75,7 @@ def certify(
     audit: AttackResult | None = None,
     delta: float = 0.05,
     released: Sequence[str] | None = None,
-    density: Any = None,
+    density: DensityLike | None = None,
     train: Table | None = None,
     density_error: float | Sequence[float] | None = None,
     estimator: Estimator = "betting",
@@ -174,12 +174,11 @@ def certify(
     name = model_hash(model, released_model.secret)
     attack = None if audit is None else _checked_attack(audit, settings.released, name)
     candidates = None if density is None else best_densities(released_model.innermost, density, train, random_state)
-    sample = counted_rows(rows, settings)
     with open_book() as book:
         look = book.reserve(book.rows(rows.X, rows.identifier), name)
     try:
         if settings.certifies_cells:
-            _check_sizes(sample, settings, released_model.groups(rows), look.number)
+            _check_sizes(released_model, rows, settings, look.number)
     except BaseException:
         look.cancel()  # the sizes of the groups are no look at what is released
         raise
@@ -210,34 +209,6 @@ def make_certificate(
     groups, released, key = model.groups(rows), settings.released, model.secret
     sample = counted_rows(rows, settings)
     delta = delta_of_look(settings.delta, look)
-    spent: dict[str, float] = {}
-    fields: dict[str, Any] = {}
-
-    cells = None
-    if settings.certifies_cells:
-        cells = CellEvidence.of(model, sample, groups, with_label="label" in released)
-        fields |= _about_cells(cells, settings, groups, delta, spent)
-        if settings.most_rows > 1:
-            persons = rows.one_row_per_person(settings.seed)
-            by_person = CellEvidence.of(model, persons, groups, with_label="label" in released)
-            spent["persons"] = delta
-            fields |= {"person_delta": by_person.observed(), "person_upper": by_person.upper(delta)}
-            fields["n_persons"] = _sizes(persons, groups)
-    if "label" not in released:
-        fields |= _about_model(model.innermost, candidates, settings, 1.0 if cells is None else cells.own_share, spent)
-        if cells is None and "model_upper" not in fields and model.encoder is None:
-            raise DataError(
-                f"{type(model.model).__name__} cannot be certified: it has no densities, and releases no cells. Put it "
-                "before a CellRelease."
-            )
-    if settings.density_error is not None:
-        if "model_upper" not in fields:
-            raise ValueError("density_error adds to a model-based bound, and there is none of what is released.")
-        fields["vouched_upper"] = true_distance_upper_bound(fields["model_upper"], settings.density_error)
-    if attack is not None:
-        fields |= _about_attack(attack, fields, spent, of_own_densities=candidates is None)
-
-    ledger = model.ledger
     certificate = Certificate(
         status="NOT_MET",
         sensitive=str(rows.a.name),
@@ -247,38 +218,54 @@ def make_certificate(
         released=released,
         n=_sizes(sample, groups),
         delta=settings.delta,
-        spent=spent,
+        spent={},
         look=look,
         most_rows=settings.most_rows,
         density_error=settings.density_error,
         estimator=settings.estimator,
-        assumptions=assumptions(
-            released=released,
-            cells=cells is not None,
-            model="model_upper" in fields,
-            known_persons=rows.persons.named,
-            most_rows=settings.most_rows,
-            needs_attribute=model.encoder is not None and model.encoder.needs_attribute,
-            ledger=ledger is not None,
-            checked=ledger is not None and ledger.comparable(ledger.read(rows.X, rows.persons)),
-            odds=bool(fields.get("cell_odds_upper")),
-            lost_odds=candidates is not None and bool(_labels(model.innermost)),
-            randomised=cells is not None and cells.own_share < 1,
-            key=bool(key),
-            look=look,
-            limits=() if attack is None else tuple(attack.limits),
-        ),
+        assumptions=(),
         model=name,
         rows=rows_hash(rows, key),
         seed=settings.seed,
         n_draws=settings.n_draws,
         versions=_versions(),
-        **fields,
     )
-    if attack is not None and cells is not None:
-        same = cells.is_deterministic and attack.rows == rows_hash(sample, key)
-        _check_for_contradiction(certificate, same_release=same)
-    certificate = replace(certificate, status=status_of(certificate))
+    cells = None
+    if settings.certifies_cells:
+        cells = CellEvidence.of(model, sample, groups, with_label="label" in released)
+        certificate = _with_cells(certificate, cells, delta)
+        if settings.most_rows > 1:
+            persons = rows.one_row_per_person(settings.seed)
+            by_person = CellEvidence.of(model, persons, groups, with_label="label" in released)
+            certificate = replace(
+                _spending(certificate, persons=delta),
+                person_delta=by_person.observed(),
+                person_upper=by_person.upper(delta),
+                n_persons=_sizes(persons, groups),
+            )
+    if "label" not in released:
+        shrink = 1.0 if cells is None else cells.own_share
+        certificate = _with_model(certificate, model.innermost, candidates, settings.monte_carlo_delta, shrink)
+        if cells is None and certificate.model_upper is None and model.encoder is None:
+            raise DataError(
+                f"{type(model.model).__name__} cannot be certified: it has no densities, and releases no cells. Put it "
+                "before a CellRelease."
+            )
+    if settings.density_error is not None:
+        if certificate.model_upper is None:
+            raise ValueError("density_error adds to a model-based bound, and there is none of what is released.")
+        vouched = true_distance_upper_bound(certificate.model_upper, settings.density_error)
+        certificate = replace(certificate, vouched_upper=vouched)
+    if attack is not None:
+        certificate = _with_attack(certificate, attack, of_own_densities=candidates is None)
+        if cells is not None:
+            same = cells.is_deterministic and attack.rows == rows_hash(sample, key)
+            _check_for_contradiction(certificate, same_release=same)
+    certificate = replace(
+        certificate,
+        status=status_of(certificate),
+        assumptions=_assumptions(certificate, model, rows, cells, attack, lost_odds=candidates is not None),
+    )
     return certificate.sealed(key) if key else certificate
 
 
@@ -300,63 +287,69 @@ def _within(upper: float | None, accuracy_upper: float | None, c: Certificate) -
     return upper <= c.target if c.target is not None else upper < 1
 
 
-def _about_cells(
-    cells: CellEvidence, settings: Settings, groups: list[Any], delta: float, spent: dict[str, float]
-) -> dict[str, Any]:
-    spent["cells"] = delta
-    if _is_another_statement(settings, groups):
-        spent["accuracy"] = delta
-    odds = cells.odds_upper(delta)
+def _spending(certificate: Certificate, **shares: float) -> Certificate:
+    return replace(certificate, spent={**certificate.spent, **{k.replace("_", " "): v for k, v in shares.items()}})
+
+
+def _with_cells(certificate: Certificate, cells: CellEvidence, delta: float) -> Certificate:
+    """The certificate with what is known of the true distribution of a random row."""
+    certificate, odds = _spending(certificate, cells=delta), cells.odds_upper(delta)
+    if _is_another_statement(certificate):
+        certificate = _spending(certificate, accuracy=delta)
     if odds:
-        spent["odds"] = delta
-    return {
-        "cell_delta": cells.observed(),
-        "cell_upper": cells.upper(delta),
-        "cell_accuracy_upper": cells.accuracy_upper(delta, settings.priors),
-        "cell_odds_upper": odds,
-        "n_cells": cells.released().shape[1],
-    }
+        certificate = _spending(certificate, odds=delta)
+    return replace(
+        certificate,
+        cell_delta=cells.observed(),
+        cell_upper=cells.upper(delta),
+        cell_accuracy_upper=cells.accuracy_upper(delta, certificate.priors),
+        cell_odds_upper=odds,
+        n_cells=cells.released().shape[1],
+    )
 
 
-def _about_model(
+def _with_model(
+    certificate: Certificate,
     encoder: Encoder | None,
     candidates: CandidateDensities | None,
-    settings: Settings,
+    delta: float,
     shrink: float,
-    spent: dict[str, float],
-) -> dict[str, Any]:
-    n, seed, delta = settings.n_draws, settings.seed, settings.monte_carlo_delta
+) -> Certificate:
+    """The certificate with what holds if the densities are the truth; as it was, for a model without densities."""
+    n, seed, estimator = certificate.n_draws, certificate.seed, certificate.estimator
     if candidates is None:
         evidence = ModelEvidence.of(encoder, n, seed)
     else:
         evidence = ModelEvidence(log_densities=candidates.log_density_table(n, seed))
     if evidence is None:
-        return {}
-    estimate, upper, accuracy, spent["model"] = evidence.bounds(delta, shrink, settings.priors, settings.estimator)
-    if spent["model"] and settings.estimator == "betting" and _is_another_statement(settings, range(evidence.n_groups)):
-        spent["model accuracy"] = delta
+        return certificate
+    estimate, upper, accuracy, share = evidence.bounds(delta, shrink, certificate.priors, estimator)
+    certificate = _spending(certificate, model=share)
+    if share and estimator == "betting" and _is_another_statement(certificate):
+        certificate = _spending(certificate, model_accuracy=delta)
     odds = {}
     labels = _labels(encoder) if candidates is None else []
     for label in labels:
         given = ModelEvidence.of(encoder, n, seed, label)
         if given is not None:
-            _, odds[str(label)], _, share = given.bounds(delta / len(labels), shrink, None, settings.estimator)
-            spent["model odds"] = spent.get("model odds", 0.0) + share
-    return {
-        "density": OWN if candidates is None else candidates.name,
-        "model_delta": estimate,
-        "model_upper": upper,
-        "model_accuracy_upper": accuracy,
-        "model_odds_upper": odds,
-    }
+            _, odds[str(label)], _, share = given.bounds(delta / len(labels), shrink, None, estimator)
+            certificate = _spending(certificate, model_odds=certificate.spent.get("model odds", 0.0) + share)
+    return replace(
+        certificate,
+        density=OWN if candidates is None else candidates.name,
+        model_delta=estimate,
+        model_upper=upper,
+        model_accuracy_upper=accuracy,
+        model_odds_upper=odds,
+    )
 
 
-def _is_another_statement(settings: Settings, groups: Sequence[Any]) -> bool:
+def _is_another_statement(certificate: Certificate) -> bool:
     """Whether the accuracy is not a function of Δ, as it is for two equally likely groups."""
-    return len(groups) > 2 or settings.priors is not None
+    return len(certificate.n) > 2 or certificate.priors is not None
 
 
-def _labels(encoder: Encoder | None) -> list[Any]:
+def _labels(encoder: Encoder | None) -> list[Hashable]:
     """The labels that an encoder has densities of."""
     law = None if encoder is None else encoder.latent_law()
     return [] if law is None else law.labels
@@ -375,20 +368,48 @@ def _checked_attack(audit: AttackResult, released: tuple[str, ...], model: str) 
     return audit
 
 
-def _about_attack(
-    found: AttackResult, fields: dict[str, Any], spent: dict[str, float], *, of_own_densities: bool
-) -> dict[str, Any]:
-    spent["attack"] = float(found.delta)
+def _with_attack(certificate: Certificate, found: AttackResult, *, of_own_densities: bool) -> Certificate:
+    """The certificate with what an audit found."""
+    certificate = _spending(certificate, attack=float(found.delta))
     gaps = {str(group): float(gap) for group, gap in found.density_gap_lower.items()} if of_own_densities else {}
     if gaps:
-        spent["densities"] = len(gaps) * float(found.delta)
-    upper = fields.get("model_upper")
-    return {
-        "attack_lower": float(found.attack_lower),
-        "attack_by": str(found.best),
-        "density_gap_lower": gaps,
-        "density_error_lower": None if upper is None else density_error_lower_bound(found.attack_lower, upper),
-    }
+        certificate = _spending(certificate, densities=len(gaps) * float(found.delta))
+    upper = certificate.model_upper
+    return replace(
+        certificate,
+        attack_lower=float(found.attack_lower),
+        attack_by=str(found.best),
+        density_gap_lower=gaps,
+        density_error_lower=None if upper is None else density_error_lower_bound(found.attack_lower, upper),
+    )
+
+
+def _assumptions(
+    certificate: Certificate,
+    model: Released,
+    rows: Table,
+    cells: CellEvidence | None,
+    attack: AttackResult | None,
+    *,
+    lost_odds: bool,
+) -> tuple[str, ...]:
+    ledger, encoder = model.ledger, model.encoder
+    return assumptions(
+        released=certificate.released,
+        cells=cells is not None,
+        model=certificate.model_upper is not None,
+        known_persons=rows.persons.named,
+        most_rows=certificate.most_rows,
+        needs_attribute=encoder is not None and encoder.needs_attribute,
+        ledger=ledger is not None,
+        checked=ledger is not None and ledger.comparable(ledger.read(rows.X, rows.persons)),
+        odds=bool(certificate.cell_odds_upper),
+        lost_odds=lost_odds and bool(_labels(model.innermost)),
+        randomised=(encoder is not None and encoder.is_randomised) or (cells is not None and cells.own_share < 1),
+        key=bool(model.secret),
+        look=certificate.look,
+        limits=() if attack is None else tuple(attack.limits),
+    )
 
 
 def _check_for_contradiction(certificate: Certificate, *, same_release: bool) -> None:
@@ -397,13 +418,15 @@ def _check_for_contradiction(certificate: Certificate, *, same_release: bool) ->
         return
     if same_release:
         raise ContradictionError(
-            f"The attack's lower bound {lower:.4f} is above the certified upper bound {upper:.4f} for the same release "
-            "on the same rows. That cannot be bad luck: there is a bug in the release, the attack or the bounds."
+            f"The attack's lower bound {rounded_down(lower)} is above the certified upper bound {rounded_up(upper)} "
+            "for the same release on the same rows. That cannot be bad luck: there is a bug in the release, the attack "
+            "or the bounds."
         )
     chance = certificate.spent["attack"] + certificate.spent["cells"]
     warnings.warn(
-        f"The attack's lower bound {lower:.4f}, on other rows or random cells, is above the certified upper bound "
-        f"{upper:.4f}: one of the two is wrong, which has probability {chance:.2g} at most, or the rows differ in law.",
+        f"The attack's lower bound {rounded_down(lower)}, on other rows or random cells, is above the certified upper "
+        f"bound {rounded_up(upper)}: one of the two is wrong, which has probability {chance:.2g} at most, or the rows "
+        "differ in law.",
         DataWarning,
         stacklevel=4,
     )
@@ -422,10 +445,12 @@ def _refuse_used_rows(ledger: Ledger | None, rows: Table) -> None:
         )
 
 
-def _check_sizes(sample: Table, settings: Settings, groups: list[Any], look: int) -> None:
+def _check_sizes(model: Released, rows: Table, settings: Settings, look: int) -> None:
     """Refuse a target that so many persons cannot show even for cells that tell nothing."""
+    groups, sample = model.groups(rows), counted_rows(rows, settings)
     n = np.bincount(group_numbers(sample, groups), minlength=len(groups))
-    counted, delta = CellEvidence(n[None, :, None], None, []), delta_of_look(settings.delta, look)
+    channel = None if model.last is None else model.last.channel_
+    counted, delta = CellEvidence(n[None, :, None], channel, []), delta_of_look(settings.delta, look)
     if settings.target is not None:
         counted.check_distance(settings.target, delta, groups)
     if settings.target_accuracy is not None:
@@ -440,7 +465,7 @@ def _warn_of_other_models(earlier: Sequence[Look], model: str) -> None:
         )
 
 
-def _sizes(sample: Table, groups: list[Any]) -> dict[str, int]:
+def _sizes(sample: Table, groups: Sequence[Hashable]) -> dict[str, int]:
     counts = np.bincount(group_numbers(sample, groups), minlength=len(groups))
     return {str(group): int(count) for group, count in zip(groups, counts, strict=True)}
 

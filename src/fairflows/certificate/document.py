@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
+import math
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields, replace
 from html import escape
-from typing import Any, Literal, Self
+from types import NoneType, UnionType
+from typing import Literal, Self, get_args, get_origin, get_type_hints
 
 from fairflows.bounds.arguments import Estimator, Priors
 from fairflows.bounds.derived import balanced_accuracy, four_fifths_rate, selection_ratio_lower_bound
-from fairflows.bounds.rounding import rounded_down, rounded_up
 from fairflows.table.hashing import fingerprint
 from fairflows.table.json_text import parse_json
 
 FORMAT = 1
 """The version of the JSON that is written and read."""
+
+Plain = str | int | float | list["Plain"] | dict[str, "Plain"] | None
+"""What JSON holds."""
 
 Status = Literal["CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"]
 
@@ -108,6 +113,9 @@ class Certificate:
         Of the software.
     seal : str
         A keyed hash of all of the above; empty for a model without a key.
+    unchecked : bool
+        Whether it was read from JSON: then it is what somebody states, until `verify` says that it holds. No part of
+        the certificate itself.
     """
 
     status: Status
@@ -148,10 +156,11 @@ class Certificate:
     most_rows: int = 1
     look: int = 1
     seal: str = ""
+    unchecked: bool = field(default=False, compare=False)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Plain]:
         """Plain values, as JSON holds them."""
-        return json.loads(json.dumps(asdict(self)))
+        return json.loads(json.dumps({name: getattr(self, name) for name in _stated_types()}))
 
     def to_json(self, indent: int | None = 2) -> str:
         """The certificate as JSON, which `from_json` reads back without loss."""
@@ -159,20 +168,35 @@ class Certificate:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """A certificate from its JSON."""
+        """A certificate from its JSON, unchecked.
+
+        Raises
+        ------
+        ValueError
+            The text is no certificate.
+        """
         values = parse_json(text)
-        written = values.pop("format", None)
+        written = values.pop("format", None) if isinstance(values, dict) else None
         if written != FORMAT:
             raise ValueError(
-                f"this is no certificate that this version can read: 'format' must be {FORMAT}; got {written!r}. One "
-                "of another version must be made again."
+                f"this is no certificate that this version can read: 'format' must be {FORMAT}; got {written!r:.40}. "
+                "One of another version must be made again."
             )
-        unknown = set(values) - {f.name for f in fields(cls)}
-        if unknown:
-            raise ValueError(f"a certificate has no field {sorted(unknown)[0]!r}.")
-        for name in ("released", "assumptions", "density_error", "priors"):
-            values[name] = None if values[name] is None else tuple(values[name])
-        return cls(**values)
+        types = _stated_types()
+        for name in values:
+            if name not in types:
+                raise ValueError(f"a certificate has no field {name!r:.40}.")
+        for f in fields(cls):
+            if f.name in types and f.name not in values and f.default is MISSING and f.default_factory is MISSING:
+                raise ValueError(f"a certificate must state {f.name!r}.")
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        for name, value in values.items():
+            if not _is_of(value, types[name]) or not _is_distance(name, value):
+                raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.")
+        for name in ("priors", "density_error"):
+            if values.get(name) is not None and len(values[name]) != len(values["n"]):
+                raise ValueError(f"a certificate of {len(values['n'])} groups cannot state {name} = {values[name]}.")
+        return cls(**values, unchecked=True)
 
     def sealed(self, key: bytes) -> Self:
         """The same certificate with a seal that only the holder of the key can make."""
@@ -223,7 +247,7 @@ class Certificate:
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self._lines())
-        lines = [f"{self.status}: {MEANING[self.status]}"]
+        lines = [f"{self._unchecked}{self.status}: {MEANING[self.status]}"]
         lines += [f"  {name:<{width}}  {text}" for name, text in self._lines()]
         lines += ["  assuming that", *(f"    - {sentence}" for sentence in self.assumptions)]
         return "\n".join(lines)
@@ -236,9 +260,14 @@ class Certificate:
         assumptions = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.assumptions)
         return (
             "<div style='max-width:60em'>"
-            f"<p><strong style='color:{_COLOURS[self.status]}'>{self.status}</strong>: {MEANING[self.status]}</p>"
+            f"<p>{self._unchecked}<strong style='color:{_COLOURS[self.status]}'>{self.status}</strong>: "
+            f"{MEANING[self.status]}</p>"
             f"<table>{rows}</table><details open><summary>assuming that</summary><ul>{assumptions}</ul></details></div>"
         )
+
+    @property
+    def _unchecked(self) -> str:
+        return "Stated, not checked (verify does that): " if self.unchecked else ""
 
     def _lines(self) -> list[tuple[str, str]]:
         """What the certificate says, a line each: name and text."""
@@ -247,7 +276,7 @@ class Certificate:
         if self.target is not None:
             lines.append(("target", f"Δ ≤ {self.target:.4g} ({self._between_two} {_accuracy(self.target)})"))
         elif self.target_accuracy is not None:
-            lines.append(("target", f"an adversary is right at most {_percent(self.target_accuracy)} of the time"))
+            lines.append(("target", f"an adversary is right at most {100 * self.target_accuracy:.4g} % of the time"))
         if self.priors is not None:
             shares = ", ".join(f"{group}: {_percent(share)}" for group, share in zip(self.n, self.priors, strict=True))
             lines.append(("group shares", shares))
@@ -274,7 +303,7 @@ class Certificate:
         counted = ", ".join(f"{group}: {count:,}" for group, count in self.n.items())
         unit = "rows of different persons" if self.most_rows > 1 else "persons"
         lines.append(("counted", f"{unit}, {counted}; certificate {self.look} from these persons"))
-        spent = ", ".join(f"{name} {share:.2g}" for name, share in self.spent.items())
+        spent = ", ".join(f"{name} {share:.4g}" for name, share in self.spent.items())
         lines.append(("probability of error", f"δ = {self.delta:g}; spent: {spent}"))
         lines.append(("about", f"model {self.model}, rows {self.rows}, seed {self.seed}"))
         return lines
@@ -293,11 +322,11 @@ class Certificate:
     def _bounds(self, upper: float, accuracy: float) -> str:
         """The bound on Δ and the one on the adversary's accuracy, which for two equal groups is (1 + Δ)/2."""
         if self._between_two == "adversary":
-            return f"Δ ≤ {rounded_up(upper)}, adversary {_percent(accuracy)}"
+            return f"Δ ≤ {rounded_up(upper)}, adversary {rounded_up(100 * accuracy, 1)} %"
         blind = _percent(1 / len(self.n) if self.priors is None else max(self.priors))
         return (
-            f"Δ ≤ {rounded_up(upper)} ({self._between_two} {_accuracy(upper)}), adversary {_percent(accuracy)} "
-            f"(blind {blind})"
+            f"Δ ≤ {rounded_up(upper)} ({self._between_two} {_accuracy(upper)}), adversary "
+            f"{rounded_up(100 * accuracy, 1)} % (blind {blind})"
         )
 
     @property
@@ -316,12 +345,64 @@ class Certificate:
         return text
 
 
+def _stated_types() -> dict[str, object]:
+    """The type of each field that a certificate states."""
+    types = get_type_hints(Certificate)
+    return {f.name: types[f.name] for f in fields(Certificate) if f.compare}
+
+
+def _is_of(value: object, kind: object) -> bool:
+    """Whether a value read from JSON is of the type of a field."""
+    parts = get_args(kind)
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in parts
+    if isinstance(kind, UnionType):
+        return any(_is_of(value, part) for part in parts)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_is_of(item, parts[0]) for item in value)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(_is_of(item, parts[1]) for item in value.values())
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return type(value) is kind or (kind is NoneType and value is None)
+
+
+def _is_distance(name: str, value: object) -> bool:
+    """Whether a bound or an estimate is between 0 and 1; other fields are what they are."""
+    if name not in ("target", "target_accuracy") and not name.endswith(("_upper", "_lower", "_delta")):
+        return True
+    numbers = value.values() if isinstance(value, dict) else [value]
+    return all(number is None or (isinstance(number, int | float) and 0 <= number <= 1) for number in numbers)
+
+
 def _accuracy(distance: float) -> str:
-    return _percent(float(balanced_accuracy(distance)))
+    return f"{rounded_up(100 * float(balanced_accuracy(distance)), 1)} %"
+
+
+def rounded_up(bound: float, digits: int = 4) -> str:
+    """An upper bound as it is printed: never below what was proved.
+
+    Examples
+    --------
+    >>> rounded_up(0.057727), rounded_up(0.05), rounded_down(0.05779)
+    ('0.0578', '0.0500', '0.0577')
+    """
+    return f"{_on_grid(bound, digits, math.ceil):.{digits}f}"
+
+
+def rounded_down(bound: float, digits: int = 4) -> str:
+    """A lower bound as it is printed: never above what was proved."""
+    return f"{_on_grid(bound, digits, math.floor):.{digits}f}"
+
+
+def _on_grid(bound: float, digits: int, to_whole: Callable[[float], int]) -> float:
+    scaled = bound * 10**digits
+    nearest = round(scaled)
+    return (nearest if abs(scaled - nearest) < 1e-9 else to_whole(scaled)) / 10**digits  # 0.05 is no 0.0501
 
 
 def _percent(share: float) -> str:
-    return f"{rounded_up(100 * share, 1)} %"
+    return f"{100 * share:.1f} %"
 
 
 def _by_name(relation: str, values: dict[str, float]) -> str:

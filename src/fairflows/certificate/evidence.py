@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,7 @@ class ModelEvidence:
     log_densities: FloatArray | None = None
 
     @classmethod
-    def of(cls, encoder: Encoder | None, n_draws: int, seed: int, label: Any = None) -> ModelEvidence | None:
+    def of(cls, encoder: Encoder | None, n_draws: int, seed: int, label: Hashable = None) -> ModelEvidence | None:
         """What the encoder knows of its own latent; None for one that knows nothing."""
         law = None if encoder is None else encoder.latent_law()
         if law is None:
@@ -105,10 +105,10 @@ class CellEvidence:
 
     counts: npt.NDArray[np.int64]
     channel: FloatArray | None
-    labels: list[Any]
+    labels: list[Hashable]
 
     @classmethod
-    def of(cls, released: Released, sample: Table, groups: list[Any], with_label: bool) -> CellEvidence:
+    def of(cls, released: Released, sample: Table, groups: Sequence[Hashable], with_label: bool) -> CellEvidence:
         """Count independent rows; with the label, what is released is the pair (cell, label)."""
         cells, k = released.cells(sample), int(released.n_cells or 0)
         channel: FloatArray | None = None if released.last is None else released.last.channel_
@@ -173,7 +173,7 @@ class CellEvidence:
         bounds = per_label(partial(cell_upper_bound, eta=self.eta), evidence, delta)
         return {label: float(bound) for label, bound in bounds.items()}
 
-    def check_distance(self, target: float, delta: float, groups: list[Any]) -> None:
+    def check_distance(self, target: float, delta: float, groups: Sequence[Hashable]) -> None:
         """Refuse a distance that these group sizes cannot reach even if the cells told nothing, with what it takes."""
         if target == 0:
             raise ParameterError("target", "must be above 0 for a release of cells: no number of persons proves Δ = 0")
@@ -182,7 +182,7 @@ class CellEvidence:
             needed = rows_needed(target, delta, shares=self._shares, eta=self.eta, probabilities=nothing)
             raise self._too_small(f"Δ ≤ {target:.4g}", needed, delta, groups)
 
-    def check_accuracy(self, target: float, delta: float, groups: list[Any], priors: Priors = None) -> None:
+    def check_accuracy(self, target: float, delta: float, groups: Sequence[Hashable], priors: Priors = None) -> None:
         """The same for the accuracy of the best guess of the group."""
         pi = checked_priors(priors, len(groups))
         room = target - pi.max()
@@ -200,7 +200,9 @@ class CellEvidence:
         n = self.n
         return n / n.sum() if n.all() else np.full(len(n), 1 / len(n))
 
-    def _too_small(self, target: str, needed: npt.NDArray[np.int64], delta: float, groups: list[Any]) -> DataError:
+    def _too_small(
+        self, target: str, needed: npt.NDArray[np.int64], delta: float, groups: Sequence[Hashable]
+    ) -> DataError:
         have, take = (
             ", ".join(f"{count:,} of {group!r}" for group, count in zip(groups, counts, strict=True))
             for counts in (self.n, needed)
@@ -211,7 +213,7 @@ class CellEvidence:
         )
 
 
-def group_numbers(table: Table, groups: list[Any]) -> npt.NDArray[np.intp]:
+def group_numbers(table: Table, groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
     """Each row's group, as a place among the groups of the encoder."""
     numbers = pd.Index(groups, dtype=object).get_indexer(table.a.astype(object))
     if (numbers < 0).any():

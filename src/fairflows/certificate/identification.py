@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import is_dataclass
-from typing import Any
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 import joblib
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator
 
-from fairflows.encoder.model_state import Storable, state_of
+from fairflows.encoder.model_state import state_of
+from fairflows.release.released import Model
 from fairflows.table.hashing import Part, content_hashes, fingerprint
 from fairflows.table.table import Table
 
 _NO_PART = {"key", "key_", "ledger_", "device", "progress", "history", "n_jobs", "requests", "_sklearn_output_config"}
 """Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over."""
+
+_SHOWN_IN_FULL = (np.dtype, pd.api.extensions.ExtensionDtype, pd.Timestamp, pd.Timedelta, type(pd.NaT))
+"""Types whose text tells values apart."""
 
 
 def rows_hash(table: Table, key: bytes) -> str:
@@ -27,74 +31,90 @@ def rows_hash(table: Table, key: bytes) -> str:
     return fingerprint([np.sort(content_hashes(whole, key))], key)
 
 
-def model_hash(model: Any, key: bytes) -> str:
+def model_hash(model: Model, key: bytes) -> str:
     """A hash of everything that decides what a model releases: its settings, and all that fitting learnt.
 
-    The values themselves are hashed and not their bytes in memory, so that a model that was saved and loaded has the
-    same hash.
+    It covers the values that a model is saved by, and not their bytes in memory: a model that was saved and loaded has
+    the same hash.
     """
     return fingerprint(_parts(model), key)
 
 
-def _parts(value: Any) -> Iterator[Part]:
-    """The numbers and texts that a state is made of, in a fixed order."""
-    yield type(value).__name__ if not isinstance(value, str | bytes | int | float | np.generic) else ""
-    if isinstance(value, np.generic | np.ndarray):
-        yield from _of_array(np.asarray(value))
-    elif isinstance(value, pd.DataFrame):
-        yield from _of_mapping({str(name): value[name].to_numpy() for name in value})
-    elif isinstance(value, pd.Index | pd.Series):
-        yield from _of_array(value.to_numpy())
-    elif isinstance(value, Mapping):
-        yield from _of_mapping(value)
+def _parts(value: object, around: tuple[int, ...] = ()) -> Iterator[Part]:
+    """The numbers and texts that a value is made of, in a fixed order; `around` are the objects that hold it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        yield json.dumps(value)
+    elif isinstance(value, bytes):
+        yield value.hex()
     elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _parts(item)
+        yield f"{len(value)} items"
+        yield from _of_all(value, around)
     elif isinstance(value, Set):
         yield from sorted(map(str, value))
-    elif value is None or isinstance(value, bool | int | float | str | bytes):
-        yield json.dumps(value) if not isinstance(value, bytes) else value.hex()
+    elif isinstance(value, Mapping):
+        yield from _of_mapping(value, around)
+    elif isinstance(value, np.ndarray):
+        yield from _of_array(value, around)
+    elif isinstance(value, pd.DataFrame):
+        yield from _of_mapping({str(name): value[name].to_numpy() for name in value}, around)
+    elif isinstance(value, pd.Index | pd.Series):
+        yield from _of_array(value.to_numpy(), around)
+    elif isinstance(value, pd.CategoricalDtype):
+        yield f"categories, ordered: {value.ordered}"
+        yield from _parts(value.categories, around)
+    elif isinstance(value, _SHOWN_IN_FULL) or value is pd.NA:
+        yield str(value)
     else:
-        yield from _of_object(value)
+        yield from _of_object(value, around)
 
 
-def _of_object(value: Any) -> Iterator[Part]:
+def _of_all(values: Iterable[object], around: tuple[int, ...]) -> Iterator[Part]:
+    for value in values:
+        yield from _parts(value, around)
+
+
+def _of_mapping(values: Mapping[str, object], around: tuple[int, ...]) -> Iterator[Part]:
+    yield f"{len(values)} entries"
+    for name in sorted(values, key=str):
+        yield str(name)
+        yield from _parts(values[name], around)
+
+
+def _of_array(array: npt.NDArray, around: tuple[int, ...]) -> Iterator[Part]:
+    yield f"{array.shape}"
+    if array.dtype.kind in "biuf":
+        yield array.astype(np.uint64 if array.dtype.kind == "u" else np.float64) + 0  # -0.0 becomes 0.0
+    elif array.dtype.kind in "mM":
+        yield f"{array.dtype}"
+        yield array.view(np.int64)
+    else:
+        yield from _of_all(array.ravel().tolist(), around)
+
+
+def _of_object(value: object, around: tuple[int, ...]) -> Iterator[Part]:
+    """An object by the name of its class and the values that describe it."""
+    torch = sys.modules.get("torch")
     if isinstance(value, type):
-        yield value.__name__
-    elif isinstance(value, Storable | BaseEstimator) or is_dataclass(value):
-        yield from _of_mapping(state_of(value))
-    elif type(value).__module__.startswith("torch") or callable(getattr(value, "state_dict", None)):
-        yield from _of_torch(value)
-    elif type(value).__module__.startswith("fairflows."):
-        yield from _of_mapping(state_of(value))
+        yield value.__qualname__  # a column's type may be `object`, or NumPy's dtype of that name
+    elif inspect.isroutine(value):
+        yield f"{value.__module__}.{value.__qualname__}"
+    elif torch is not None and isinstance(value, torch.Tensor):
+        yield from _of_array(value.detach().cpu().numpy(), around)
+    elif id(value) in around:
+        yield f"the object {len(around) - around.index(id(value))} levels above"
+    elif hasattr(value, "__dict__"):
+        yield type(value).__name__
+        yield from _of_mapping(_description(value), (*around, id(value)))
     else:
         yield joblib.hash(value)
 
 
-def _of_torch(value: Any) -> Iterator[Part]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield from _of_array(value.detach().cpu().numpy())
-    elif isinstance(value, torch.nn.Module):
-        yield from _of_mapping({name: part.detach().cpu().numpy() for name, part in value.state_dict().items()})
-    else:
-        yield str(value)
-
-
-def _of_mapping(values: Mapping[Any, Any]) -> Iterator[Part]:
-    for name in sorted(values, key=str):
-        if name not in _NO_PART:
-            yield str(name)
-            yield from _parts(values[name])
-
-
-def _of_array(array: np.ndarray) -> Iterator[Part]:
-    yield f"{array.shape}"
-    if array.dtype.kind in "biuf":
-        yield array.astype(np.float64) + 0.0 if array.dtype.kind != "u" else array.astype(np.uint64)
-    elif array.dtype.kind in "mM":
-        yield array.view(np.int64)
-    else:
-        for item in array.ravel().tolist():
-            yield str(item)
+def _description(value: object) -> dict[str, object]:
+    """The values that describe an object, but for those that decide nothing."""
+    state = {name: part for name, part in state_of(value).items() if name not in _NO_PART}
+    for part in ("settings", "fitted"):  # of an estimator or a density: attributes by their names
+        if isinstance(state.get(part), Mapping):
+            state[part] = {name: item for name, item in state[part].items() if name not in _NO_PART}
+    return state

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, get_args
+from typing import Self, get_args
 
 import numpy as np
 
-from fairflows.bounds.arguments import Estimator, Priors, checked_delta, checked_distance, checked_priors
+from fairflows.bounds.arguments import (
+    Estimator,
+    Priors,
+    checked_delta,
+    checked_distance,
+    checked_draws,
+    checked_priors,
+)
 from fairflows.certificate.document import Certificate
 from fairflows.exceptions import ParameterError
 from fairflows.release.released import Released
@@ -38,7 +45,7 @@ class Settings:
     def of(
         cls,
         model: Released,
-        groups: list[Any],
+        groups: Sequence[Hashable],
         *,
         released: Sequence[str] | None,
         delta: float,
@@ -60,10 +67,14 @@ class Settings:
             raise ParameterError("n_draws", f"must be at most {_MOST_DRAWS:,}", n_draws)
         _check_whole("random_state", seed, 0)
         _check_whole("most_rows", most_rows, 1)
+        names = checked_released(released, cells=model.n_cells is not None)
+        law = None if model.innermost is None or "label" in names else model.innermost.latent_law()
+        if law is not None and law.exact() is None:
+            checked_draws(n_draws, len(groups))
         shares = checked_priors(priors, len(groups))
         _check_target(target, target_accuracy, float(shares.max()))
         return cls(
-            released=checked_released(released, cells=model.n_cells is not None),
+            released=names,
             delta=checked_delta(delta),
             target=target,
             target_accuracy=target_accuracy,
@@ -77,7 +88,7 @@ class Settings:
         )
 
     @classmethod
-    def read(cls, certificate: Certificate, model: Released, groups: list[Any]) -> Self:
+    def read(cls, certificate: Certificate, model: Released, groups: Sequence[Hashable]) -> Self:
         """The settings that a certificate says it was made with."""
         c = certificate
         return cls.of(
@@ -118,7 +129,7 @@ def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[st
     return tuple(name for name in _RELEASED if name in names)
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
+def _check_whole(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ParameterError(name, f"must be a whole number of at least {least}", value)
 
@@ -133,7 +144,7 @@ def _check_target(target: float | None, accuracy: float | None, blind: float) ->
         raise ParameterError("max_adversary_accuracy", rule, accuracy)
 
 
-def _checked_errors(errors: float | Sequence[float] | None, groups: list[Any]) -> tuple[float, ...] | None:
+def _checked_errors(errors: float | Sequence[float] | None, groups: Sequence[Hashable]) -> tuple[float, ...] | None:
     if errors is None:
         return None
     values = checked_distance(np.asarray(errors, dtype=np.float64), "density_error")

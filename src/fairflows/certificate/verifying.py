@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from fairflows.certificate.candidates import best_densities
+from fairflows.certificate.candidates import DensityLike, best_densities
 from fairflows.certificate.certifying import make_certificate, status_of
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
 from fairflows.exceptions import DataError
-from fairflows.release.released import Released
+from fairflows.release.released import Model, Released
 from fairflows.table.looks import open_book
 from fairflows.table.table import Table
 
@@ -68,7 +67,12 @@ class Verification:
 
 
 def verify(
-    certificate: Certificate, model: Any, rows: Table, *, density: Any = None, train: Table | None = None
+    certificate: Certificate,
+    model: Model,
+    rows: Table,
+    *,
+    density: DensityLike | None = None,
+    train: Table | None = None,
 ) -> Verification:
     """Compute a certificate again and say what differs: another model, other rows, reused rows, changed fields.
 
@@ -123,7 +127,7 @@ def verify(
 
 
 def _differences_in_fields(
-    certificate: Certificate, model: Released, name: str, rows: Table, density: Any, train: Table | None
+    certificate: Certificate, model: Released, name: str, rows: Table, density: DensityLike | None, train: Table | None
 ) -> list[Difference]:
     try:
         settings = Settings.read(certificate, model, model.groups(rows))
@@ -159,7 +163,7 @@ def _compute_again(
     model: Released,
     name: str,
     rows: Table,
-    density: Any,
+    density: DensityLike | None,
     train: Table | None,
 ) -> Certificate:
     c, attack, candidates = certificate, None, None
@@ -198,7 +202,7 @@ def _differences_in_looks(certificate: Certificate, model: Released, rows: Table
     return []
 
 
-def _agree(one: Any, other: Any) -> bool:
+def _agree(one: object, other: object) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_agree(one[name], other[name]) for name in one)
     if isinstance(one, float) and isinstance(other, float):
@@ -206,5 +210,5 @@ def _agree(one: Any, other: Any) -> bool:
     return one == other
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
-from fairflows.encoder.base import FloatArray, LabelsLike, Learnt, Rows
+from fairflows.encoder.base import FloatArray, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 
 
@@ -49,7 +50,7 @@ class Unencoded(GroupEncoder):
     def _fit(
         self,
         rows: Rows,
-        y: LabelsLike | None,
+        y: Any,
         sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.encoder.plain_score import seconds
 from fairflows.exceptions import DataError
 from fairflows.table.columns import is_number, is_time, sorted_values
 
@@ -89,7 +90,7 @@ def _fit_column(column: pd.Series, targets: FloatArray | None, standardise: bool
 
 def _numbers(column: pd.Series) -> FloatArray:
     if is_time(column.dtype):
-        column = (column - column.dtype.type(0)) / pd.Timedelta(seconds=1)
+        column = seconds(column.to_frame()).iloc[:, 0]
     values = column.to_numpy(dtype=np.float64)
     if not np.isfinite(values).all():
         raise DataError(f"Column {column.name!r} must hold finite numbers to be cut into cells; it has NaN or inf.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from fairflows.table.schema import Schema
 from fairflows.table.table import Table
 
 
+@runtime_checkable
 class Transformer(Protocol):
     """Anything that turns rows into other rows."""
 
@@ -196,8 +197,8 @@ def role_values(encoder: Encoder, sensitive: Sequence[str], label: str | None = 
     """The values of the sensitive column and of the label; of several sensitive columns only combinations are known."""
     values: dict[str, npt.ArrayLike] = {}
     if len(sensitive) == 1 and encoder.groups_:
-        values[sensitive[0]] = pd.Series(encoder.groups_)
-    return values if label is None or encoder.classes_ is None else {**values, label: encoder.label_classes}
+        values[sensitive[0]] = encoder.groups_
+    return values if label is None or encoder.classes_ is None else {**values, label: encoder.classes_}
 
 
 def repeatable_persons(table: Table) -> Persons:

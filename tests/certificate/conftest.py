@@ -1,0 +1,40 @@
+"""A release of Adult's cells, and an audit that may have found anything."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from fairflows import CellRelease, FairTransport, load_adult
+from fairflows.certificate.identification import model_hash
+from fairflows.release.released import Released
+
+
+@pytest.fixture(scope="session")
+def adult():
+    return load_adult().paper_split()
+
+
+@pytest.fixture(scope="session")
+def model(adult):
+    """Eight cells of transported Adult. The transport is random: a fixed key makes coins the same in every run."""
+    return CellRelease(FairTransport(density="counts", key=bytes(32)), n_cells=8).fit(adult[0])
+
+
+@dataclass
+class Found:
+    """What an audit might have found."""
+
+    model: str
+    rows: str = ""
+    released: tuple[str, ...] = ("cell",)
+    delta: float = 0.05
+    attack_lower: float = 0.0
+    best: str = "nobody"
+    density_gap_lower: dict[str, float] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+
+
+@pytest.fixture(scope="session")
+def found():
+    """An audit of a model, with what it found."""
+    return lambda model, **what: Found(model_hash(model, Released.of(model).secret), **what)

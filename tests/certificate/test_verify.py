@@ -1,0 +1,180 @@
+"""verify: a certificate computed again, and what it says of another model, other rows, another look, a forgery."""
+
+import copy
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from known_encoders import KnownGaussians
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fairflows import CellRelease, FairTransport, Table
+from fairflows.certificate import certifying
+from fairflows.certificate.certifying import certify
+from fairflows.certificate.document import Certificate
+from fairflows.certificate.verifying import verify
+
+
+@pytest.fixture
+def certificate(model, adult, found):
+    return certify(model, adult[2], target=0.05, audit=found(model, attack_lower=0.001))
+
+
+def whats(*arguments):
+    return {difference.what for difference in verify(*arguments).differences}
+
+
+def test_what_was_written_and_read_holds(certificate, model, adult):
+    assert verify(Certificate.from_json(certificate.to_json()), model, adult[2])
+    shuffled = adult[2].take(np.random.default_rng(0).permutation(len(adult[2])))
+    assert verify(certificate, model, shuffled)
+
+
+@pytest.mark.parametrize("name", ["cell_upper", "cell_delta", "model_upper", "attack_lower"])
+def test_a_changed_bound_breaks_the_seal(certificate, model, adult, name):
+    assert whats(replace(certificate, **{name: getattr(certificate, name) / 2 + 0.001}), model, adult[2]) == {"seal"}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"status": "REFUTED"}, {"delta": 7.0}, {"look": 0}, {"released": ("cellar",)}, {"sensitive": "age"}]
+)
+def test_a_changed_statement_breaks_the_seal(certificate, model, adult, changes):
+    assert whats(replace(certificate, **changes), model, adult[2]) == {"seal"}
+
+
+def test_nothing_is_computed_for_a_broken_seal(certificate, model, adult, monkeypatch):
+    """A forged number of draws would keep whoever verifies it at work for ever."""
+
+    def refuse(*_, **__):
+        raise AssertionError("work was done for a forgery")
+
+    monkeypatch.setattr(certifying.ModelEvidence, "of", refuse)
+    monkeypatch.setattr(certifying.CellEvidence, "of", refuse)
+    assert whats(replace(certificate, n_draws=2_000_000_000), model, adult[2]) == {"seal"}
+
+
+def test_a_seal_made_with_another_key(certificate, model, adult):
+    assert whats(replace(certificate, attack_lower=0.0).sealed(b"another key"), model, adult[2]) == {"seal"}
+
+
+@pytest.mark.parametrize("name", ["cell_upper", "cell_delta", "model_upper", "cell_accuracy_upper"])
+def test_a_wrong_bound_under_the_right_seal_is_named(certificate, model, adult, name):
+    """As a bug of the release that made it would leave one."""
+    changed = replace(certificate, **{name: getattr(certificate, name) / 2 + 0.001}).sealed(model.key_)
+    assert name in whats(changed, model, adult[2])
+
+
+class TestUnsealed:
+    """Of a model without a key everything is computed again: the only check that there is."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def tables(cls):
+        rng = np.random.default_rng(0)
+        made = []
+        for _ in range(2):
+            a, u = rng.integers(2, size=2000), rng.normal(size=2000)
+            made.append(Table({"u": u, "v": rng.normal(size=2000), "a": a, "y": u > 0}, sensitive="a", label="y"))
+        return made
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def unsealed(cls, tables):
+        return make_pipeline(StandardScaler(), CellRelease(None, 2)).fit(tables[0].X, tables[0].y)
+
+    def test_a_changed_bound_is_named(self, unsealed, tables):
+        certificate = certify(unsealed, tables[1], target=0.3)
+        assert whats(replace(certificate, cell_upper=0.01), unsealed, tables[1]) == {"cell_upper", "look"}
+        assert whats(replace(certificate, status="NOT_MET"), unsealed, tables[1]) == {"status", "look"}
+
+    @pytest.mark.parametrize("changes", [{"delta": 7.0}, {"look": 0}, {"released": ("cellar",)}, {"n_draws": 0},
+                                         {"n_draws": 2_000_000_000}, {"most_rows": 0}])  # fmt: skip
+    def test_settings_that_no_certificate_has(self, unsealed, tables, changes):
+        certificate = certify(unsealed, tables[1])
+        assert whats(replace(certificate, **changes), unsealed, tables[1]) >= {"settings"}
+
+
+def test_draws_that_cannot_be_kept_are_refused_before_they_are_made(monkeypatch):
+    """Sealed or not: 90,000,000 draws are within reason for no table of log-densities."""
+    rng = np.random.default_rng(0)
+    train, test = (Table({"x": rng.normal(size=500), "a": np.arange(500) % 2}, sensitive="a") for _ in range(2))
+    encoder = KnownGaussians([0.0, 1.0]).fit(train)
+    certificate = replace(certify(encoder, test, n_draws=1000), n_draws=90_000_000).sealed(encoder.key_)
+    difference = verify(certificate, encoder, test).differences[-1]
+    assert difference.what == "settings"
+    assert "n_draws must be at most 67,108,864 for 2 groups" in difference.text
+    with pytest.raises(ValueError, match="n_draws must be at most 67,108,864 for 2 groups"):
+        certify(encoder, test, n_draws=90_000_000)
+
+
+def test_other_rows(certificate, model, adult):
+    assert whats(certificate, model, adult[1]) == {"rows"}
+    one_less = adult[2].take(np.arange(1, len(adult[2])))
+    assert "rows" in whats(certificate, model, one_less)
+
+
+def test_another_model(certificate, model, adult):
+    train, _, test = adult
+    other = CellRelease(FairTransport(0.9, density="counts", key=bytes(32)), n_cells=8).fit(train)
+    assert whats(certificate, other, test) == {"model"}
+    other_cells = CellRelease(FairTransport(density="counts", key=bytes(32)), n_cells=9).fit(train)
+    assert whats(certificate, other_cells, test) == {"model"}
+
+
+def test_another_model_with_another_key(certificate, adult):
+    """Under another key nothing but the model can be judged: neither the rows nor the seal is to blame."""
+    other = CellRelease(FairTransport(density="counts", key=b"k" * 32), n_cells=8).fit(adult[0])
+    assert whats(certificate, other, adult[2]) == {"model"}
+    assert "no more can be said" in repr(verify(certificate, other, adult[2]))
+
+
+def test_the_encoder_without_its_cells(certificate, model, adult):
+    assert whats(certificate, model.encoder_, adult[2]) == {"model"}
+
+
+def test_rows_that_the_model_cannot_read(certificate, model, adult):
+    test = adult[2]
+    strange = Table(test.X.assign(a=test.a + 1, y=test.y), sensitive="a", label="y")
+    lacking = Table(test.X.iloc[:, 1:].assign(a=test.a, y=test.y), sensitive="a", label="y")
+    assert whats(certificate, model, strange) == {"rows"}
+    assert whats(certificate, model, lacking) == {"rows"}
+
+
+def test_a_model_that_is_not_the_one_named(certificate, model, adult):
+    assert whats(replace(certificate, model="0" * 32), model, adult[2]) == {"model", "seal"}
+
+
+def test_reused_rows(certificate, model, adult, monkeypatch, ledger_of_test):
+    """The best of several looks, dressed up as the first: made with a book of looks of its own."""
+    again = certify(model, adult[2], target=0.05)
+    assert (certificate.look, again.look) == (1, 2)
+    monkeypatch.setenv("FAIRFLOWS_LEDGER", str(ledger_of_test / "other"))
+    best = certify(model, adult[2], target=0.05, random_state=3)
+    assert best.look == 1
+    monkeypatch.setenv("FAIRFLOWS_LEDGER", str(ledger_of_test))
+    (ledger_of_test / "other").rename(ledger_of_test.parent / f"{ledger_of_test.name}-other")
+    assert whats(best, model, adult[2]) == {"look"}
+    assert "Another certificate is number 1" in repr(verify(best, model, adult[2]))
+    assert verify(again, model, adult[2])
+
+
+def test_training_rows(certificate, model, adult):
+    checked = verify(certificate, model, adult[0].take(np.arange(5000)))
+    assert "fitted to" in repr(checked)
+    assert not checked
+
+
+def test_the_sealed_model_with_another_ledger_is_the_same_model(certificate, model, adult):
+    """Which rows a model has seen is no part of what it releases."""
+    other = copy.deepcopy(model)
+    other.ledger_.use(adult[1].X, adult[1].persons)
+    assert verify(certificate, other, adult[2])
+
+
+def test_a_forgery_from_json_is_found(certificate, model, adult):
+    values = json.loads(certificate.to_json())
+    forged = Certificate.from_json(json.dumps({**values, "cell_upper": 0.001}))
+    assert "Stated, not checked" in repr(forged)
+    assert whats(forged, model, adult[2]) == {"seal"}

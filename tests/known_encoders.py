@@ -1,0 +1,72 @@
+"""Encoders that learn nothing: their cells are a fixed function of the rows, and their laws are known."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+
+from fairflows.encoder.unencoded import Unencoded
+
+
+class FixedCells(Unencoded):
+    """Releases a cell that is a function of the row."""
+
+    def __init__(
+        self,
+        cell_of: Callable[[pd.DataFrame], np.ndarray],
+        n_cells: int = 2,
+        *,
+        sensitive=None,
+        identifier=None,
+        key=None,
+        random_state=0,
+    ):
+        super().__init__(sensitive=sensitive, identifier=identifier, key=key, random_state=random_state)
+        self.cell_of = cell_of
+        self.n_cells = n_cells
+
+    def _fit(self, rows, y, sample_weight, strengths, seeds):
+        self.n_cells_ = self.n_cells
+        return super()._fit(rows, y, sample_weight, strengths, seeds)
+
+    def cells(self, rows):
+        return self.cell_of(rows.X)
+
+    def encode(self, rows):
+        return pd.DataFrame({"cell": self.cell_of(rows.X)})
+
+    def _names_out(self):
+        return ["cell"]
+
+
+class KnownGaussians(Unencoded):
+    """Releases rows of unit Gaussians at known means as they are."""
+
+    def __init__(self, means=(0.0, 1.0), *, sensitive=None, identifier=None, key=None, random_state=0):
+        super().__init__(sensitive=sensitive, identifier=identifier, key=key, random_state=random_state)
+        self.means = means
+
+    def latent_law(self):
+        return GaussianLaws(np.array(self.means))
+
+
+class GaussianLaws:
+    """Unit Gaussians, one per group."""
+
+    labels = ()
+
+    def __init__(self, means: np.ndarray):
+        self.means = means
+
+    def exact(self, label=None):
+        return None
+
+    def log_density_table(self, n, random_state=0, label=None):
+        z = np.random.default_rng(random_state).normal(self.means, size=(n, len(self.means)))
+        return norm.logpdf(z[:, :, None], self.means)
+
+
+def column(name: str) -> Callable[[pd.DataFrame], np.ndarray]:
+    """The column itself, as the cell."""
+    return lambda X: X[name].to_numpy()
