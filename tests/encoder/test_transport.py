@@ -11,6 +11,7 @@ from fairflows.encoder.cell_maps import statistical_distance_of_cells
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.transported_score import Barycentre, _best_threshold
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.release.cell_release import CellRelease
 from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
@@ -137,6 +138,20 @@ def test_several_labels_give_several_scores(mixed):
     assert list(Z) == ["repaid", "town=Bonn", "town=Köln", "town=Ulm"]
     predicted = encoder.predict(X[["age", "wage", "rate"]], sensitive_features=mixed.a)
     assert predicted.shape == (480, 2)
+
+
+def test_cells_of_several_scores_need_no_label_of_their_own(mixed):
+    labels = pd.DataFrame({"repaid": mixed.y, "old": mixed.X["age"] > 50})
+    scores = FairTransport(classifier=LogisticRegression(max_iter=5000), **SCORE)
+    X = mixed.X[["wage", "rate"]]
+    release = CellRelease(scores, 4, method="kmeans").fit(X, labels, sensitive_features=mixed.a)
+    assert release.transform(X, sensitive_features=mixed.a)["cell"].nunique() == 4
+    with pytest.raises(DataError, match="fitted without a label"):
+        release.predict(X, sensitive_features=mixed.a)
+    with pytest.raises(DataError, match="was fitted with 2 labels, and this needs one"):
+        release.encoder_.label_classes  # noqa: B018
+    with pytest.raises(DataError, match="a tree needs a label"):
+        CellRelease(scores, 4).fit(X, labels, sensitive_features=mixed.a)
 
 
 def test_best_threshold():
