@@ -107,6 +107,27 @@ def test_scores_get_one_law():
     assert encoder.log_density_table(500).shape == (500, 2, 2)
 
 
+def test_scores_of_the_files_rows_get_one_law():
+    """In one group, persons with many rows score high: a random row of the file is not a random person's row."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    a = np.arange(n) % 2
+    high = rng.random(n) < 0.5
+    person = np.repeat(np.arange(n), np.where((a == 1) & high, 9, 1))
+    x = rng.normal(size=len(person)) + 2 * high[person]
+    y = (x + rng.normal(size=len(person)) > 1).astype(int)
+    table = Table(pd.DataFrame({"x": x, "person": person}), sensitive=a[person], label=y, identifier="person")
+    train, test = table.split(test=0.4, validation=0)
+    encoder = FairTransport(classifier=LogisticRegression(), key=KEY).fit(train)
+    t = encoder.transform(test)["score"].to_numpy()
+    quantiles = np.linspace(0.05, 0.95, 19)
+    rows = np.abs(np.diff([np.quantile(t[test.a == g], quantiles) for g in (0, 1)], axis=0)).max()
+    one_each = test.persons.one_row_each(test.contents(), 0)
+    t, group = t[one_each], test.a.to_numpy()[one_each]
+    persons = np.abs(np.diff([np.quantile(t[group == g], quantiles) for g in (0, 1)], axis=0)).max()
+    assert rows < 0.1 < 0.2 < persons
+
+
 def test_ties_are_broken_by_the_person():
     group = np.repeat([0, 1], 500)
     scores = np.where(np.arange(1000) % 2, 0.2, np.where(group, 0.9, 0.4))

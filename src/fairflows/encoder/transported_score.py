@@ -27,7 +27,6 @@ from fairflows.encoder.checks import check_classifier
 from fairflows.encoder.plain_score import PlainScore, plain_score, seconds
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_column, check_complete, is_number, is_time
-from fairflows.table.hashing import content_hashes
 
 FloatArray = npt.NDArray[np.float64]
 Groups = npt.NDArray[np.intp]
@@ -162,10 +161,8 @@ class TransportedScore:
         `categories` names the columns that hold categories.
         """
         check_classifier(classifier, weighted=sample_weight is not None)
+        # All rows of the others count: it is the law of the file's rows that is to be alike, and is certified.
         train, rest = rows.persons.split(_CALIBRATION, random_state=random_state)
-        # What is certified is of persons, so each of them counts once.
-        calibrating = rows.persons.take(rest)
-        rest = rest[calibrating.one_row_each(content_hashes(rows.X.iloc[rest], b"calibration"), random_state)]
         sizes = np.bincount(rows.group[rest], minlength=n_groups)
         if sizes.min() < 2 or np.bincount(rows.group[train], minlength=n_groups).min() < 1:
             raise DataError(

@@ -34,8 +34,10 @@ def frontier_on_ray(
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if validation is None:
         table, validation = table.split(validation=0)
-    if estimator.get_params(deep=False).get("key") is None:
-        estimator = clone(estimator).set_params(key=new_key())  # one key for all parts
+    settings = estimator.get_params()
+    for key in {"key", "encoder__key"} & set(settings):  # of an encoder, or of the one in a release
+        if settings[key] is None:
+            estimator = clone(estimator).set_params(**{key: new_key()})  # one key for all parts
     parts = [part.tolist() for part in np.array_split(seeds, min(n_parts, len(seeds)))]
     train = ray.remote(frontier)
     shared = [ray.put(thing) for thing in (estimator, table)]
