@@ -120,6 +120,20 @@ class TestLearner:
             assert found.groups == (1, 2)
             assert found.lower == pytest.approx(2 * norm.cdf(1.5) - 1, abs=0.03)
 
+    @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+    @pytest.mark.parametrize("name", ["logistic regression", "network 50, 50"])
+    def test_equal_rows_get_equal_scores_wherever_they_lie(self, name):
+        """A threshold that is the score of a cell must have every row of the cell on one side."""
+        rng = np.random.default_rng(0)
+        cells, group = rng.integers(6, size=2000), rng.integers(2, size=2000)
+        rows = np.eye(6)[cells] * np.sqrt(2) / 3
+        others = [rows[:1], rows[:301], rows]
+        found = LEARNERS[name].scores(rows, group, others, 0)
+        for scores, part in zip(found, others, strict=True):
+            where = cells[: len(part)]
+            assert len(np.unique(scores, axis=0)) == len(np.unique(where))
+            np.testing.assert_array_equal(scores[where == cells[0]][0], found[0][0])
+
     def test_a_group_that_was_never_seen_is_never_guessed(self):
         rng = np.random.default_rng(0)
         rows, group = rng.normal(size=(400, 1)), np.repeat([0, 2], 200)

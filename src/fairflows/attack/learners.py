@@ -23,6 +23,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
 
 _SMALLEST = 1e-12
+_DECIMALS = 10  # a matrix product rounds by a row's place; equal rows must lie on one side of a threshold
 _FEWEST_ROWS = 50  # of each group that a learner sees, where there are so many
 
 
@@ -43,7 +44,7 @@ class Learner:
             found = [np.full((len(rows), K), _SMALLEST) for rows in others]
             for probabilities, rows in zip(found, others, strict=True):
                 probabilities[:, learnt.classes_] = np.maximum(learnt.predict_proba(rows), _SMALLEST)
-        return [np.log(probabilities) for probabilities in found]
+        return [np.log(probabilities).round(_DECIMALS) for probabilities in found]
 
 
 def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
