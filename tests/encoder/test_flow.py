@@ -282,34 +282,48 @@ def test_shifted_gaussians_become_alike():
 
 # A flow has to swap the humps of one group, which splines find far more often than affine couplings, though not in
 # every start: restarts are what makes it reliable.
-BLOBS = {"gamma": 0.8, "bijection": "spline", "n_epochs": 90, "n_restarts": 4}
+BLOBS = {"gamma": 0.8, "bijection": "spline", "n_restarts": 4}
 
 
-def blobs_reach(seed: int) -> tuple[float, float]:
+def blobs_reach(seed: int, **settings) -> tuple[float, float]:
     table, densities = make_gaussians(2000, random_state=seed)
-    front = frontier(FairFlow(**BLOBS, density=densities), table, gammas=[BLOBS["gamma"]], seeds=[seed])
+    encoder = FairFlow(**BLOBS, **settings, density=densities)
+    front = frontier(encoder, table, gammas=[BLOBS["gamma"]], seeds=[seed])
     return front.to_frame().loc[0, ["delta", "accuracy"]]
 
 
 def test_the_four_blobs():
-    delta, accuracy = blobs_reach(seed=0)
-    assert delta < 0.05
+    """Five of six starts reach Δ = .03 … .05 at these settings; the others end at .1 with an accuracy of .6."""
+    delta, accuracy = blobs_reach(seed=0, n_epochs=60, batch_size=256)
+    assert delta < 0.07
     assert accuracy > 0.97
 
 
 @pytest.mark.slow
 def test_the_four_blobs_with_every_seed():
-    reached = np.array([blobs_reach(seed) for seed in range(20)])
+    reached = np.array([blobs_reach(seed, n_epochs=90) for seed in range(20)])
     assert (reached[:, 0] < 0.05).all()
     assert (reached[:, 1] > 0.97).all()
 
 
+def three_groups_reach(seed: int, n: int, **settings) -> tuple[float, float]:
+    table, densities = make_three_groups(n, random_state=seed)
+    encoder = FairFlow(gamma=0.98, bijection="spline", density=densities, random_state=seed, **settings)
+    predicted = encoder.fit(table.X, table.y, sensitive_features=table.a).predict(table.X, sensitive_features=table.a)
+    return statistical_distance(encoder.log_density_table(10_000)), (predicted == table.y.to_numpy()).mean()
+
+
 def test_three_groups_become_alike():
-    table, densities = make_three_groups(3000, random_state=0)
-    encoder = FairFlow(gamma=0.98, density=densities, n_epochs=120, n_restarts=2)
-    encoder.fit(table.X, table.y, sensitive_features=table.a)
-    assert statistical_distance(encoder.log_density_table(10_000)) < 0.05
-    assert (encoder.predict(table.X, sensitive_features=table.a) == table.y.to_numpy()).mean() > 0.97
+    delta, accuracy = three_groups_reach(seed=0, n=1500, n_blocks=2, n_epochs=50)
+    assert delta < 0.1
+    assert accuracy > 0.97
+
+
+@pytest.mark.slow
+def test_three_groups_become_alike_with_every_seed():
+    reached = np.array([three_groups_reach(seed, n=3000, n_epochs=120) for seed in range(5)])
+    assert (reached[:, 0] < 0.05).all()
+    assert (reached[:, 1] > 0.97).all()
 
 
 @pytest.mark.parametrize(
@@ -318,7 +332,7 @@ def test_three_groups_become_alike():
         ({"gamma": 1.5}, r"gamma must be in \[0, 1\]; got 1\.5"),
         ({"bijection": "planar"}, "bijection must be one of realnvp, spline; got 'planar'"),
         ({"density": "guess"}, "density must be one of mixture, realnvp"),
-        ({"density": [MixtureDensity(1)]}, r"one entry a group \(3\); got 1"),
+        ({"density": [MixtureDensity(1)]}, r"one entry per group \(3\); got 1"),
         ({"density": {"f": None}}, "none for 'm'"),
         ({"criterion": "luck"}, "criterion"),
         ({"scalarisation": "sum"}, "scalarisation must be 'convex' or 'chebyshev'; got 'sum'"),

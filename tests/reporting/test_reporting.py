@@ -13,7 +13,7 @@ import pytest
 from fairflows.reporting import Report
 from fairflows.reporting.page import public_part
 from fairflows.reporting.plots import gauge
-from fairflows.reporting.words import consequences, distance, statements, title, to_whom, verdict
+from fairflows.reporting.words import at_least, at_most, consequences, statements, title, to_whom, verdict
 from fairflows.table.table import Table
 from fairflows.workflow.contents import FEWEST_PEOPLE, _cells
 
@@ -30,6 +30,7 @@ def certificate(**values):
         "cell_odds_upper": {"0": 0.11, "1": 0.2}, "attack_lower": 0.004, "attack_by": "boosted trees",
         "density_gap_lower": {"f": 0.01, "m": 0.0}, "density_error_lower": None, "vouched_upper": None,
         "density_error": None, "density": "mixture", "n_cells": 4, "look": 1, "seal": "ef56",
+        "most_rows": 1, "person_upper": None,
     }  # fmt: skip
     return {**plain, **values}
 
@@ -242,7 +243,8 @@ def test_statements_and_consequences():
     assert "at most 0.200 (certified)" in lines[2]
     assert "not guaranteed" in consequences(certificate(cell_upper=0.3))[1]
     assert consequences(certificate(cell_upper=None, model_upper=None)) == []
-    assert (distance(None), distance(0.0001), distance(0.0), distance(0.25)) == ("–", "< 0.001", "0.000", "0.250")
+    assert (at_most(None), at_most(0.0001), at_most(0.0), at_most(0.25)) == ("–", "0.001", "0.000", "0.250")
+    assert (at_least(None), at_least(0.0577), at_most(0.0571)) == ("–", "0.057", "0.058")  # never what was not proved
 
 
 def test_saving_and_what_a_report_is_made_of(page, tmp_path):

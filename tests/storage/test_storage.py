@@ -419,6 +419,12 @@ def set_class(content, arrays, name):
         (lambda content, arrays: arrays.update(a0=arrays["a0"].ravel()[:-1].copy()), "the array 'a0' must be"),
         (lambda content, arrays: arrays.pop("a0"), "the array 'a0' is missing"),
         (lambda content, arrays: content["state"].pop("settings"), "cannot be rebuilt"),
+        (
+            lambda content, arrays: content["state"].update(
+                settings={"is": "texts", "type": "<U999999999", "shape": [1, 99], "items": ["a"] * 99}
+            ),
+            "cannot be rebuilt",
+        ),
     ],
 )
 def test_a_forged_model_is_refused_by_its_structure(saved, change, message):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from html import escape
 from types import NoneType, UnionType
@@ -12,6 +11,7 @@ from typing import Literal, Self, get_args, get_origin, get_type_hints
 
 from fairflows.bounds.arguments import Estimator, Priors
 from fairflows.bounds.derived import balanced_accuracy, four_fifths_rate, selection_ratio_lower_bound
+from fairflows.bounds.rounding import rounded_down, rounded_up
 from fairflows.table.hashing import fingerprint
 from fairflows.table.json_text import parse_json
 
@@ -377,28 +377,6 @@ def _is_distance(name: str, value: object) -> bool:
 
 def _accuracy(distance: float) -> str:
     return f"{rounded_up(100 * float(balanced_accuracy(distance)), 1)} %"
-
-
-def rounded_up(bound: float, digits: int = 4) -> str:
-    """An upper bound as it is printed: never below what was proved.
-
-    Examples
-    --------
-    >>> rounded_up(0.057727), rounded_up(0.05), rounded_down(0.05779)
-    ('0.0578', '0.0500', '0.0577')
-    """
-    return f"{_on_grid(bound, digits, math.ceil):.{digits}f}"
-
-
-def rounded_down(bound: float, digits: int = 4) -> str:
-    """A lower bound as it is printed: never above what was proved."""
-    return f"{_on_grid(bound, digits, math.floor):.{digits}f}"
-
-
-def _on_grid(bound: float, digits: int, to_whole: Callable[[float], int]) -> float:
-    scaled = bound * 10**digits
-    nearest = round(scaled)
-    return (nearest if abs(scaled - nearest) < 1e-9 else to_whole(scaled)) / 10**digits  # 0.05 is no 0.0501
 
 
 def _percent(share: float) -> str:

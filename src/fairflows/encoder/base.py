@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, Parameter, warn_user
-from fairflows.table.frames import is_polars, like
+from fairflows.table.frames import ColumnLike, Frame, TableLike, is_polars, like
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons
+from fairflows.table.roles import Role
 from fairflows.table.schema import Schema
 from fairflows.table.table import Table
 
@@ -30,8 +31,14 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Cells = npt.NDArray[np.intp]
 Groups = npt.NDArray[np.intp]
-Learnt = dict[str, Any]
+Learnt = dict[str, object]
 """What fitting adds to an estimator: attributes by name."""
+
+RowsLike: TypeAlias = "Table | TableLike"
+"""Rows as users bring them to an encoder."""
+
+LabelsLike: TypeAlias = "ColumnLike | Frame"
+"""One label per row; several, a column each, where an encoder takes them."""
 
 FRESH_COINS = (
     "No identifier says which rows are the same person, so every row gets fresh randomness. Encoding a person twice "
@@ -85,7 +92,7 @@ class Rows:
             raise DataError("Decoding repeats each person's coin, so the rows must be named: give ", identifier, ".")
         return self.persons
 
-    def count_unknown(self, groups: list[Any]) -> dict[Any, int]:
+    def count_unknown(self, groups: Sequence[Hashable]) -> dict[Hashable, int]:
         """How many rows of each group hold a value that could not be brought back, once they were encoded."""
         unknown = self.outside.unknown
         return {group: int((unknown & (self.group == a)).sum()) for a, group in enumerate(groups)}
@@ -123,13 +130,13 @@ class LatentLaw(Protocol):
     """The laws of what an encoder gives for each group, if its estimated densities are the truth."""
 
     @property
-    def labels(self) -> list[Any]:
+    def labels(self) -> list[Hashable]:
         """The labels that there are laws given."""
 
-    def exact(self, label: Any = None) -> FloatArray | None:
+    def exact(self, label: Hashable = None) -> FloatArray | None:
         """The laws over finitely many values, (K, m), of all rows or given a label; None where they are continuous."""
 
-    def log_density_table(self, n: int, random_state: int = 0, label: Any = None) -> FloatArray:
+    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
         """Draws from every group's law and their log-density under every group, (n, K drawn, K density)."""
 
 
@@ -146,14 +153,14 @@ class ExactLaw:
     """
 
     laws: FloatArray
-    label_laws: Mapping[Any, FloatArray]
+    label_laws: Mapping[Hashable, FloatArray]
 
     @property
-    def labels(self) -> list[Any]:
+    def labels(self) -> list[Hashable]:
         """The labels that there are laws given."""
         return list(self.label_laws)
 
-    def exact(self, label: Any = None) -> FloatArray:
+    def exact(self, label: Hashable = None) -> FloatArray:
         """The laws."""
         if label is None:
             return self.laws
@@ -162,7 +169,7 @@ class ExactLaw:
             raise DataError(f"The encoder has no laws given label {label!r}; it was fitted for these labels: {known}.")
         return self.label_laws[label]
 
-    def log_density_table(self, n: int, random_state: int = 0, label: Any = None) -> FloatArray:
+    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
         """Draws from every group's law and their log-probability under every group."""
         laws, generator = self.exact(label), np.random.default_rng(random_state)
         cumulative = np.cumsum(laws, axis=1)
@@ -191,8 +198,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     ----------
     groups_ : list
         The values of the sensitive attribute.
-    classes_ : ndarray or None
-        The values of the label; None where the encoder was fitted without one.
+    classes_ : ndarray, list of ndarray, or None
+        The values of the label; a list where there are several labels, None where the encoder was fitted without one.
     key_ : bytes
         The secret behind noise and coins.
     ledger_ : Ledger
@@ -207,8 +214,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         How well the densities fit rows that they were not fitted on.
     """
 
-    groups_: list[Any]
-    classes_: Any
+    groups_: list[Hashable]
+    classes_: np.ndarray | list[np.ndarray] | None
     key_: Key
     ledger_: Ledger
     most_rows_: int | None
@@ -281,7 +288,14 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         return None
 
     @abstractmethod
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: RowsLike,
+        y: LabelsLike | None = None,
+        *,
+        sensitive_features: Role | None = None,
+        sample_weight: ColumnLike | None = None,
+    ) -> Self:
         """Learn from rows.
 
         Parameters
@@ -299,18 +313,18 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     @abstractmethod
     def fit_many(
         self,
-        X: Any,
-        y: Any = None,
+        X: RowsLike,
+        y: LabelsLike | None = None,
         *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
+        sensitive_features: Role | None = None,
+        sample_weight: ColumnLike | None = None,
         strengths: Sequence[float],
         seeds: Sequence[int],
     ) -> list[Self]:
         """Encoders for every strength (gamma) and seed, strength by strength; one that diverged is not fitted."""
 
     @abstractmethod
-    def read(self, X: Any, sensitive_features: Any = None, persons: Persons | None = None) -> Rows:
+    def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """The rows of a table as the encoder sees them, checked.
 
         Parameters
@@ -340,20 +354,35 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """The law of what is released for a person in each cell, (k, k); None where it is the cell itself."""
         return None
 
-    def transform(self, X: Any, *, sensitive_features: Any = None) -> Any:
+    @overload
+    def transform(self, X: Table | pd.DataFrame, *, sensitive_features: Role | None = None) -> pd.DataFrame: ...
+
+    @overload
+    def transform(self, X: TableLike, *, sensitive_features: Role | None = None) -> Frame: ...
+
+    def transform(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Frame:
         """Encode rows, each by its group's encoder."""
         rows = self.read(X, sensitive_features)
         encoded = self.encode(rows)
         rows.outside.warn()
         return wrap_output(X, encoded)
 
-    def fit_transform(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Any:
+    def fit_transform(
+        self,
+        X: RowsLike,
+        y: LabelsLike | None = None,
+        *,
+        sensitive_features: Role | None = None,
+        sample_weight: ColumnLike | None = None,
+    ) -> Frame:
         """Fit, then encode the same rows."""
         self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         return self.transform(X, sensitive_features=sensitive_features)
 
-    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:
-        """The rows behind encoded ones.
+    def inverse_transform(
+        self, Z: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
+    ) -> Frame:
+        """The rows behind encoded ones: exactly those that were encoded, where the encoder is invertible.
 
         Parameters
         ----------
@@ -362,22 +391,33 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         sensitive_features : array, optional
             The sensitive attribute, unless Z holds it.
         persons : Persons, optional
-            Who is who, where coins must be repeated; as the identifier says when not given.
+            Who is who, where coins are repeated to decode; as the identifier says when not given.
         """
+        return wrap_output(Z, self._decode_rows(Z, sensitive_features, persons))
+
+    def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         raise DataError(f"{type(self).__name__} cannot be decoded: what it gives is all that is left of a row.")
 
-    def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:
+    def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that what is given for each row suggests."""
         raise DataError(f"{type(self).__name__} does not predict a label.")
 
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> npt.NDArray[Any]:
+    def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """The label that each encoded row suggests."""
         rows = self.read(X, sensitive_features)
         if self.classes_ is None:
             raise DataError(f"{type(self).__name__} was fitted without a label and cannot predict one.")
         return self.predict_rows(rows)
 
-    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+    @property
+    def label_classes(self) -> np.ndarray:
+        """The values of the label, for an encoder that was fitted with one."""
+        if not isinstance(self.classes_, np.ndarray):
+            fitted = "without a label" if self.classes_ is None else f"with {len(self.classes_)} labels"
+            raise DataError(f"{type(self).__name__} was fitted {fitted}, and this needs one.")
+        return self.classes_
+
+    def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Names of the encoded columns."""
         check_is_fitted(self)
         return np.array(self._names_out(), dtype=object)
@@ -398,7 +438,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         return tags
 
 
-def wrap_output(X: Any, frame: pd.DataFrame) -> Any:
+def wrap_output(X: RowsLike, frame: pd.DataFrame) -> Frame:
     """`frame` with the index of X, as the kind of table that X is."""
     if isinstance(X, Table):
         return frame.set_axis(X.X.index)
@@ -407,6 +447,6 @@ def wrap_output(X: Any, frame: pd.DataFrame) -> Any:
     return like(X if has_names(X) else np.empty(0), frame)
 
 
-def has_names(X: Any) -> bool:
+def has_names(X: object) -> bool:
     """Whether a table has names for its columns."""
     return isinstance(X, pd.DataFrame) or is_polars(X)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,7 @@ from fairflows.density.cell_density import (
     one_hot,
 )
 from fairflows.encoder.cell_maps import mean_law
-from fairflows.encoder.checks import Output, check_classifier, takes_weights
+from fairflows.encoder.checks import Classifier, Output, check_classifier, takes_weights
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import shown
 
@@ -73,7 +72,7 @@ class CellModel:
     log_p: FloatArray
     tails: FloatArray
     scores: FloatArray | None
-    classifier: Any
+    classifier: Classifier | None
     shares: FloatArray
     held_out_log_likelihood: FloatArray
     label_log_p: FloatArray | None = None
@@ -86,7 +85,7 @@ class CellModel:
         place = np.minimum(np.searchsorted(self.support, cells), len(self.support) - 1)
         return place, self.support[place] == cells
 
-    def log_reference(self, reference: Any, groups: list[Any]) -> FloatArray:
+    def log_reference(self, reference: Hashable, groups: list[Hashable]) -> FloatArray:
         """The law that all groups are sent to: of the largest group, of a named one, or the mean of all."""
         if isinstance(reference, str) and reference == "mean":
             return mean_law(self.log_p)
@@ -99,6 +98,8 @@ class CellModel:
 
     def score(self, cells: IntArray) -> FloatArray:
         """The classifier's class probabilities in any cells, (n, C)."""
+        if self.classifier is None:
+            raise DataError("The cells were fitted without a label, and so without a classifier.")
         return class_probabilities(self.classifier, self.codec, cells)
 
     def sample_rows(self, n: int, random_state: int) -> list[pd.DataFrame]:
@@ -135,10 +136,10 @@ def fit_cell_model(
     group: npt.NDArray[np.intp],
     y: npt.NDArray[np.intp] | None,
     *,
-    groups: list[Any],
+    groups: list[Hashable],
     density: str | Callable[[Sequence[int]], CellDensity],
     hidden: Sequence[int],
-    classifier: Any,
+    classifier: Classifier | None,
     sample_weight: FloatArray | None,
     max_cells: int,
     random_state: int,
@@ -192,7 +193,9 @@ def _evaluated(densities: list[CellDensity], support: IntArray | None) -> tuple[
     return log_prob_on_support(densities, support)
 
 
-def check_labels(group: npt.NDArray[np.intp], y: npt.NDArray[np.intp], groups: list[Any], classes: Any) -> None:
+def check_labels(
+    group: npt.NDArray[np.intp], y: npt.NDArray[np.intp], groups: list[Hashable], classes: np.ndarray
+) -> None:
     """Refuse a table in which a group lacks a label: nothing could be matched to it there."""
     counts = np.zeros((len(groups), len(classes)), dtype=np.int64)
     np.add.at(counts, (group, y), 1)
@@ -204,7 +207,7 @@ def check_labels(group: npt.NDArray[np.intp], y: npt.NDArray[np.intp], groups: l
         )
 
 
-def _check_weights(weights: list[FloatArray | None], groups: list[Any]) -> None:
+def _check_weights(weights: list[FloatArray | None], groups: list[Hashable]) -> None:
     for weight, group in zip(weights, groups, strict=True):
         if weight is not None and not weight.any():
             raise DataError(f"Every group needs rows of positive sample_weight; group {shown(group)} has none.")
@@ -219,7 +222,7 @@ def one_hot_names(codec: CellCodec) -> list[str]:
     return names
 
 
-def class_probabilities(classifier: Any, codec: CellCodec, cells: IntArray) -> FloatArray:
+def class_probabilities(classifier: Classifier, codec: CellCodec, cells: IntArray) -> FloatArray:
     """The classifier's class probabilities in each cell, in chunks."""
     parts = [
         classifier.predict_proba(one_hot(codec.levels_of(cells[start : start + _ROWS_PER_CHUNK]), codec.shape_))
@@ -267,7 +270,7 @@ def _candidates(
     hidden: Sequence[int],
     random_state: int,
     device: str,
-) -> list[Any]:
+) -> list[CellDensity]:
     from fairflows.density.latent_class import LatentClassMixture
     from fairflows.density.made import CategoricalMADE
     from fairflows.density.smoothed_counts import SmoothedCounts
@@ -276,7 +279,7 @@ def _candidates(
         return [density(levels)]
     if density not in DENSITIES:
         raise ValueError(f"density must be one of {', '.join(DENSITIES)}, or a function of levels; got {density!r}.")
-    known = {
+    known: dict[str, Callable[[], CellDensity]] = {
         "made": lambda: CategoricalMADE(levels, hidden, random_state=random_state, device=device),
         "counts": lambda: SmoothedCounts(levels, random_state=random_state),
         "latent_class": lambda: LatentClassMixture(levels, random_state=random_state),
@@ -294,20 +297,20 @@ def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], n
 
 
 def _fit_classifier(
-    classifier: Any,
+    classifier: Classifier | None,
     codec: CellCodec,
     cells: IntArray,
     group: npt.NDArray[np.intp],
     y: npt.NDArray[np.intp],
     sample_weight: FloatArray | None,
     n_groups: int,
-) -> Any:
+) -> Classifier:
     """A classifier of the label from one-hot columns; all groups weigh the same, where it takes weights."""
-    classifier = LogisticRegression(max_iter=1000) if classifier is None else clone(classifier)
+    model = LogisticRegression(max_iter=1000) if classifier is None else clone(classifier)
     columns = one_hot(codec.levels_of(cells), codec.shape_)
-    if not takes_weights(classifier):
-        return classifier.fit(columns, y)
+    if not takes_weights(model):
+        return model.fit(columns, y)
     weight = np.ones(len(cells)) if sample_weight is None else sample_weight
     total = np.bincount(group, weights=weight, minlength=n_groups)
     balanced = weight * (weight.sum() / n_groups / total)[group]
-    return classifier.fit(columns, y, sample_weight=balanced)
+    return model.fit(columns, y, sample_weight=balanced)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Literal, Protocol, get_args
 
+import numpy as np
 import pandas as pd
 from sklearn.utils.validation import has_fit_parameter
 
@@ -16,24 +17,44 @@ Output = Literal["categories", "one-hot", "codes"]
 """Encoded cells as the table's own categories, as one-hot columns, or as codes."""
 
 
-def check_count(name: str, value: Any, least: int) -> None:
+class Classifier(Protocol):
+    """A scikit-learn classifier that gives probabilities; it is cloned before it is fitted."""
+
+    classes_: np.ndarray
+
+    def predict_proba(self, X: object) -> np.ndarray:
+        """Class probabilities, (n_rows, n_classes)."""
+
+
+class CellSettings(Protocol):
+    """The settings that all encoders of cells have."""
+
+    missing: Literal["error", "category"]
+    unseen: Literal["error", "other"]
+    output: Output
+    n_bins: int
+    max_cells: int
+    hidden: Sequence[int]
+
+
+def check_count(name: str, value: object, least: int) -> None:
     """Refuse what is no whole number, or too small."""
     if not is_count(value, least):
         raise ParameterError(name, f"must be a whole number of at least {least}", value)
 
 
-def is_count(value: Any, least: int) -> bool:
+def is_count(value: object, least: int) -> bool:
     """Whether a value is a whole number of at least `least`."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-def check_key(key: Any) -> None:
+def check_key(key: object) -> None:
     """Refuse a key that is no bytes, without showing it."""
     if not (key is None or (isinstance(key, bytes) and key)):
         raise ValueError(f"key must be bytes, at least one, or None for a new one; got {type(key).__name__}.")
 
 
-def check_kinds(kinds: Any, columns: pd.Index) -> None:
+def check_kinds(kinds: object, columns: pd.Index) -> None:
     """Refuse kinds of columns that the table does not have, and kinds that there are not."""
     if kinds is None:
         return
@@ -44,12 +65,12 @@ def check_kinds(kinds: Any, columns: pd.Index) -> None:
         check_choice(f"kinds[{column!r}]", kind, KINDS)
 
 
-def takes_weights(classifier: Any) -> bool:
+def takes_weights(classifier: object) -> bool:
     """Whether a classifier can be fitted to weighted rows."""
     return has_fit_parameter(classifier, "sample_weight")
 
 
-def check_classifier(classifier: Any, *, weighted: bool) -> None:
+def check_classifier(classifier: object, *, weighted: bool) -> None:
     """Refuse a classifier that gives no probabilities, or cannot be fitted to weighted rows where there are any."""
     if classifier is None:
         return
@@ -60,8 +81,8 @@ def check_classifier(classifier: Any, *, weighted: bool) -> None:
         raise ValueError(f"classifier must take sample_weight where rows have weights; {name} does not.")
 
 
-def check_cell_settings(encoder: Any) -> None:
-    """The settings that all encoders of cells have."""
+def check_cell_settings(encoder: CellSettings) -> None:
+    """Refuse settings of cells that cannot be."""
     check_choice("missing", encoder.missing, ("error", "category"))
     check_choice("unseen", encoder.unseen, ("error", "other"))
     check_choice("output", encoder.output, get_args(Output))

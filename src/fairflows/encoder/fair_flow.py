@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +13,27 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec.product import Codec
-from fairflows.encoder.base import FloatArray, Groups, Inversion, Learnt, Rows, wrap_output
+from fairflows.encoder.base import FloatArray, Groups, Inversion, LabelsLike, Learnt, Rows, RowsLike, wrap_output
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
+from fairflows.table.frames import Frame, TableLike
 from fairflows.table.persons import Persons
+from fairflows.table.roles import Role
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.distributions import Distribution
+    from torch.nn import Module
 
     from fairflows.encoder.flow_fitting import FittedFlow
 
 Array = npt.NDArray[np.float64]
+
+GroupDensity: TypeAlias = "Module | Distribution"
+"""One group's density: one of `fairflows.density`, a `torch.distributions` object, or a zuko flow."""
+
+DensityLike: TypeAlias = "str | GroupDensity | Sequence[GroupDensity] | Mapping[Hashable, GroupDensity]"
+"""A density by name, one for all groups to be fitted, or one for each group."""
 
 _ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times faster than all rows at once
 
@@ -106,7 +116,7 @@ class FairFlow(GroupEncoder):
         n_blocks: int = 4,
         hidden: Sequence[int] = (50, 50),
         head: Sequence[int] = (100,),
-        density: Any = "mixture",
+        density: DensityLike = "mixture",
         criterion: Literal["demographic_parity", "equalized_odds", "equal_opportunity"] = "demographic_parity",
         scalarisation: Literal["convex", "chebyshev"] = "convex",
         n_epochs: int | Literal["auto"] = "auto",
@@ -162,7 +172,7 @@ class FairFlow(GroupEncoder):
     def _fit(
         self,
         rows: Rows,
-        y: Any,
+        y: LabelsLike | None,
         sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],
@@ -221,20 +231,20 @@ class FairFlow(GroupEncoder):
         x, _ = self._to_model_space(rows)
         return pd.DataFrame(self._encode(x, rows.map_group), columns=self._names_out())
 
-    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:
+    def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         """Decode rows, each by its group's flow: exactly what was encoded."""
         rows = self._read_latent(Z, sensitive_features, persons, by_person=False)
         z = rows.X.to_numpy(dtype=np.float64)
         x = np.empty_like(z)
         for a in np.unique(rows.group):
             x[rows.group == a] = self._decode(z[rows.group == a], a)[0]
-        return wrap_output(Z, self.codec_.decode(x)[0])
+        return self.codec_.decode(x)[0]
 
-    def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:
+    def predict_rows(self, rows: Rows) -> np.ndarray:
         """The class that the encoder's own classifier sees in z."""
-        return self.classes_[self._class_probabilities(rows).argmax(axis=1)]
+        return self.label_classes[self._class_probabilities(rows).argmax(axis=1)]
 
-    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Array:
+    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
         """Class probabilities by the encoder's own classifier on z."""
         rows = self.read(X, sensitive_features)
         if self.classes_ is None:
@@ -247,10 +257,10 @@ class FairFlow(GroupEncoder):
         x, _ = self._to_model_space(rows)
         z = self._encode(x, rows.map_group)
         with torch.no_grad():
-            parts = [self.flow_.head(part[None])[0] for part in torch.from_numpy(z).split(_ROWS_PER_CHUNK)]
+            parts = [self.flow_.class_scores(part) for part in torch.from_numpy(z).split(_ROWS_PER_CHUNK)]
             return torch.cat(parts).softmax(-1).numpy()
 
-    def log_prob(self, X: Any, *, sensitive_features: Any = None) -> Array:
+    def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
         """log p̂_a of each row under its own group's density, in table units."""
         return self.log_prob_rows(self.read(X, sensitive_features))
 
@@ -266,7 +276,7 @@ class FairFlow(GroupEncoder):
                 log_p[mine] = self.flow_.densities.members[a].log_prob(torch.from_numpy(x[mine])).numpy()
         return log_p + log_det
 
-    def matches(self, X: Any, sensitive_features: Any = None, *, to: Any = None) -> Any:
+    def matches(self, X: RowsLike, sensitive_features: Role | None = None, *, to: Hashable = None) -> Frame:
         """The row x̃ of another group that shares each row's z: x̃ = f_b⁻¹(f_a(x)).
 
         Parameters
@@ -291,7 +301,7 @@ class FairFlow(GroupEncoder):
             x[other == b] = self._decode(z[other == b], b)[0]
         return wrap_output(X, self.codec_.decode(x)[0])
 
-    def inversions(self, Z: Any) -> list[Inversion]:
+    def inversions(self, Z: TableLike) -> list[Inversion]:
         """What each group's inverse makes of encoded rows: all that an adversary who holds the encoders can compute."""
         import torch
 
@@ -318,9 +328,9 @@ class FairFlow(GroupEncoder):
     def latent_law(self) -> FlowLaw:
         """The groups' laws of z under the densities that the encoder was trained with."""
         check_is_fitted(self)
-        return FlowLaw(self.flow_, self.classes_, self.device)
+        return FlowLaw(self.flow_, None if self.classes_ is None else self.label_classes, self.device)
 
-    def log_density_table(self, n: int, random_state: int = 0, *, label: Any = None) -> Array:
+    def log_density_table(self, n: int, random_state: int = 0, *, label: Hashable = None) -> Array:
         """Draws from every group's latent law and their log-density under every group, (n, K drawn, K density).
 
         With ``label``, of the laws given that label (for equalized odds).
@@ -359,18 +369,18 @@ class FlowLaw:
     """
 
     flow: FittedFlow
-    classes: npt.NDArray[Any] | None
+    classes: np.ndarray | None
     device: str
 
     @property
-    def labels(self) -> list[Any]:
+    def labels(self) -> list[Hashable]:
         """The labels that there are densities of."""
         return [] if self.classes is None else [self.classes[number] for number in self.flow.label_numbers]
 
-    def exact(self, label: Any = None) -> None:
+    def exact(self, label: Hashable = None) -> None:
         """There are no exact laws: z is continuous."""
 
-    def log_density_table(self, n: int, random_state: int = 0, label: Any = None) -> Array:
+    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> Array:
         """Draws from every group's law and their log-density under every group."""
         import torch
 
@@ -384,7 +394,7 @@ class FlowLaw:
         return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()
 
 
-def _in_chunks(pass_through: Any, points: Array) -> tuple[Array, Array]:
+def _in_chunks(pass_through: Callable[[Tensor], tuple[Tensor, Tensor]], points: Array) -> tuple[Array, Array]:
     """One direction of a single model's flow of a single group, over rows (n, D)."""
     import torch
 
@@ -392,6 +402,6 @@ def _in_chunks(pass_through: Any, points: Array) -> tuple[Array, Array]:
     with torch.no_grad():
         for start in range(0, len(points), _ROWS_PER_CHUNK):
             part = slice(start, start + _ROWS_PER_CHUNK)
-            out: tuple[Tensor, Tensor] = pass_through(torch.tensor(points[part])[None, None])
-            moved[part], log_det[part] = out[0][0, 0].numpy(), out[1][0, 0].numpy()
+            z, det = pass_through(torch.tensor(points[part])[None, None])
+            moved[part], log_det[part] = z[0, 0].numpy(), det[0, 0].numpy()
     return moved, log_det

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +11,18 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec.cell_codec import CellCodec
-from fairflows.density.cell_density import MOST_CELLS_ENUMERATED
-from fairflows.encoder.base import ExactLaw, Learnt, Rows, wrap_output
+from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
+from fairflows.encoder.base import ExactLaw, LabelsLike, Learnt, Rows
 from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, sort_and_match
 from fairflows.encoder.cell_model import CellModel, KnownCells, check_labels, fit_cell_model
 from fairflows.encoder.cell_output import cells_from_output, output_names, output_schema, to_output
-from fairflows.encoder.checks import Output, check_cell_settings
+from fairflows.encoder.checks import Classifier, Output, check_cell_settings
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice
+from fairflows.table.frames import TableLike
 from fairflows.table.persons import Persons
+from fairflows.table.roles import Role
 from fairflows.table.schema import Schema
 
 FloatArray = npt.NDArray[np.float64]
@@ -98,11 +100,11 @@ class FairMatching(GroupEncoder):
         self,
         gamma: float = 0.1,
         *,
-        density: str | Callable[[Sequence[int]], Any] = "made",
+        density: str | Callable[[Sequence[int]], CellDensity] = "made",
         criterion: Literal["demographic_parity", "equalized_odds"] = "demographic_parity",
         hidden: Sequence[int] = (50, 50),
-        classifier: Any = None,
-        reference: Any = "largest",
+        classifier: Classifier | None = None,
+        reference: Hashable = "largest",
         output: Output = "categories",
         n_bins: int = 4,
         max_cells: int = MOST_CELLS_ENUMERATED,
@@ -136,7 +138,7 @@ class FairMatching(GroupEncoder):
     def _fit(
         self,
         rows: Rows,
-        y: Any,
+        y: LabelsLike | None,
         sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],
@@ -148,7 +150,7 @@ class FairMatching(GroupEncoder):
         if self.criterion == "equalized_odds" and labels is None:
             raise DataError("criterion 'equalized_odds' speaks of labels; pass y.")
         if labels is not None:
-            check_labels(rows.group, labels, self.groups_, self.classes_)
+            check_labels(rows.group, labels, self.groups_, self.label_classes)
         codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing).fit(rows.X, self.kinds)
         cells = codec.encode(rows.X)
         models = {
@@ -226,22 +228,22 @@ class FairMatching(GroupEncoder):
         """The cell of each row, sent through its group's map that the person's coin picks."""
         return to_output(self.model_.codec, self._encode(rows), self.output)
 
-    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:
+    def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         """The rows that were encoded as Z: needs the attribute, and the persons' identifiers for their coins."""
         rows = self._read_latent(Z, sensitive_features, persons, by_person=self.is_randomised)
         cells = cells_from_output(self.model_.codec, rows.X, self.output)
         persons = rows.named_persons() if self.is_randomised else rows.persons
         matched, split = (np.stack([inverse_map(f) for f in maps]) for maps in (self.matched_, self.split_))
-        return wrap_output(Z, self.model_.codec.decode(self._apply(matched, split, cells, rows, persons)))
+        return self.model_.codec.decode(self._apply(matched, split, cells, rows, persons))
 
-    def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:
+    def predict_rows(self, rows: Rows) -> np.ndarray:
         """The class that each row's encoded cell suggests: no information but the cell is used."""
         cells = self._encode(rows)
         place, known = self.model_.place(cells)
         classes = self.class_of_cell_[np.where(known, place, 0)]
         if not known.all():
             classes[~known] = self.model_.score(cells[~known]).argmax(axis=1)
-        return self.classes_[classes]
+        return self.label_classes[classes]
 
     def latent_law(self) -> ExactLaw:
         """The laws of the encoded cell; the mass outside the m cells counts as if no two groups met there."""
@@ -250,7 +252,7 @@ class FairMatching(GroupEncoder):
         if model.label_tails is not None:
             tails = [np.diag(tail) for tail in model.label_tails]
             laws = [np.concatenate(parts, axis=1) for parts in zip(self.label_laws_, tails, strict=True)]
-            given = dict(zip(self.classes_.tolist(), laws, strict=True))
+            given = dict(zip(self.label_classes.tolist(), laws, strict=True))
         return ExactLaw(np.concatenate([self.latent_laws_, np.diag(model.tails)], axis=1), given)
 
     def log_density_table(self, n: int, random_state: int = 0) -> FloatArray:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +13,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec.cell_codec import CellCodec
 from fairflows.codec.levels import Levels
-from fairflows.density.cell_density import MOST_CELLS_ENUMERATED
-from fairflows.encoder.base import ExactLaw, FloatArray, Learnt, Rows, has_names, wrap_output
+from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
+from fairflows.encoder.base import ExactLaw, FloatArray, LabelsLike, Learnt, Rows, has_names
 from fairflows.encoder.cell_model import KnownCells, check_labels, fit_cell_model
-from fairflows.encoder.checks import Output, check_cell_settings
+from fairflows.encoder.checks import Classifier, Output, check_cell_settings
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.encoder.transported_cells import TransportedCells
 from fairflows.encoder.transported_score import ScoreColumn, TransportedScore, checked_columns, score_columns
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice, infer_kind
-from fairflows.table.frames import to_pandas
+from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.persons import Persons
+from fairflows.table.roles import Role
 
 
 class FairTransport(GroupEncoder):
@@ -72,17 +73,17 @@ class FairTransport(GroupEncoder):
 
     strength_name = "strength"
     transport_: TransportedCells | TransportedScore
-    columns_: dict[Any, ScoreColumn] | None
+    columns_: dict[Hashable, ScoreColumn] | None
 
     def __init__(
         self,
         strength: float = 1.0,
         *,
         transport: Literal["auto", "cells", "score"] = "auto",
-        classifier: Any = None,
-        density: str | Callable[[Sequence[int]], Any] = "made",
+        classifier: Classifier | None = None,
+        density: str | Callable[[Sequence[int]], CellDensity] = "made",
         hidden: Sequence[int] = (50, 50),
-        reference: Any = "mean",
+        reference: Hashable = "mean",
         output: Output = "categories",
         n_bins: int = 4,
         max_cells: int = MOST_CELLS_ENUMERATED,
@@ -116,7 +117,7 @@ class FairTransport(GroupEncoder):
     def _fit(
         self,
         rows: Rows,
-        y: Any,
+        y: LabelsLike | None,
         sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],
@@ -161,7 +162,7 @@ class FairTransport(GroupEncoder):
             )
         y = None if labels is None else labels[:, 0]
         if y is not None:
-            check_labels(rows.group, y, self.groups_, self.classes_)
+            check_labels(rows.group, y, self.groups_, self.label_classes)
         codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing).fit(rows.X, self.kinds)
         model = fit_cell_model(
             codec,
@@ -189,7 +190,7 @@ class FairTransport(GroupEncoder):
     ) -> TransportedScore:
         if labels is None:
             raise DataError("Transport of a score needs a label to score; pass y, or use transport='cells'.")
-        classes = self.classes_ if isinstance(self.classes_, list) else [self.classes_]
+        classes = self.classes_ if isinstance(self.classes_, list) else [self.label_classes]
         for j, values in enumerate(classes):
             check_labels(rows.group, labels[:, j], self.groups_, values)
         columns = []
@@ -208,7 +209,7 @@ class FairTransport(GroupEncoder):
             random_state=seed,
         )
 
-    def _read_labels(self, y: Any, n_rows: int) -> tuple[npt.NDArray[np.intp] | None, list[str]]:
+    def _read_labels(self, y: LabelsLike | None, n_rows: int) -> tuple[npt.NDArray[np.intp] | None, list[str]]:
         """Labels as class numbers, (n_rows, n_labels), and the names of their scores."""
         if y is None or np.asarray(y).ndim < 2:
             codes = self._read_label(y, n_rows)
@@ -217,7 +218,7 @@ class FairTransport(GroupEncoder):
         numbers, classes = [], []
         for name in columns:
             numbers.append(np.asarray(self._read_label(columns[name], n_rows)))
-            classes.append(self.classes_)
+            classes.append(self.label_classes)
         self.classes_ = classes if len(classes) > 1 else classes[0]
         return np.column_stack(numbers), [str(name) for name in columns]
 
@@ -240,7 +241,7 @@ class FairTransport(GroupEncoder):
         """The moved cell or score of each row; one person is always encoded alike."""
         return self.transport_.encode(self._checked(rows), self.key_)
 
-    def inverse_transform(self, Z: Any, *, sensitive_features: Any = None, persons: Persons | None = None) -> Any:
+    def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         """A *sample* of the rows that may stand behind Z, drawn from x given z and the group, keyed by person.
 
         Transport is not a bijection: these are not the rows that were encoded.
@@ -249,19 +250,19 @@ class FairTransport(GroupEncoder):
         if isinstance(self.transport_, TransportedScore):
             raise DataError("A transported score cannot be decoded: the rest of the row is lost.")
         rows = self._read_latent(Z, sensitive_features, persons, by_person=True)
-        return wrap_output(Z, self.transport_.decode(rows, self.key_))
+        return self.transport_.decode(rows, self.key_)
 
-    def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:
+    def predict_rows(self, rows: Rows) -> np.ndarray:
         """The class that each encoded row suggests; one column per label where there are several."""
         rows = self._checked(rows)
         if isinstance(self.transport_, TransportedCells):
-            return self.classes_[self.transport_.predict(self.transport_.cells(rows, self.key_))]
+            return self.label_classes[self.transport_.predict(self.transport_.cells(rows, self.key_))]
         codes = self.transport_.predict(self.transport_.encode(rows, self.key_).to_numpy())
         if isinstance(self.classes_, list):
             predicted = [values[codes[:, j]] for j, values in enumerate(self.classes_)]
             alike = len({values.dtype.kind for values in predicted}) == 1
             return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
-        return self.classes_[codes[:, 0]]
+        return self.label_classes[codes[:, 0]]
 
     def latent_law(self) -> ExactLaw | None:
         """Of cells, the law under the estimated densities; of one score, a histogram of calibration rows.

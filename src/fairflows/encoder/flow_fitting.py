@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import TrainingResult, TrainingSettings, train
 
 if TYPE_CHECKING:
-    from fairflows.encoder.fair_flow import FairFlow
+    from fairflows.encoder.fair_flow import DensityLike, FairFlow, GroupDensity
 
 Array = npt.NDArray[np.float64]
 
@@ -71,14 +71,20 @@ class FittedFlow:
     """
 
     bijection: Bijection
-    head: Any
+    head: StackedMLP | None
     densities: GroupDensities
     label_densities: GroupDensities | None
     label_numbers: tuple[int, ...]
     history: pd.DataFrame
     held_out_log_likelihood: Array | None
 
-    def of_label(self, label: Any, classes: Any) -> GroupDensities:
+    def class_scores(self, z: Tensor) -> Tensor:
+        """The classifier's scores (n, C), before the softmax, of points z (n, D)."""
+        if self.head is None:
+            raise DataError("The encoder was fitted without a label, and so without a classifier.")
+        return self.head(z[None])[0]
+
+    def of_label(self, label: Hashable, classes: np.ndarray | None) -> GroupDensities:
         """The densities given a label."""
         numbers = [int(n) for n in np.flatnonzero(np.asarray(classes) == label)] if classes is not None else []
         if self.label_densities is None or not numbers or numbers[0] not in self.label_numbers:
@@ -111,7 +117,7 @@ def fit_flows(
     gamma = [g for g, _, _ in models]
     model_seeds = [s + _RESTART * r for _, s, r in models]
     bijection = _bijection(settings, x.shape[1], n_groups, model_seeds).to(device)
-    n_classes = 0 if labels is None else len(settings.classes_)
+    n_classes = 0 if labels is None else len(settings.label_classes)
     head = None
     if n_classes:
         head = StackedMLP(x.shape[1], settings.head, n_classes, seeds=model_seeds, stream="head").to(device)
@@ -146,8 +152,9 @@ def fit_flows(
 
 
 def _check_counts(settings: FairFlow) -> None:
+    chosen_by_user = settings.get_params(deep=False)
     for name, least in {"n_restarts": 1, "n_blocks": 1, "n_epochs": 1, "batch_size": 1, "ramp_epochs": 0}.items():
-        value = getattr(settings, name)
+        value = chosen_by_user[name]
         chosen = value == "auto" and name in ("n_epochs", "batch_size", "ramp_epochs")
         if not chosen:
             check_count(name, value, least)
@@ -171,7 +178,7 @@ class _Groups(GroupRows):
     ) -> _Groups:
         places = [np.flatnonzero(group == a) for a in range(n_groups)]
 
-        def parts(values: Any, dtype: torch.dtype) -> list[Tensor] | None:
+        def parts(values: np.ndarray | None, dtype: torch.dtype) -> list[Tensor] | None:
             whole = None if values is None else torch.as_tensor(values, dtype=dtype, device=device)
             return None if whole is None else [whole[torch.as_tensor(p, device=device)] for p in places]
 
@@ -229,30 +236,32 @@ def _densities(settings: FairFlow, rows: _Groups) -> tuple[GroupDensities, Group
         return _known(settings, given).to(device), None, ()
     template = _template(given)
     if isinstance(template, list) and len(template) != len(settings.groups_):
-        raise DataError(f"density must have one entry a group ({len(settings.groups_)}); got {len(template)}.")
-    fit: dict[str, Any] = {"group_names": settings.groups_, "random_state": settings.random_state}
+        raise DataError(f"density must have one entry per group ({len(settings.groups_)}); got {len(template)}.")
+    names, seed = settings.groups_, settings.random_state
     rows = rows.as_weighted()
-    densities = GroupDensities.fit(template, rows.x, **fit)
+    densities = GroupDensities.fit(template, rows.x, group_names=names, random_state=seed)
     if settings.criterion == "demographic_parity":
         return densities, None, ()
-    last = len(settings.classes_) - 1
+    last = len(settings.label_classes) - 1
     numbers = (last,) if settings.criterion == "equal_opportunity" else tuple(range(last + 1))
-    by_label = GroupDensities.fit(template, rows.x, rows.y, criterion=settings.criterion, **fit)
+    by_label = GroupDensities.fit(
+        template, rows.x, rows.y, criterion=settings.criterion, group_names=names, random_state=seed
+    )
     return densities, by_label, numbers
 
 
-def _template(given: Any) -> Density | list[Density]:
+def _template(given: DensityLike) -> Density | list[Density]:
     if isinstance(given, Density | list | tuple):
         return given if isinstance(given, Density) else list(given)
     if given not in DENSITIES:
-        raise ValueError(f"density must be one of {', '.join(DENSITIES)}, a density, or one a group; got {given!r}.")
+        raise ValueError(f"density must be one of {', '.join(DENSITIES)}, a density, or one per group; got {given!r}.")
     return DENSITIES[given]()
 
 
-def _known(settings: FairFlow, given: Sequence[Any]) -> GroupDensities:
+def _known(settings: FairFlow, given: Sequence[GroupDensity]) -> GroupDensities:
     """Densities stated in table units, as densities of model space."""
     if len(given) != len(settings.groups_):
-        raise DataError(f"density must have one entry a group ({len(settings.groups_)}); got {len(given)}.")
+        raise DataError(f"density must have one entry per group ({len(settings.groups_)}); got {len(given)}.")
     low, width = (torch.as_tensor(values, dtype=torch.float64) for values in settings.codec_.units_)
     known = [d if isinstance(d, Density) else KnownDensity(d) for d in given]
     return GroupDensities([InModelSpace(density, low, width, settings.alpha) for density in known])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from numbers import Real
-from typing import Any, Self
+from typing import Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -13,14 +13,23 @@ from sklearn.base import clone
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
 from fairflows.codec.outside import Outside
-from fairflows.encoder.base import Encoder, FloatArray, Groups, Learnt, Rows, has_names
+from fairflows.encoder.base import (
+    Encoder,
+    FloatArray,
+    Groups,
+    LabelsLike,
+    Learnt,
+    Rows,
+    RowsLike,
+    has_names,
+)
 from fairflows.encoder.checks import check_key, check_kinds
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import check_known, shown, sorted_values
-from fairflows.table.frames import to_pandas
+from fairflows.table.frames import ColumnLike, TableLike, to_pandas
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import KeySetting, Persons, new_key
-from fairflows.table.roles import role_column
+from fairflows.table.roles import Role, role_column
 from fairflows.table.schema import Schema
 from fairflows.table.table import Table
 
@@ -38,7 +47,7 @@ class GroupEncoder(Encoder):
     def _fit(
         self,
         rows: Rows,
-        y: Any,
+        y: LabelsLike | None,
         sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],
@@ -48,7 +57,14 @@ class GroupEncoder(Encoder):
         What all of them share may be set on the estimator itself.
         """
 
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: RowsLike,
+        y: LabelsLike | None = None,
+        *,
+        sensitive_features: Role | None = None,
+        sample_weight: ColumnLike | None = None,
+    ) -> Self:
         """Learn one encoder per group.
 
         Parameters
@@ -73,11 +89,11 @@ class GroupEncoder(Encoder):
 
     def fit_many(
         self,
-        X: Any,
-        y: Any = None,
+        X: RowsLike,
+        y: LabelsLike | None = None,
         *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
+        sensitive_features: Role | None = None,
+        sample_weight: ColumnLike | None = None,
         strengths: Sequence[float],
         seeds: Sequence[int],
     ) -> list[Self]:
@@ -99,7 +115,7 @@ class GroupEncoder(Encoder):
             found.append(encoder)
         return found
 
-    def read(self, X: Any, sensitive_features: Any = None, persons: Persons | None = None) -> Rows:
+    def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """The rows of a table as the encoder sees them, checked."""
         check_is_fitted(self)
         return self._rows(X, sensitive_features, persons, fit=False)
@@ -116,7 +132,9 @@ class GroupEncoder(Encoder):
         check_is_fitted(self)
         return Schema({}) if self.schema_ is None else self.schema_
 
-    def _start(self, X: Any, y: Any, sensitive_features: Any) -> tuple[Rows, Any]:
+    def _start(
+        self, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None
+    ) -> tuple[Rows, LabelsLike | None]:
         """Rows to fit to and their label; groups, key and ledger are made anew."""
         check_key(self.key)
         rows = self._rows(X, sensitive_features, None, fit=True)
@@ -140,7 +158,7 @@ class GroupEncoder(Encoder):
         """Whether missing values are a category of their own."""
         return self.get_params(deep=False).get("missing", "error") == "category"
 
-    def _rows(self, X: Any, sensitive_features: Any, persons: Persons | None, *, fit: bool) -> Rows:
+    def _rows(self, X: RowsLike, sensitive_features: Role | None, persons: Persons | None, *, fit: bool) -> Rows:
         frame = X.X if isinstance(X, Table) else self._frame(X)
         if len(frame) < (2 if fit else 1):
             raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs {'two' if fit else 'one'}.")
@@ -160,7 +178,7 @@ class GroupEncoder(Encoder):
         features = self._checked_features(X, features, fit=fit)
         return Rows(features, group, persons, Outside(len(features)))
 
-    def _checked_features(self, X: Any, features: pd.DataFrame, *, fit: bool) -> pd.DataFrame:
+    def _checked_features(self, X: RowsLike, features: pd.DataFrame, *, fit: bool) -> pd.DataFrame:
         """The features as scikit-learn checks them: with the names, or the number, of those that were fitted."""
         named = isinstance(X, Table) or has_names(X)
         validate_data(self, features if named else features.to_numpy(), skip_check_array=True, reset=fit)
@@ -169,7 +187,9 @@ class GroupEncoder(Encoder):
             self.schema_ = Schema.of(features) if named else None
         return features if fit else self.row_schema.apply(features)
 
-    def _read_latent(self, Z: Any, sensitive_features: Any, persons: Persons | None, *, by_person: bool) -> Rows:
+    def _read_latent(
+        self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None, *, by_person: bool
+    ) -> Rows:
         """Encoded rows, their columns by name in our order; their persons too, where decoding repeats their coins."""
         check_is_fitted(self)
         frame, names = self._frame(Z), self._names_out()
@@ -203,7 +223,7 @@ class GroupEncoder(Encoder):
             "), which these rows lack: add that column, or make it the index.",
         )
 
-    def _read_label(self, y: Any, n_rows: int) -> Groups | None:
+    def _read_label(self, y: LabelsLike | None, n_rows: int) -> Groups | None:
         """The label as class numbers, remembering the classes; None without a label."""
         if y is None:
             self.classes_ = None
@@ -220,7 +240,7 @@ class GroupEncoder(Encoder):
             raise DataError(f"y must have at least two classes; every row is {shown(classes[0])}.")
         return pd.Index(classes, dtype=object).get_indexer(column.astype(object))
 
-    def _read_weight(self, sample_weight: Any, X: pd.DataFrame) -> FloatArray | None:
+    def _read_weight(self, sample_weight: ColumnLike | None, X: pd.DataFrame) -> FloatArray | None:
         """Row weights, checked; None when all rows count alike."""
         if sample_weight is None:
             return None
@@ -229,20 +249,20 @@ class GroupEncoder(Encoder):
             raise DataError("sample_weight must have a positive weight; every weight is zero.")
         return weight
 
-    def _frame(self, X: Any) -> pd.DataFrame:
+    def _frame(self, X: TableLike) -> pd.DataFrame:
         if has_names(X):
             return to_pandas(X)
-        finite: Any = "allow-nan" if self._allows_missing else True
+        finite: bool | Literal["allow-nan"] = "allow-nan" if self._allows_missing else True
         if _has_text(X):
             return to_pandas(check_array(X, dtype=object, ensure_all_finite=finite)).infer_objects()
         return to_pandas(check_array(X, dtype="numeric", ensure_all_finite=finite))
 
     def _attribute(
-        self, X: Any, frame: pd.DataFrame, sensitive_features: Any, *, fit: bool
-    ) -> tuple[pd.Series | None, list[Any]]:
+        self, X: RowsLike, frame: pd.DataFrame, sensitive_features: Role | None, *, fit: bool
+    ) -> tuple[pd.Series | None, list[Hashable]]:
         """The sensitive attribute, and which columns of the frame it is (none when it came as an argument alone)."""
         names = [self.sensitive] if isinstance(self.sensitive, str) else list(self.sensitive or [])
-        in_frame = [name for name in names if name in frame.columns]
+        in_frame: list[Hashable] = [name for name in names if name in frame.columns]
         if sensitive_features is None and isinstance(X, Table):
             sensitive_features = X.a
         if sensitive_features is not None:
@@ -260,7 +280,7 @@ class GroupEncoder(Encoder):
             "column in the constructor (sensitive='...')."
         )
 
-    def _find_groups(self, attribute: pd.Series) -> list[Any]:
+    def _find_groups(self, attribute: pd.Series) -> list[Hashable]:
         if attribute.isna().any():
             raise DataError(
                 f"The sensitive attribute must be known in every row; {int(attribute.isna().sum())} are not."
@@ -285,7 +305,7 @@ class GroupEncoder(Encoder):
         return group
 
 
-def _has_text(X: Any) -> bool:
+def _has_text(X: object) -> bool:
     """Whether an array has columns of text, or a list of rows a value of it."""
     if isinstance(X, list | tuple):
         X = np.asarray(X, dtype=object)

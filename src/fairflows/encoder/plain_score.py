@@ -6,8 +6,8 @@ score needs and nothing else: the same arrays are used, hashed and saved, before
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -163,8 +163,8 @@ class TextColumn:
         The numbers of each category; then of a missing value, then of an unknown one.
     """
 
-    name: Any
-    values: list[Any]
+    name: Hashable
+    values: list[Hashable]
     table: FloatArray
 
     def features(self, column: pd.Series) -> FloatArray:
@@ -190,9 +190,9 @@ class PlainScore:
         What gives the scores behind the probabilities.
     """
 
-    times: list[Any]
+    times: list[Hashable]
     texts: list[TextColumn]
-    numbers: list[Any]
+    numbers: list[Hashable]
     model: BoostedTrees | LogisticScores
 
     def predict_proba(self, X: pd.DataFrame) -> FloatArray:
@@ -239,7 +239,7 @@ def seconds(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _text_columns(encoder: OneHotEncoder, names: list[Any]) -> list[TextColumn]:
+def _text_columns(encoder: OneHotEncoder, names: list[Hashable]) -> list[TextColumn]:
     columns = []
     rare = getattr(encoder, "infrequent_categories_", [None] * len(names))
     for name, categories, together in zip(names, encoder.categories_ if names else [], rare, strict=True):
@@ -254,5 +254,5 @@ def _text_columns(encoder: OneHotEncoder, names: list[Any]) -> list[TextColumn]:
     return columns
 
 
-def _places(some: Any, categories: Any) -> npt.NDArray[np.intp]:
+def _places(some: np.ndarray, categories: np.ndarray) -> npt.NDArray[np.intp]:
     return pd.Index(categories, dtype=object).get_indexer(pd.Index(some, dtype=object))

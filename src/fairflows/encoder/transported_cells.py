@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class TransportedCells:
     laws: FloatArray | None = None
 
     @classmethod
-    def of(cls, model: CellModel, reference: Any, groups: list[Any], output: Output) -> TransportedCells:
+    def of(cls, model: CellModel, reference: Hashable, groups: list[Hashable], output: Output) -> TransportedCells:
         """With the law of the largest group, of a named one, or the mean of all as the reference."""
         law = np.exp(model.log_reference(reference, groups))
         return cls(model, law / law.sum(), output)

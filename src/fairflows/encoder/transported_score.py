@@ -7,9 +7,9 @@ group is kept. Ties, which trees make, are broken by a number that belongs to th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.base import Rows
-from fairflows.encoder.checks import check_classifier
+from fairflows.encoder.checks import Classifier, check_classifier
 from fairflows.encoder.plain_score import PlainScore, plain_score, seconds
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_column, check_complete, is_number, is_time
@@ -42,7 +42,7 @@ ScoreColumn = Levels | Literal["numbers", "times"]
 
 def score_columns(
     X: pd.DataFrame, kinds: Mapping[str, str], unseen: Literal["error", "other"]
-) -> dict[Any, ScoreColumn]:
+) -> dict[Hashable, ScoreColumn]:
     """What each column holds; one that was declared categorical holds categories, whatever its type."""
     return {name: _score_column(str(name), X[name], kinds.get(name), unseen) for name in X}
 
@@ -57,7 +57,9 @@ def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Litera
     return "times" if is_time(column.dtype) else "numbers"
 
 
-def checked_columns(X: pd.DataFrame, columns: Mapping[Any, ScoreColumn], missing: str, found: Outside) -> pd.DataFrame:
+def checked_columns(
+    X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], missing: str, found: Outside
+) -> pd.DataFrame:
     """Rows as the classifiers know them: refused where values are missing, infinite or of another type.
 
     Categories that were not there are noted in `found`.
@@ -151,8 +153,8 @@ class TransportedScore:
         n_classes: list[int],
         *,
         n_groups: int,
-        categories: list[Any],
-        classifier: Any,
+        categories: Sequence[Hashable],
+        classifier: Classifier | None,
         sample_weight: FloatArray | None,
         random_state: int,
     ) -> TransportedScore:
@@ -228,10 +230,12 @@ def _scores(classifiers: list[PlainScore | Pipeline], X: pd.DataFrame) -> FloatA
     return np.concatenate(columns, axis=1)
 
 
-def _pipeline(classifier: Any, X: pd.DataFrame, random_state: int, categories: list[Any] | None = None) -> Any:
+def _pipeline(
+    classifier: Classifier | None, X: pd.DataFrame, random_state: int, categories: Sequence[Hashable] | None = None
+) -> Pipeline:
     """The classifier behind columns made numeric: categories one-hot, times as seconds."""
     texts = [name for name, what in score_columns(X, {}, "other").items() if isinstance(what, Levels)]
-    texts = texts if categories is None else categories
+    texts = texts if categories is None else list(categories)
     model = HistGradientBoostingClassifier(random_state=random_state) if classifier is None else clone(classifier)
     times = [name for name in X if name not in texts and is_time(X[name].dtype)]
     columns = make_column_transformer(

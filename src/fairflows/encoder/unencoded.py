@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 
-from fairflows.encoder.base import FloatArray, Learnt, Rows
+from fairflows.encoder.base import FloatArray, LabelsLike, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 
 
@@ -50,7 +49,7 @@ class Unencoded(GroupEncoder):
     def _fit(
         self,
         rows: Rows,
-        y: Any,
+        y: LabelsLike | None,
         sample_weight: FloatArray | None,
         strengths: Sequence[float],
         seeds: Sequence[int],

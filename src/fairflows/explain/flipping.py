@@ -286,9 +286,9 @@ def _read(encoder: FairFlow, X: Frame | Table, sensitive_features: Role | None) 
 
 def _acceptance(encoder: FairFlow, classifier: Classifier | None, favourable: Hashable) -> Accepts:
     """Whether h accepts encoded rows."""
-    classes = encoder.classes_ if classifier is None else classifier.classes_
-    if classes is None:
+    if classifier is None and encoder.classes_ is None:
         raise DataError("The encoder was fitted without a label: pass a classifier that was fitted on encoded rows.")
+    classes = encoder.label_classes if classifier is None else classifier.classes_
     favourable = classes[-1] if favourable is None else favourable
     if favourable not in classes:
         raise ParameterError("favourable", f"must be one of the classes {list(classes)}", favourable)
@@ -310,7 +310,7 @@ def _predicted_places(encoder: FairFlow, z: Array) -> npt.NDArray[np.intp]:
     import torch
 
     with torch.no_grad():
-        return encoder.flow_.head(torch.tensor(z)[None])[0].argmax(-1).numpy()
+        return encoder.flow_.class_scores(torch.tensor(z)).argmax(-1).numpy()
 
 
 def _rows(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Rows:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -121,7 +120,7 @@ class Candidate:
     accuracy: float | None
     n_cells: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str | float | None]:
         """Plain values."""
         names = ("method", "gamma", "seed", "n_cells", "expected", "accuracy")
         return {name: getattr(self, name) for name in names}
@@ -202,7 +201,7 @@ def _releases(encoder: Encoder, train: Table, sizes: Sequence[int]) -> Iterable[
             yield release
 
 
-def _laws(released: Released, rows: Table, groups: list[Any], with_label: bool) -> FloatArray:
+def _laws(released: Released, rows: Table, groups: list[Hashable], with_label: bool) -> FloatArray:
     cells, k = released.cells(rows), int(released.n_cells or 0)
     if with_label and rows.y is not None:
         y, labels = pd.factorize(rows.y)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -180,8 +180,7 @@ def frontier(
     if engine == "ray":
         from fairflows.frontiers.sweep_on_ray import frontier_on_ray  # it calls this function on the workers
 
-        settings: dict[str, Any] = {"gammas": gammas, "seeds": seeds, "validation": validation, "n_draws": n_draws}
-        return frontier_on_ray(estimator, table, **settings)
+        return frontier_on_ray(estimator, table, gammas=gammas, seeds=seeds, validation=validation, n_draws=n_draws)
     gammas = [float(gamma) for gamma in gammas]
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not gammas or not seeds:
@@ -210,10 +209,10 @@ def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
         return {"delta": np.nan}
     measured = _model_distance(encoder.latent_law(), n_draws)
     if rows.y is not None and encoder.classes_ is not None:
-        predicted = Released.of(encoder).predict(rows)
-        y_true, y_pred = (pd.Index(encoder.classes_).get_indexer(values) for values in (rows.y, predicted))
+        predicted, classes = Released.of(encoder).predict(rows), encoder.label_classes
+        y_true, y_pred = (pd.Index(classes).get_indexer(values) for values in (rows.y, predicted))
         group = pd.Index(encoder.groups_).get_indexer(rows.a)
-        counts = count_predictions(y_true, y_pred, group, len(encoder.classes_), len(encoder.groups_))
+        counts = count_predictions(y_true, y_pred, group, len(classes), len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}
     return measured
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from sklearn.base import clone
 from sklearn.utils import Tags
@@ -15,14 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import most_useful_within, planned_cell_bound
 from fairflows.bounds.spending import delta_of_look
-from fairflows.encoder.base import Cells, Encoder, FloatArray, Groups, Rows
+from fairflows.encoder.base import Cells, Encoder, FloatArray, Groups, LabelsLike, Rows, RowsLike
 from fairflows.encoder.unencoded import Unencoded
 from fairflows.exceptions import DataError
 from fairflows.release.numeric_view import NumericView
 from fairflows.release.partitions import CentrePartition, Partition, QuantilePartition, TreePartition
 from fairflows.table.columns import check_choice, is_number, is_time
+from fairflows.table.frames import ColumnLike
 from fairflows.table.hashing import content_hashes
 from fairflows.table.persons import Persons
+from fairflows.table.roles import Role
 from fairflows.table.schema import Schema
 from fairflows.table.table import Table
 
@@ -147,7 +148,14 @@ class CellRelease(Encoder):
         check_is_fitted(self)
         return self.encoder_.row_schema
 
-    def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: RowsLike,
+        y: LabelsLike | None = None,
+        *,
+        sensitive_features: Role | None = None,
+        sample_weight: ColumnLike | None = None,
+    ) -> Self:
         """Fit the encoder, and choose the cells.
 
         Parameters
@@ -171,33 +179,40 @@ class CellRelease(Encoder):
 
     def fit_many(
         self,
-        X: Any,
-        y: Any = None,
+        X: RowsLike,
+        y: LabelsLike | None = None,
         *,
-        sensitive_features: Any = None,
-        sample_weight: Any = None,
+        sensitive_features: Role | None = None,
+        sample_weight: ColumnLike | None = None,
         strengths: Sequence[float],
         seeds: Sequence[int],
     ) -> list[Self]:
         """The same cells around an encoder of every strength and seed."""
         self._check_settings()
         y = X.y if y is None and isinstance(X, Table) else y
-        given: dict[str, Any] = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        encoders = self._new_encoder().fit_many(
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+            strengths=strengths,
+            seeds=seeds,
+        )
         found = []
-        for encoder in self._new_encoder().fit_many(X, y, **given, strengths=strengths, seeds=seeds):
+        for encoder in encoders:
             release = clone(self) if self.encoder is None else clone(self).set_params(encoder=clone(encoder))
             if encoder.is_fitted:
                 release._fit_cells(encoder, X, y, sensitive_features)
             found.append(release)
         return found
 
-    def _fit_cells(self, encoder: Encoder, X: Any, y: Any, sensitive_features: Any) -> None:
+    def _fit_cells(self, encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None) -> None:
         rows = tossed = encoder.read(X, sensitive_features)
         if not rows.persons.named:  # these rows are not released, so their coins may be repeatable
             tossed = replace(rows, persons=Persons.by_contents(content_hashes(rows.X, b"cells")))
         self.fit_around(encoder, rows, encoder.encode(tossed), y)
 
-    def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame, y: Any = None) -> Self:
+    def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame, y: LabelsLike | None = None) -> Self:
         """Choose the cells for an encoder that is fitted already.
 
         Parameters
@@ -212,8 +227,8 @@ class CellRelease(Encoder):
             Their label.
         """
         self._check_settings()
-        labels = None if encoder.classes_ is None or y is None else _class_numbers(y, encoder.classes_)
-        classes = encoder.classes_ if labels is not None else None
+        classes = encoder.classes_ if isinstance(encoder.classes_, np.ndarray) and y is not None else None
+        labels = None if classes is None or y is None else _class_numbers(y, classes)
         n_cells, self.planned_ = self.n_cells, None
         if n_cells == "auto":
             if self.target is None:
@@ -231,7 +246,7 @@ class CellRelease(Encoder):
         cells = self._cells_of(Z)
         self.class_of_cell_ = None
         if labels is not None:
-            self.class_of_cell_ = self.classes_[_most_frequent(cells, labels, self.n_cells_)]
+            self.class_of_cell_ = self.label_classes[_most_frequent(cells, labels, self.n_cells_)]
         self.typical_rows_ = _typical_rows(rows.X, cells, self.n_cells_)
         return self
 
@@ -241,7 +256,7 @@ class CellRelease(Encoder):
         check_is_fitted(self)
         return None if self.randomise == 0 else self._channel(self.n_cells_)
 
-    def read(self, X: Any, sensitive_features: Any = None, persons: Persons | None = None) -> Rows:
+    def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """The rows of a table as the encoder sees them, checked."""
         check_is_fitted(self)
         return self.encoder_.read(X, sensitive_features, persons)
@@ -255,7 +270,7 @@ class CellRelease(Encoder):
         """Each row's released cell, as its number or as its typical row."""
         return self._output(self._released(rows))
 
-    def predict_rows(self, rows: Rows) -> npt.NDArray[Any]:
+    def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that each row's released cell suggests."""
         if self.class_of_cell_ is None:
             raise DataError("CellRelease was fitted without a label and cannot predict one.")
@@ -324,7 +339,7 @@ class CellRelease(Encoder):
                 f"{encoder.groups_[int(n.argmin())]!r} it has none."
             )
         delta = delta_of_look(self.delta, 1)  # what the first certificate spends
-        n_classes = 0 if encoder.classes_ is None else len(encoder.classes_)
+        n_classes = 0 if y is None else len(encoder.label_classes)
         planned = {}
         for k in _CANDIDATES:
             view, partition = self._cut(Z.iloc[fitted], None if y is None else y[fitted], n_classes, k)
@@ -350,7 +365,7 @@ class CellRelease(Encoder):
         return tags
 
 
-def _class_numbers(y: Any, classes: npt.NDArray[Any]) -> Groups:
+def _class_numbers(y: LabelsLike, classes: np.ndarray) -> Groups:
     return pd.Index(classes, dtype=object).get_indexer(pd.Series(np.asarray(y).ravel()).astype(object))
 
 

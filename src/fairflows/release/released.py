@@ -197,8 +197,8 @@ def role_values(encoder: Encoder, sensitive: Sequence[str], label: str | None = 
     """The values of the sensitive column and of the label; of several sensitive columns only combinations are known."""
     values: dict[str, npt.ArrayLike] = {}
     if len(sensitive) == 1 and encoder.groups_:
-        values[sensitive[0]] = encoder.groups_
-    return values if label is None or encoder.classes_ is None else {**values, label: encoder.classes_}
+        values[sensitive[0]] = pd.Series(encoder.groups_)
+    return values if label is None or encoder.classes_ is None else {**values, label: encoder.label_classes}
 
 
 def repeatable_persons(table: Table) -> Persons:

@@ -12,7 +12,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fairflows.reporting import plots
-from fairflows.reporting.words import consequences, distance, percent, statements, title, to_whom, verdict
+from fairflows.reporting.words import (
+    at_least,
+    consequences,
+    percent,
+    percent_at_least,
+    statements,
+    title,
+    to_whom,
+    verdict,
+)
 
 Contents: TypeAlias = dict[str, Any]
 """What a report is about, by section: values as JSON has them."""
@@ -99,7 +108,7 @@ def _figures(r: Contents) -> dict[str, Markup]:
         m = r["metrics"]
         for side in ("rates", "accuracy"):
             names, series = m["groups"], {"before": m["before"][side], "after": m["after"][side]}
-            sides = [[distance(value) for value in values] for values in series.values()]
+            sides = [[f"{value:.3f}" if value is not None else "–" for value in values] for values in series.values()]
             texts = [f"{g}: {b} before, {a} after" for g, b, a in zip(names, *sides, strict=True)]
             x_name = f"share predicted {m['positive']}" if side == "rates" else "accuracy"
             drawn[side] = plots.bars(names, series, x_name), f"{x_name} by group. {'; '.join(texts)}."
@@ -135,7 +144,13 @@ def _image(svg: str, text: str) -> Markup:
 def _environment() -> Environment:
     loader = PackageLoader("fairflows.reporting", ".")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"percent": percent, "distance": distance, "thousands": _thousands, "named": _named}
+    environment.filters |= {
+        "percent": percent,
+        "percent_at_least": percent_at_least,
+        "at_least": at_least,
+        "thousands": _thousands,
+        "named": _named,
+    }
     return environment
 
 

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from fairflows.bounds.rounding import rounded_down, rounded_up
 from fairflows.reporting.words import CertificateFields, is_plain
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
@@ -98,7 +99,8 @@ def gauge(certificate: CertificateFields) -> str:
                 axes.plot([0, value], [i, i], color=colour, linewidth=5, alpha=0.45, solid_capstyle="round", zorder=2)
             axes.plot(value, i, marker=marker, markersize=9, color=colour, zorder=3, clip_on=False)
             side = (8, "left") if value < 0.75 * end else (-10, "right")
-            axes.annotate(f"{value:.3f}", (value, i), xytext=(side[0], 7), textcoords="offset points", ha=side[1])
+            shown_value = rounded_down(value, 3) if marker == ">" else rounded_up(value, 3)
+            axes.annotate(shown_value, (value, i), xytext=(side[0], 7), textcoords="offset points", ha=side[1])
         axes.set_yticks(range(len(marks)), [name for name, *_ in reversed(marks)])
         if target is not None:
             axes.axvline(target, color=INK, linestyle="--", linewidth=1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from fairflows.bounds.rounding import rounded_down, rounded_up
+
 CertificateFields: TypeAlias = dict[str, Any]
 """A certificate as `Certificate.to_dict` gives it."""
 
@@ -27,11 +29,24 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def distance(value: float | None) -> str:
-    """A distance Δ with three digits, or "< 0.001"."""
-    if value is None:
-        return "–"
-    return f"{value:.3f}" if value >= 0.0005 or value == 0 else "< 0.001"
+def percent_at_most(share: float, digits: int = 1) -> str:
+    """An upper bound as a percentage, rounded up."""
+    return f"{rounded_up(100 * share, digits)} %"
+
+
+def percent_at_least(share: float, digits: int = 1) -> str:
+    """A lower bound as a percentage, rounded down."""
+    return f"{rounded_down(100 * share, digits)} %"
+
+
+def at_most(upper: float | None) -> str:
+    """An upper bound on a distance Δ with three digits, rounded up."""
+    return "–" if upper is None else rounded_up(upper, 3)
+
+
+def at_least(lower: float | None) -> str:
+    """A lower bound on a distance Δ with three digits, rounded down."""
+    return "–" if lower is None else rounded_down(lower, 3)
 
 
 def verdict(certificate: CertificateFields) -> list[str]:
@@ -47,19 +62,19 @@ def verdict(certificate: CertificateFields) -> list[str]:
         spent = c["spent"]["cells"]
         return [
             f"Whoever sees a released {what} of a new person guesses the person's group right at most "
-            f"{percent(c['cell_accuracy_upper'])} of the time, {shares}. A blind guess is "
+            f"{percent_at_most(c['cell_accuracy_upper'])} of the time, {shares}. A blind guess is "
             f"right {percent(chance)} of the time.",
             "This holds for every method and any amount of computing, and for the true population: no model has to be "
-            f"right. The statement itself may be wrong with a probability of {percent(spent)} at most.",
-            f"New persons are covered: the {sum(c['n'].values()):,} it was certified on, and all of the same "
-            "population whose rows are encoded later. Rows that the encoder was trained on or chosen by are not "
-            "covered, even where the same file holds them.",
+            f"right. The statement itself may be wrong with a probability of {percent_at_most(spent)} at most.",
+            f"New persons are covered: the {sum((c.get('n_persons') or c['n']).values()):,} it was certified on, and "
+            "all of the same population whose rows are encoded later. Rows that the encoder was trained on or chosen "
+            "by are not covered, even where the same file holds them.",
             *asked,
         ]
     if c["status"] == "MODEL_ONLY":
         return [
             f"If the estimated densities are the truth, whoever sees a released {what} guesses the group right at most "
-            f"{percent(c['model_accuracy_upper'])} of the time (a blind guess: {percent(chance)}).",
+            f"{percent_at_most(c['model_accuracy_upper'])} of the time (a blind guess: {percent(chance)}).",
             "Nothing here proves that they are the truth. Treat this as the outcome of a model, not as a guarantee: "
             "neither for new persons nor, still less, for the rows that the encoder was trained on or chosen by.",
             *asked,
@@ -67,8 +82,8 @@ def verdict(certificate: CertificateFields) -> list[str]:
     if c["status"] == "REFUTED":
         return [
             "Do not rely on the model-based bound. An actual adversary did better than it allows: the two groups are "
-            f"at least Δ = {distance(c['attack_lower'])} apart, and the model says at most "
-            f"{distance(c['model_upper'])}. The estimated densities are wrong.",
+            f"at least Δ = {at_least(c['attack_lower'])} apart, and the model says at most "
+            f"{at_most(c['model_upper'])}. The estimated densities are wrong.",
             *asked,
         ]
     missed = "No bound comes down to the target." if asked else "No bound is below 1: the release may tell everything."
@@ -106,10 +121,21 @@ def statements(certificate: CertificateFields) -> list[dict[str, str]]:
         found.append(
             {
                 "name": "Certified",
-                "bound": f"Δ ≤ {distance(c['cell_upper'])}",
+                "bound": f"Δ ≤ {at_most(c['cell_upper'])}",
                 "accuracy": _guess(c, c["cell_upper"], c["cell_accuracy_upper"]),
                 "says": "No classifier on the released cells does better, for whatever task.",
                 "rests": f"Held-out persons of the true population; error probability {percent(c['spent']['cells'])}.",
+            }
+        )
+    if c.get("person_upper") is not None:
+        found.append(
+            {
+                "name": "Certified, by person",
+                "bound": f"Δ ≤ {at_most(c['person_upper'])}",
+                "accuracy": f"≤ {percent_at_most((1 + c['person_upper']) / 2)}{_of_two(c)}",
+                "says": "The same about one random row of a random person; the first line is about a random row.",
+                "rests": f"Persons have at most {c['most_rows']:,} rows; error probability "
+                f"{percent(c['spent']['persons'])}. All rows of one person linked together are not covered.",
             }
         )
     if c["model_upper"] is not None:
@@ -118,7 +144,7 @@ def statements(certificate: CertificateFields) -> list[dict[str, str]]:
         found.append(
             {
                 "name": "Model",
-                "bound": f"Δ ≤ {distance(c['model_upper'])}",
+                "bound": f"Δ ≤ {at_most(c['model_upper'])}",
                 "accuracy": _guess(c, c["model_upper"], c["model_accuracy_upper"]),
                 "says": "No adversary does better, if the estimated densities are the truth.",
                 "rests": f"The densities; {how}.",
@@ -130,8 +156,8 @@ def statements(certificate: CertificateFields) -> list[dict[str, str]]:
         found.append(
             {
                 "name": "Attack",
-                "bound": f"Δ ≥ {distance(c['attack_lower'])}",
-                "accuracy": f"≥ {_between_two(c, c['attack_lower'])}",
+                "bound": f"Δ ≥ {at_least(c['attack_lower'])}",
+                "accuracy": f"≥ {percent_at_least((1 + c['attack_lower']) / 2)}{_of_two(c)}",
                 "says": reached if c["attack_lower"] > 0 else nothing,
                 "rests": f"Held-out persons of the true population; error probability {percent(c['spent']['attack'])}.",
             }
@@ -149,10 +175,10 @@ def consequences(certificate: CertificateFields) -> list[str]:
     if upper is None:
         return []
     lines = [
-        f"Demographic parity: two groups' selection rates differ by at most {distance(upper)} ({kind}), for every "
+        f"Demographic parity: two groups' selection rates differ by at most {at_most(upper)} ({kind}), for every "
         "decision rule on the release.",
-        f"Four-fifths rule: kept by every rule that selects at least {percent(min(1, 5 * upper))} of the group that it "
-        "selects most."
+        f"Four-fifths rule: kept by every rule that selects at least {percent_at_most(min(1, 5 * upper))} of the group "
+        "that it selects most."
         if 5 * upper < 1
         else "Four-fifths rule: not guaranteed by this bound.",
     ]
@@ -160,7 +186,7 @@ def consequences(certificate: CertificateFields) -> list[str]:
     if not odds and modelled:
         odds, kind = c["model_odds_upper"], "model-based"
     if odds:
-        largest = distance(max(odds.values()))
+        largest = at_most(max(odds.values()))
         lines.append(f"Equalized odds: within one label, rates differ by at most {largest} ({kind}).")
     return lines
 
@@ -173,19 +199,19 @@ def is_plain(c: CertificateFields) -> bool:
 def _guess(c: CertificateFields, upper: float, accuracy: float) -> str:
     """How often a guess of the group is right; among more than two groups also between the worst two."""
     if is_plain(c):
-        return f"≤ {percent(accuracy)}"
+        return f"≤ {percent_at_most(accuracy)}"
     among = f"among all {len(c['n'])} groups" if len(c["n"]) > 2 else "at the given shares"
-    return f"≤ {percent(accuracy)} {among}; ≤ {_between_two(c, upper)}"
+    return f"≤ {percent_at_most(accuracy)} {among}; ≤ {percent_at_most((1 + upper) / 2)}{_of_two(c)}"
 
 
-def _between_two(c: CertificateFields, delta: float) -> str:
-    """(1 + Δ)/2, and what it is the accuracy of."""
-    return percent((1 + delta) / 2) + ("" if is_plain(c) else " between two groups, equally likely")
+def _of_two(c: CertificateFields) -> str:
+    """What (1 + Δ)/2 is the accuracy of, where that has to be said."""
+    return "" if is_plain(c) else " between two groups, equally likely"
 
 
 def _target(c: CertificateFields) -> list[str]:
     if c["target_accuracy"] is not None:
         return [f"The target was a guess that is right at most {percent(c['target_accuracy'])} of the time."]
     if c["target"] is not None:
-        return [f"The target was a distance of at most Δ = {distance(c['target'])}."]
+        return [f"The target was a distance of at most Δ = {c['target']:.4g}."]
     return []

@@ -24,6 +24,7 @@ Tagged = dict[str, Any]
 """A JSON object whose entry "is" says what it stands for."""
 
 _TAG = "is"
+_TEXTS = {"O": object, "U": str}
 
 
 class DamagedError(Exception):
@@ -94,7 +95,7 @@ class Writer:
     def _array(self, value: np.ndarray, where: str) -> Tagged:
         if value.dtype.kind in "OU":
             items = self.write(value.ravel().tolist(), where)
-            return {_TAG: "texts", "type": value.dtype.str, "shape": list(value.shape), "items": items}
+            return {_TAG: "texts", "type": value.dtype.kind, "shape": list(value.shape), "items": items}
         if value.dtype.kind not in "biufmM" or value.dtype.itemsize > 8:
             raise DataError(f"{where}: an array of {value.dtype} cannot be saved.")
         plain = value.view(np.int64) if value.dtype.kind in "mM" else value
@@ -179,7 +180,7 @@ class Reader:
             "secret": lambda v: self._secrets[v["number"]],
             "ledger": self._ledger,
             "array": self._array,
-            "texts": lambda v: _object_array(self.read(v["items"])).reshape(v["shape"]).astype(v["type"]),
+            "texts": lambda v: _object_array(self.read(v["items"])).reshape(v["shape"]).astype(_TEXTS[v["type"]]),
             "scalar": lambda v: self._array(v["array"])[()],
             "tensor": self._tensor,
             "NaT": lambda v: pd.NaT,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -89,14 +89,14 @@ class RowsSeen:
         apart = int((~np.isin(_seen(one, 2), two)).sum() + (~np.isin(_seen(two, 2), one)).sum())
         return alike if _too_many_alike(alike, apart) else 0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, bool | str]:
         """Plain values."""
         return {"named": self.named, "persons": _text(self.persons), "contents": _text(self.contents)}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> RowsSeen:
+    def from_dict(cls, values: Mapping[str, bool | str]) -> RowsSeen:
         """What `to_dict` gave."""
-        return cls(bool(values["named"]), _hashes(values["persons"]), _hashes(values["contents"]))
+        return cls(bool(values["named"]), _hashes(str(values["persons"])), _hashes(str(values["contents"])))
 
 
 class Ledger:

@@ -20,6 +20,7 @@ from fairflows.metrics import count_predictions, group_metrics
 from fairflows.release.numeric_view import NumericView
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.columns import is_number
+from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
 
 FEWEST_PEOPLE = 10
@@ -255,7 +256,7 @@ def _matches(encoder: Encoder | None, sample: Table) -> dict[str, Any] | None:
     group = group_numbers(few, encoder.groups_)
     other = [encoder.groups_[(a + 1) % len(encoder.groups_)] for a in group]
     try:
-        match = encoder.inverse_transform(encoder.transform(few), sensitive_features=other)
+        match = to_pandas(encoder.inverse_transform(encoder.transform(few), sensitive_features=other))
     except DataError:  # coins that nobody can repeat
         return None
     columns = []

@@ -146,6 +146,8 @@ def fit_table(
         raise ParameterError(names, "exclude each other: give one of them")
     if with_label and table.y is None:
         raise DataError("The label is to be released, but the table has none.")
+    if with_label and table.y is not None and str(table.y.name) == "cell":
+        raise DataError("The label is called 'cell', as the column of released cells is: rename it to release both.")
     goal = Target(target, max_adversary_accuracy, delta)
     train, validation, certifying = table.split(CERTIFYING, VALIDATION, random_state)
     most = _most_rows(table, train, most_rows)

@@ -108,7 +108,7 @@ class AdversarialBaseline(GroupEncoder):
         model_seeds = [seed for _, seed in models]
         players = Players(
             self._representation(x.shape[1], model_seeds),
-            StackedMLP(self.n_latent, self.head, len(self.classes_), seeds=model_seeds, stream="head"),
+            StackedMLP(self.n_latent, self.head, len(self.label_classes), seeds=model_seeds, stream="head"),
             StackedMLP(self.n_latent, self.adversary, len(self.groups_), seeds=model_seeds, stream="adversary"),
         ).to(device)
         play(
@@ -134,7 +134,7 @@ class AdversarialBaseline(GroupEncoder):
     def predict_rows(self, rows: Rows) -> npt.NDArray[np.generic]:
         """The class that the predictor reads from z."""
         with torch.no_grad():
-            return self.classes_[self.players_.predictor(self._latent(rows)[None])[0].argmax(-1).numpy()]
+            return self.label_classes[self.players_.predictor(self._latent(rows)[None])[0].argmax(-1).numpy()]
 
     def _latent(self, rows: Rows) -> Tensor:
         """z of every row, (n, n_latent)."""

@@ -120,13 +120,13 @@ class FARE(GroupEncoder):
         tree = grow(bins, ordered, labels, group, gamma=gamma, **limits)
         cell_of_node = np.full(len(tree.column), -1)
         cell_of_node[tree.leaves] = np.arange(len(tree.leaves))
-        counts = np.zeros((len(tree.leaves), len(self.classes_)))
+        counts = np.zeros((len(tree.leaves), len(self.label_classes)))
         np.add.at(counts, (cell_of_node[tree.leaf_of(bins)], labels), 1)
         return {
             "tree_": tree,
             "cell_of_node_": cell_of_node,
             "n_cells_": len(tree.leaves),
-            "class_of_cell_": self.classes_[counts.argmax(axis=1)],
+            "class_of_cell_": self.label_classes[counts.argmax(axis=1)],
         }
 
     def cells(self, rows: Rows) -> IntArray:

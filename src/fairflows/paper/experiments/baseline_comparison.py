@@ -101,7 +101,10 @@ def _baseline(name: str, attacked: Attacked, train: Table, test: Table, setting:
 def _own_adversary(encoder: AdversarialBaseline, test: Table) -> float:
     """Balanced accuracy of the very adversary that the encoder was trained against."""
     z = latents([encoder], test)
-    guess, truth = predicted(encoder.players_.adversary, z)[0], np.searchsorted(encoder.groups_, test.a.to_numpy())
+    guess, truth = (
+        predicted(encoder.players_.adversary, z)[0],
+        np.searchsorted(np.array(encoder.groups_), test.a.to_numpy()),
+    )
     return float(balanced_accuracy(guess, truth, truth))
 
 
