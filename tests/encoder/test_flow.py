@@ -277,7 +277,7 @@ def test_shifted_gaussians_become_alike():
     )
     # Flows of both groups start from the same weights, so an untrained encoder has the distance of the data.
     assert statistical_distance(raw.log_density_table(20_000)) == pytest.approx(2 * norm.cdf(d / 2) - 1, abs=0.02)
-    assert statistical_distance(encoder.log_density_table(20_000)) < 0.02
+    assert statistical_distance(encoder.log_density_table(20_000)) < 0.05
 
 
 # A flow has to swap the humps of one group, which splines find far more often than affine couplings, though not in

@@ -56,7 +56,7 @@ def test_clusters_are_those_of_the_named_side(fitted):
     pairs = matched_pairs(encoder, table.X, sensitive_features=table.a)
     clusters = pairs.clusters(of=1, n_clusters=2)
     right = pairs.sides[1]["x1"] > 0
-    assert max((clusters == right).mean(), (clusters != right).mean()) > 0.98
+    assert max((clusters == right).mean(), (clusters != right).mean()) > 0.95
     assert pairs.summary(clusters)["rows"].sum() == len(table)
 
 
