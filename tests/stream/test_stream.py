@@ -47,7 +47,7 @@ def frame():
 @pytest.fixture(scope="module")
 def flow(frame):
     X = frame[FEATURES].set_index(pd.Index(frame["person"]))
-    return FairFlow(n_epochs=2, hidden=(8,), density=MixtureDensity(1)).fit(
+    return FairFlow(n_epochs=2, hidden=(8,), density=MixtureDensity(1), identifier="person").fit(
         X, frame["repaid"], sensitive_features=frame["sex"]
     )
 
@@ -115,14 +115,16 @@ def test_every_order_is_equally_likely(tmp_path):
     assert sum((count - expected) ** 2 / expected for count in counts.values()) < 25.7  # χ²(5), one in ten thousand
 
 
-def test_without_identifier_rows_are_known_by_their_number_in_the_file(frame, tmp_path):
-    X = frame[["town"]].rename_axis("row")
+def test_without_identifier_every_row_gets_fresh_coins(frame, tmp_path):
+    X = frame[["town"]]
     encoder = FairMatching(0.5, density="counts").fit(X, frame["repaid"], sensitive_features=frame["sex"])
-    source, target = write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet"
-    with pytest.warns(DataWarning, match="No identifier column"):
-        encode_file(encoder, source, target, sensitive="sex", keep_order=True, batch_rows=77)
-    expected = encoder.transform(X.rename_axis("person"), sensitive_features=frame["sex"])
-    assert pd.read_parquet(target)["town"].tolist() == expected["town"].tolist()
+    source, encoded = write(frame, tmp_path / "a.parquet"), []
+    for name in ("one.parquet", "two.parquet"):
+        with pytest.warns(DataWarning, match="fresh randomness"):
+            encode_file(encoder, source, tmp_path / name, sensitive="sex", keep_order=True, batch_rows=77)
+        encoded.append(pd.read_parquet(tmp_path / name)["town"].tolist())
+    maps = [m.tolist() for m in (encoder.matched_, encoder.split_)]
+    assert maps[0] == maps[1] or encoded[0] != encoded[1]
 
 
 def test_an_attribute_from_another_file(frame, matching, tmp_path):
@@ -170,7 +172,8 @@ def test_text_and_dates_of_a_file_come_back_as_they_were_written(tmp_path):
 def test_intersectional_groups(frame, tmp_path):
     both = frame[["sex", "town"]]
     X = frame[["age", "income"]].set_index(pd.Index(frame["person"]))
-    encoder = FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1)).fit(X, sensitive_features=both)
+    encoder = FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1), identifier="person")
+    encoder.fit(X, sensitive_features=both)
     source, target = write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet"
     encode_file(encoder, source, target, sensitive=["sex", "town"], identifier="person", keep_order=True)
     expected = encoder.transform(X, sensitive_features=both)
@@ -234,14 +237,12 @@ def test_other_refusals(frame, flow, tmp_path):
         encode_file(flow, source, tmp_path / "no" / "z.csv", sensitive="sex", identifier="person")
     with pytest.raises(ValueError, match="precision must be"):
         encode_file(flow, source, tmp_path / "z.csv", sensitive="sex", precision="half")
-    from sklearn.pipeline import make_pipeline
-
-    Z = flow.transform(frame[FEATURES].set_index(pd.Index(frame["person"])), sensitive_features=frame["sex"])
-    pipeline = make_pipeline(flow, CellRelease(2).fit(Z, frame["repaid"]))
-    encode_file(pipeline, source, tmp_path / "cells.parquet", sensitive="sex", identifier="person")
+    rows = flow.read(frame[FEATURES].set_index(pd.Index(frame["person"])), frame["sex"])
+    release = CellRelease(None, 2).fit_around(flow, rows, flow.encode(rows), frame["repaid"])
+    encode_file(release, source, tmp_path / "cells.parquet", sensitive="sex", identifier="person")
     assert set(pd.read_parquet(tmp_path / "cells.parquet")["cell"]) == {0, 1}
     with pytest.raises(DataError, match="cannot be decoded"):
-        decode_file(pipeline, tmp_path / "cells.parquet", tmp_path / "back.csv", sensitive="sex")
+        decode_file(release, tmp_path / "cells.parquet", tmp_path / "back.csv", sensitive="sex")
 
 
 ENCODE = """
