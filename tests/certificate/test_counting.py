@@ -1,0 +1,121 @@
+"""Certificates are counted for persons: whatever is fitted again, saved elsewhere, or done at the same time."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairflows import CellRelease, FairTransport, Table, load, save
+from fairflows.bounds import delta_of_look
+from fairflows.certificate.certifying import certify
+from fairflows.certificate.verifying import verify
+from fairflows.exceptions import DataWarning
+from fairflows.table.looks import open_book
+
+TWO_MODELS = "two models' encodings of one person"
+
+
+def people(seed, n=800, names="{seed}-{i}"):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"x": rng.normal(size=n).round(3), "z": rng.normal(size=n).round(3)})
+    frame = frame.assign(a=rng.integers(2, size=n), y=(frame["x"] > 0).astype(int))
+    frame["who"] = [names.format(seed=seed, i=i) for i in range(n)]
+    return Table(frame, sensitive="a", label="y", identifier="who")
+
+
+def fitted(**settings):
+    return CellRelease(FairTransport(**settings), 2).fit(people(0))
+
+
+def numbers_given(n):
+    """Numbers of n certificates of one model on the same persons."""
+    model, rows = fitted(key=bytes(32)), people(1)
+    return [certify(model, rows, random_state=seed).look for seed in range(n)]
+
+
+def test_each_look_at_the_same_persons_spends_its_share():
+    model, rows = fitted(), people(1)
+    looks = [certify(model, rows) for _ in range(3)]
+    assert [c.look for c in looks] == [1, 2, 3]
+    assert [c.spent["cells"] for c in looks] == [delta_of_look(0.05, j) for j in (1, 2, 3)]
+    assert looks[0].cell_upper < looks[1].cell_upper < looks[2].cell_upper
+    assert certify(model, people(2)).look == 1, "other persons"
+    assert all(verify(certificate, model, rows) for certificate in looks)
+    assert not any("certificate 1 from these persons" in sentence for sentence in looks[0].assumptions)
+    assert any("This is certificate 3 from these persons" in sentence for sentence in looks[2].assumptions)
+    assert "certificate 3 from these persons" in repr(looks[2])
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{TWO_MODELS}")
+def test_fitting_again_until_lucky_is_counted(tmp_path):
+    """Every fit has a key and a ledger of its own, and may go to the same folder or to another."""
+    rows, looks = people(1), []
+    for attempt in range(4):
+        save(fitted(random_state=attempt), tmp_path / f"out{attempt % 2}")
+        looks.append(certify(load(tmp_path / f"out{attempt % 2}"), rows).look)
+    assert looks == [1, 2, 3, 4]
+
+
+@pytest.mark.filterwarnings(f"ignore:.*{TWO_MODELS}")
+def test_persons_are_recognised_however_they_are_written():
+    first = people(1, names="{i}")
+    again = people(1, names="{i:07d}.0").take(np.random.default_rng(0).permutation(800)[:500])
+    assert certify(fitted(), first).look == 1
+    assert certify(fitted(), again).look == 2, "some of the same persons, spelt differently"
+    without = Table(first.X.assign(a=first.a, y=first.y).reset_index(drop=True), sensitive="a", label="y")
+    assert certify(fitted(), without).look == 3, "the same rows, and nobody says whose"
+
+
+def test_a_second_model_on_the_same_persons_warns():
+    certify(fitted(), people(1))
+    with pytest.warns(DataWarning, match=TWO_MODELS):
+        assert certify(fitted(), people(1)).look == 2
+
+
+def test_what_was_refused_has_not_looked():
+    model, rows = fitted(), people(1)
+    with pytest.raises(ValueError, match="too small for the target"):
+        certify(model, rows, target=0.01)
+    with pytest.raises(ValueError, match="must name cell"):
+        certify(model, rows, released=["gossip"])
+    assert certify(model, rows).look == 1
+
+
+def test_a_certificate_that_was_interrupted_has_looked(monkeypatch):
+    model, rows = fitted(), people(1)
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fairflows.certificate.certifying.make_certificate", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            certify(model, rows)
+    assert certify(model, rows).look == 2
+
+
+def test_three_processes_count_together(ledger_of_test):
+    code = "from test_counting import numbers_given; print(*numbers_given(4))"
+    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    environment = os.environ | {"PYTHONPATH": paths, "FAIRFLOWS_LEDGER": str(ledger_of_test)}
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(3)
+    ]
+    given = [int(word) for process in running for word in process.communicate()[0].split()]
+    assert sorted(given) == list(range(1, 13))
+    with open_book() as book:
+        looks = book.looks_at(book.rows(people(1).X, people(1).identifier))
+    assert len({look.mark for look in looks}) == 12, "every one is recorded, with a seal of its own"
+
+
+def test_four_threads_count_together():
+    model, rows = fitted(), people(1)
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda seed: certify(model, rows, random_state=seed), range(12)))
+    assert sorted(certificate.look for certificate in made) == list(range(1, 13))
+    assert all(verify(certificate, model, rows) for certificate in made)
