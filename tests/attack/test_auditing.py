@@ -1,10 +1,12 @@
 """audit: bounds that hold, adversaries that find what is there, white-box ones that find what z alone hides."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from known_encoders import FixedCells, column
 from scipy.stats import norm
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
@@ -13,11 +15,15 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from fairflows import FairMatching, FairTransport, Table, load_adult, make_shifted_gaussians, make_three_groups
 from fairflows.attack.auditing import audit
 from fairflows.attack.learners import LEARNERS, QUICK_LEARNERS, Learner, frequency_scores, judge, stratified_sample
+from fairflows.attack.target import Target
 from fairflows.attack.white_box import Reference
 from fairflows.bounds import attack_lower_bound
 from fairflows.certificate.certifying import certify
+from fairflows.certificate.document import ContradictionError
+from fairflows.certificate.identification import rows_hash
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.unencoded import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.cell_release import CellRelease
 
@@ -231,7 +237,7 @@ class TestArrays:
 
     def test_a_missing_group_is_named(self):
         train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
-        with pytest.raises(DataError, match="the test part lacks one"):
+        with pytest.raises(DataError, match=r"the test part, \d+ rows of 2 groups, has none of 0"):
             audit((train.X, test.X[test.a == 1]), train, test.take((test.a == 1).to_numpy()))
 
 
@@ -335,6 +341,103 @@ def test_persons_are_the_units():
     found = audit((train.X, test.X), train, test, quick=True)
     assert sum(found.n) == 1000
     assert found.attack_lower < 2 * norm.cdf(0.5) - 1
+
+
+def several_rows(seed, n=2500, group_in_cell=0.0):
+    """Persons with one to four rows, more in one group; two cells, which tell the group now and then."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(2, size=n)
+    who = np.repeat(np.arange(n), rng.integers(1, 3 + a))
+    x = np.where(rng.random(len(who)) < group_in_cell, a[who], rng.integers(2, size=len(who)))
+    frame = pd.DataFrame({"x": x, "noise": rng.normal(size=len(who)), "a": a[who], "who": who + 1_000_000 * seed})
+    return Table(frame, sensitive="a", identifier="who")
+
+
+@pytest.mark.parametrize("most_rows", [None, 6])
+def test_audit_and_certificate_count_the_same_rows(most_rows):
+    """At most one row of each person, drawn by the same seed: so a contradiction is noticed."""
+    train, test = several_rows(0), several_rows(1)
+    release = FixedCells(column("x")).fit(train)
+    found = audit(release, train, test, quick=True, most_rows=most_rows, random_state=4)
+    certificate = certify(release, test, audit=found, most_rows=most_rows, random_state=4)
+    assert tuple(certificate.n.values()) == found.n
+    assert sum(found.n) < test.persons.n, "whoever has few rows is taken seldom"
+    sample = test.random_rows(4, most_rows or 3)
+    assert found.rows == rows_hash(sample, release.key_) != certificate.rows
+    too_much = replace(found.attacks[0], lower=certificate.cell_upper + 0.1)
+    lucky = replace(found, attacks=(too_much, *found.attacks[1:]))
+    with pytest.raises(ContradictionError, match="same release on the same rows"):
+        certify(release, test, audit=lucky, most_rows=most_rows, random_state=4)
+    with pytest.warns(DataWarning, match="on other rows"):
+        certify(release, test, audit=lucky, most_rows=most_rows, random_state=5)
+
+
+def test_rows_of_one_person_are_no_more_evidence():
+    """Everybody's rows are alike and tell nothing of the group; counted as persons they would seem to."""
+    rng = np.random.default_rng(0)
+    tables = []
+    for seed in range(2):
+        a, x = rng.integers(2, size=150), rng.integers(2, size=150)
+        who = np.repeat(np.arange(150), 30) + 1000 * seed
+        frame = pd.DataFrame({"x": np.repeat(x, 30), "a": np.repeat(a, 30), "who": who})
+        tables.append(Table(frame, sensitive="a", identifier="who"))
+    release = FixedCells(column("x")).fit(tables[0])
+    found = audit(release, *tables, quick=True)
+    assert sum(found.n) == 150
+    assert found.attack_lower < 0.05
+
+
+def test_stating_the_most_rows_is_possible_where_training_knew_nobody():
+    train, test = several_rows(0), several_rows(1)
+    nobody = Table(train.X.assign(a=train.a).reset_index(drop=True), sensitive="a")
+    release = FixedCells(column("x")).fit(nobody)
+    with pytest.raises(DataError, match="fitted without persons"):
+        audit(release, nobody, test, quick=True)
+    assert sum(audit(release, nobody, test, quick=True, most_rows=8).n) < 0.5 * test.persons.n
+
+
+class LastDigits(Unencoded):
+    """Hides the group in digits that a float32 number does not have."""
+
+    def encode(self, rows):
+        return pd.DataFrame({"z": np.round(rows.X["noise"], 3) + 1e-12 * rows.group})
+
+    def _names_out(self):
+        return ["z"]
+
+
+class FirstDigits(LastDigits):
+    """Hides the group in digits that it has."""
+
+    def encode(self, rows):
+        return pd.DataFrame({"z": np.round(rows.X["noise"], 1) + 1e-3 * rows.group})
+
+
+def test_what_is_written_is_attacked():
+    """Numbers in single precision, cells as names without an order."""
+    train, test = several_rows(0), several_rows(1)
+    assert audit(LastDigits().fit(train), train, test, quick=True).attack_lower < 0.1
+    assert audit(FirstDigits().fit(train), train, test, quick=True).attack_lower > 0.9
+    target = Target.of(LastDigits().fit(train), train, test, None, None, 0, quick=True)
+    assert {z["z"].dtype for z in target.Z.values()} == {np.dtype(np.float32)}
+    cells = Target.of(FixedCells(column("x")).fit(train), train, test, None, None, 0, quick=True)
+    assert set(cells.Z["test"]["cell"]) == {"0", "1"}
+
+
+def test_bounds_are_printed_rounded_down():
+    train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=1000, random_state=0)
+    found = audit((train.X, test.X), train, test, quick=True)
+    attacks = tuple(replace(attack, lower=0.12349) for attack in found.attacks)
+    text = repr(replace(found, attacks=attacks, density_gap_lower={"0": 0.00019}))
+    assert "Δ ≥ 0.1234 (balanced accuracy ≥ 56.1 %)" in text
+    assert "0.1235" not in text
+    assert "0: 0.0001" in text
+
+
+def test_many_groups_get_fewer_rounds_of_trees():
+    two, many = (LEARNERS["boosted trees"].make(0, n_groups).max_iter for n_groups in (2, 400))
+    assert two == 100
+    assert many == 10
 
 
 def test_persons_that_adversaries_learnt_from_prove_nothing():

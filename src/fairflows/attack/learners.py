@@ -21,17 +21,19 @@ from fairflows.compute.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
+Make = Callable[[int, int], ClassifierMixin]
 
 _SMALLEST = 1e-12
 _DECIMALS = 10  # a matrix product rounds by a row's place; equal rows must lie on one side of a threshold
+_MOST_TREES = 4_000  # of one learner: minutes
 _FEWEST_ROWS = 50  # of each group that a learner sees, where there are so many
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A classifier of the group, and how many rows it can learn from in reasonable time."""
+    """A classifier of the group, made for a seed and a number of groups, and how many rows it learns from."""
 
-    make: Callable[[int], ClassifierMixin]
+    make: Make
     most_rows: int
 
     def scores(self, fit: FloatArray, group: IntArray, others: list[FloatArray], seed: int) -> list[FloatArray]:
@@ -40,7 +42,7 @@ class Learner:
         chosen = stratified_sample(group, self.most_rows, seed)
         chosen = chosen[n[group[chosen]] > 1]  # a single row cannot be learnt from and stopped by
         with one_thread():  # the audit runs learners side by side
-            learnt = self.make(seed).fit(fit[chosen], group[chosen])
+            learnt = self.make(seed, int(K)).fit(fit[chosen], group[chosen])
             found = [np.full((len(rows), K), _SMALLEST) for rows in others]
             for probabilities, rows in zip(found, others, strict=True):
                 probabilities[:, learnt.classes_] = np.maximum(learnt.predict_proba(rows), _SMALLEST)
@@ -57,35 +59,38 @@ def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
     return by_group[np.argsort(share, kind="stable")[:most]]
 
 
-def _boosting(seed: int) -> ClassifierMixin:
-    return HistGradientBoostingClassifier(class_weight="balanced", random_state=seed)
+def _boosting(rounds: int) -> Make:
+    """Boosted trees; every round grows a tree per group, so that many groups get fewer rounds."""
+    return lambda seed, n_groups: HistGradientBoostingClassifier(
+        max_iter=max(1, min(rounds, _MOST_TREES // n_groups)), class_weight="balanced", random_state=seed
+    )
 
 
-def _quick_boosting(seed: int) -> ClassifierMixin:
-    return HistGradientBoostingClassifier(max_iter=40, class_weight="balanced", random_state=seed)
-
-
-def _forest(seed: int) -> ClassifierMixin:
+def _forest(seed: int, n_groups: int) -> ClassifierMixin:
     return RandomForestClassifier(100, min_samples_leaf=5, class_weight="balanced", random_state=seed)
 
 
-def _network(hidden: tuple[int, ...], epochs: int) -> Callable[[int], ClassifierMixin]:
-    return lambda seed: MLPClassifier(hidden, max_iter=epochs, batch_size=256, random_state=seed)
+def _neighbours(seed: int, n_groups: int) -> ClassifierMixin:
+    return KNeighborsClassifier(50)
 
 
-def _standardised(make: Callable[[int], ClassifierMixin]) -> Callable[[int], ClassifierMixin]:
-    return lambda seed: make_pipeline(StandardScaler(), make(seed))
+def _network(hidden: tuple[int, ...], epochs: int) -> Make:
+    return lambda seed, n_groups: MLPClassifier(hidden, max_iter=epochs, batch_size=256, random_state=seed)
 
 
-def _logistic(seed: int) -> ClassifierMixin:
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=300, class_weight="balanced"))
+def _logistic(seed: int, n_groups: int) -> ClassifierMixin:
+    return LogisticRegression(max_iter=300, class_weight="balanced")
+
+
+def _standardised(make: Make) -> Make:
+    return lambda seed, n_groups: make_pipeline(StandardScaler(), make(seed, n_groups))
 
 
 LEARNERS = {
-    "boosted trees": Learner(_boosting, 200_000),
+    "boosted trees": Learner(_boosting(100), 200_000),
     "random forest": Learner(_forest, 40_000),
-    "nearest neighbours": Learner(_standardised(lambda seed: KNeighborsClassifier(50)), 20_000),
-    "logistic regression": Learner(_logistic, 100_000),
+    "nearest neighbours": Learner(_standardised(_neighbours), 20_000),
+    "logistic regression": Learner(_standardised(_logistic), 100_000),
     "network 50, 50": Learner(_network((50, 50), 20), 20_000),
     "network 50, 50, standardised": Learner(_standardised(_network((50, 50), 20)), 20_000),
     "network 200, 200, standardised": Learner(_standardised(_network((200, 200), 15)), 20_000),
@@ -94,7 +99,7 @@ LEARNERS = {
 WHITE_BOX_LEARNERS = {name: LEARNERS[name] for name in ("boosted trees", "random forest")}
 
 QUICK_LEARNERS = {
-    "boosted trees": Learner(_quick_boosting, 20_000),
+    "boosted trees": Learner(_boosting(40), 20_000),
     "logistic regression": LEARNERS["logistic regression"],
 }
 

@@ -147,8 +147,12 @@ class Target:
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
         group = {part: group_numbers(table, groups) for part, table in tables.items()}
         for part, number in group.items():
-            if np.bincount(number, minlength=len(groups)).min() == 0:
-                raise DataError(f"An audit needs rows of every group; the {part} part lacks one.")
+            sizes = np.bincount(number, minlength=len(groups))
+            if sizes.min() == 0:
+                raise DataError(
+                    f"An audit needs rows of every group; the {part} part, {len(number):,} rows of {len(groups)} "
+                    f"groups, has none of {groups[int(sizes.argmin())]!r}."
+                )
         names = checked_released(released, cells=released_model is not None and released_model.n_cells is not None)
         latent: dict[str, pd.DataFrame] = {}
         limits: tuple[str, ...] = ()

@@ -35,9 +35,14 @@ def checked_table(log_densities: ArrayLike) -> FloatArray:
     return table
 
 
+def most_draws(n_groups: int) -> int:
+    """The most draws from each of K groups for which the table of their log-densities, n·K² numbers, can be kept."""
+    return MOST_LOG_DENSITIES // n_groups**2
+
+
 def checked_draws(n: int, n_groups: int) -> int:
-    """The number of draws from each of K groups, where the table of their log-densities, n·K² numbers, can be kept."""
-    most = MOST_LOG_DENSITIES // n_groups**2
+    """The number of draws from each of K groups, if the table of their log-densities can be kept."""
+    most = most_draws(n_groups)
     if n > most:
         rule = (
             f"must be at most {most:,} for {n_groups} groups, since the log-density of every draw under every group is "

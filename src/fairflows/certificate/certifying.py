@@ -79,7 +79,7 @@ def certify(
     train: Table | None = None,
     density_error: float | Sequence[float] | None = None,
     estimator: Estimator = "betting",
-    n_draws: int = 1_000_000,
+    n_draws: int | None = None,
     monte_carlo_delta: float = 0.001,
     most_rows: int | None = None,
     random_state: int = 0,
@@ -120,8 +120,9 @@ def certify(
     estimator : {"betting", "sign"}
         Of the model-based bound: the betting bound, or the paper's (decisions of the optimal adversary, plus
         Hoeffding's radius), which is wider. Exact sums need neither.
-    n_draws : int
-        Draws from each group behind the model-based bound; exact sums need none.
+    n_draws : int, optional
+        Draws from each group behind the model-based bound: 1,000,000 when not given, or as many as fit where the groups
+        are many, since n·K² numbers are kept. Exact sums need none.
     monte_carlo_delta : float
         The δ of that bound, over the draws.
     random_state : int

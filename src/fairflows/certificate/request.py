@@ -15,6 +15,7 @@ from fairflows.bounds.arguments import (
     checked_distance,
     checked_draws,
     checked_priors,
+    most_draws,
 )
 from fairflows.certificate.document import Certificate
 from fairflows.exceptions import ParameterError
@@ -22,6 +23,7 @@ from fairflows.release.released import Released
 
 _RELEASED = ("cell", "latent", "label")
 _MONTE_CARLO_DELTA = 0.001
+_DRAWS = 1_000_000
 _MOST_DRAWS = 100_000_000  # minutes; a certificate that states more was not made here
 
 
@@ -54,7 +56,7 @@ class Settings:
         priors: Sequence[float] | None,
         density_error: float | Sequence[float] | None,
         estimator: Estimator,
-        n_draws: int,
+        n_draws: int | None,
         monte_carlo_delta: float,
         seed: int,
         most_rows: int,
@@ -62,15 +64,9 @@ class Settings:
         """Settings as they were passed, or a ValueError that names the wrong one."""
         if estimator not in get_args(Estimator):
             raise ValueError(f"estimator must be 'betting' or 'sign'; got {estimator!r}.")
-        _check_whole("n_draws", n_draws, 1)
-        if n_draws > _MOST_DRAWS:
-            raise ParameterError("n_draws", f"must be at most {_MOST_DRAWS:,}", n_draws)
         _check_whole("random_state", seed, 0)
         _check_whole("most_rows", most_rows, 1)
         names = checked_released(released, cells=model.n_cells is not None)
-        law = None if model.innermost is None or "label" in names else model.innermost.latent_law()
-        if law is not None and law.exact() is None:
-            checked_draws(n_draws, len(groups))
         shares = checked_priors(priors, len(groups))
         _check_target(target, target_accuracy, float(shares.max()))
         return cls(
@@ -81,7 +77,7 @@ class Settings:
             priors=None if priors is None else tuple(shares.tolist()),
             density_error=_checked_errors(density_error, groups),
             estimator=estimator,
-            n_draws=int(n_draws),
+            n_draws=_checked_draws(n_draws, model, len(groups), is_model_based="label" not in names),
             monte_carlo_delta=checked_delta(monte_carlo_delta),
             seed=int(seed),
             most_rows=int(most_rows),
@@ -132,6 +128,18 @@ def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[st
 def _check_whole(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ParameterError(name, f"must be a whole number of at least {least}", value)
+
+
+def _checked_draws(n: int | None, model: Released, n_groups: int, *, is_model_based: bool) -> int:
+    """The number of draws, where any are made: a table of them must fit, and by default does."""
+    law = None if model.innermost is None or not is_model_based else model.innermost.latent_law()
+    draws_are_made = law is not None and law.exact() is None
+    if n is None:
+        return min(_DRAWS, most_draws(n_groups)) if draws_are_made else _DRAWS
+    _check_whole("n_draws", n, 1)
+    if n > _MOST_DRAWS:
+        raise ParameterError("n_draws", f"must be at most {_MOST_DRAWS:,}", n)
+    return checked_draws(int(n), n_groups) if draws_are_made else int(n)
 
 
 def _check_target(target: float | None, accuracy: float | None, blind: float) -> None:

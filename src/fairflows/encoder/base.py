@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from fairflows.bounds.arguments import checked_draws
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.frames import ColumnLike, Frame, TableLike, is_polars, like
@@ -172,6 +173,7 @@ class ExactLaw:
     def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
         """Draws from every group's law and their log-probability under every group."""
         laws, generator = self.exact(label), np.random.default_rng(random_state)
+        checked_draws(n, len(laws))
         cumulative = np.cumsum(laws, axis=1)
         draws = [
             np.minimum(np.searchsorted(row, generator.random(n) * row[-1], side="right"), laws.shape[1] - 1)

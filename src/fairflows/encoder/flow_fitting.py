@@ -45,6 +45,8 @@ DENSITIES: dict[str, Callable[[], Density]] = {
 }
 
 _FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all its rows for training
+_MOST_NUMBERS = 2**32  # in single precision, kept for the gradient of a step: 16 GiB
+_NUMBERS_PER_FEATURE = {"realnvp": 30, "spline": 190}  # kept per feature, block and decoded point, as measured
 _RESTART = 1_000_003  # seeds of restarts are this far apart: users count seeds from 0
 
 
@@ -110,6 +112,7 @@ def fit_flows(
     groups = _Groups.of(x, labels, rows.group, weight, n_groups, device)
     fit_part, held_part = groups.at(train_rows), groups.at(held_rows)
     training = _training_settings(settings, fit_part.smallest)
+    _check_size(settings, x.shape[1], n_groups, training.batch_size, len(gammas) * len(seeds) * settings.n_restarts)
     densities, label_densities, label_numbers = _densities(settings, fit_part)
     likelihood = _held_out_likelihood(densities, held_part, log_det, rows.group, held_rows)
 
@@ -309,6 +312,21 @@ def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
         scalarisation=settings.scalarisation,
         progress=settings.progress,
     )
+
+
+def _check_size(settings: FairFlow, n_features: int, n_groups: int, batch_size: int, n_models: int) -> None:
+    """Refuse more than two groups that are too many to be compared with each other, each with all others, in a step."""
+    n_labels = len(settings.label_classes) if settings.criterion == "equalized_odds" else 1
+    of_features = _NUMBERS_PER_FEATURE.get(settings.bijection, 0) * n_features
+    of_pair = n_models * batch_size * n_labels * settings.n_blocks * (2 * sum(settings.hidden) + of_features)
+    if n_groups > 2 and n_groups * (n_groups - 1) * of_pair > _MOST_NUMBERS:
+        fitting = int(0.5 + np.sqrt(0.25 + _MOST_NUMBERS / of_pair))  # the largest K with K·(K − 1) pairs within it
+        raise DataError(
+            f"FairFlow compares each of {n_groups} groups with every other one in every step, {n_models} models at a "
+            f"time, which takes about {n_groups * (n_groups - 1) * of_pair * 4 / 2**30:,.0f} GiB of memory; "
+            f"{max(fitting, 2)} groups fit. Join small groups, lower batch_size (now {batch_size}), or use "
+            "FairTransport."
+        )
 
 
 def _best_restarts(

@@ -21,6 +21,7 @@ from fairflows.bounds import (
     most_useful_within,
     statistical_distance,
 )
+from fairflows.bounds.arguments import most_draws
 from fairflows.encoder.base import Encoder, LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.metrics import count_predictions, group_metrics
@@ -160,8 +161,8 @@ def frontier(
         Rows to measure on. Without, a fifth of the persons of `table` is kept out of training for it. As a model may
         be chosen by them, they cannot certify it: the ledger says so.
     n_draws : int
-        Draws from each group that Δ is estimated from (standard error below 0.5/√n); an encoder of cells has it
-        exactly.
+        Draws from each group that Δ is estimated from (standard error below 0.5/√n), fewer where the groups are too
+        many for a table of all of them; an encoder of cells has it exactly.
     engine : {"local", "ray"}
         "ray" spreads the seeds over a Ray cluster (the extra ``fairflows[ray]``); the same models come out.
 
@@ -207,7 +208,7 @@ def frontier(
 def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
     if not encoder.is_fitted:  # it diverged: the others of the run are kept, and this one says so
         return {"delta": np.nan}
-    measured = _model_distance(encoder.latent_law(), n_draws)
+    measured = _model_distance(encoder.latent_law(), n_draws, len(encoder.groups_))
     if rows.y is not None and encoder.classes_ is not None:
         predicted, classes = Released.of(encoder).predict(rows), encoder.label_classes
         y_true, y_pred = (pd.Index(classes).get_indexer(values) for values in (rows.y, predicted))
@@ -217,7 +218,7 @@ def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
     return measured
 
 
-def _model_distance(law: LatentLaw | None, n_draws: int) -> dict[str, float]:
+def _model_distance(law: LatentLaw | None, n_draws: int, n_groups: int) -> dict[str, float]:
     """Δ and the best adversary's accuracy under the encoder's own densities."""
     if law is None:
         return {"delta": np.nan, "adversary_accuracy": np.nan}
@@ -227,5 +228,5 @@ def _model_distance(law: LatentLaw | None, n_draws: int) -> dict[str, float]:
             "delta": float(exact_statistical_distance(laws)),
             "adversary_accuracy": float(exact_adversary_accuracy(laws)),
         }
-    table = law.log_density_table(n_draws)
+    table = law.log_density_table(min(n_draws, most_draws(n_groups)))
     return {"delta": statistical_distance(table), "adversary_accuracy": adversary_accuracy(table)}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from fairflows.bijection import Bijection, StackedMLP
+from fairflows.bounds.arguments import checked_draws
 from fairflows.density import GroupDensities
 from fairflows.training.algorithm1 import Batch, Losses, algorithm_1, classification_loss, convex
 from fairflows.training.draws import GroupRows
 from fairflows.training.scalarisation import without_kl
+
+_DECODED_AT_A_TIME = 2**16
 
 
 @torch.no_grad()
@@ -33,9 +36,11 @@ def held_out_losses(
     """
     reference = next(bijection.parameters())
     generator = torch.Generator(reference.device).manual_seed(random_state)
-    x = densities.sample(n_draws, generator).to(reference)
     weight = torch.as_tensor(gamma, dtype=reference.dtype, device=reference.device)
-    L_KL = algorithm_1(bijection, None, densities, Batch(x, densities.log_prob(x)), weight).L_KL
+    L_KL = torch.zeros_like(weight)
+    for n in _parts(n_draws, n_draws, densities.n_groups):
+        x = densities.sample(n, generator).to(reference)
+        L_KL += n / n_draws * algorithm_1(bijection, None, densities, Batch(x, densities.log_prob(x)), weight).L_KL
     if head is None or data.y is None:
         return Losses(torch.zeros_like(L_KL), L_KL, L_KL)
     by_group = [
@@ -78,13 +83,26 @@ def log_density_table(
     generator
         Where the draws come from; on the device of the densities.
     chunk
-        Draws at a time.
+        The most draws at a time.
+
+    Raises
+    ------
+    ParameterError
+        There are so many groups that the table cannot be kept.
     """
-    parts = [
-        _log_densities(bijection, densities, min(chunk, n - start), generator).double().cpu()
-        for start in range(0, n, chunk)
-    ]
-    return torch.cat(parts, dim=1)
+    K = densities.n_groups
+    table = torch.empty(bijection.n_models, checked_draws(n, K), K, K, dtype=torch.float64)
+    start = 0
+    for size in _parts(n, chunk, K):
+        table[:, start : start + size] = _log_densities(bijection, densities, size, generator)
+        start += size
+    return table
+
+
+def _parts(n: int, chunk: int, n_groups: int) -> Iterator[int]:
+    """Numbers of draws that add up to n, each so small that decoding the draws of all groups by all groups fits."""
+    chunk = max(1, min(chunk, _DECODED_AT_A_TIME // n_groups**2))
+    yield from (min(chunk, n - start) for start in range(0, n, chunk))
 
 
 def _log_densities(bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator) -> Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
+from fairflows.bounds.arguments import most_draws
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import Encoder
@@ -182,7 +183,7 @@ def fit_table(
         target=target,
         max_adversary_accuracy=max_adversary_accuracy,
         audit=found,
-        n_draws=100_000 if quick else 1_000_000,
+        n_draws=min(100_000 if quick else 1_000_000, most_draws(len(train.groups))),
         **settings,
     )
     say("writing the report")

@@ -1,0 +1,136 @@
+"""Many groups: what takes n·K² numbers is done in pieces, or refused before the work with what fits."""
+
+import numpy as np
+import pytest
+import torch
+from known_encoders import KnownGaussians
+
+from fairflows import CellRelease, FairFlow, FairTransport, Table, frontier
+from fairflows.bounds import arguments
+from fairflows.certificate.certifying import certify
+from fairflows.density import GroupDensities, MixtureDensity
+from fairflows.encoder import flow_fitting
+from fairflows.encoder.base import ExactLaw
+from fairflows.exceptions import DataError, ParameterError
+from fairflows.table.looks import open_book
+from fairflows.training import evaluation
+
+
+def people(n_groups, n, seed=0):
+    rng = np.random.default_rng(seed)
+    a = np.arange(n) % n_groups
+    columns = {"u": rng.normal(size=n).round(4), "v": rng.normal(size=n).round(4), "a": a}
+    return Table({**columns, "y": rng.integers(2, size=n)}, sensitive="a", label="y", kinds={"u": "continuous"})
+
+
+def test_a_hundred_groups_need_no_table_of_all_pairs(monkeypatch):
+    """Transport knows its laws exactly: however small a table may be, nothing is refused."""
+    monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 10_000)
+    train, test = people(100, 6000), people(100, 6000, seed=1)
+    release = CellRelease(FairTransport(), 4).fit(train)
+    certificate = certify(release, test)
+    assert len(certificate.n) == 100
+    assert certificate.model_upper is not None
+    front = frontier(FairTransport(), train, gammas=[0.0, 1.0])
+    assert front.measured["delta"].notna().all()
+
+
+def test_draws_for_a_certificate(monkeypatch):
+    """By default as many as fit; more are refused before a look at the persons is spent."""
+    monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 90_000)
+    means = np.linspace(0, 1, 30).tolist()
+    encoder, rows = KnownGaussians(means).fit(people(30, 300)), people(30, 3000, seed=1)
+    with pytest.raises(ParameterError, match=r"n_draws must be at most 100 for 30 groups.*; got 101\."):
+        certify(encoder, rows, n_draws=101)
+    with open_book() as book:
+        assert book.next_look(book.rows(rows.X, rows.identifier)) == 1
+    certificate = certify(encoder, rows)
+    assert certificate.n_draws == 100
+    assert certificate.model_upper > 2 * 0.1915, "Δ = 2Φ(½) − 1 of the outermost pair"
+    assert certify(encoder, rows, n_draws=50).model_upper >= certificate.model_upper
+
+
+def test_draws_from_exact_laws(monkeypatch):
+    monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 9_000)
+    law = ExactLaw(np.full((30, 4), 0.25), {})
+    assert law.log_density_table(10).shape == (10, 30, 30)
+    with pytest.raises(ParameterError, match="n_draws must be at most 10 for 30 groups"):
+        law.log_density_table(11)
+
+
+@pytest.fixture(scope="module")
+def flow():
+    """Seven groups, trained for a moment."""
+    table = people(7, 700)
+    return FairFlow(0.5, density=MixtureDensity(1), n_epochs=1, hidden=(8,), n_blocks=2, device="cpu").fit(table)
+
+
+def test_the_table_of_a_flow_is_filled_in_pieces(flow, monkeypatch):
+    sizes = []
+    whole = evaluation._log_densities
+
+    def counted(bijection, densities, n, generator):
+        sizes.append(n)
+        return whole(bijection, densities, n, generator)
+
+    monkeypatch.setattr(evaluation, "_log_densities", counted)
+    monkeypatch.setattr(evaluation, "_DECODED_AT_A_TIME", 7 * 7 * 40)
+    table = flow.log_density_table(100)
+    assert sizes == [40, 40, 20], "40 draws of 7 groups are decoded by 7 groups at a time"
+    assert table.shape == (100, 7, 7)
+    assert np.isfinite(table).all()
+    monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 4_900)
+    with pytest.raises(ParameterError, match="n_draws must be at most 100 for 7 groups"):
+        flow.log_density_table(101)
+    assert sizes == [40, 40, 20], "refused before any draw"
+
+
+def test_a_row_of_the_table_holds_one_draw_of_every_group(flow, monkeypatch):
+    """In pieces as at once: the density of a group's own draws is that of its flow."""
+    monkeypatch.setattr(evaluation, "_DECODED_AT_A_TIME", 7 * 7 * 16)
+    densities, bijection = flow.flow_.densities, flow.flow_.bijection
+    table = evaluation.log_density_table(bijection, densities, 64, torch.Generator().manual_seed(3))[0]
+    generator = torch.Generator().manual_seed(3)
+    for start in range(0, 64, 16):
+        x = densities.sample(16, generator)
+        expected = densities.log_prob(x) - bijection.forward(x)[1][0]
+        own = torch.stack([table[start : start + 16, a, a] for a in range(7)])
+        torch.testing.assert_close(own, expected)
+
+
+def test_losses_on_held_out_rows_are_computed_in_pieces(flow, monkeypatch):
+    from fairflows.training.draws import GroupRows
+
+    data = GroupRows([torch.zeros(2, 2)] * 7, None, None)
+    losses = [evaluation.held_out_losses(flow.flow_.bijection, None, flow.flow_.densities, data, gamma=[0.5])]
+    monkeypatch.setattr(evaluation, "_DECODED_AT_A_TIME", 7 * 7 * 500)
+    losses.append(evaluation.held_out_losses(flow.flow_.bijection, None, flow.flow_.densities, data, gamma=[0.5]))
+    first, second = (float(loss.L_KL) for loss in losses)
+    assert first == pytest.approx(second, rel=0.3), "other draws of the same law"
+
+
+def test_training_that_does_not_fit_is_refused_before_it_starts(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("densities were fitted first")
+
+    monkeypatch.setattr(flow_fitting, "_MOST_NUMBERS", 2**24)
+    monkeypatch.setattr(GroupDensities, "fit", refuse)
+    settings = {"density": MixtureDensity(1), "hidden": (8,), "n_blocks": 2, "batch_size": 64, "device": "cpu"}
+    with pytest.raises(
+        DataError, match=r"each of 60 groups .* takes about \d GiB .*; (\d+) groups fit.*now 64"
+    ) as refused:
+        FairFlow(**settings).fit(people(60, 6000))
+    fitting = int(str(refused.value).split(" groups fit")[0].split()[-1])
+    assert 2 < fitting < 60
+    for n_groups, reason in ((fitting + 1, DataError), (fitting, AssertionError)):
+        with pytest.raises(reason):
+            FairFlow(**settings).fit(people(n_groups, 40 * n_groups))
+    with pytest.raises(DataError, match="3 models at a time"):
+        FairFlow(**settings).fit_many(people(fitting, 40 * fitting), strengths=[0.1, 0.5, 0.9], seeds=[0])
+
+
+def test_the_frontier_of_many_groups_takes_the_draws_that_fit(monkeypatch):
+    monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 2_500)
+    encoder = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,), n_blocks=2, device="cpu")
+    front = frontier(encoder, people(5, 600), gammas=[0.5], n_draws=10_000)
+    assert 0 <= front.measured["delta"].iloc[0] <= 1
