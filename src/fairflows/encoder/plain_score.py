@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.special import expit
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.base import is_classifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -62,7 +63,7 @@ class BoostedTrees:
     baseline: FloatArray
 
     @classmethod
-    def of(cls, model: HistGradientBoostingClassifier) -> BoostedTrees | None:
+    def of(cls, model: HistGradientBoostingClassifier | HistGradientBoostingRegressor) -> BoostedTrees | None:
         """The trees of a fitted classifier; None where a node tests categories instead of a threshold."""
         trees = [tree.nodes for iteration in model._predictors for tree in iteration]
         if any(nodes["is_categorical"].any() for nodes in trees):
@@ -188,34 +189,41 @@ class PlainScore:
         Names of the other columns.
     model : BoostedTrees or LogisticScores
         What gives the scores behind the probabilities.
+    classifies : bool
+        Whether the scores stand for probabilities of classes, and not for the mean of a number.
     """
 
     times: list[Hashable]
     texts: list[TextColumn]
     numbers: list[Hashable]
     model: BoostedTrees | LogisticScores
+    classifies: bool = True
 
     def predict_proba(self, X: pd.DataFrame) -> FloatArray:
         """Class probabilities of rows."""
-        parts = [seconds(X[self.times]).to_numpy(dtype=np.float64)] if self.times else []
-        parts += [text.features(X[text.name]) for text in self.texts]
-        parts += [X[[name]].to_numpy(dtype=np.float64, na_value=np.nan) for name in self.numbers]
-        raw = self.model.raw_scores(np.concatenate(parts, axis=1))
+        raw = self.raw_scores(X)
         if raw.shape[1] > 1:
             return softmax(raw)
         positive = expit(raw[:, 0])
         return np.stack([1 - positive, positive], axis=1)
 
+    def raw_scores(self, X: pd.DataFrame) -> FloatArray:
+        """The scores behind the probabilities, (n_rows, n_scores); of a regression, the mean."""
+        parts = [seconds(X[self.times]).to_numpy(dtype=np.float64)] if self.times else []
+        parts += [text.features(X[text.name]) for text in self.texts]
+        parts += [X[[name]].to_numpy(dtype=np.float64, na_value=np.nan) for name in self.numbers]
+        return self.model.raw_scores(np.concatenate(parts, axis=1))
+
 
 def plain_score(score: Pipeline, X: pd.DataFrame) -> PlainScore | Pipeline:
-    """A fitted pipeline of columns and a classifier as plain arrays; the pipeline itself where there is no such form.
+    """A fitted pipeline of columns and an estimator as plain arrays; the pipeline itself where there is no such form.
 
     Boosted trees and logistic regressions have one. Some rows are compared: another release of scikit-learn may lay
     out its trees, or make probabilities of its scores, in another way.
     """
     columns, classifier = score[0], score[-1]
     model: BoostedTrees | LogisticScores | None = None
-    if isinstance(classifier, HistGradientBoostingClassifier):
+    if isinstance(classifier, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
         model = BoostedTrees.of(classifier)
     elif isinstance(classifier, LogisticRegression):
         model = LogisticScores(np.ascontiguousarray(classifier.coef_.T), np.asarray(classifier.intercept_))
@@ -223,9 +231,14 @@ def plain_score(score: Pipeline, X: pd.DataFrame) -> PlainScore | Pipeline:
         return score
     (_, _, times), (_, encoder, texts) = columns.transformers_[:2]
     numbers = [name for name in columns.feature_names_in_ if name not in {*times, *texts}]
-    plain = PlainScore(list(times), _text_columns(encoder, list(texts)), numbers, model)
+    classifies = is_classifier(classifier)
+    plain = PlainScore(list(times), _text_columns(encoder, list(texts)), numbers, model, classifies)
     some = X.head(_ROWS_COMPARED)
-    return plain if np.allclose(plain.predict_proba(some), score.predict_proba(some)) else score
+    if classifies:
+        same = np.allclose(plain.predict_proba(some), score.predict_proba(some))
+    else:
+        same = np.allclose(plain.raw_scores(some)[:, 0], score.predict(some))
+    return plain if same else score
 
 
 def seconds(frame: pd.DataFrame) -> pd.DataFrame:

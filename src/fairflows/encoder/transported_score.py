@@ -7,26 +7,19 @@ group is kept. Ties, which trees make, are broken by a number that belongs to th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import clone
-from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.pipeline import Pipeline
 
-from fairflows.codec.levels import Levels
-from fairflows.codec.outside import Outside
 from fairflows.encoder.base import Rows
 from fairflows.encoder.checks import Classifier, check_classifier
-from fairflows.encoder.plain_score import PlainScore, plain_score, seconds
+from fairflows.encoder.plain_score import PlainScore
+from fairflows.encoder.task_score import fit_score, predicted_scores
 from fairflows.exceptions import DataError
-from fairflows.table.columns import check_column, check_complete, is_number, is_time
 
 FloatArray = npt.NDArray[np.float64]
 Groups = npt.NDArray[np.intp]
@@ -34,48 +27,6 @@ Groups = npt.NDArray[np.intp]
 _CALIBRATION = 0.3  # share of the persons that the distribution functions, and no classifier, are fitted on
 _N_QUANTILES = 2001
 _N_BINS = 64  # of the histogram by which Δ is estimated
-
-
-ScoreColumn = Levels | Literal["numbers", "times"]
-"""What a column of a score's table holds: categories, each with its level, or numbers, or times."""
-
-
-def score_columns(
-    X: pd.DataFrame, kinds: Mapping[str, str], unseen: Literal["error", "other"]
-) -> dict[Hashable, ScoreColumn]:
-    """What each column holds; one that was declared categorical holds categories, whatever its type."""
-    return {name: _score_column(str(name), X[name], kinds.get(name), unseen) for name in X}
-
-
-def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Literal["error", "other"]) -> ScoreColumn:
-    check_column(name, column)
-    ordered = is_number(column.dtype) or is_time(column.dtype)
-    if not ordered and kind in ("continuous", "discrete"):
-        raise DataError(f"Column {name!r} must hold numbers or times to be {kind}; got {column.dtype}.")
-    if not ordered or kind == "categorical":
-        return Levels.fit(name, column, unseen=unseen)
-    return "times" if is_time(column.dtype) else "numbers"
-
-
-def checked_columns(
-    X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], missing: str, found: Outside
-) -> pd.DataFrame:
-    """Rows as the classifiers know them: refused where values are missing, infinite or of another type.
-
-    Categories that were not there are noted in `found`.
-    """
-    if missing == "error":
-        check_complete(X)
-    checked = {}
-    for name, what in columns.items():
-        column = X[name]
-        check_column(str(name), column)
-        if isinstance(what, Levels):
-            column = what.column(what.codes(column, found)).set_axis(X.index)
-        elif not (is_time if what == "times" else is_number)(column.dtype):
-            raise DataError(f"Column {str(name)!r} must hold {what}, as it was fitted; got {column.dtype}.")
-        checked[name] = column
-    return pd.DataFrame(checked)
 
 
 @dataclass(frozen=True)
@@ -171,13 +122,11 @@ class TransportedScore:
                 f"Every group needs rows both to train the score and to learn its distribution; the smallest has "
                 f"{int(np.bincount(rows.group, minlength=n_groups).min())}."
             )
-        classifiers = []
-        for j in range(labels.shape[1]):
-            fitted = _pipeline(classifier, rows.X, random_state, categories)
-            weight = {} if sample_weight is None else {f"{fitted.steps[-1][0]}__sample_weight": sample_weight[train]}
-            X_train = rows.X.iloc[train]
-            classifiers.append(plain_score(fitted.fit(X_train, labels[train, j], **weight), X_train))
-        scores = _scores(classifiers, rows.X.iloc[rest])
+        weight = None if sample_weight is None else sample_weight[train]
+        classifiers = [
+            fit_score(classifier, rows.X.iloc[train], y, categories, weight, random_state) for y in labels[train].T
+        ]
+        scores = predicted_scores(classifiers, rows.X.iloc[rest])
         group = rows.group[rest]
         tie = np.random.default_rng(random_state).random(scores.shape)
         barycentres = [Barycentre.fit(column, group, n_groups) for column in scores.T]
@@ -197,7 +146,7 @@ class TransportedScore:
         """The moved scores, a column each."""
         persons = rows.persons_or_fresh()
         tie = np.column_stack([persons.uniform(key, f"tie:{name}") for name in self.names])
-        moved = self._move(_scores(self.classifiers, rows.X), rows.map_group, tie, self.strength)
+        moved = self._move(predicted_scores(self.classifiers, rows.X), rows.map_group, tie, self.strength)
         return pd.DataFrame(moved, columns=self.names)
 
     def predict(self, moved: FloatArray) -> npt.NDArray[np.intp]:
@@ -219,31 +168,6 @@ class TransportedScore:
     def _move(self, scores: FloatArray, group: Groups, tie: FloatArray, strength: float) -> FloatArray:
         columns = [b.move(scores[:, j], group, tie[:, j], strength) for j, b in enumerate(self.barycentres)]
         return np.column_stack(columns)
-
-
-def _scores(classifiers: list[PlainScore | Pipeline], X: pd.DataFrame) -> FloatArray:
-    """The classifiers' probabilities: of the second of two classes, of each of more."""
-    columns = []
-    for classifier in classifiers:
-        probabilities = classifier.predict_proba(X)
-        columns.append(probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities)
-    return np.concatenate(columns, axis=1)
-
-
-def _pipeline(
-    classifier: Classifier | None, X: pd.DataFrame, random_state: int, categories: Sequence[Hashable] | None = None
-) -> Pipeline:
-    """The classifier behind columns made numeric: categories one-hot, times as seconds."""
-    texts = [name for name, what in score_columns(X, {}, "other").items() if isinstance(what, Levels)]
-    texts = texts if categories is None else list(categories)
-    model = HistGradientBoostingClassifier(random_state=random_state) if classifier is None else clone(classifier)
-    times = [name for name in X if name not in texts and is_time(X[name].dtype)]
-    columns = make_column_transformer(
-        (FunctionTransformer(seconds, feature_names_out="one-to-one"), times),
-        (OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=40, sparse_output=False), texts),
-        remainder="passthrough",
-    )
-    return make_pipeline(columns, model)
 
 
 def _best_threshold(scores: FloatArray, y: npt.NDArray[np.intp]) -> float:

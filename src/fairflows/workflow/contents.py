@@ -14,7 +14,7 @@ from fairflows.attack.auditing import Audit
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.evidence import group_numbers
 from fairflows.encoder.base import Encoder
-from fairflows.encoder.transported_score import _pipeline as score_pipeline
+from fairflows.encoder.task_score import category_columns, score_pipeline
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.metrics import count_predictions, group_metrics
 from fairflows.release.numeric_view import NumericView
@@ -129,10 +129,12 @@ def _unknown(encoder: Encoder | None, table: Table) -> list[str]:
 def _metrics(model: Released, train: Table, test: Table) -> dict[str, Any]:
     """fairlearn's view of a classifier on the rows themselves, and of one on what is released."""
     from fairlearn.metrics import MetricFrame
+    from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import accuracy_score
 
     labels, groups = train.labels, train.groups
-    before = score_pipeline(None, train.X, 0).fit(train.X, train.y).predict(test.X)
+    trees = HistGradientBoostingClassifier(random_state=0)
+    before = score_pipeline(trees, train.X, category_columns(train.X)).fit(train.X, train.y).predict(test.X)
     sides, overall = {}, {}
     for side, predicted in (("before", before), ("after", model.predict(test))):
         is_last = {"rates": lambda y_true, y_pred: float(np.mean(y_pred == labels[-1]))}
