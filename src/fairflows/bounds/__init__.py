@@ -1,13 +1,15 @@
 """Upper and lower bounds on what a release tells about the group, as pure functions of arrays."""
 
 from fairflows.bounds.betting import betting_upper_bound
-from fairflows.bounds.comparison import fare_upper_bound, weissman_upper_bound
 from fairflows.bounds.counts import (
     cell_radius,
     cell_upper_bound,
+    exact_adversary_accuracy,
+    exact_statistical_distance,
     joint_accuracy_upper_bound,
     randomised_counts,
     stratified_accuracy_upper_bound,
+    total_variation,
 )
 from fairflows.bounds.derived import (
     adversary_accuracy_limits,
@@ -20,7 +22,6 @@ from fairflows.bounds.derived import (
     selection_ratio_lower_bound,
     true_distance_upper_bound,
 )
-from fairflows.bounds.distance import exact_adversary_accuracy, exact_statistical_distance, total_variation
 from fairflows.bounds.lower_bounds import (
     attack_lower_bound,
     better_method,
@@ -36,15 +37,23 @@ from fairflows.bounds.model import (
     statistical_distance,
     statistical_distance_upper_bound,
 )
-from fairflows.bounds.paper import (
+from fairflows.bounds.planning import (
+    delta_of_each,
+    delta_of_look,
+    expected_cell_distance,
+    most_useful_within,
+    planned_cell_bound,
+    rows_needed,
+)
+from fairflows.bounds.published import (
+    fare_upper_bound,
     hoeffding_radius,
     kl_upper_bound,
     samples_needed,
     sign_estimate,
     sign_upper_bound,
+    weissman_upper_bound,
 )
-from fairflows.bounds.planning import expected_cell_distance, most_useful_within, planned_cell_bound, rows_needed
-from fairflows.bounds.spending import delta_of_each, delta_of_look
 
 __all__ = [
     "accuracy_terms",

@@ -1,7 +1,8 @@
-"""What the bounds are given, checked once: confidence levels, log-density tables, counts, priors."""
+"""What all bounds share: their arguments, checked once, and solving a monotone condition from the safe side."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -101,3 +102,19 @@ def checked_distance(distance: ArrayLike, name: str = "distance") -> FloatArray:
 def plain(value: FloatArray) -> FloatArray | float:
     """A Python float where there is one number, the array where there are leading axes."""
     return float(value) if value.ndim == 0 else value
+
+
+def smallest_true(
+    condition: Callable[[FloatArray], NDArray[np.bool_]], low: FloatArray, high: FloatArray, *, halvings: int
+) -> FloatArray:
+    """The smallest argument for which a monotone condition holds, to within (high - low) / 2**halvings, from above.
+
+    The condition must hold at `high`, and once true stay true to the right. What comes back is the bracket's upper
+    end: a point where the condition was seen to hold (or `high` itself). It errs to the right only.
+    """
+    low, high = np.broadcast_arrays(low, high)
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        holds = condition(middle)
+        low, high = np.where(holds, low, middle), np.where(holds, middle, high)
+    return high

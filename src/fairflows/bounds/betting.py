@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairflows.bounds.arguments import FloatArray, checked_delta, plain
-from fairflows.bounds.bisection import smallest_true
+from fairflows.bounds.arguments import FloatArray, checked_delta, plain, smallest_true
 from fairflows.exceptions import DataError
 
 # A stake below 1 keeps the capital positive even when X = 1 meets m = 0.

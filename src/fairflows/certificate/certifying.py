@@ -14,7 +14,7 @@ import numpy as np
 from fairflows import __version__
 from fairflows.bounds.arguments import Estimator
 from fairflows.bounds.derived import density_error_lower_bound, true_distance_upper_bound
-from fairflows.bounds.spending import delta_of_look
+from fairflows.bounds.planning import delta_of_look
 from fairflows.certificate.assumptions import assumptions
 from fairflows.certificate.candidates import OWN, CandidateDensities, DensityLike, best_densities
 from fairflows.certificate.document import Certificate, ContradictionError, Status, rounded_down, rounded_up

@@ -10,8 +10,13 @@ from types import NoneType, UnionType
 from typing import Literal, Self, get_args, get_origin, get_type_hints
 
 from fairflows.bounds.arguments import Estimator, Priors
-from fairflows.bounds.derived import balanced_accuracy, four_fifths_rate, selection_ratio_lower_bound
-from fairflows.bounds.rounding import rounded_down, rounded_up
+from fairflows.bounds.derived import (
+    balanced_accuracy,
+    four_fifths_rate,
+    rounded_down,
+    rounded_up,
+    selection_ratio_lower_bound,
+)
 from fairflows.table.hashing import fingerprint
 from fairflows.table.json_text import parse_json
 

@@ -15,18 +15,20 @@ from fairflows.bounds.arguments import Estimator, Priors, checked_priors
 from fairflows.bounds.counts import (
     cell_radius,
     cell_upper_bound,
+    exact_adversary_accuracy,
+    exact_statistical_distance,
     randomised_counts,
     stratified_accuracy_upper_bound,
+    total_variation,
 )
 from fairflows.bounds.derived import adversary_accuracy_limits, per_label
-from fairflows.bounds.distance import exact_adversary_accuracy, exact_statistical_distance, total_variation
 from fairflows.bounds.model import (
     adversary_accuracy_upper_bound,
     statistical_distance,
     statistical_distance_upper_bound,
 )
-from fairflows.bounds.paper import sign_estimate, sign_upper_bound
 from fairflows.bounds.planning import rows_needed
+from fairflows.bounds.published import sign_estimate, sign_upper_bound
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Released

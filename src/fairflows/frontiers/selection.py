@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.bounds.planning import most_useful_within, planned_cell_bound
-from fairflows.bounds.spending import delta_of_look
+from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.certificate.evidence import CellEvidence, group_numbers
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, ParameterError

@@ -12,8 +12,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.bounds.planning import most_useful_within, planned_cell_bound
-from fairflows.bounds.spending import delta_of_look
+from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.encoder.base import Cells, Encoder, FloatArray, Groups, LabelsLike, Rows, RowsLike
 from fairflows.encoder.unencoded import Unencoded
 from fairflows.exceptions import DataError

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from fairflows.bounds.rounding import rounded_down, rounded_up
+from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.reporting.words import CertificateFields, is_plain
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito

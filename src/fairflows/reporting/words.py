@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from fairflows.bounds.rounding import rounded_down, rounded_up
+from fairflows.bounds.derived import rounded_down, rounded_up
 
 CertificateFields: TypeAlias = dict[str, Any]
 """A certificate as `Certificate.to_dict` gives it."""

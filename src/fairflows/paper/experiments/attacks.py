@@ -14,7 +14,7 @@ import pandas as pd
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds import statistical_distance_upper_bound
-from fairflows.bounds.paper import hoeffding_radius
+from fairflows.bounds.published import hoeffding_radius
 from fairflows.encoder.base import Encoder
 from fairflows.paper.experiments.adversaries import adversary_accuracies
 from fairflows.paper.experiments.figures import COLOURS, bounds_figure, new_figure
