@@ -9,9 +9,8 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from fairflows.compute.devices import chosen_device
 from fairflows.compute.progress import progress_bar
-from fairflows.compute.threads import one_thread, one_thread_by_default
+from fairflows.compute.resources import chosen_device, one_thread, one_thread_by_default
 
 
 @pytest.mark.parametrize("name", ["tpu", "", "cuda:x", "cuda:-1"])

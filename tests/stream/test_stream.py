@@ -17,7 +17,7 @@ from fairflows.exceptions import DataWarning
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import save
 from fairflows.stream.files import decode_file, encode_file
-from fairflows.stream.shuffle import shuffled
+from fairflows.stream.tables import shuffled
 
 N = 1000
 
@@ -323,13 +323,12 @@ def test_ray_gives_the_same_rows(frame, flow, tmp_path):
         pd.testing.assert_frame_equal(one, other, rtol=1e-6, atol=1e-6)  # released numbers, up to a rounding tie
 
         from fairflows.frontiers.sweep import frontier
-        from fairflows.frontiers.sweep_on_ray import frontier_on_ray
 
         X = frame[["age", "income"]]
         table = Table(X, sensitive=frame["sex"].to_numpy(), label=frame["repaid"].to_numpy())
         flows = FairFlow(n_epochs=2, hidden=(8,), density=MixtureDensity(1), key=b"the same on all machines")
         settings = {"gammas": [0.1, 0.9], "seeds": 2, "n_draws": 100}
-        here, there = frontier(flows, table, **settings), frontier_on_ray(flows, table, **settings)
+        here, there = frontier(flows, table, **settings), frontier(flows, table, engine="ray", **settings)
         pd.testing.assert_frame_equal(here.to_frame(), there.to_frame(), rtol=1e-4)
         assert [e.gamma for e in there.encoders] == [0.1, 0.1, 0.9, 0.9]
     finally:

@@ -168,7 +168,7 @@ def reproduce(
     """
     import pandas as pd
 
-    from fairflows.compute.devices import chosen_device
+    from fairflows.compute.resources import chosen_device
     from fairflows.paper.experiments import list_experiments, run
     from fairflows.storage.folders import check_folder
 

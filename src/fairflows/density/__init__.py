@@ -4,9 +4,8 @@ from fairflows.density.autoregressive import AutoregressiveDensity
 from fairflows.density.base import Density
 from fairflows.density.flow import FlowDensity
 from fairflows.density.groups import GroupDensities
-from fairflows.density.kde import KernelDensity
 from fairflows.density.known import KnownDensity
-from fairflows.density.mixture import MixtureDensity
+from fairflows.density.mixture import KernelDensity, MixtureDensity
 
 __all__ = [
     "AutoregressiveDensity",

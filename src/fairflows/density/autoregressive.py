@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from fairflows.bijection.networks import StackedMLP, apply_networks, augment
-from fairflows.density.base import Density, checked_rows
-from fairflows.density.likelihood import maximise_likelihood
+from fairflows.density.base import Density, checked_rows, maximise_likelihood
 
 
 class AutoregressiveDensity(Density):

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from fairflows.bijection import Bijection, NeuralSpline, RealNVP
-from fairflows.density.base import Density, checked_rows
-from fairflows.density.likelihood import maximise_likelihood
+from fairflows.density.base import Density, checked_rows, maximise_likelihood
 
 
 class FlowDensity(Density):

@@ -12,8 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fairflows.compute.devices import chosen_device
-from fairflows.compute.threads import one_thread
+from fairflows.compute.resources import chosen_device, one_thread
 from fairflows.density.cell_density import (
     CellCounts,
     FloatArray,

@@ -384,7 +384,7 @@ class FlowLaw:
         """Draws from every group's law and their log-density under every group."""
         import torch
 
-        from fairflows.compute.devices import chosen_device
+        from fairflows.compute.resources import chosen_device
         from fairflows.training.evaluation import log_density_table
 
         densities = self.flow.densities if label is None else self.flow.of_label(label, self.classes)

@@ -18,8 +18,8 @@ from fairflows.encoder.base import ExactLaw, FloatArray, LabelsLike, Learnt, Row
 from fairflows.encoder.cell_model import KnownCells, check_labels, fit_cell_model
 from fairflows.encoder.checks import Classifier, Output, check_cell_settings
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.encoder.transported_cells import TransportedCells
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, score_columns
+from fairflows.encoder.transported_cells import TransportedCells
 from fairflows.encoder.transported_score import TransportedScore
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice, infer_kind

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
-from fairflows.compute.devices import chosen_device
+from fairflows.compute.resources import chosen_device
 from fairflows.density import (
     AutoregressiveDensity,
     Density,
@@ -23,7 +23,7 @@ from fairflows.density import (
     KnownDensity,
     MixtureDensity,
 )
-from fairflows.density.units import InModelSpace
+from fairflows.density.known import InModelSpace
 from fairflows.encoder.base import Rows
 from fairflows.encoder.checks import check_count
 from fairflows.exceptions import DataError

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,10 +23,12 @@ from fairflows.bounds import (
     statistical_distance,
 )
 from fairflows.bounds.arguments import most_draws
+from fairflows.compute.resources import import_ray
 from fairflows.encoder.base import Encoder, LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.metrics import count_predictions, group_metrics
 from fairflows.release.released import Released
+from fairflows.table.persons import new_key
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -178,16 +181,14 @@ def frontier(
     """
     if engine not in ("local", "ray"):
         raise ValueError(f"engine must be 'local' or 'ray'; got {engine!r}.")
-    if engine == "ray":
-        from fairflows.frontiers.sweep_on_ray import frontier_on_ray  # it calls this function on the workers
-
-        return frontier_on_ray(estimator, table, gammas=gammas, seeds=seeds, validation=validation, n_draws=n_draws)
     gammas = [float(gamma) for gamma in gammas]
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not gammas or not seeds:
         raise ValueError("gammas and seeds must each have at least one value.")
     if validation is None:
         table, validation = table.split(validation=0)
+    if engine == "ray":
+        return _frontier_on_ray(estimator, table, validation, gammas, seeds, n_draws)
     estimator = clone(estimator)
     settings = estimator.get_params(deep=False)
     if settings.get("kinds", table.kinds) is None:
@@ -197,12 +198,42 @@ def frontier(
     encoders = estimator.fit_many(table, strengths=gammas, seeds=seeds)
     rows = [
         {"gamma": gamma, "seed": seed, **_measure(encoder, validation, n_draws)}
-        for (gamma, seed), encoder in zip([(g, s) for g in gammas for s in seeds], encoders, strict=True)
+        for (gamma, seed), encoder in zip(product(gammas, seeds), encoders, strict=True)
     ]
     ledgers = {id(encoder.ledger_): encoder.ledger_ for encoder in encoders if encoder.is_fitted}
     for ledger in ledgers.values():
         ledger.use(validation.X, validation.persons)  # what a model is chosen by cannot certify it
     return Frontier(encoders, pd.DataFrame(rows))
+
+
+def _frontier_on_ray(
+    estimator: Encoder, table: Table, validation: Table, gammas: list[float], seeds: list[int], n_draws: int
+) -> Frontier:
+    """`frontier` with the seeds spread over the processors of the Ray cluster.
+
+    Every worker trains all gammas of its seeds in one run: models of a run share densities, and do not depend on which
+    others are trained beside them.
+    """
+    ray = import_ray()
+    settings = estimator.get_params()
+    for key in {"key", "encoder__key"} & set(settings):  # of an encoder, or of the one in a release
+        if settings[key] is None:
+            estimator = clone(estimator).set_params(**{key: new_key()})  # one key for all parts
+    n_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+    parts = [part.tolist() for part in np.array_split(seeds, min(n_workers, len(seeds)))]
+    train = ray.remote(frontier)
+    shared = [ray.put(thing) for thing in (estimator, table)]
+    held_out = ray.put(validation)
+    jobs = [train.remote(*shared, gammas=gammas, seeds=part, validation=held_out, n_draws=n_draws) for part in parts]
+    found: list[Frontier] = ray.get(jobs)
+    measured = pd.concat([part.measured for part in found], keys=range(len(found)), names=["part", "place"])
+    order = {(gamma, seed): i for i, (gamma, seed) in enumerate(product(gammas, seeds))}
+    measured = measured.iloc[np.argsort([order[key] for key in zip(measured["gamma"], measured["seed"], strict=True)])]
+    encoders = [found[part].encoders[place] for part, place in measured.index]
+    trained = [encoder for encoder in encoders if encoder.is_fitted]
+    for encoder in trained:  # the parts saw the same rows: one ledger counts the certificates of all
+        encoder.ledger_ = trained[0].ledger_
+    return Frontier(encoders, measured.reset_index(drop=True))
 
 
 def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:

@@ -24,7 +24,7 @@ _CLASSES = {  # by the module that they are imported from when an object of them
     "fairflows.codec.scale": "Scale",
     "fairflows.bijection": "RealNVP NeuralSpline ElementwiseSpline StackedMLP",
     "fairflows.density": "MixtureDensity FlowDensity AutoregressiveDensity KernelDensity KnownDensity GroupDensities",
-    "fairflows.density.units": "InModelSpace",
+    "fairflows.density.known": "InModelSpace",
     "fairflows.density.made": "CategoricalMADE",
     "fairflows.density.smoothed_counts": "SmoothedCounts PairTree",
     "fairflows.density.cell_density": "CellCounts",

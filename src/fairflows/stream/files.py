@@ -13,13 +13,12 @@ from typing import Any, Literal, TypeVar
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.compute.threads import one_thread
+from fairflows.compute.resources import one_thread
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.release.released import Released, beside, role_values
 from fairflows.storage.folders import check_file, new_file, side_folder
-from fairflows.stream.shuffle import number_of_buckets, shuffled
-from fairflows.stream.tables import TableReader, TableWriter, to_arrow
+from fairflows.stream.tables import TableReader, TableWriter, number_of_buckets, shuffled, to_arrow
 from fairflows.table.persons import Persons
 
 BATCH_ROWS = 2**14

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.compute.ray_engine import import_ray
+from fairflows.compute.resources import import_ray
 from fairflows.exceptions import DataError, Parameter
 from fairflows.stream.files import BATCH_ROWS, RowEncoder
 from fairflows.table.frames import from_arrow

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fairflows.bijection.networks import StackedMLP
-from fairflows.compute.devices import chosen_device
+from fairflows.compute.resources import chosen_device
 from fairflows.encoder.base import FloatArray, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError

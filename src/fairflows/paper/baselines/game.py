@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fairflows.bijection.networks import Stacked, StackedMLP, generator_of
+from fairflows.compute.resources import one_thread
 from fairflows.compute.steps import AdamSteps
-from fairflows.compute.threads import one_thread
 
 
 class Representation(Stacked, ABC):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairflows.bijection.networks import StackedMLP, generator_of
-from fairflows.compute.devices import chosen_device
+from fairflows.compute.resources import chosen_device
 from fairflows.compute.steps import AdamSteps, milestone_rate
 from fairflows.encoder.base import Encoder
 from fairflows.paper.baselines.game import mean_cross_entropy, rows_by_class, stratified_rows

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from fairflows.compute.devices import chosen_device
+from fairflows.compute.resources import chosen_device
 from fairflows.paper.experiments.adversaries import balanced_accuracy, predicted, trained_networks
 from fairflows.paper.experiments.problems import LOADERS, at_hand, labels_of, train_and_test
 from fairflows.paper.experiments.result import Result, Setting

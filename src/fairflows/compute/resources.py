@@ -1,0 +1,80 @@
+"""What a computation may use: which device, how many threads, and Ray where it is installed.
+
+Small batches, and tasks that run side by side, gain nothing from threads within each: on busy cores these threads only
+wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fairflows.exceptions import DataError, ParameterError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def chosen_device(name: str) -> torch.device:
+    """The device of that name; "auto" is a GPU where torch can use one, else the CPU.
+
+    Examples
+    --------
+    >>> chosen_device("cpu")
+    device(type='cpu')
+    """
+    import torch  # here, since `--help` does without it
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise ParameterError("device", "must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'", name)
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise ParameterError(
+            "device", f"must name one of the GPUs that torch can use ({torch.cuda.device_count()} here)", name
+        )
+    return torch.device(name)
+
+
+def one_thread_by_default() -> None:
+    """Let every library of this process start with one thread, unless the user's environment says otherwise.
+
+    The libraries read the environment when they are imported, so this must come first.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread in torch, BLAS and OpenMP for the block; afterwards as many as before.
+
+    OpenMP counts threads for each calling thread, BLAS and torch for the whole process. Tasks in a pool of threads
+    therefore enter this guard each on their own (for OpenMP), and the thread that owns the pool enters it around all
+    of them: a task that ends then does not give the others their threads back.
+    """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    torch = sys.modules.get("torch")  # torch is not imported only to limit it
+    before = None if torch is None else torch.get_num_threads()
+    with threadpool_limits(1):
+        if torch is not None:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            if torch is not None:
+                torch.set_num_threads(before)
+
+
+def import_ray() -> Any:
+    """Ray, or an error that says how to get it."""
+    try:
+        import_module("ray.data")
+        return import_module("ray")
+    except ImportError:
+        raise DataError("Ray is not installed: pip install 'fairflows[ray]'.") from None
