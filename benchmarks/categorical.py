@@ -19,7 +19,7 @@ from fairflows.encoder import matching, transport
 from fairflows.encoder.cell_maps import statistical_distance_of_cells
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
-from fairflows.table.adult import load_adult
+from fairflows.table.examples import load_adult
 
 N_ROWS = 1_000_000
 GAMMAS = [0.0, 0.02, 0.1, 0.2, 0.9]

@@ -26,7 +26,7 @@ from fairflows.metrics import count_predictions, group_metrics
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released, repeatable_persons
-from fairflows.table.adult import load_adult
+from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
 
 DELTA = 0.05

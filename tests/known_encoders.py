@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from fairflows.encoder.unencoded import Unencoded
+from fairflows.encoder.group_encoder import Unencoded
 
 
 class FixedCells(Unencoded):

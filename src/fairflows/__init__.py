@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from fairflows.storage.saving import save as save
     from fairflows.stream.files import decode_file as decode_file
     from fairflows.stream.files import encode_file as encode_file
-    from fairflows.table.adult import load_adult as load_adult
-    from fairflows.table.synthetic import make_gaussians as make_gaussians
-    from fairflows.table.synthetic import make_shifted_gaussians as make_shifted_gaussians
-    from fairflows.table.synthetic import make_three_groups as make_three_groups
+    from fairflows.table.examples import load_adult as load_adult
+    from fairflows.table.examples import make_gaussians as make_gaussians
+    from fairflows.table.examples import make_shifted_gaussians as make_shifted_gaussians
+    from fairflows.table.examples import make_three_groups as make_three_groups
     from fairflows.table.table import Table as Table
     from fairflows.workflow.job import report as report
 
@@ -79,14 +79,14 @@ _HOME = {
     "encode_file": "fairflows.stream.files",
     "frontier": "fairflows.frontiers.sweep",
     "load": "fairflows.storage.saving",
-    "load_adult": "fairflows.table.adult",
+    "load_adult": "fairflows.table.examples",
     "load_compas": "fairflows.paper.datasets",
     "load_crime": "fairflows.paper.datasets",
     "load_health": "fairflows.paper.datasets",
     "load_law_school": "fairflows.paper.datasets",
-    "make_gaussians": "fairflows.table.synthetic",
-    "make_shifted_gaussians": "fairflows.table.synthetic",
-    "make_three_groups": "fairflows.table.synthetic",
+    "make_gaussians": "fairflows.table.examples",
+    "make_shifted_gaussians": "fairflows.table.examples",
+    "make_three_groups": "fairflows.table.examples",
     "matched_pairs": "fairflows.explain.pairs",
     "recourse": "fairflows.explain.flipping",
     "report": "fairflows.workflow.job",

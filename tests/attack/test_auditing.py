@@ -23,7 +23,7 @@ from fairflows.certificate.document import ContradictionError
 from fairflows.certificate.identification import rows_hash
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
-from fairflows.encoder.unencoded import Unencoded
+from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.cell_release import CellRelease
 

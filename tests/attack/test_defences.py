@@ -15,7 +15,7 @@ from fairflows import Codec, Table
 from fairflows.attack.auditing import audit
 from fairflows.certificate.certifying import certify
 from fairflows.encoder.base import Inversion
-from fairflows.encoder.unencoded import Unencoded
+from fairflows.encoder.group_encoder import Unencoded
 from fairflows.table.persons import new_key
 
 N = 4000

@@ -19,7 +19,7 @@ from fairflows.certificate.certifying import certify
 from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.verifying import verify
 from fairflows.density import KernelDensity, MixtureDensity
-from fairflows.encoder.unencoded import Unencoded
+from fairflows.encoder.group_encoder import Unencoded
 from fairflows.release.released import Released
 
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")

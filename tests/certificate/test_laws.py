@@ -18,7 +18,7 @@ from fairflows.bounds import (
 )
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.verifying import verify
-from fairflows.encoder.unencoded import Unencoded
+from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError
 from fairflows.release.released import Released
 

@@ -16,7 +16,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
-from fairflows.encoder.unencoded import Unencoded
+from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import FARE, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
 from fairflows.release.cell_release import CellRelease

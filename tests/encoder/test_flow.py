@@ -19,8 +19,8 @@ from fairflows.encoder import flow_fitting
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError
 from fairflows.frontiers.sweep import frontier
+from fairflows.table.examples import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.table.persons import Key, Persons
-from fairflows.table.synthetic import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import DivergedError
 from precision import assert_same_release

@@ -9,7 +9,7 @@ from fairflows.certificate.certifying import certify
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
-from fairflows.encoder.unencoded import Unencoded
+from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.persons import Key, Persons

@@ -16,7 +16,7 @@ from fairflows.certificate.certifying import certify
 from fairflows.encoder.cell_maps import statistical_distance_of_cells
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.table.adult import load_adult
+from fairflows.table.examples import load_adult
 from fairflows.table.persons import Key
 from fairflows.table.table import Table
 

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
-from fairflows.encoder.unencoded import Unencoded
+from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines import FARE
 from fairflows.release.cell_release import CellRelease

@@ -13,7 +13,7 @@ from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError
 from fairflows.frontiers.sweep import Frontier, frontier
-from fairflows.table.synthetic import make_gaussians
+from fairflows.table.examples import make_gaussians
 
 mpl.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")

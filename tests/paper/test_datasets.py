@@ -19,7 +19,7 @@ from fairflows.paper.catalogue import describe_datasets
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
 from fairflows.paper.health import CATEGORIES, PAPER_FEATURES, TRANSFER_FEATURES, load_rows
 from fairflows.paper.sources import Source
-from fairflows.table.adult import load_adult
+from fairflows.table.examples import load_adult
 
 # Table 3 of the paper: size, then P(a=1), P(y=1|a=0), P(y=1|a=1), P(y=1) in percent, for train, validation, test.
 TABLE_3 = {

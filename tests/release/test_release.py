@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairflows import FairTransport, Table, load_adult
 from fairflows.bounds import cell_upper_bound, delta_of_look, randomised_counts
-from fairflows.encoder.unencoded import Unencoded
+from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning, ParameterError
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released, beside

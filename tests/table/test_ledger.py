@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 
 from fairflows import load_adult
-from fairflows.table.hashing import content_hashes, fingerprint, keyed_hashes
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Persons
+from fairflows.table.persons import Persons, content_hashes, fingerprint, keyed_hashes
 
 KEY = b"a secret of thirty-two bytes ...."
 

@@ -7,8 +7,7 @@ from scipy.stats import binomtest, chisquare
 from sklearn.model_selection import train_test_split
 
 from fairflows.exceptions import DataError
-from fairflows.table.hashing import content_hashes
-from fairflows.table.persons import Key, KeySetting, Persons, new_key
+from fairflows.table.persons import Key, KeySetting, Persons, content_hashes, new_key
 from fairflows.table.table import Table
 
 KEY = b"a secret of thirty-two bytes ...."

@@ -26,12 +26,12 @@ from fairflows.certificate.identification import rows_hash
 from fairflows.certificate.request import checked_released
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError
-from fairflows.release.numeric_view import NumericView
+from fairflows.release.partitions import NumericView
 from fairflows.release.released import Model, Released, Transformer
 from fairflows.table.columns import is_number, is_time, numbers
 from fairflows.table.frames import TableLike, is_polars, to_pandas
-from fairflows.table.hashing import content_hashes
 from fairflows.table.ledger import RowsSeen
+from fairflows.table.persons import content_hashes
 from fairflows.table.table import Table
 
 Representation: TypeAlias = "TableLike | Sequence[TableLike]"

@@ -18,11 +18,10 @@ from scipy.spatial import cKDTree
 
 from fairflows.encoder.base import Encoder, Inversion
 from fairflows.encoder.cell_maps import inverse_map
-from fairflows.encoder.cell_model import KnownCells
-from fairflows.encoder.cell_output import cells_from_output
+from fairflows.encoder.cell_model import KnownCells, cells_from_output
 from fairflows.table.columns import is_number, numbers
 from fairflows.table.grid import Grid, find_grid
-from fairflows.table.hashing import content_hashes
+from fairflows.table.persons import content_hashes
 
 FloatArray = npt.NDArray[np.float64]
 Constraint = Callable[[pd.DataFrame], Any]

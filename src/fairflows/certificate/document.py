@@ -17,8 +17,8 @@ from fairflows.bounds.derived import (
     rounded_up,
     selection_ratio_lower_bound,
 )
-from fairflows.table.hashing import fingerprint
 from fairflows.table.json_text import parse_json
+from fairflows.table.persons import fingerprint
 
 FORMAT = 1
 """The version of the JSON that is written and read."""

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fairflows.encoder.model_state import state_of
 from fairflows.release.released import Model
-from fairflows.table.hashing import Part, content_hashes, fingerprint
+from fairflows.table.persons import Part, content_hashes, fingerprint
 from fairflows.table.table import Table
 
 _NO_PART = {"key", "key_", "ledger_", "device", "progress", "history", "n_jobs", "requests", "_sklearn_output_config"}

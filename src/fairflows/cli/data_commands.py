@@ -97,7 +97,7 @@ def demo(
     """
     import pandas as pd
 
-    from fairflows.table.adult import load_adult
+    from fairflows.table.examples import load_adult
     from fairflows.workflow.job import fit_table, write_fit
     from fairflows.workflow.results import refuse_other_folder
 

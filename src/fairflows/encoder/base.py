@@ -21,9 +21,8 @@ from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.frames import ColumnLike, Frame, TableLike, is_polars, like
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons
-from fairflows.table.roles import Role
 from fairflows.table.schema import Schema
-from fairflows.table.table import Table
+from fairflows.table.table import Role, Table
 
 if TYPE_CHECKING:
     from fairflows.encoder.cell_model import KnownCells

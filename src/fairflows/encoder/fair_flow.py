@@ -18,7 +18,7 @@ from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.frames import Frame, TableLike
 from fairflows.table.persons import Persons
-from fairflows.table.roles import Role
+from fairflows.table.table import Role
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,16 +14,24 @@ from fairflows.codec.cell_codec import CellCodec
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
 from fairflows.encoder.base import ExactLaw, LabelsLike, Learnt, Rows
 from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, sort_and_match
-from fairflows.encoder.cell_model import CellModel, KnownCells, check_labels, fit_cell_model
-from fairflows.encoder.cell_output import cells_from_output, output_names, output_schema, to_output
+from fairflows.encoder.cell_model import (
+    CellModel,
+    KnownCells,
+    cells_from_output,
+    check_labels,
+    fit_cell_model,
+    output_names,
+    output_schema,
+    to_output,
+)
 from fairflows.encoder.checks import Classifier, Output, check_cell_settings
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice
 from fairflows.table.frames import TableLike
 from fairflows.table.persons import Persons
-from fairflows.table.roles import Role
 from fairflows.table.schema import Schema
+from fairflows.table.table import Role
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -15,17 +15,17 @@ from fairflows.codec.cell_codec import CellCodec
 from fairflows.codec.levels import Levels
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
 from fairflows.encoder.base import ExactLaw, FloatArray, LabelsLike, Learnt, Rows, has_names
+from fairflows.encoder.cell_coupling import TransportedCells
 from fairflows.encoder.cell_model import KnownCells, check_labels, fit_cell_model
 from fairflows.encoder.checks import Classifier, Output, check_cell_settings
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, score_columns
-from fairflows.encoder.transported_cells import TransportedCells
 from fairflows.encoder.transported_score import TransportedScore
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice, infer_kind
 from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.persons import Persons
-from fairflows.table.roles import Role
+from fairflows.table.table import Role
 
 
 class FairTransport(GroupEncoder):

@@ -29,9 +29,8 @@ from fairflows.table.columns import check_known, shown, sorted_values
 from fairflows.table.frames import ColumnLike, TableLike, to_pandas
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import KeySetting, Persons, new_key
-from fairflows.table.roles import Role, role_column
 from fairflows.table.schema import Schema
-from fairflows.table.table import Table
+from fairflows.table.table import Role, Table, role_column
 
 
 class GroupEncoder(Encoder):
@@ -303,6 +302,62 @@ class GroupEncoder(Encoder):
                 f"{int((group < 0).sum())} rows are not, the first is {shown(first)}."
             )
         return group
+
+
+class Unencoded(GroupEncoder):
+    """The rows themselves; needs no attribute.
+
+    Parameters
+    ----------
+    sensitive, identifier : str, optional
+        Columns of X that hold the sensitive attribute and name the person of a row.
+    key : bytes, optional
+        The secret behind the coins of a release; a new one at each fit when not given.
+    random_state : int
+        Not used; all encoders have one.
+    """
+
+    def __init__(
+        self,
+        *,
+        sensitive: str | list[str] | None = None,
+        identifier: str | None = None,
+        key: bytes | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.sensitive = sensitive
+        self.identifier = identifier
+        self.key = key
+        self.random_state = random_state
+
+    @property
+    def needs_attribute(self) -> bool:
+        """The rows are given as they are, whatever the group."""
+        return False
+
+    @property
+    def _fit_needs_attribute(self) -> bool:
+        """Nothing is learnt; without the attribute there are no groups."""
+        return False
+
+    def _fit(
+        self,
+        rows: Rows,
+        y: LabelsLike | None,
+        sample_weight: FloatArray | None,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Learnt | None]:
+        self._read_label(y, len(rows.X))
+        self.columns_ = list(rows.X.columns)
+        return [{} for _ in strengths for _ in seeds]
+
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """The features."""
+        return rows.X
+
+    def _names_out(self) -> list[str]:
+        return [str(name) for name in self.columns_]
 
 
 def _has_text(X: object) -> bool:

@@ -23,8 +23,7 @@ from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.columns import check_known, is_number, is_time
 from fairflows.table.frames import Frame, is_polars, to_pandas
 from fairflows.table.persons import Persons
-from fairflows.table.roles import Role, role_column
-from fairflows.table.table import Table
+from fairflows.table.table import Role, Table, role_column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,8 +22,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.frames import TableLike
 from fairflows.table.persons import Persons
-from fairflows.table.roles import Role
-from fairflows.table.table import Table
+from fairflows.table.table import Role, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,8 +19,8 @@ import pandas as pd
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper import health
 from fairflows.paper.sources import Source
-from fairflows.table.adult import coded_table, load_adult, paper_parts
 from fairflows.table.columns import check_choice
+from fairflows.table.examples import coded_table, load_adult, paper_parts
 from fairflows.table.table import Table
 
 COMPAS = Source(

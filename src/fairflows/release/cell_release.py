@@ -14,17 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.encoder.base import Cells, Encoder, FloatArray, Groups, LabelsLike, Rows, RowsLike
-from fairflows.encoder.unencoded import Unencoded
+from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError
-from fairflows.release.numeric_view import NumericView
-from fairflows.release.partitions import CentrePartition, Partition, QuantilePartition, TreePartition
+from fairflows.release.partitions import CentrePartition, NumericView, Partition, QuantilePartition, TreePartition
 from fairflows.table.columns import check_choice, is_number, is_time
 from fairflows.table.frames import ColumnLike
-from fairflows.table.hashing import content_hashes
-from fairflows.table.persons import Persons
-from fairflows.table.roles import Role
+from fairflows.table.persons import Persons, content_hashes
 from fairflows.table.schema import Schema
-from fairflows.table.table import Table
+from fairflows.table.table import Role, Table
 
 _CANDIDATES = (2, 4, 8, 16, 32, 64, 128)
 _VALIDATION = 0.3

@@ -18,9 +18,8 @@ from fairflows.release.cell_release import CellRelease
 from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Persons
-from fairflows.table.roles import Role
 from fairflows.table.schema import Schema
-from fairflows.table.table import Table
+from fairflows.table.table import Role, Table
 
 
 @runtime_checkable

@@ -21,10 +21,18 @@ import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_known
-from fairflows.table.csv_types import as_types, column_types
 from fairflows.table.frames import from_arrow
-from fairflows.table.parquet_rows import ParquetRows
-from fairflows.table.reading import COMPRESSION, CsvText, explained, kind_of, named, refuse_repeated
+from fairflows.table.reading import (
+    COMPRESSION,
+    CsvText,
+    ParquetRows,
+    as_types,
+    column_types,
+    explained,
+    kind_of,
+    named,
+    refuse_repeated,
+)
 from fairflows.table.schema import Schema
 
 _ROW_GROUP = 2**17

@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom, poisson
 
-from fairflows.table.hashing import Hashes, content_hashes, keyed_hashes
 from fairflows.table.json_text import parse_json
-from fairflows.table.persons import Persons
+from fairflows.table.persons import Hashes, Persons, content_hashes, keyed_hashes
 
 BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
 

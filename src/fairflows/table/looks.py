@@ -37,10 +37,9 @@ from filelock import FileLock, Timeout
 from scipy.stats import binom
 
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.hashing import Hashes, content_hashes, fingerprint, keyed_hashes
 from fairflows.table.json_text import parse_json
 from fairflows.table.ledger import BY_CHANCE, RowsSeen
-from fairflows.table.persons import KEY_BYTES, Key, Persons, new_key
+from fairflows.table.persons import KEY_BYTES, Hashes, Key, Persons, content_hashes, fingerprint, keyed_hashes, new_key
 
 ENVIRONMENT = "FAIRFLOWS_LEDGER"
 

@@ -10,9 +10,12 @@ randomness: a row's number or index is nobody's name.
 
 from __future__ import annotations
 
+import base64
+import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 import numpy as np
@@ -21,7 +24,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.exceptions import DataError
-from fairflows.table.hashing import Hashes, keyed_hashes
+from fairflows.table.columns import is_number, is_time
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -30,6 +33,9 @@ KEY_BYTES = 32
 
 Identifiers: TypeAlias = pd.Series | pd.Index | npt.NDArray | Sequence[object]
 Places = npt.NDArray[np.intp]
+Hashes = npt.NDArray[np.uint64]
+Part = str | npt.NDArray
+"""What a fingerprint is made of."""
 
 
 class Key(bytes):
@@ -228,6 +234,31 @@ class Persons:
         return bits.astype(np.float64) * 2.0**-53
 
 
+def keyed_hashes(texts: npt.ArrayLike, key: bytes, purpose: str) -> Hashes:
+    """A SipHash of each text, under a key derived for the purpose: hashes for two purposes cannot be compared."""
+    # pandas takes a key of 16 characters; 16 of base64's carry 96 bits of the derived key.
+    derived = hmac.new(key, purpose.encode(), sha256).digest()[:12]
+    siphash_key = base64.urlsafe_b64encode(derived).decode()
+    return pd.util.hash_array(np.asarray(texts, dtype=object), hash_key=siphash_key, categorize=False)
+
+
+def content_hashes(frame: pd.DataFrame, key: bytes) -> Hashes:
+    """A hash of each row's values; 7 and 7.0 are the same value, whatever type a file's reader chose."""
+    plain = pd.DataFrame({j: _plain(frame.iloc[:, j]) for j in range(frame.shape[1])}).reset_index(drop=True)
+    # pandas does not key the hash of numbers, so the rows' hashes are written out and hashed once more.
+    rows = pd.util.hash_pandas_object(plain, index=False).to_numpy()
+    return keyed_hashes(rows.astype(str), key, "content")
+
+
+def fingerprint(parts: Iterable[Part], key: bytes) -> str:
+    """One keyed hash, 32 hexadecimal digits, of arrays and texts in this order."""
+    digest = hmac.new(key, digestmod=sha256)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()[:32]
+
+
 def _key_of(seed: int) -> bytes:
     return f"certification: {seed}".encode()
 
@@ -244,3 +275,11 @@ def _distinct(column: pd.Series) -> tuple[Places, pd.Series]:
 def _text(value: object) -> str:
     """An identifier as text; a whole float as the integer that it stands for, as readers make floats of integers."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    if is_number(column.dtype):
+        return column.astype(np.float64).reset_index(drop=True) + 0.0  # -0.0 becomes 0.0
+    if is_time(column.dtype):
+        return column.astype(str).reset_index(drop=True)
+    return column.astype(object).astype(str).reset_index(drop=True)

@@ -17,7 +17,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.task_score import category_columns, score_pipeline
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.metrics import count_predictions, group_metrics
-from fairflows.release.numeric_view import NumericView
+from fairflows.release.partitions import NumericView
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.columns import is_number
 from fairflows.table.frames import to_pandas

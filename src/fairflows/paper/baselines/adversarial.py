@@ -27,7 +27,7 @@ from fairflows.paper.baselines.game import (
     mean_cross_entropy,
     play,
 )
-from fairflows.release.numeric_view import NumericView
+from fairflows.release.partitions import NumericView
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -24,7 +24,7 @@ from fairflows.paper.experiments.adversaries import (
 from fairflows.paper.experiments.problems import changed, labels_of, train_and_test
 from fairflows.paper.experiments.result import Result, Setting
 from fairflows.release.cell_release import CellRelease
-from fairflows.table.adult import load_adult
+from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
 
 PAPER = {  # accuracy, adversary in G, adversary outside G, bound

@@ -12,7 +12,7 @@ from fairflows.paper.baselines.fare import FARE
 from fairflows.paper.experiments.figures import COLOURS, new_figure
 from fairflows.paper.experiments.problems import labels_of
 from fairflows.paper.experiments.result import FIRST_SEED, Result, Setting
-from fairflows.table.adult import load_adult
+from fairflows.table.examples import load_adult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,7 +15,7 @@ from fairflows.paper.experiments.adversaries import adversary_accuracies
 from fairflows.paper.experiments.figures import COLOURS, new_figure
 from fairflows.paper.experiments.problems import labels_of
 from fairflows.paper.experiments.result import FIRST_SEED, Result, Setting
-from fairflows.table.synthetic import make_gaussians
+from fairflows.table.examples import make_gaussians
 from fairflows.table.table import Table
 
 MEANS = (0.0, 4.0)
