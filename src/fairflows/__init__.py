@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fairflows.explain.pairs import matched_pairs as matched_pairs
     from fairflows.frontiers.sweep import Frontier as Frontier
     from fairflows.frontiers.sweep import frontier as frontier
-    from fairflows.paper.catalogue import describe_datasets as describe_datasets
+    from fairflows.paper.datasets import describe_datasets as describe_datasets
     from fairflows.paper.datasets import load_compas as load_compas
     from fairflows.paper.datasets import load_crime as load_crime
     from fairflows.paper.datasets import load_health as load_health
@@ -75,7 +75,7 @@ _HOME = {
     "audit": "fairflows.attack.auditing",
     "certify": "fairflows.certificate.certifying",
     "decode_file": "fairflows.stream.files",
-    "describe_datasets": "fairflows.paper.catalogue",
+    "describe_datasets": "fairflows.paper.datasets",
     "encode_file": "fairflows.stream.files",
     "frontier": "fairflows.frontiers.sweep",
     "load": "fairflows.storage.saving",

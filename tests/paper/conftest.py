@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.paper.experiments import models, problems
+from fairflows.paper.experiments import problems
 from fairflows.table.table import Table
 
 
@@ -37,6 +37,6 @@ def tiny(problem: problems.Problem) -> problems.Problem:
 def tiny_problems(monkeypatch):
     """Every problem with few rows and two epochs, and no models left over from other tests."""
     monkeypatch.setattr(problems, "_quick", tiny)
-    models.trained.cache_clear()
+    problems.trained.cache_clear()
     yield
-    models.trained.cache_clear()
+    problems.trained.cache_clear()

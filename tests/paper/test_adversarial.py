@@ -13,7 +13,7 @@ from fairflows import certify, make_gaussians, make_three_groups
 from fairflows.certificate.identification import model_hash
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines import LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
-from fairflows.paper.baselines.laftr import separation
+from fairflows.paper.baselines.adversarial import separation
 from fairflows.release.cell_release import CellRelease
 
 ALL = [AdversarialEncoder, LAFTR, MaxEntARL, AdversarialForgetting]

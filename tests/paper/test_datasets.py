@@ -15,8 +15,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper import datasets
-from fairflows.paper.catalogue import describe_datasets
-from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
+from fairflows.paper.datasets import describe_datasets, load_compas, load_crime, load_health, load_law_school
 from fairflows.paper.health import CATEGORIES, PAPER_FEATURES, TRANSFER_FEATURES, load_rows
 from fairflows.paper.sources import Source
 from fairflows.table.examples import load_adult

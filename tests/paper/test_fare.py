@@ -15,7 +15,7 @@ from fairflows.certificate.certifying import certify
 from fairflows.certificate.verifying import verify
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines import FARE
-from fairflows.paper.baselines.fare_tree import best_split
+from fairflows.paper.baselines.fare import best_split
 
 
 @pytest.fixture(scope="module")

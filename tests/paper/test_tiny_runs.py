@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 from fairflows import load_adult, make_gaussians
-from fairflows.paper.experiments import baseline_comparison, drawn_data, list_experiments, models, problems, run
+from fairflows.paper.experiments import baseline_comparison, drawn_data, list_experiments, problems, run
 from fairflows.paper.experiments.adversaries import adversary_accuracies, balanced_accuracy
 from fairflows.paper.experiments.certificates import simulated
-from fairflows.paper.experiments.crime_variants import area
 from fairflows.paper.experiments.problems import apart_from
 from fairflows.paper.experiments.result import Setting
+from fairflows.paper.experiments.trade_offs import area
 
 FROM_ADULT_ALONE = ["certificates", "figure-2"]
 ON_CRIME = ["table-5", *(pytest.param(name, marks=pytest.mark.slow) for name in ("table-2", "figure-7", "figure-8"))]
@@ -102,6 +102,6 @@ def test_quick_runs(name, tmp_path, data_folder):
 
 def test_frontiers_are_trained_once(tiny_problems, monkeypatch, few_rows):
     monkeypatch.setattr(problems.datasets, "load_adult", few_rows(load_adult))
-    first, second = (models.trained("adult", Setting(quick=True)) for _ in range(2))
+    first, second = (problems.trained("adult", Setting(quick=True)) for _ in range(2))
     assert first is second
     assert len(first.frontier.encoders) == 5

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import ks_1samp, norm
 from sklearn.linear_model import LogisticRegression
 
-from fairflows.paper import catalogue
+from fairflows.paper import datasets
 from fairflows.table import examples
 from fairflows.table.examples import make_gaussians, make_shifted_gaussians, make_three_groups
 
@@ -128,12 +128,12 @@ def test_bad_parameters():
 
 
 def test_importing_data_does_not_import_torch():
-    modules = "fairflows.table.examples, fairflows.paper.datasets, fairflows.paper.catalogue"
+    modules = "fairflows.table.examples, fairflows.paper.datasets"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("module", [examples, catalogue])
+@pytest.mark.parametrize("module", [examples, datasets])
 def test_examples_in_the_docstrings_run(module):
     results = doctest.testmod(module)
     assert results.attempted > 0

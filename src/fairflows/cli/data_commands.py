@@ -35,7 +35,7 @@ def datasets(as_json: Json = False, quiet: Quiet = False) -> None:
     Adult is inside the package. The others are looked for in the folder that the environment variable
     `FAIRFLOWS_DATA` names, else downloaded from their publisher where there still is one.
     """
-    from fairflows.paper.catalogue import describe_datasets
+    from fairflows.paper.datasets import describe_datasets
 
     found = describe_datasets()
     if as_json:

@@ -1,7 +1,7 @@
-"""The paper's four datasets that do not ship with the package, as tables with its split; Adult is in `table.adult`.
+"""The paper's datasets: what all five are, known without reading them, and the four that do not ship, as tables.
 
-Label and sensitive attribute are the paper's 0/1 codes, with the names kept beside them. What differs from the paper,
-and why, is in ``docs/datasets.md``.
+Adult is in `table.examples`. Label and sensitive attribute are the paper's 0/1 codes, with the names kept beside them;
+the tables have the paper's split. What differs from the paper, and why, is in ``docs/datasets.md``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import struct
 import warnings
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
@@ -18,7 +19,7 @@ import pandas as pd
 
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper import health
-from fairflows.paper.sources import Source
+from fairflows.paper.sources import VARIABLE, Source
 from fairflows.table.columns import check_choice
 from fairflows.table.examples import coded_table, load_adult, paper_parts
 from fairflows.table.table import Table
@@ -246,6 +247,73 @@ def load_law_school(features: Literal["paper", "all"] = "paper") -> Table:
     )
 
 
+@dataclass(frozen=True)
+class Entry:
+    """What is known about a dataset without reading it: each group's name, share of the rows and rate of y = 1."""
+
+    name: str
+    rows: int
+    label: str
+    groups: tuple[tuple[str, float, float], ...]
+    licence: str
+
+
+_NONE_STATED = "none stated"
+_ABOUT_ADULT = Entry(
+    "adult", 45_222, "income above 50K", (("male", 0.675, 0.312), ("female", 0.325, 0.114)), "CC BY 4.0"
+)
+_ABOUT_COMPAS = Entry(
+    "compas", 5_278, "no new offence", (("Caucasian", 0.398, 0.609), ("African-American", 0.602, 0.477)), _NONE_STATED
+)
+_ABOUT_CRIME = Entry(
+    "crime",
+    1_994,
+    "crime below the median",
+    (("low minority share", 0.578, 0.733), ("high minority share", 0.422, 0.181)),
+    "CC BY 4.0",
+)
+_ABOUT_HEALTH = Entry(
+    "health",
+    218_414,
+    "Charlson index not 1-2",
+    (("under 60 or unknown", 0.644, 0.790), ("60 and over", 0.356, 0.484)),
+    "competition rules",
+)
+_ABOUT_LAW_SUBSET = Entry(
+    "law_school", 49_449, "admitted", (("white", 0.802, 0.262), ("non-white", 0.198, 0.215)), _NONE_STATED
+)
+_ABOUT_LAW_FULL = Entry(  # all 25 schools: the paper's table 3, its three parts together
+    "law_school", 86_022, "admitted", (("white", 0.822, 0.283), ("non-white", 0.178, 0.208)), _NONE_STATED
+)
+
+
+def describe_datasets() -> pd.DataFrame:
+    """The paper's five datasets: rows, groups, rates, licence, and where each would come from on this machine.
+
+    Reads no data: rows and rates are those of the published files.
+
+    Returns
+    -------
+    DataFrame
+        One row per dataset, with the columns name, rows, label, groups (share of the rows), rates (of y = 1 in each
+        group), licence, at_hand and source.
+
+    Examples
+    --------
+    >>> describe_datasets().loc[0, ["name", "groups", "rates"]].tolist()
+    ['adult', 'male 67.5 %, female 32.5 %', '31.2 %, 11.4 %']
+    """
+    only_subset = LAW_SUBSET.find() and not LAW_FULL.find()
+    places = [
+        (_ABOUT_ADULT, "inside the package"),
+        (_ABOUT_COMPAS, COMPAS.whereabouts()),
+        (_ABOUT_CRIME, CRIME.whereabouts()),
+        (_ABOUT_HEALTH, health.AGGREGATE.whereabouts()),
+        (_ABOUT_LAW_SUBSET if only_subset else _ABOUT_LAW_FULL, LAW_FULL.whereabouts() or LAW_SUBSET.whereabouts()),
+    ]
+    return pd.DataFrame([_describe(entry, place) for entry, place in places])
+
+
 def _quantile_bins(column: pd.Series, fitted: npt.NDArray[np.bool_]) -> pd.Categorical:
     """Four bins between the quartiles of the `fitted` rows, named by their edges.
 
@@ -288,3 +356,16 @@ def _snap(column: pd.Series, decimals: int) -> pd.Series:
     """Undo single precision: 3.179998 becomes 3.18, since a trace of how one school wrote its numbers names it."""
     rounded = column.round(decimals)
     return rounded.where((column - rounded).abs() < 1e-5, column)
+
+
+def _describe(entry: Entry, place: str | None) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "rows": entry.rows,
+        "label": entry.label,
+        "groups": ", ".join(f"{group} {100 * share:.1f} %" for group, share, _ in entry.groups),
+        "rates": ", ".join(f"{100 * rate:.1f} %" for _, _, rate in entry.groups),
+        "licence": entry.licence,
+        "at_hand": place is not None and not place.startswith("download"),
+        "source": place or f"not at hand: its files must be in the folder that {VARIABLE} names",
+    }

@@ -1,4 +1,4 @@
-"""The estimator behind all adversarial baselines, and the plainest of them (Edwards and Storkey, 2016)."""
+"""The estimator behind all adversarial baselines, and the baselines themselves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fairflows.bijection.networks import StackedMLP
 from fairflows.compute.resources import chosen_device
@@ -157,7 +158,7 @@ def check_weights(name: str, weights: Sequence[float], most: float = np.inf) -> 
 
 @dataclass(eq=False, repr=False)
 class AdversarialEncoder(AdversarialBaseline):
-    r"""Plain adversarial training, as in the motivation of Balunović et al. (2022).
+    r"""Plain adversarial training (Edwards and Storkey, 2016), as in the motivation of Balunović et al. (2022).
 
     Encoder and classifier minimise, and the adversary maximises,
 
@@ -208,3 +209,207 @@ class TradeOff(Objective):
     def encoder_loss(self, task: Tensor, logits: Tensor, a: Tensor, regularisers: tuple[Tensor, ...]) -> Tensor:
         """(1 − γ)·L_task − γ·L_adv."""
         return (1 - self.gamma) * task - self.gamma * mean_cross_entropy(logits, a)
+
+
+@dataclass(eq=False, repr=False)
+class LAFTR(AdversarialBaseline):
+    r"""LAFTR for demographic parity, without reconstruction (Madras et al., ICML 2018).
+
+    The adversary maximises its group-normalised L1 objective and the encoder minimises γ times it,
+
+    .. math:: L_{adv} = 1 - \sum_a \frac1{|D_a|} \sum_{i \in D_a} |g(z_i) - a| = \sum_a \overline{p_a(z)} - 1,
+
+    the mean over group a of the probability given to a, summed over the groups: for the best adversary it is the
+    demographic parity distance.
+
+    Parameters
+    ----------
+    gamma : float
+        γ, the weight of the adversary's objective.
+    n_latent : int
+        Dimensions of z.
+    hidden, head, adversary : sequence of int
+        Hidden layers of encoder, classifier and adversary; one of 8 each in the comparison of Balunović et al. (2022).
+    n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
+        As for `AdversarialEncoder`.
+
+    Examples
+    --------
+    >>> from fairflows import make_gaussians
+    >>> table, _ = make_gaussians(400, random_state=0)
+    >>> LAFTR(n_epochs=2).fit(table.X, table.y, sensitive_features=table.a).transform(table.X).shape
+    (400, 8)
+    """
+
+    gamma: float = 2.0
+    _: KW_ONLY
+    n_latent: int = 8
+    hidden: Sequence[int] = (8,)
+    head: Sequence[int] = (8,)
+    adversary: Sequence[int] = (8,)
+
+    def _objective(self, strength: Tensor) -> Objective:
+        check_weights("gamma", strength.tolist())
+        return GroupNormalisedL1(strength)
+
+
+@dataclass(frozen=True)
+class GroupNormalisedL1(Objective):
+    """LAFTR's objective for demographic parity."""
+
+    gamma: Tensor
+
+    def encoder_loss(self, task: Tensor, logits: Tensor, a: Tensor, regularisers: tuple[Tensor, ...]) -> Tensor:
+        """L_task + γ·L_adv."""
+        return task + self.gamma * separation(logits, a)
+
+    def adversary_loss(self, logits: Tensor, a: Tensor) -> Tensor:
+        """−L_adv: the adversary maximises it."""
+        return -separation(logits, a)
+
+
+def separation(logits: Tensor, a: Tensor) -> Tensor:
+    """L_adv of each model, (M,): the mean over each group of its own probability, summed, less one."""
+    member = one_hot(a, logits.shape[-1]).to(logits)  # (M, B, K)
+    size = member.sum(1).clamp(min=1)  # a group without a row in the batch adds nothing
+    return ((logits.softmax(-1) * member).sum(1) / size).sum(-1) - 1
+
+
+@dataclass(eq=False, repr=False)
+class MaxEntARL(AdversarialBaseline):
+    r"""Maximum-entropy adversarial representation learning (Roy and Boddeti, CVPR 2019).
+
+    The discriminator minimises its cross-entropy. Encoder and predictor minimise
+
+    .. math:: L_{task} - α\, H, \qquad H = -\overline{\textstyle\sum_a p_a(z) \log p_a(z)},
+
+    with H the entropy of the discriminator's probabilities: it is to be unsure, not wrong.
+
+    Parameters
+    ----------
+    alpha : float
+        α, the weight of the entropy.
+    n_latent : int
+        Dimensions of z.
+    hidden, head, adversary : sequence of int
+        Hidden layers of encoder, predictor and discriminator; two of 64 in the comparison of Balunović et al. (2022).
+    n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
+        As for `AdversarialEncoder`.
+
+    Examples
+    --------
+    >>> from fairflows import make_gaussians
+    >>> table, _ = make_gaussians(400, random_state=0)
+    >>> MaxEntARL(n_epochs=2).fit(table.X, table.y, sensitive_features=table.a).transform(table.X).shape
+    (400, 2)
+    """
+
+    alpha: float = 10.0
+    _: KW_ONLY
+    n_latent: int = 2
+    hidden: Sequence[int] = (64,)
+    head: Sequence[int] = (64, 64)
+    adversary: Sequence[int] = (64, 64)
+
+    strength_name: ClassVar[str] = "alpha"
+
+    def _objective(self, strength: Tensor) -> Objective:
+        check_weights("alpha", strength.tolist())
+        return MaximumEntropy(strength)
+
+
+@dataclass(frozen=True)
+class MaximumEntropy(Objective):
+    """The objective of MaxEnt-ARL; the discriminator minimises its cross-entropy."""
+
+    alpha: Tensor
+
+    def encoder_loss(self, task: Tensor, logits: Tensor, a: Tensor, regularisers: tuple[Tensor, ...]) -> Tensor:
+        """L_task − α·H."""
+        log_p = logits.log_softmax(-1)
+        H = -(log_p.exp() * log_p).sum(-1).mean(-1)
+        return task - self.alpha * H
+
+
+@dataclass(eq=False, repr=False)
+class AdversarialForgetting(AdversarialBaseline):
+    r"""A code of the row, and a mask that forgets parts of it (Jaiswal et al., AAAI 2020).
+
+    The code c and a mask m ∈ (0, 1)^d are both made from x; z = c ⊙ m is released, predicted from, and attacked by the
+    discriminator. A decoder keeps c informative, and the mask is driven towards zeros and ones:
+
+    .. math:: \min\; L_{task} + ρ\,\|x - \hat x(c)\|^2 + λ\, \overline{m^T (1 - m)} - δ\, L_{disc}
+
+    Parameters
+    ----------
+    delta : float
+        δ, the weight of the discriminator's loss.
+    rho, lam : float
+        ρ and λ, the weights of reconstruction and of the mask.
+    n_latent : int
+        Dimensions of z.
+    hidden, head, adversary : sequence of int
+        Hidden layers of encoder, mask and decoder; of the predictor; of the discriminator, two of 50 in the comparison
+        of Balunović et al. (2022).
+    n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
+        As for `AdversarialEncoder`.
+
+    Examples
+    --------
+    >>> from fairflows import make_gaussians
+    >>> table, _ = make_gaussians(400, random_state=0)
+    >>> AdversarialForgetting(n_epochs=2).fit(table.X, table.y, sensitive_features=table.a).transform(table.X).shape
+    (400, 50)
+    """
+
+    delta: float = 1.0
+    _: KW_ONLY
+    rho: float = 0.001
+    lam: float = 0.1
+    n_latent: int = 50
+    hidden: Sequence[int] = (50,)
+    head: Sequence[int] = (50,)
+    adversary: Sequence[int] = (50, 50)
+
+    strength_name: ClassVar[str] = "delta"
+
+    def _objective(self, strength: Tensor) -> Objective:
+        for name, weights in (("delta", strength.tolist()), ("rho", [self.rho]), ("lam", [self.lam])):
+            check_weights(name, weights)
+        return Forgetting(strength, self.rho, self.lam)
+
+    def _representation(self, n_features: int, seeds: Sequence[int]) -> Representation:
+        return MaskedCode(
+            code=StackedMLP(n_features, self.hidden, self.n_latent, seeds=seeds, stream="encoder"),
+            mask=StackedMLP(n_features, self.hidden, self.n_latent, seeds=seeds, stream="mask"),
+            decoder=StackedMLP(self.n_latent, self.hidden, n_features, seeds=seeds, stream="decoder"),
+        )
+
+
+@dataclass(frozen=True)
+class Forgetting(Objective):
+    """The objective of Adversarial Forgetting; the discriminator minimises L_disc, its cross-entropy."""
+
+    delta: Tensor
+    rho: float
+    lam: float
+
+    def encoder_loss(self, task: Tensor, logits: Tensor, a: Tensor, regularisers: tuple[Tensor, ...]) -> Tensor:
+        """L_task + ρ‖x − x̂(c)‖² + λ·mᵀ(1 − m) − δ·L_disc."""
+        reconstruction, mask = regularisers
+        return task + self.rho * reconstruction + self.lam * mask - self.delta * mean_cross_entropy(logits, a)
+
+
+class MaskedCode(Representation):
+    """z = c ⊙ m, with the regularisers ‖x − x̂(c)‖² and mᵀ(1 − m)."""
+
+    def __init__(self, code: StackedMLP, mask: StackedMLP, decoder: StackedMLP):
+        super().__init__()
+        self.code, self.mask, self.decoder = code, mask, decoder
+
+    def represent(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """z, and the means of both regularisers over the batch."""
+        c, m = self.code(x), self.mask(x).sigmoid()
+        reconstruction = (self.decoder(c) - x).square().sum(-1).mean(-1)
+        undecided = (m * (1 - m)).sum(-1).mean(-1)
+        return c * m, (reconstruction, undecided)

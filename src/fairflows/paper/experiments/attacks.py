@@ -17,10 +17,8 @@ from fairflows.bounds import statistical_distance_upper_bound
 from fairflows.bounds.published import hoeffding_radius
 from fairflows.encoder.base import Encoder
 from fairflows.paper.experiments.adversaries import adversary_accuracies
-from fairflows.paper.experiments.figures import COLOURS, bounds_figure, new_figure
-from fairflows.paper.experiments.models import Trained, all_trained, audited, described
-from fairflows.paper.experiments.problems import PROBLEMS
-from fairflows.paper.experiments.result import Result, Setting
+from fairflows.paper.experiments.problems import PROBLEMS, Trained, all_trained, audited, described
+from fairflows.paper.experiments.result import COLOURS, Result, Setting, bounds_figure, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,9 +12,8 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.paper.baselines.adversarial import AdversarialEncoder
 from fairflows.paper.experiments.adversaries import adversary_accuracies
-from fairflows.paper.experiments.figures import COLOURS, new_figure
 from fairflows.paper.experiments.problems import labels_of
-from fairflows.paper.experiments.result import FIRST_SEED, Result, Setting
+from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, new_figure
 from fairflows.table.examples import make_gaussians
 from fairflows.table.table import Table
 
