@@ -207,3 +207,14 @@ def test_rows_needed_reach_the_target_and_no_fewer_do():
 def test_a_target_below_the_distance_cannot_be_reached():
     with pytest.raises(ValueError, match="cannot be reached"):
         rows_needed(0.05, 0.05, probabilities=[[0.6, 0.4], [0.5, 0.5]])
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.02, 0.2])
+def test_the_certificate_stays_within_its_plan_as_often_as_was_planned(distance):
+    rng, n, k = np.random.default_rng(0), np.array([4000, 1500]), 8
+    tilt = np.where(np.arange(k) < k // 2, 1, -1) * 2 * distance / k
+    laws = np.stack([np.full(k, 1 / k) + tilt / 2, np.full(k, 1 / k) - tilt / 2])
+    counts = np.stack([rng.multinomial(n[a], laws[a], size=2000) for a in (0, 1)], axis=1)
+    bounds = np.array([cell_upper_bound(drawn, 0.05) for drawn in counts])
+    assert 0.86 < (bounds <= planned_cell_bound(laws, n, 0.05, chance=0.9)).mean() < 0.95
+    assert bounds.mean() == pytest.approx(planned_cell_bound(laws, n, 0.05), abs=0.001)

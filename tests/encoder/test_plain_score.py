@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from fairflows import DataError
 from fairflows.encoder.plain_score import PlainScore, plain_score
-from fairflows.encoder.transported_score import _pipeline
+from fairflows.encoder.task_score import category_columns, predicted_scores, score_pipeline
 
 
 def table(n=3000, n_classes=2):
@@ -36,7 +36,7 @@ def new_rows(X):
 def test_trees_give_the_probabilities_of_scikit_learn_bit_for_bit(n_classes, max_leaf_nodes):
     X, y = table(n_classes=n_classes)
     trees = HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=max_leaf_nodes, min_samples_leaf=3)
-    pipeline = _pipeline(trees, X, 0).fit(X, y)
+    pipeline = score_pipeline(trees, X, category_columns(X)).fit(X, y)
     plain = plain_score(pipeline, X)
     assert isinstance(plain, PlainScore)
     np.testing.assert_array_equal(plain.predict_proba(new_rows(X)), pipeline.predict_proba(new_rows(X)))
@@ -44,11 +44,13 @@ def test_trees_give_the_probabilities_of_scikit_learn_bit_for_bit(n_classes, max
 
 def test_trees_without_a_split_and_rows_in_several_chunks(monkeypatch):
     X, y = table()
-    pipeline = _pipeline(HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2000), X, 0).fit(X, y)
+    pipeline = score_pipeline(
+        HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2000), X, category_columns(X)
+    ).fit(X, y)
     plain = plain_score(pipeline, X)
     assert len(plain.model.feature) == 0
     np.testing.assert_array_equal(plain.predict_proba(X), pipeline.predict_proba(X))
-    pipeline = _pipeline(HistGradientBoostingClassifier(max_iter=3), X, 0).fit(X, y)
+    pipeline = score_pipeline(HistGradientBoostingClassifier(max_iter=3), X, category_columns(X)).fit(X, y)
     monkeypatch.setattr("fairflows.encoder.plain_score._ROWS_PER_CHUNK", 7)
     np.testing.assert_array_equal(plain_score(pipeline, X).predict_proba(X), pipeline.predict_proba(X))
 
@@ -57,7 +59,7 @@ def test_trees_without_a_split_and_rows_in_several_chunks(monkeypatch):
 def test_a_logistic_regression(n_classes):
     X, y = table(n_classes=n_classes)
     X = X.drop(columns=["b", "since", "for"])
-    pipeline = _pipeline(LogisticRegression(max_iter=200), X, 0).fit(X, y)
+    pipeline = score_pipeline(LogisticRegression(max_iter=200), X, category_columns(X)).fit(X, y)
     plain = plain_score(pipeline, X)
     assert isinstance(plain, PlainScore)
     np.testing.assert_allclose(plain.predict_proba(X), pipeline.predict_proba(X), rtol=1e-9)
@@ -69,5 +71,14 @@ def test_another_classifier_stays_what_it_is():
     X, y = table(300)
     codes = X[["a"]].round().clip(0, 5)
     for classifier in (RandomForestClassifier(3), HistGradientBoostingClassifier(categorical_features=[0])):
-        pipeline = _pipeline(classifier, codes, 0).fit(codes, y)
+        pipeline = score_pipeline(classifier, codes, category_columns(codes)).fit(codes, y)
         assert plain_score(pipeline, codes) is pipeline
+
+
+def test_the_mean_of_a_number():
+    X, y = table()
+    pipeline = score_pipeline(HistGradientBoostingRegressor(max_iter=20), X, category_columns(X)).fit(X, y + X["a"])
+    plain = plain_score(pipeline, X)
+    assert isinstance(plain, PlainScore)
+    np.testing.assert_allclose(predicted_scores([plain], new_rows(X))[:, 0], pipeline.predict(new_rows(X)), rtol=1e-12)
+    np.testing.assert_array_equal(predicted_scores([pipeline], X)[:, 0], pipeline.predict(X))

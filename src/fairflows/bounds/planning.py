@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities, smallest_true
 from fairflows.bounds.counts import cell_radius
@@ -75,17 +75,10 @@ def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray
     >>> round(float(expected_cell_distance(np.full((2, 50), 1 / 50), [5000, 5000])[0, 1]), 3)
     0.056
     """
-    p = checked_probabilities(probabilities)
-    n = _checked_sizes(n, len(p))
-    variance = p * (1 - p) / n[..., None]
-    expected = np.zeros((*n.shape, len(p)))
-    for a in range(len(p)):
-        expected[..., a, :] = _mean_of_folded_normal(p[a] - p, variance[..., a, None, :] + variance).sum(axis=-1) / 2
-        expected[..., a, a] = 0
-    return expected
+    return _observed_distance(probabilities, n)[0]
 
 
-def planned_cell_bound(probabilities: ArrayLike, n: ArrayLike, delta: float, *, eta: ArrayLike = 1.0) -> FloatArray:
+def planned_cell_bound(probabilities: ArrayLike, n: ArrayLike, delta: float, *, eta: ArrayLike = 1.0, chance: float = 0.5) -> FloatArray:
     """The `cell_upper_bound` to expect for these cells with n persons of each group.
 
     Compute it for each candidate number of cells on validation rows, and choose before certifying.
@@ -96,15 +89,18 @@ def planned_cell_bound(probabilities: ArrayLike, n: ArrayLike, delta: float, *, 
         As for `expected_cell_distance`.
     delta, eta
         As for `cell_upper_bound`.
+    chance : float
+        The probability with which the bound is to come out no higher, by the normal law: 0.5 gives its mean.
 
     Examples
     --------
     >>> {k: round(float(planned_cell_bound(np.full((2, k), 1 / k), [5000, 5000], 0.05)), 3) for k in (2, 8, 32)}
     {2: 0.032, 8: 0.046, 32: 0.069}
     """
-    n = np.asarray(n, dtype=np.float64)
-    expected = expected_cell_distance(probabilities, n) + cell_radius(n, delta, eta=eta)
-    return np.minimum(expected.max(axis=(-2, -1)), 1)
+    mean, deviation = _observed_distance(probabilities, n)
+    observed = mean + ndtri(chance) * deviation
+    planned = observed + cell_radius(np.asarray(n, dtype=np.float64), delta, eta=eta)
+    return np.minimum(planned.max(axis=(-2, -1)), 1)
 
 
 def rows_needed(
@@ -198,6 +194,21 @@ def _checked_sizes(n: ArrayLike, K: int) -> FloatArray:
     if n.shape[-1:] != (K,) or not np.all(n > 0):
         raise ValueError(f"n must hold a positive number of persons for each of {K} groups; got {n.tolist()}.")
     return n
+
+
+def _observed_distance(probabilities: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of the observed distance of every pair, as if cells were independent, (..., K, K)."""
+    p = checked_probabilities(probabilities)
+    n = _checked_sizes(n, len(p))
+    variance = p * (1 - p) / n[..., None]
+    mean, deviation = np.zeros((*n.shape, len(p))), np.zeros((*n.shape, len(p)))
+    for a in range(len(p)):
+        d, sigma2 = p[a] - p, variance[..., a, None, :] + variance
+        folded = _mean_of_folded_normal(d, sigma2)
+        mean[..., a, :] = folded.sum(axis=-1) / 2
+        deviation[..., a, :] = np.sqrt(np.maximum(d**2 + sigma2 - folded**2, 0).sum(axis=-1)) / 2
+        mean[..., a, a] = deviation[..., a, a] = 0
+    return mean, deviation
 
 
 def _mean_of_folded_normal(d: FloatArray, variance: FloatArray) -> FloatArray:
