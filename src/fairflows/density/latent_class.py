@@ -22,6 +22,8 @@ from fairflows.density.cell_density import (
 )
 
 _ROWS_PER_CHUNK = 32_768
+_PSEUDO_COUNT = 0.1  # rows added to each class and variable, spread evenly, so that no cell has probability zero
+_MOST_ITERATIONS, _TOLERANCE = 500, 1e-5  # EM stops when the mean log-likelihood grows by less
 
 
 class LatentClassMixture:
@@ -38,10 +40,6 @@ class LatentClassMixture:
         Level counts m_1, ..., m_D.
     n_classes : sequence of int
         Numbers of classes to try, growing.
-    pseudo_count : float
-        Rows added to each class and variable, spread evenly over its levels, so that no cell has probability zero.
-    max_iterations, tolerance : int, float
-        EM stops when the mean log-likelihood grows by less than the tolerance.
     random_state : int
         Seed of the start and, without validation rows, of the split.
 
@@ -61,16 +59,10 @@ class LatentClassMixture:
         levels: Sequence[int],
         *,
         n_classes: Sequence[int] = (1, 2, 4, 8, 16, 32, 64),
-        pseudo_count: float = 0.1,
-        max_iterations: int = 500,
-        tolerance: float = 1e-5,
         random_state: int = 0,
     ) -> None:
         self.levels = checked_levels(levels)
         self.n_classes = tuple(n_classes)
-        self.pseudo_count = pseudo_count
-        self.max_iterations = max_iterations
-        self.tolerance = tolerance
         self.random_state = random_state
 
     def fit(
@@ -135,20 +127,20 @@ class LatentClassMixture:
         generator = np.random.default_rng(self.random_state)
         responsibility = generator.dirichlet(np.ones(n_classes), size=len(columns))
         before = -np.inf
-        for _ in range(self.max_iterations):
+        for _ in range(_MOST_ITERATIONS):
             log_pi, log_theta = self._maximise(columns, responsibility * weights[:, None])
             log_joint = log_pi + columns @ log_theta.T
             log_p = logsumexp(log_joint, axis=1)
             responsibility = np.exp(log_joint - log_p[:, None])
             likelihood = float(weights @ log_p / weights.sum())
-            if likelihood - before < self.tolerance:
+            if likelihood - before < _TOLERANCE:
                 break
             before = likelihood
         return log_pi, log_theta
 
     def _maximise(self, columns: FloatArray, weighted: FloatArray) -> tuple[FloatArray, FloatArray]:
         """π and θ of largest likelihood given soft counts (distinct cells, C), the pseudo-rows added."""
-        pi = weighted.sum(axis=0) + self.pseudo_count
-        counts = weighted.T @ columns + self.pseudo_count / np.repeat(self.levels, self.levels)
+        pi = weighted.sum(axis=0) + _PSEUDO_COUNT
+        counts = weighted.T @ columns + _PSEUDO_COUNT / np.repeat(self.levels, self.levels)
         theta = [counts[:, d] / counts[:, d].sum(axis=1, keepdims=True) for d in level_columns(self.levels)]
         return np.log(pi / pi.sum()), np.log(np.concatenate(theta, axis=1))

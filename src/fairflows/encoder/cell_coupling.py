@@ -44,10 +44,6 @@ class CellCoupling:
     n_sources: int
     n_targets: int
 
-    def source_law(self) -> FloatArray:
-        """The marginal of the sources."""
-        return np.bincount(self.sources, weights=self.masses, minlength=self.n_sources).astype(np.float64)
-
     def target_law(self) -> FloatArray:
         """The marginal of the targets: the law of what is released."""
         return np.bincount(self.targets, weights=self.masses, minlength=self.n_targets).astype(np.float64)
