@@ -227,7 +227,7 @@ def test_a_spline_keeps_its_halves_when_torch_draws_others(tmp_path, monkeypatch
     others = torch.tensor([[True, False, True, False], [False, True, False, True]])
     monkeypatch.setattr("fairflows.bijection.spline.passive_features", lambda *_: others)
     torch.testing.assert_close(load(tmp_path / "density").log_prob(x), density.log_prob(x))
-    assert [sorted(half) for half in density.bijection.passive] != [[0, 2], [1, 3]], "else nothing is tested"
+    assert [sorted(half) for half in density.networks.passive] != [[0, 2], [1, 3]], "else nothing is tested"
 
 
 def test_a_network_with_inputs_and_outputs_left_out(tmp_path):
