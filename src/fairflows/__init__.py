@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fairflows.encoder.fair_flow import FairFlow as FairFlow
     from fairflows.encoder.fair_matching import FairMatching as FairMatching
     from fairflows.encoder.fair_transport import FairTransport as FairTransport
+    from fairflows.encoder.fair_tree import FairTree as FairTree
     from fairflows.exceptions import DataError as DataError
     from fairflows.exceptions import DataWarning as DataWarning
     from fairflows.exceptions import ParameterError as ParameterError
@@ -66,6 +67,7 @@ _HOME = {
     "FairFlow": "fairflows.encoder.fair_flow",
     "FairMatching": "fairflows.encoder.fair_matching",
     "FairTransport": "fairflows.encoder.fair_transport",
+    "FairTree": "fairflows.encoder.fair_tree",
     "Frontier": "fairflows.frontiers.sweep",
     "MatchedPairs": "fairflows.explain.pairs",
     "ParameterError": "fairflows.exceptions",

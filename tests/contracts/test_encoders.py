@@ -16,6 +16,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
+from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import FARE, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
@@ -34,6 +35,7 @@ ENCODERS = {
     "matching with coins": lambda: FairMatching(0.5, **CELLS, criterion="equalized_odds", output="codes"),
     "transported cells": lambda: FairTransport(**CELLS, transport="cells", output="one-hot"),
     "transported score": lambda: FairTransport(**SCORE),
+    "matched tree": lambda: FairTree(6, score=LogisticRegression(), key=KEY),
     "rows as they are": lambda: Unencoded(key=KEY),
     "FARE": lambda: FARE(0.2, max_leaves=6, min_rows=10, key=KEY),
     "LAFTR": lambda: LAFTR(n_epochs=1),
@@ -48,10 +50,10 @@ NEED_NO_ATTRIBUTE = {
     "rows as they are", "FARE", "LAFTR", "MaxEnt-ARL", "forgetting", "plain adversary", "cells of rows",
 }  # fmt: skip
 INVERTIBLE = {"flow", "matching", "matching with coins"}
-GIVE_CELLS = {"FARE", "cells of rows", "cells of matched rows", "typical rows of a score"}
+GIVE_CELLS = {"matched tree", "FARE", "cells of rows", "cells of matched rows", "typical rows of a score"}
 HAVE_A_LAW = {"flow", "matching", "matching with coins", "transported cells", "transported score"}
 TOSS_COINS = {
-    "flow", "matching with coins", "transported cells", "transported score", "cells of matched rows",
+    "flow", "matching with coins", "transported cells", "transported score", "matched tree", "cells of matched rows",
     "typical rows of a score",
 }  # fmt: skip
 FITTED: dict[str, Encoder] = {}
@@ -314,13 +316,14 @@ def test_the_ledger_knows_the_training_persons(encoder, table):
 
 def test_one_run_fits_every_strength_and_seed(name, table):
     template = ENCODERS[name]()
-    many = template.fit_many(table, strengths=[0.25, 0.75], seeds=[0, 3])
+    strengths = [2, 5] if template.strength_name == "n_cells" else [0.25, 0.75]
+    many = template.fit_many(table, strengths=strengths, seeds=[0, 3])
     assert not template.is_fitted
     assert all(encoder.is_fitted for encoder in many)
     assert len({encoder.key_ for encoder in many}) == 1, "a person has the same coins in all of them"
     settings = [encoder.encoder if isinstance(encoder, CellRelease) else encoder for encoder in many]
     if name not in ("rows as they are", "cells of rows"):  # which have no strength
-        assert [setting.get_params()[setting.strength_name] for setting in settings] == [0.25, 0.25, 0.75, 0.75]
+        assert [setting.get_params()[setting.strength_name] for setting in settings] == sorted(2 * strengths)
     assert [setting.random_state for setting in settings] == [0, 3, 0, 3]
     for encoder in many:
         assert len(encoder.transform(table)) == len(table)

@@ -17,6 +17,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
+from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError
 
 pytestmark = [
@@ -25,6 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Values between the points of the training grid"),
     pytest.mark.filterwarnings("ignore:Column .* repeats its values"),
     pytest.mark.filterwarnings("ignore:.*only observed cells are used"),
+    pytest.mark.filterwarnings("ignore:.*cells that a group cannot fill were merged"),
 ]
 
 
@@ -70,12 +72,17 @@ class Transport(_NeedsEveryLabel, FairTransport):
     pass
 
 
+class Tree(_NeedsEveryLabel, FairTree):
+    pass
+
+
 CELLS = {"density": "counts", "output": "codes", "max_cells": 5000}
 ENCODERS = {
     "flow": Flow(n_epochs=2, dequantise=False),
     "matching": Matching(1.0, **CELLS),
     "matching with coins": Matching(0.5, **CELLS),
     "transport": Transport(transport="cells", **CELLS),
+    "tree": Tree(4, min_rows=1),
 }
 
 OF_CELLS = {
@@ -92,6 +99,10 @@ EXPECTED = {
     "matching": OF_CELLS,
     "matching with coins": OF_CELLS,
     "transport": OF_CELLS,
+    "tree": {
+        "check_sample_weight_equivalence_on_dense_data": "persons are parted at random: weights and repeated rows agree "
+        "in distribution, not number by number",
+    },
 }
 
 

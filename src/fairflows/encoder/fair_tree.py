@@ -1,0 +1,587 @@
+"""FairTree: cells for many purposes, each of which holds the same share of every group."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import BaseEstimator, is_regressor
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
+from fairflows.codec.levels import Levels
+from fairflows.codec.outside import Outside
+from fairflows.compute.progress import ShowProgress, progress_bar
+from fairflows.encoder.base import Cells, FloatArray, LabelsLike, Learnt, Rows, RowsLike, has_names
+from fairflows.encoder.checks import check_classifier, check_count, takes_weights
+from fairflows.encoder.group_encoder import GroupEncoder
+from fairflows.encoder.matched_tree import CalibrationRows, MatchedTree, grow
+from fairflows.encoder.plain_score import PlainScore
+from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
+from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, predicted_scores, score_columns
+from fairflows.exceptions import DataError, ParameterError, warn_user
+from fairflows.table.columns import check_choice, check_known, is_number
+from fairflows.table.frames import to_pandas
+from fairflows.table.persons import content_hashes
+from fairflows.table.table import Role
+
+_CANDIDATES = tuple(2**d for d in range(1, 11))
+_HELD = 0.3  # share of the calibration persons that judge numbers of cells
+_MOST_CLASSES = 20  # a label with more distinct numbers is a number
+_ROWS_PER_CHUNK = 2**16
+
+
+class FairTree(GroupEncoder):
+    """Encode rows as cells that tell much about the table and nothing about the group.
+
+    A binary tree in which every node splits *each group at its own quantile* of one score, so that every cell holds the
+    same share of every group: no group can be told from the calibration rows' cells, and what can be told in truth is
+    chance, which a certificate bounds. At each node the score is the one whose split explains most of the variance of
+    the label and of all columns: the label's own score, or a principal component of the ranked columns. So the cells
+    serve the label and other questions too.
+
+    Scores are fitted on some persons, the tree on others (the calibration persons). Rows at a threshold are sent left
+    or right by a coin that belongs to the person. Encoding needs the sensitive attribute.
+
+    Parameters
+    ----------
+    n_cells : int or "auto"
+        The number of cells. "auto" takes the most of 2, 4, …, 1024 for which the certificate to expect is within
+        ``target``, judged on persons kept aside in ``fit``.
+    output : {"cell"}
+        What is released: the number of the cell.
+    targets : sequence of column names, optional
+        The columns that the cells are to tell, beside the label; all of them when not given.
+    label_weight : float
+        What the label (or all labels together) counts, where all columns together count 1.
+    score : classifier or regressor, optional
+        Predicts the label from the columns; boosted trees when not given.
+    n_components : int
+        The most principal components that may be split.
+    calibration : float
+        The share of the persons that the tree is fitted to; the others fit the scores.
+    unit : {"row", "person"}
+        Whose law is made alike in all groups: that of a random row, for a file of rows, or that of a random row of a
+        random person.
+    min_rows : int
+        The fewest calibration rows of each group in a cell. Cells that a group cannot fill are merged with their
+        neighbours in the tree, with a warning.
+    target : float, optional
+        With "auto": the distance Δ that is to be certified.
+    delta : float
+        With "auto": the δ that it is to be certified with, of which the first certificate spends its share.
+    n_certify : int, optional
+        With "auto": how many persons will certify; as many as the tree is fitted to when not given.
+    kinds, unseen, missing, sensitive, identifier, key, random_state
+        As for `FairTransport`.
+    progress : bool
+        Show a progress bar while fitting.
+
+    Attributes
+    ----------
+    groups_ : list
+        The values of the sensitive attribute.
+    classes_ : ndarray, list of ndarray, or None
+        The values of the label; one array per label where there are several, empty for a label of numbers. None without
+        a label, or with a single label of numbers.
+    n_cells_ : int
+        How many cells there are.
+    tree_ : MatchedTree
+        The thresholds of each group.
+    shares_ : ndarray of shape (K, n_cells_)
+        The share of each group's calibration rows in each cell: the same for every group, to one row per split.
+    planned_ : dict, or None
+        With "auto": the certificate to expect for each number of cells that was tried.
+
+    Examples
+    --------
+    >>> from fairflows import load_adult
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> tree = FairTree(n_cells=16).fit(train)
+    >>> bool(np.abs(tree.shares_[0] - tree.shares_[1]).sum() / 2 < 0.01)
+    True
+    """
+
+    strength_name = "n_cells"
+    columns_: dict[Hashable, ScoreColumn]
+    scores_: TreeScores
+    tree_: MatchedTree
+    labels_: list[CellLabel]
+    n_cells_: int
+    shares_: FloatArray
+    planned_: dict[int, float] | None
+
+    def __init__(
+        self,
+        n_cells: int | Literal["auto"] = 64,
+        *,
+        output: Literal["cell"] = "cell",
+        targets: Sequence[Hashable] | None = None,
+        label_weight: float = 2.0,
+        score: BaseEstimator | None = None,
+        n_components: int = 16,
+        calibration: float = 2 / 3,
+        unit: Literal["row", "person"] = "row",
+        min_rows: int = 5,
+        target: float | None = None,
+        delta: float = 0.05,
+        n_certify: int | None = None,
+        kinds: Mapping[str, str] | None = None,
+        unseen: Literal["error", "other"] = "error",
+        missing: Literal["error", "category"] = "error",
+        sensitive: str | list[str] | None = None,
+        identifier: str | None = None,
+        key: bytes | None = None,
+        random_state: int = 0,
+        progress: bool = False,
+    ) -> None:
+        self.n_cells = n_cells
+        self.output = output
+        self.targets = targets
+        self.label_weight = label_weight
+        self.score = score
+        self.n_components = n_components
+        self.calibration = calibration
+        self.unit = unit
+        self.min_rows = min_rows
+        self.target = target
+        self.delta = delta
+        self.n_certify = n_certify
+        self.kinds = kinds
+        self.unseen = unseen
+        self.missing = missing
+        self.sensitive = sensitive
+        self.identifier = identifier
+        self.key = key
+        self.random_state = random_state
+        self.progress = progress
+
+    @property
+    def is_randomised(self) -> bool:
+        """Rows at a threshold are sent left or right at random."""
+        return True
+
+    def _fit(
+        self,
+        rows: Rows,
+        y: LabelsLike | None,
+        sample_weight: FloatArray | None,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Learnt | None]:
+        self._check_settings(rows.X, strengths)
+        labels = self._read_labels(y, len(rows.X))
+        self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
+        rows = replace(rows, X=checked_columns(rows.X, self.columns_, self.missing, rows.outside))
+        weight = np.ones(len(rows.X)) if sample_weight is None else sample_weight
+        if self.unit == "person":
+            weight = weight / rows.persons.rows_each()[rows.persons.codes]
+        learnt: dict[tuple[float, int], Learnt] = {}
+        with progress_bar("growing", enabled=self.progress) as show:
+            for seed in seeds:
+                scores, calibration = self._calibrate(rows, labels, weight, sample_weight is not None, seed, show)
+                for n_cells in strengths:
+                    learnt[n_cells, seed] = self._grown(rows, labels, scores, calibration, n_cells, seed, show)
+        return [learnt[n_cells, seed] for n_cells in strengths for seed in seeds]
+
+    def _calibrate(
+        self, rows: Rows, labels: list[Label], weight: FloatArray, weighted: bool, seed: int, show: ShowProgress
+    ) -> tuple[TreeScores, Calibration]:
+        """Scores fitted on some persons, and the others with what the tree needs to know of them."""
+        counted = np.flatnonzero(weight > 0)
+        fitted, others = (
+            counted[part] for part in rows.persons.take(counted).split(self.calibration, random_state=seed)
+        )
+        named = self.columns_ if self.targets is None else {name: self.columns_[name] for name in self.targets}
+        show(0, None, "scores")
+        scores = TreeScores.fit(
+            rows.X,
+            fitted,
+            labels,
+            weight if weighted or self.unit == "person" else None,
+            columns=self.columns_,
+            components_of=named,
+            n_components=self.n_components,
+            estimator=self.score,
+            random_state=seed,
+        )
+        values = scores.values(rows.X.iloc[others])
+        parts = [label.target(others, weight[others]) * np.sqrt(self.label_weight / len(labels)) for label in labels]
+        of_columns = values[:, scores.n_of_labels :]
+        parts.append(of_columns / np.sqrt(max(scores.total_variance, 1e-300)))
+        tree_rows = CalibrationRows.of(
+            values, rows.group[others], weight[others], np.concatenate(parts, axis=1), len(self.groups_), seed
+        )
+        return scores, Calibration(others, tree_rows)
+
+    def _grown(
+        self,
+        rows: Rows,
+        labels: list[Label],
+        scores: TreeScores,
+        calibration: Calibration,
+        n_cells: float | Literal["auto"],
+        seed: int,
+        show: ShowProgress,
+    ) -> Learnt:
+        """The tree with this number of cells, and what its cells say."""
+        planned = None
+        if n_cells == "auto":
+            planned = self._plan(rows, calibration, seed, show)
+            n_cells = _most_within(planned, float(self.target or 0))
+        tree, cell = grow(calibration.rows, int(n_cells), self.min_rows, show)
+        if tree.n_cells < n_cells:
+            sizes = np.bincount(calibration.rows.group, minlength=len(self.groups_))
+            smallest = self.groups_[int(sizes.argmin())]
+            warn_user(
+                f"{int(n_cells)} cells were asked for, but group {smallest!r} has {int(sizes.min()):,} calibration rows: "
+                f"cells that a group cannot fill were merged with their neighbours, and {tree.n_cells} are left."
+            )
+        kept, place = scores.keeping(np.unique(tree.score))
+        weight = calibration.rows.weight
+        shares = np.zeros((len(self.groups_), tree.n_cells))
+        np.add.at(shares, (calibration.rows.group, cell), weight)
+        return {
+            "scores_": kept,
+            "tree_": replace(tree, score=place[tree.score]),
+            "labels_": [label.in_cells(calibration.places, cell, weight, tree.n_cells) for label in labels],
+            "n_cells_": tree.n_cells,
+            "shares_": shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300),
+            "planned_": planned,
+        }
+
+    def _plan(self, rows: Rows, calibration: Calibration, seed: int, show: ShowProgress) -> dict[int, float]:
+        """The certificate to expect for 2, 4, … cells, until it is beyond the target.
+
+        Trees are grown on some of the calibration persons and judged on the others.
+        """
+        if self.target is None:
+            raise ValueError("n_cells='auto' needs the distance to certify: set target.")
+        persons = rows.persons.take(calibration.places)
+        grown, held = persons.split(_HELD, random_state=seed)
+        contents = content_hashes(rows.X.iloc[calibration.places[held]], b"planning")
+        of_held = persons.take(held)
+        draws = of_held.one_row_each(contents, seed)
+        if self.unit == "row":
+            draws = of_held.random_rows(contents, seed, self.most_rows_ or 1)
+        judges = calibration.rows.take(held[draws])
+        counts = np.bincount(judges.group, minlength=len(self.groups_))
+        if not counts.all():
+            raise DataError(
+                f"n_cells='auto' keeps persons of every group aside, but of {self.groups_[int(counts.argmin())]!r} "
+                "there are none."
+            )
+        n = counts * (self.n_certify or rows.persons.n) / of_held.n
+        coins = np.random.default_rng(seed)
+        planned: dict[int, float] = {}
+        for k in _CANDIDATES:
+            tree, _ = grow(calibration.rows.take(grown), k, self.min_rows, show)
+            cells = tree.cells(judges.scores, judges.group, lambda depth, places: coins.random(len(places)))
+            laws = np.zeros((len(counts), tree.n_cells))
+            np.add.at(laws, (judges.group, cells), 1)
+            laws = _without_chance(laws / counts[:, None], counts)
+            planned[k] = float(planned_cell_bound(laws, n, delta_of_look(self.delta, 1)))
+            if planned[k] > self.target or tree.n_cells < k:
+                break
+        return planned
+
+    def cells(self, rows: Rows) -> Cells:
+        """Each row's cell."""
+        check_is_fitted(self)
+        persons = rows.persons_or_fresh()
+        X = checked_columns(rows.X, self.columns_, self.missing, rows.outside)
+        if self.missing == "category":
+            self.scores_.note_missing(X, rows.outside)
+        group, cells = rows.map_group, np.empty(len(X), dtype=np.intp)
+        for start in range(0, len(X), _ROWS_PER_CHUNK):
+            chunk = slice(start, start + _ROWS_PER_CHUNK)
+
+            def coin(depth: int, places: npt.NDArray[np.intp], start: int = start) -> FloatArray:
+                return persons.take(start + places).uniform(self.key_, f"tree: depth {depth}")
+
+            cells[chunk] = self.tree_.cells(self.scores_.values(X.iloc[chunk]), group[chunk], coin)
+        return cells
+
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """The number of each row's cell."""
+        return pd.DataFrame({"cell": self.cells(rows)})
+
+    def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
+        """The label that each row's cell suggests: the most frequent class, or the mean of a label of numbers."""
+        return self.predict_rows(self.read(X, sensitive_features))
+
+    def predict_rows(self, rows: Rows) -> np.ndarray:
+        """The label that each row's cell suggests; one column per label where there are several."""
+        cells = self._cells_with_labels(rows)
+        predicted = [label.predicted[cells] for label in self.labels_]
+        if len(predicted) == 1:
+            return predicted[0]
+        alike = len({values.dtype.kind for values in predicted}) == 1
+        return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
+
+    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
+        """The share of each class in each row's cell; a list, one array per label, where there are several."""
+        rows = self.read(X, sensitive_features)
+        if any(label.classes is None for label in vars(self).get("labels_", [])):
+            raise DataError("A label of numbers has no classes, and no probabilities of them: use predict.")
+        cells = self._cells_with_labels(rows)
+        shares = [label.means[cells] for label in self.labels_]
+        return shares[0] if len(shares) == 1 else shares
+
+    def _cells_with_labels(self, rows: Rows) -> Cells:
+        if not self.labels_:
+            raise DataError("FairTree was fitted without a label and cannot predict one.")
+        return self.cells(rows)
+
+    def _names_out(self) -> list[str]:
+        return ["cell"]
+
+    def _read_labels(self, y: LabelsLike | None, n_rows: int) -> list[Label]:
+        """Labels as class numbers or as numbers; `classes_` says which."""
+        self.classes_ = None
+        if y is None:
+            return []
+        if np.asarray(y).ndim < 2:
+            columns = pd.DataFrame({"score": pd.Series(np.asarray(y)).infer_objects()})
+        else:
+            columns = to_pandas(y) if has_names(y) else pd.DataFrame(np.asarray(y)).infer_objects().add_prefix("score")
+        labels, classes = [], []
+        for name in columns:
+            column = columns[name].reset_index(drop=True)
+            codes = self._read_label(column, n_rows)
+            if _is_number_label(column):
+                labels.append(Label(column.to_numpy(dtype=np.float64), None))
+            else:
+                labels.append(Label(np.asarray(codes), self.label_classes))
+            classes.append(np.array([]) if labels[-1].classes is None else self.label_classes)
+        self.classes_ = classes if len(classes) > 1 else labels[0].classes
+        return labels
+
+    def _check_settings(self, X: pd.DataFrame, strengths: Sequence[float | Literal["auto"]]) -> None:
+        for n_cells in strengths:
+            if n_cells != "auto":
+                check_count("n_cells", n_cells, 2)
+        check_choice("output", self.output, ("cell",))
+        check_choice("unit", self.unit, ("row", "person"))
+        check_choice("missing", self.missing, ("error", "category"))
+        check_choice("unseen", self.unseen, ("error", "other"))
+        check_count("n_components", self.n_components, 1)
+        check_count("min_rows", self.min_rows, 1)
+        if self.n_certify is not None:
+            check_count("n_certify", self.n_certify, 1)
+        if not 0 < self.calibration < 1:
+            raise ParameterError("calibration", "must be above 0 and below 1", self.calibration)
+        if not self.label_weight >= 0:
+            raise ParameterError("label_weight", "must not be negative", self.label_weight)
+        if self.target is not None and not 0 < self.target <= 1:
+            raise ParameterError("target", "must be in (0, 1]", self.target)
+        for name in self.targets if self.targets is not None else ():
+            check_known(name, X.columns, "target")
+        if self.targets is not None and not len(self.targets):
+            raise ParameterError("targets", "must name a column at least", self.targets)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = self.missing == "category"
+        tags.transformer_tags.preserves_dtype = []  # a cell is a whole number
+        return tags
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The calibration rows: their places in the table, and what a tree is fitted to."""
+
+    places: npt.NDArray[np.intp]
+    rows: CalibrationRows
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label of training rows.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows,)
+        Class numbers, or numbers.
+    classes : ndarray or None
+        The classes; None for a label of numbers.
+    """
+
+    values: npt.NDArray
+    classes: np.ndarray | None
+
+    def target(self, rows: npt.NDArray[np.intp], weight: FloatArray) -> FloatArray:
+        """Indicators of the classes, or the number, of some rows: centred, with total variance 1."""
+        values = self._columns(rows)
+        values = values - np.average(values, axis=0, weights=weight)
+        variance = np.average(values**2, axis=0, weights=weight).sum()
+        return values / np.sqrt(variance) if variance > 0 else values
+
+    def in_cells(
+        self, rows: npt.NDArray[np.intp], cell: npt.NDArray[np.intp], weight: FloatArray, n_cells: int
+    ) -> CellLabel:
+        """The label's mean in each cell, and over all rows where a cell has none."""
+        values = self._columns(rows)
+        total = np.bincount(cell, weights=weight, minlength=n_cells)
+        sums = np.stack([np.bincount(cell, weights=weight * column, minlength=n_cells) for column in values.T], axis=1)
+        means = np.where(total[:, None] > 0, sums / np.where(total > 0, total, 1)[:, None], values.mean(axis=0))
+        return CellLabel(self.classes, means)
+
+    def _columns(self, rows: npt.NDArray[np.intp]) -> FloatArray:
+        if self.classes is None:
+            return self.values[rows, None]
+        return np.asarray(self.values[rows, None] == np.arange(len(self.classes)), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class CellLabel:
+    """What each cell says of a label.
+
+    Attributes
+    ----------
+    classes : ndarray or None
+        The classes; None for a label of numbers.
+    means : ndarray of shape (n_cells, n_classes) or (n_cells, 1)
+        The share of each class, or the mean of the number.
+    """
+
+    classes: np.ndarray | None
+    means: FloatArray
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The most frequent class of each cell, or its mean."""
+        return self.means[:, 0] if self.classes is None else self.classes[self.means.argmax(axis=1)]
+
+
+@dataclass(frozen=True)
+class TreeScores:
+    """The scores that a tree may split: those of the labels, then principal components.
+
+    Attributes
+    ----------
+    of_labels : list of PlainScore or Pipeline
+        One per label.
+    components : PrincipalComponents
+        Of the columns that the cells are to tell.
+    n_of_labels : int
+        How many scores those of the labels are together: a label of more than two classes has one per class.
+    total_variance : float
+        Of all columns together.
+    """
+
+    of_labels: list[PlainScore | Pipeline]
+    components: PrincipalComponents
+    n_of_labels: int
+    total_variance: float
+
+    @classmethod
+    def fit(
+        cls,
+        X: pd.DataFrame,
+        rows: npt.NDArray[np.intp],
+        labels: list[Label],
+        weight: FloatArray | None,
+        *,
+        columns: Mapping[Hashable, ScoreColumn],
+        components_of: Mapping[Hashable, ScoreColumn],
+        n_components: int,
+        estimator: BaseEstimator | None,
+        random_state: int,
+    ) -> TreeScores:
+        """Scores of some rows of a table; a label that does not vary among them has none."""
+        categories = [name for name, what in columns.items() if isinstance(what, Levels)]
+        fitted = X.iloc[rows]
+        of_labels: list[PlainScore | Pipeline] = []
+        n_of_labels = 0
+        for label in labels:
+            values, present = np.unique(label.values[rows], return_inverse=True)
+            if len(values) < 2:
+                continue
+            model = _estimator_of(label, estimator, weighted=weight is not None, random_state=random_state)
+            known = label.values[rows] if label.classes is None else present
+            own_weight = None if weight is None else weight[rows]
+            of_labels.append(fit_score(model, fitted, known, categories, own_weight, random_state))
+            n_of_labels += 1 if label.classes is None or len(values) == 2 else len(values)
+        ranked = RankedColumns.fit(fitted, components_of, {name for name in X if X[name].hasnans})
+        components = PrincipalComponents.fit(ranked, fitted, n_components, random_state)
+        return cls(of_labels, components, n_of_labels, ranked.total_variance)
+
+    def values(self, X: pd.DataFrame) -> FloatArray:
+        """The scores of rows, (n_rows, n_scores)."""
+        of_columns = self.components.scores(X)
+        if not self.of_labels:
+            return of_columns
+        # Estimators that multiply matrices round differently in another batch; in single precision the same rows tie.
+        of_labels = predicted_scores(self.of_labels, X).astype(np.float32)
+        return np.concatenate([of_labels, of_columns], axis=1)
+
+    def keeping(self, used: npt.NDArray[np.int64]) -> tuple[TreeScores, npt.NDArray[np.int64]]:
+        """These scores without those that are not used, and the new number of each."""
+        of_labels = self.of_labels if (used < self.n_of_labels).any() else []
+        n_of_labels = self.n_of_labels if of_labels else 0
+        kept = used[used >= self.n_of_labels] - self.n_of_labels
+        place = np.full(self.n_of_labels + self.components.loadings.shape[1], -1)
+        place[: self.n_of_labels] = np.arange(self.n_of_labels)
+        place[self.n_of_labels + kept] = n_of_labels + np.arange(len(kept))
+        components = replace(self.components, loadings=self.components.loadings[:, kept])
+        return replace(self, of_labels=of_labels, components=components, n_of_labels=n_of_labels), place
+
+    def note_missing(self, X: pd.DataFrame, found: Outside) -> None:
+        """Note the numbers that are missing where none was in training."""
+        self.components.columns.note_missing(X, found)
+
+
+def _estimator_of(
+    label: Label, estimator: BaseEstimator | None, *, weighted: bool, random_state: int
+) -> BaseEstimator | None:
+    """What predicts a label; a setting that cannot is refused."""
+    if label.classes is not None:
+        check_classifier(estimator, weighted=weighted)
+        return estimator
+    if estimator is None:
+        return HistGradientBoostingRegressor(random_state=random_state)
+    if not is_regressor(estimator):
+        raise ParameterError("score", "must be a regressor for a label of numbers", type(estimator).__name__)
+    if weighted and not takes_weights(estimator):
+        raise ValueError(f"score must take sample_weight where rows have weights; {type(estimator).__name__} does not.")
+    return estimator
+
+
+def _is_number_label(column: pd.Series) -> bool:
+    """Whether a label is a number to predict: one with fractions, or with more values than classes have."""
+    if not is_number(column.dtype):
+        return False
+    values = np.unique(column.to_numpy(dtype=np.float64))
+    return len(values) > _MOST_CLASSES or bool((values != np.round(values)).any())
+
+
+def _without_chance(laws: FloatArray, n: npt.NDArray) -> FloatArray:
+    """Frequencies of cells in each group, moved together by what chance alone sets them apart.
+
+    The squared distance of the groups' frequencies from their mean is that of their laws and, on average, the variance
+    of the frequencies.
+    """
+    mean = laws.mean(axis=0)
+    spread = ((laws - mean) ** 2).sum()
+    by_chance = (laws * (1 - laws) / n[:, None]).sum() * (1 - 1 / len(laws))
+    return mean + (laws - mean) * np.sqrt(max(0.0, 1 - by_chance / spread) if spread > 0 else 0.0)
+
+
+def _most_within(planned: dict[int, float], target: float) -> int:
+    """The most cells for which the certificate to expect is within the target."""
+    place = most_useful_within(list(planned.values()), list(planned), target)
+    if place is None:
+        raise DataError(
+            f"target {target} is out of reach: with {min(planned)} cells the certificate to expect is "
+            f"{planned[min(planned)]:.3f}. Certify on more persons (n_certify)."
+        )
+    return list(planned)[place]

@@ -1,0 +1,254 @@
+"""The matched tree: every node splits each group at its own quantile of one score.
+
+A node with k leaves sends the share ⌊k/2⌋/k of *each* group to the left, so that every leaf holds the same share of
+every group. Rows at a group's threshold are sent to the left by a coin, with the probability that fills the share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fairflows.compute.progress import ShowProgress
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Places = npt.NDArray[np.intp]
+
+Coin = Callable[[int, Places], FloatArray]
+"""Given a depth and some rows, a number in [0, 1) for each of them; numbers of two depths are independent."""
+
+
+@dataclass(frozen=True)
+class MatchedTree:
+    """The inner nodes of a binary tree, each before those below it.
+
+    A row of group a goes to the left of a node where its score is below ``threshold[node, a]``, or equal to it and its
+    coin is below ``tie_share[node, a]``.
+
+    Attributes
+    ----------
+    score : ndarray of shape (n_nodes,)
+        Which score each node splits.
+    threshold, tie_share : ndarray of shape (n_nodes, K)
+        Where it splits each group.
+    children : ndarray of shape (n_nodes, 2)
+        The node on the left and on the right; a leaf is written as −1 − its cell.
+    n_cells : int
+        How many leaves there are.
+    """
+
+    score: IntArray
+    threshold: FloatArray
+    tie_share: FloatArray
+    children: IntArray
+    n_cells: int
+
+    def cells(self, scores: FloatArray, group: Places, coin: Coin) -> Places:
+        """The leaf that each row (n_rows, n_scores) of each group ends in."""
+        place = np.full(len(scores), 0 if len(self.score) else -1, dtype=np.int64)
+        rows, depth = np.flatnonzero(place >= 0), 0
+        while len(rows):
+            node, a = place[rows], group[rows]
+            value, threshold = scores[rows, self.score[node]], self.threshold[node, a]
+            goes_right = value > threshold
+            tied = np.flatnonzero(value == threshold)
+            goes_right[tied] = coin(depth, rows[tied]) >= self.tie_share[node[tied], a[tied]]
+            place[rows] = self.children[node, goes_right.astype(np.intp)]
+            rows, depth = rows[place[rows] >= 0], depth + 1
+        return (-1 - place).astype(np.intp)
+
+
+@dataclass(frozen=True)
+class CalibrationRows:
+    """The rows that a tree is fitted to.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n, n_scores)
+        The scores that may be split.
+    group : ndarray of shape (n,)
+        Each row's group.
+    weight : ndarray of shape (n,)
+        What each row counts; positive.
+    targets : ndarray of shape (n, n_targets)
+        What the leaves are to tell; a split is worth the sum of the targets' variances that it explains.
+    order : ndarray of shape (n, n_scores)
+        The place of each row by each score, ties in random order.
+    n_groups : int
+        K.
+    """
+
+    scores: FloatArray
+    group: Places
+    weight: FloatArray
+    targets: FloatArray
+    order: IntArray
+    n_groups: int
+
+    @classmethod
+    def of(
+        cls,
+        scores: FloatArray,
+        group: Places,
+        weight: FloatArray,
+        targets: FloatArray,
+        n_groups: int,
+        random_state: int,
+    ) -> CalibrationRows:
+        """The rows, with their places by each score."""
+        # A tie is broken anew for each score: rows that one coin sent to the left at a node must not be the same that
+        # the next node's coin sends to the left.
+        tie = np.random.default_rng(random_state).random(scores.shape)
+        order = np.empty(scores.shape, dtype=np.int64)
+        for j in range(scores.shape[1]):
+            order[np.lexsort((tie[:, j], scores[:, j])), j] = np.arange(len(scores))
+        return cls(scores, group, weight, targets - np.average(targets, axis=0, weights=weight), order, n_groups)
+
+    def take(self, rows: npt.NDArray) -> CalibrationRows:
+        """Some of the rows."""
+        return replace(
+            self,
+            scores=self.scores[rows],
+            group=self.group[rows],
+            weight=self.weight[rows],
+            targets=self.targets[rows],
+            order=self.order[rows],
+        )
+
+
+def grow(rows: CalibrationRows, n_cells: int, min_rows: int, show: ShowProgress) -> tuple[MatchedTree, Places]:
+    """Fit a tree, level by level.
+
+    Parameters
+    ----------
+    rows : CalibrationRows
+        The rows whose shares are to be equal.
+    n_cells : int
+        The most leaves; there are fewer where a group has too few rows to fill them.
+    min_rows : int
+        The fewest rows of each group in a leaf.
+    show : callable
+        Moves a progress bar.
+
+    Returns
+    -------
+    MatchedTree
+    ndarray of shape (n,)
+        The leaf of each calibration row: ties are broken so that the shares are equal, to one row.
+    """
+    K = rows.n_groups
+    cell = np.full(len(rows.group), -1, dtype=np.intp)
+    live, node = np.arange(len(rows.group)), np.zeros(len(rows.group), dtype=np.int64)  # rows above no leaf, their node
+    leaves_of_node = np.array([n_cells])
+    children, scores, thresholds, tie_shares = [], [], [], []  # one array per level
+    n_inner = n_leaves = 0
+    while len(leaves_of_node):
+        # A node has as many leaves as every group can fill, at most those that it was given.
+        filled = np.bincount(node * K + rows.group[live], minlength=len(leaves_of_node) * K).reshape(-1, K).min(axis=1)
+        leaves_of_node = np.minimum(leaves_of_node, np.maximum(filled // min_rows, 1))
+        is_leaf = leaves_of_node == 1
+        number = np.where(is_leaf, -n_leaves - np.cumsum(is_leaf), n_inner + np.cumsum(~is_leaf) - 1)
+        children.append(number)
+        n_leaves, n_inner = n_leaves + int(is_leaf.sum()), n_inner + int((~is_leaf).sum())
+        ends = is_leaf[node]
+        cell[live[ends]] = -1 - number[node[ends]]
+        live, node = live[~ends], (np.cumsum(~is_leaf) - 1)[node[~ends]]
+        leaves_of_node = leaves_of_node[~is_leaf]
+        show(n_leaves + len(leaves_of_node), n_cells, "cells")
+        if not len(leaves_of_node):
+            break
+        left = leaves_of_node // 2
+        splits = best_splits(rows.take(live), node, left / leaves_of_node)
+        scores.append(splits.score)
+        thresholds.append(splits.threshold)
+        tie_shares.append(splits.tie_share)
+        node = 2 * node + splits.goes_right
+        leaves_of_node = np.stack([left, leaves_of_node - left], axis=1).ravel()
+    tree = MatchedTree(
+        np.concatenate([*scores, np.empty(0, dtype=np.int64)]),
+        np.concatenate([*thresholds, np.empty((0, K))]),
+        np.concatenate([*tie_shares, np.empty((0, K))]),
+        np.concatenate(children)[1:].reshape(-1, 2),
+        n_leaves,
+    )
+    return tree, cell
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The split of each node of a level, as `MatchedTree` has them, and on which side of it each row is."""
+
+    score: IntArray
+    threshold: FloatArray
+    tie_share: FloatArray
+    goes_right: npt.NDArray[np.bool_]
+
+
+def best_splits(rows: CalibrationRows, node: IntArray, share: FloatArray) -> Splits:
+    """For each node, the split of the score that explains most of the targets' variance.
+
+    Parameters
+    ----------
+    rows : CalibrationRows
+        All rows of the level.
+    node : ndarray of shape (n,)
+        The node of each row.
+    share : ndarray of shape (n_nodes,)
+        The share of each group that goes to the left.
+    """
+    n, K, n_nodes = len(node), rows.n_groups, len(share)
+    segment = node * K + rows.group  # one group in one node
+    part_share = np.repeat(share, K)
+    stop = np.cumsum(np.bincount(segment, minlength=n_nodes * K))
+    start = stop - np.bincount(segment, minlength=n_nodes * K)
+    n_scores = rows.scores.shape[1]
+    goes_right = np.empty((n, n_scores), dtype=bool)
+    threshold, tie_share = np.empty((2, n_scores, n_nodes * K))
+    for j in range(n_scores):
+        by_score = np.argsort(segment * (rows.order[:, j].max() + 1) + rows.order[:, j])
+        total = np.concatenate([[0.0], np.cumsum(rows.weight[by_score])])
+        wanted = total[start] + part_share * (total[stop] - total[start])
+        middle = (total[:-1] + total[1:]) / 2
+        goes_right[by_score, j] = middle >= np.repeat(wanted, stop - start)
+        at = np.clip(np.searchsorted(total, wanted, side="right") - 1, start, stop - 1)
+        value = rows.scores[by_score, j]
+        threshold[j] = value[at]
+        first, last = _run_of_ties(value, at, start, stop)
+        tie_share[j] = (wanted - total[first]) / (total[last] - total[first])
+    best = _explained(rows, node, n_nodes, goes_right).argmax(axis=1)
+    of_parts = np.repeat(best, K)
+    chosen = np.arange(n_nodes * K)
+    return Splits(
+        best,
+        threshold[of_parts, chosen].reshape(n_nodes, K),
+        np.clip(tie_share[of_parts, chosen], 0, 1).reshape(n_nodes, K),
+        goes_right[np.arange(n), best[node]],
+    )
+
+
+def _run_of_ties(value: FloatArray, at: Places, start: Places, stop: Places) -> tuple[Places, Places]:
+    """The first row, and that after the last, of the run of equal values around a place of each sorted segment."""
+    changes = np.flatnonzero(np.concatenate([[True], value[1:] != value[:-1], [True]]))
+    after = np.searchsorted(changes, at, side="right")
+    return np.maximum(changes[after - 1], start), np.minimum(changes[after], stop)
+
+
+def _explained(rows: CalibrationRows, node: IntArray, n_nodes: int, goes_right: npt.NDArray[np.bool_]) -> FloatArray:
+    """The variance that the split of each score explains in each node, (n_nodes, n_scores), summed over the targets."""
+    by_node = np.argsort(node, kind="stable")
+    weighted = np.column_stack([rows.targets, np.ones(len(node))])[by_node] * rows.weight[by_node, None]
+    right = goes_right[by_node].astype(np.float64)
+    ends = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=n_nodes))])
+    explained = np.empty((n_nodes, right.shape[1]))
+    for i in range(n_nodes):
+        inside = slice(ends[i], ends[i + 1])
+        sums = right[inside].T @ weighted[inside]  # of the targets, then of the weights, on the right of each split
+        whole = weighted[inside].sum(axis=0)
+        sides = [sums, whole - sums]
+        explained[i] = sum((side[:, :-1] ** 2).sum(axis=1) / np.maximum(side[:, -1], 1e-300) for side in sides)
+        explained[i] -= (whole[:-1] ** 2).sum() / whole[-1]
+    return explained

@@ -1,0 +1,265 @@
+"""A table's columns as numbers that can be added up: ranks and indicators, and their principal components.
+
+A number becomes its rank among training rows, a category becomes an indicator; every column has variance 1, so each
+counts alike. The components' loadings lie on a grid of powers of two, and so do the ranks: products and their sums are
+then exact in double precision. Equal rows have equal components, whatever the size of a batch and whatever the order in
+which a processor adds, so ties between rows stay ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+from sklearn.decomposition import PCA
+
+from fairflows.codec.levels import Levels
+from fairflows.codec.outside import Outside
+from fairflows.encoder.plain_score import seconds
+from fairflows.encoder.task_score import ScoreColumn
+from fairflows.table.columns import is_time
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_MOST_KNOTS = 1024  # of a column's distribution function
+_MOST_LEVELS = 64  # of a column; rarer categories count as one
+_MOST_INTEGERS = 2**16  # a column of whole numbers in a smaller range is looked up
+_RANK_STEPS = 2.0**12
+_LOADING_STEPS = 2.0**24
+_SAMPLE = 30_000  # rows that the components are fitted to
+_ROWS_PER_CHUNK = 2**14
+
+
+@dataclass(frozen=True)
+class NumberRanks:
+    """The standardised rank of a number among training rows.
+
+    Attributes
+    ----------
+    name : object
+        The column.
+    knots, ranks : ndarray
+        The rank is linear between the knots, and constant beyond them.
+    had_missing : bool
+        Whether rows of the table lacked values; then missing is a feature of its own.
+    first, table : int, ndarray
+        The ranks of whole numbers from `first` on; empty where the range is too wide for a table.
+    """
+
+    name: Hashable
+    knots: FloatArray
+    ranks: FloatArray
+    had_missing: bool
+    first: int
+    table: FloatArray
+
+    @classmethod
+    def fit(cls, column: pd.Series, has_missing: bool) -> NumberRanks:
+        """The ranks of a training column."""
+        x = _plain(column)
+        known = np.sort(x[~np.isnan(x)])
+        if not len(known):
+            known = np.zeros(1)
+        knots = np.unique(known)
+        if len(knots) > _MOST_KNOTS:
+            knots = np.unique(known[np.linspace(0, len(known) - 1, _MOST_KNOTS).round().astype(np.intp)])
+        below, upto = (np.searchsorted(known, knots, side=side) for side in ("left", "right"))
+        middle = (below + upto) / 2
+        of_rows = np.interp(known, knots, middle)
+        spread = of_rows.std() * np.sqrt(len(known) / max(len(x), 1))  # missing values have the mean rank
+        ranks = np.round((middle - of_rows.mean()) / (spread or 1.0) * _RANK_STEPS) / _RANK_STEPS
+        first, table = 0, np.empty(0)
+        if column.dtype.kind in "iu" and knots[-1] - knots[0] < _MOST_INTEGERS:
+            first = int(knots[0])
+            table = _on_grid(np.interp(np.arange(first, int(knots[-1]) + 1), knots, ranks))
+        return cls(column.name, knots, ranks, has_missing, first, table)
+
+    def features(self, column: pd.Series) -> FloatArray:
+        """Each value's rank; 0, the mean, where it is missing."""
+        if len(self.table) and column.dtype.kind in "iu":
+            return self.table.take(column.to_numpy() - self.first, mode="clip")
+        x = _plain(column)
+        return np.where(np.isnan(x), 0.0, _on_grid(np.interp(x, self.knots, self.ranks)))
+
+
+@dataclass(frozen=True)
+class LevelIndicators:
+    """Which indicator each category of a column is.
+
+    Attributes
+    ----------
+    name : object
+        The column.
+    levels : Levels
+        The categories.
+    place : ndarray of shape (n_levels,)
+        The indicator of each; rare ones share the last.
+    scale : float
+        What makes the variances of the indicators add up to 1.
+    """
+
+    name: Hashable
+    levels: Levels
+    place: IntArray
+    scale: float
+
+    @classmethod
+    def fit(cls, column: pd.Series, levels: Levels) -> LevelIndicators:
+        """Indicators of the most frequent categories of a training column."""
+        counts = np.bincount(levels.codes(column), minlength=len(levels))
+        place = np.empty(len(counts), dtype=np.int64)
+        place[np.argsort(-counts, kind="stable")] = np.minimum(np.arange(len(counts)), _MOST_LEVELS - 1)
+        return cls(column.name, levels, place, _scale(np.bincount(place, weights=counts) / len(column)))
+
+    @property
+    def n(self) -> int:
+        """How many indicators there are."""
+        return int(self.place.max()) + 1
+
+
+@dataclass(frozen=True)
+class RankedColumns:
+    """The features of rows: ranks of numbers, then indicators of categories and of missing numbers.
+
+    Attributes
+    ----------
+    numbers : list of NumberRanks
+        Columns of numbers and times.
+    categories : list of LevelIndicators
+        Columns of categories.
+    missing_scale : ndarray
+        For each number column that had missing values, the scale of the indicator that says so.
+    """
+
+    numbers: list[NumberRanks]
+    categories: list[LevelIndicators]
+    missing_scale: FloatArray
+
+    @classmethod
+    def fit(
+        cls, X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], with_missing: Collection[Hashable]
+    ) -> RankedColumns:
+        """The features of training rows, as `checked_columns` gives them.
+
+        `with_missing` names the columns that may lack values, though none of these rows may.
+        """
+        numbers = [
+            NumberRanks.fit(X[name], name in with_missing)
+            for name, what in columns.items()
+            if not isinstance(what, Levels)
+        ]
+        categories = [LevelIndicators.fit(X[name], what) for name, what in columns.items() if isinstance(what, Levels)]
+        missing = [X[ranks.name].isna().mean() for ranks in numbers if ranks.had_missing]
+        return cls(numbers, categories, np.array([_scale(np.array([share, 1 - share])) for share in missing]))
+
+    @property
+    def n_features(self) -> int:
+        """Ranks and indicators together."""
+        return len(self.numbers) + sum(part.n for part in self.categories) + len(self.missing_scale)
+
+    @property
+    def total_variance(self) -> float:
+        """The variances of all features together: 1 for each column that varies."""
+        varying = sum(bool(part.ranks.any()) for part in self.numbers)
+        return float(varying + sum(part.scale > 0 for part in self.categories) + np.count_nonzero(self.missing_scale))
+
+    def note_missing(self, X: pd.DataFrame, found: Outside) -> None:
+        """Note the numbers that are missing where none was in training."""
+        for ranks in self.numbers:
+            if not ranks.had_missing and X[ranks.name].hasnans:
+                found.note(str(ranks.name), "missing", X[ranks.name].isna().to_numpy())
+
+    def features(self, X: pd.DataFrame) -> tuple[FloatArray, sparse.csr_matrix]:
+        """Ranks (n_rows, n_numbers) and indicators (n_rows, n_indicators), these before scaling."""
+        ranks = np.empty((len(self.numbers), len(X)))
+        for j, part in enumerate(self.numbers):
+            ranks[j] = part.features(X[part.name])
+        places, shown, offset = [], [], 0
+        for category in self.categories:
+            places.append(offset + category.place[category.levels.codes(X[category.name])])
+            shown.append(np.ones(len(X)))
+            offset += category.n
+        for part in self.numbers:
+            if part.had_missing:
+                places.append(np.full(len(X), offset))
+                shown.append(X[part.name].isna().to_numpy(dtype=np.float64))
+                offset += 1
+        width = len(places)
+        indicators = sparse.csr_matrix(
+            (
+                np.column_stack(shown).ravel() if width else np.empty(0),
+                np.column_stack(places).ravel() if width else np.empty(0, dtype=np.int64),
+                np.arange(len(X) + 1) * width,
+            ),
+            shape=(len(X), offset),
+        )
+        return ranks.T, indicators
+
+    @property
+    def scales(self) -> FloatArray:
+        """What the indicators are multiplied with."""
+        parts = [np.full(category.n, category.scale) for category in self.categories]
+        return np.concatenate([*parts, self.missing_scale])
+
+
+@dataclass(frozen=True)
+class PrincipalComponents:
+    """The directions in which the rows of a table differ most.
+
+    Attributes
+    ----------
+    columns : RankedColumns
+        What is added up.
+    loadings : ndarray of shape (n_features, n_components)
+        The weights, on a grid; scales of indicators are part of them.
+    """
+
+    columns: RankedColumns
+    loadings: FloatArray
+
+    @classmethod
+    def fit(cls, columns: RankedColumns, X: pd.DataFrame, n_components: int, random_state: int) -> PrincipalComponents:
+        """The components of training rows, or of a random sample where there are many."""
+        if len(X) > _SAMPLE:
+            X = X.iloc[np.random.default_rng(random_state).choice(len(X), _SAMPLE, replace=False)]
+        ranks, indicators = columns.features(X)
+        scales = np.concatenate([np.ones(ranks.shape[1]), columns.scales])
+        features = sparse.hstack([sparse.csr_matrix(ranks), indicators @ sparse.diags(columns.scales)], format="csr")
+        n_components = min(n_components, columns.n_features, len(X))
+        whole = min(features.shape) <= n_components + 1 or features.shape[1] <= 500
+        pca = PCA(n_components, svd_solver="full" if whole else "arpack", random_state=random_state)
+        found = pca.fit(features.toarray() if whole else features).components_.T * scales[:, None]
+        return cls(columns, np.round(found * _LOADING_STEPS) / _LOADING_STEPS)
+
+    def scores(self, X: pd.DataFrame) -> FloatArray:
+        """The components of rows, (n_rows, n_components); not centred."""
+        n_numbers, found = len(self.columns.numbers), np.empty((len(X), self.loadings.shape[1]))
+        if not found.shape[1]:
+            return found
+        for start in range(0, len(X), _ROWS_PER_CHUNK):
+            ranks, indicators = self.columns.features(X.iloc[start : start + _ROWS_PER_CHUNK])
+            part = ranks @ self.loadings[:n_numbers] + indicators @ self.loadings[n_numbers:]
+            found[start : start + _ROWS_PER_CHUNK] = part
+        return found
+
+
+def _plain(column: pd.Series) -> FloatArray:
+    """Numbers, or times as seconds."""
+    if is_time(column.dtype):
+        column = seconds(column.to_frame()).iloc[:, 0]
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _on_grid(ranks: FloatArray) -> FloatArray:
+    return np.round(ranks * _RANK_STEPS) / _RANK_STEPS
+
+
+def _scale(shares: FloatArray) -> float:
+    """1/√Σ p(1 − p): indicators with these shares, scaled, have total variance 1; 0 where nothing varies."""
+    variance = float((shares * (1 - shares)).sum())
+    return variance**-0.5 if variance > 0 else 0.0

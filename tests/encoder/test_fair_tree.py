@@ -1,0 +1,330 @@
+"""FairTree: cells that hold the same share of every group."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from fairflows.bounds import cell_upper_bound
+from fairflows.certificate.certifying import certify
+from fairflows.encoder.fair_tree import FairTree
+from fairflows.encoder.matched_tree import CalibrationRows, grow
+from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
+from fairflows.encoder.task_score import score_columns
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.frontiers.sweep import frontier
+from fairflows.storage.saving import load, save
+from fairflows.table.table import Table
+
+KEY = bytes(range(32))
+
+
+def nothing_shown(done, total, text):
+    pass
+
+
+def population(n: int, seed: int, n_groups: int = 2, rows_each: int = 1) -> Table:
+    """Numbers, counts and a text column, whose laws differ between the groups; some numbers are missing in no row."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(n), rows_each)
+    group = rng.integers(0, n_groups, n)[person]
+    skill = rng.normal(size=len(person)) + 0.8 * group
+    frame = pd.DataFrame(
+        {
+            "wage": np.exp(skill + rng.normal(size=len(person))),
+            "visits": rng.poisson(np.exp(0.4 * group)),
+            "town": np.where(rng.random(len(person)) < 0.3 + 0.1 * group, "Bonn", "Ulm"),
+            "height": rng.normal(size=len(person)) - group,
+            "group": group,
+            "label": (skill + rng.normal(size=len(person)) > 0.5).astype(int),
+            "person": seed * 10**6 + person,
+        }
+    )
+    return Table(frame, sensitive="group", label="label", identifier="person")
+
+
+def tree(n_cells: int = 8, **settings) -> FairTree:
+    return FairTree(n_cells, **{"score": LogisticRegression(), "key": KEY, **settings})
+
+
+def calibration(n: int, n_groups: int = 2, seed: int = 0, weight=None, ties: bool = False) -> CalibrationRows:
+    rng = np.random.default_rng(seed)
+    group = rng.choice(n_groups, n, p=np.arange(1, n_groups + 1) / np.arange(1, n_groups + 1).sum())
+    scores = rng.normal(size=(n, 3)) + group[:, None]
+    if ties:
+        scores = np.round(scores)
+    targets = scores[:, 1:] - group[:, None] + 0.1 * rng.normal(size=(n, 2))
+    return CalibrationRows.of(scores, group, np.ones(n) if weight is None else weight, targets, n_groups, seed)
+
+
+def shares(rows: CalibrationRows, cell: np.ndarray, k: int) -> np.ndarray:
+    found = np.zeros((rows.n_groups, k))
+    np.add.at(found, (rows.group, cell), rows.weight)
+    return found / found.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize(("n_cells", "n_groups"), [(2, 2), (8, 2), (5, 2), (7, 5), (16, 5)])
+def test_every_cell_holds_the_same_share_of_every_group(n_cells, n_groups, ties):
+    rows = calibration(4000, n_groups, ties=ties)
+    found, cell = grow(rows, n_cells, 1, nothing_shown)
+    assert found.n_cells == n_cells
+    sizes = np.bincount(rows.group)
+    depth = int(np.ceil(np.log2(n_cells)))
+    assert np.abs(shares(rows, cell, n_cells) - 1 / n_cells).max() <= depth / sizes.min()
+
+
+def test_weights_count_as_repeated_rows():
+    weight = np.random.default_rng(1).integers(1, 4, 3000).astype(float)
+    rows = calibration(3000, weight=weight)
+    _, cell = grow(rows, 8, 1, nothing_shown)
+    smallest = min(weight[rows.group == a].sum() for a in (0, 1))
+    assert np.abs(shares(rows, cell, 8) - 1 / 8).max() <= 3 * 3 / smallest
+
+
+def test_the_tree_does_not_depend_on_the_order_of_the_rows():
+    rows = calibration(2000)
+    order = np.random.default_rng(3).permutation(2000)
+    one, cell = grow(rows, 16, 1, nothing_shown)
+    other, permuted = grow(rows.take(order), 16, 1, nothing_shown)
+    np.testing.assert_array_equal(one.threshold, other.threshold)
+    np.testing.assert_array_equal(one.score, other.score)
+    np.testing.assert_array_equal(cell[order], permuted)
+
+
+def test_rows_go_where_they_went_when_the_tree_was_grown():
+    """Without ties; but for the row at each threshold, whose coin decides."""
+    rows = calibration(2000)
+    found, cell = grow(rows, 16, 1, nothing_shown)
+    again = found.cells(rows.scores, rows.group, lambda depth, places: np.full(len(places), 0.5))
+    assert (again != cell).sum() <= 2 * 15
+
+
+def test_ties_are_parted_by_coins_that_keep_the_law_equal():
+    """A score with two values, of other probability in each group: still a fair coin's cells in both."""
+    rng = np.random.default_rng(0)
+    n = 40_000
+    group = rng.integers(0, 2, n)
+    scores = (rng.random(n) < np.where(group == 0, 0.3, 0.8)).astype(float)[:, None]
+    rows = CalibrationRows.of(scores, group, np.ones(n), scores, 2, 0)
+    found, _ = grow(rows, 4, 1, nothing_shown)
+    np.testing.assert_array_equal(found.threshold[0], [0, 1])
+    np.testing.assert_allclose(found.tie_share[0], [0.5 / 0.7, 0.3 / 0.8], atol=0.02)
+    cells = found.cells(scores, group, lambda depth, places: rng.random(len(places)))
+    for a in (0, 1):
+        counts = np.bincount(cells[group == a], minlength=4)
+        size = (group == a).sum()
+        low, high = binom.ppf([1e-9, 1 - 1e-9], size, 0.25)
+        assert ((low - 300 <= counts) & (counts <= high + 300)).all(), "nodes below a tied node toss coins of their own"
+
+
+def test_the_split_that_explains_most_is_taken():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(1000, 3))
+    group = rng.integers(0, 2, 1000)
+    rows = CalibrationRows.of(scores, group, np.ones(1000), scores[:, [2]] + 0.1 * rng.normal(size=(1000, 1)), 2, 0)
+    found, _ = grow(rows, 2, 1, nothing_shown)
+    assert found.score.tolist() == [2]
+    medians = [np.median(scores[group == a, 2]) for a in (0, 1)]
+    np.testing.assert_allclose(found.threshold[0], medians, atol=0.02)
+
+
+def test_leaves_that_a_group_cannot_fill_are_merged():
+    rng = np.random.default_rng(0)
+    group = np.repeat([0, 1], [1000, 11])
+    scores = rng.normal(size=(1011, 1))
+    rows = CalibrationRows.of(scores, group, np.ones(1011), scores, 2, 0)
+    found, cell = grow(rows, 64, 2, nothing_shown)
+    counts = np.stack([np.bincount(cell[group == a], minlength=found.n_cells) for a in (0, 1)])
+    assert found.n_cells == 5
+    assert counts.min() >= 2
+    table = population(400, 0)
+    with pytest.warns(DataWarning, match="64 cells were asked for, but group 1 has .* merged"):
+        encoder = tree(64, min_rows=10).fit(table)
+    assert 8 < encoder.n_cells_ < 64
+    assert encoder.shares_.shape == (2, encoder.n_cells_)
+    assert set(encoder.transform(table)["cell"]) <= set(range(encoder.n_cells_))
+
+
+def test_a_table_too_small_for_two_cells_gives_one():
+    with pytest.warns(DataWarning, match="1 are left"):
+        encoder = tree(2, min_rows=50).fit(population(60, 0))
+    assert encoder.n_cells_ == 1
+    assert (encoder.transform(population(60, 1))["cell"] == 0).all()
+
+
+@pytest.mark.parametrize("n_groups", [2, 5])
+def test_groups_cannot_be_told_from_the_cells_of_new_persons(n_groups):
+    encoder = tree(8).fit(population(12_000, 0, n_groups))
+    assert np.abs(encoder.shares_ - 1 / 8).max() < 0.005
+    test = population(20_000, 1, n_groups)
+    cells = encoder.cells(encoder.read(test))
+    counts = np.stack([np.bincount(cells[(test.a == a).to_numpy()], minlength=8) for a in range(n_groups)])
+    assert cell_upper_bound(counts, 0.05) < 0.1
+    assert np.abs(counts / counts.sum(axis=1, keepdims=True) - 1 / 8).max() < 0.03
+    # What a tree that ignores the groups would do:
+    wage = pd.qcut(test.X["wage"], 8, labels=False)
+    plain = np.stack([np.bincount(wage[(test.a == a).to_numpy()], minlength=8) for a in range(n_groups)])
+    assert cell_upper_bound(plain, 0.05) > 0.2
+
+
+def test_cells_tell_the_label_and_the_columns():
+    encoder, test = tree(16).fit(population(6000, 0)), population(6000, 1)
+    assert (encoder.predict(test) == test.y).mean() > 0.68 > 0.6 > max(test.y.mean(), 1 - test.y.mean())
+    probabilities = encoder.predict_proba(test)
+    assert probabilities.shape == (6000, 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    np.testing.assert_array_equal(encoder.classes_[probabilities.argmax(axis=1)], encoder.predict(test))
+    cell = encoder.transform(test)["cell"].to_numpy()
+    height = test.X["height"].groupby(cell).transform("mean")
+    assert np.corrcoef(height, test.X["height"])[0, 1] ** 2 > 0.2
+
+
+def test_without_a_label_with_several_and_with_numbers():
+    train, test = population(3000, 0), population(3000, 1)
+
+    def of_table(t):
+        return {"sensitive_features": t.a}
+
+    plain = tree(8, identifier="person").fit(train.X, **of_table(train))
+    assert plain.classes_ is None
+    with pytest.raises(DataError, match="without a label"):
+        plain.predict(test)
+    several = tree(8, identifier="person").fit(
+        train.X, pd.DataFrame({"a": train.y, "b": np.where(train.X["town"] == "Ulm", "u", "b")}), **of_table(train)
+    )
+    assert [values.tolist() for values in several.classes_] == [[0, 1], ["b", "u"]]
+    assert several.predict(test).shape == (3000, 2)
+    assert [part.shape for part in several.predict_proba(test)] == [(3000, 2), (3000, 2)]
+    number = train.X["height"] + train.X["wage"].clip(upper=5)
+    for score in (None, LinearRegression()):
+        regression = tree(8, identifier="person", score=score).fit(train.X, number, **of_table(train))
+        assert regression.classes_ is None
+        truth = test.X["height"] + test.X["wage"].clip(upper=5)
+        residual = truth - regression.predict(test)
+        assert residual.var() < 0.7 * truth.var()
+        with pytest.raises(DataError, match="no classes"):
+            regression.predict_proba(test)
+    with pytest.raises(ValueError, match="score must be a regressor"):
+        tree(8).fit(train.X, number, **of_table(train))
+
+
+def test_named_targets_are_told_before_others():
+    train, test = population(4000, 0), population(4000, 1)
+    explained = {}
+    for targets in (["height"], ["visits"]):
+        encoder = tree(8, targets=targets, label_weight=0).fit(train)
+        cell = encoder.transform(test)["cell"].to_numpy()
+        explained[targets[0]] = test.X["height"].groupby(cell).mean().var()
+    assert explained["height"] > 5 * explained["visits"]
+
+
+def test_missing_values_and_new_categories():
+    train, test = population(3000, 0), population(2000, 1)
+    with_gaps = train.X.assign(wage=train.X["wage"].mask(train.X["wage"] > 5))
+    with pytest.raises(DataError, match="missing='category'"):
+        tree().fit(with_gaps, train.y, sensitive_features=train.a)
+    encoder = FairTree(8, key=KEY, missing="category", unseen="other", identifier="person")
+    encoder.fit(with_gaps, train.y, sensitive_features=train.a)
+    full = encoder.transform(test)["cell"].to_numpy()
+    gaps = test.X.assign(wage=test.X["wage"].mask(test.X["wage"] > 5))
+    assert (encoder.transform(gaps, sensitive_features=test.a)["cell"].to_numpy() != full).any()
+    odd = test.X.assign(height=np.nan, town="Wien")
+    rows = encoder.read(odd, test.a)
+    cells = encoder.cells(rows)
+    assert rows.outside.unknown.all()
+    assert rows.outside.by_column() == {"town": {"unseen": 2000}, "height": {"missing": 2000}}
+    other = encoder.cells(encoder.read(odd, 1 - test.a))
+    np.testing.assert_array_equal(cells, other, "a row that cannot be brought back takes one map in every group")
+
+
+def test_units():
+    """Persons of one group have three rows when they earn much: the law of rows is not that of persons."""
+    rng = np.random.default_rng(0)
+    n = 6000
+    person = np.arange(n)
+    group, x = rng.integers(0, 2, n), rng.normal(size=n)
+    rows = np.repeat(person, np.where((group == 1) & (x > 0), 3, 1))
+    frame = pd.DataFrame({"x": x[rows], "group": group[rows], "person": rows})
+    table = Table(frame, sensitive="group", identifier="person")
+    for unit, counted in (("row", np.arange(len(rows))), ("person", np.unique(rows, return_index=True)[1])):
+        encoder = FairTree(4, unit=unit, key=KEY).fit(table)
+        cell = encoder.transform(table)["cell"].to_numpy()
+        for place, law in ((counted, "own"), (np.setdiff1d(np.arange(len(rows)), []), "rows")):
+            laws = [np.bincount(cell[place][group[rows[place]] == a], minlength=4) for a in (0, 1)]
+            distance = np.abs(laws[0] / laws[0].sum() - laws[1] / laws[1].sum()).sum() / 2
+            assert (distance < 0.05) == (law == "own" or unit == "row")
+
+
+def test_a_certificate_end_to_end_and_the_folder(tmp_path):
+    train, test = population(6000, 0), population(6000, 1)
+    encoder = tree(8).fit(train)
+    certificate = certify(encoder, test, target=0.1)
+    assert certificate.status == "CERTIFIED"
+    assert certificate.released == ("cell",)
+    assert certificate.model_upper is None, "equal shares of calibration rows say nothing of the true law"
+    save(encoder, tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.transform(test), encoder.transform(test))
+    np.testing.assert_array_equal(again.predict(test), encoder.predict(test))
+
+
+def test_the_number_of_cells_for_a_target():
+    train = population(12_000, 0)
+    encoder = tree("auto", target=0.08).fit(train)
+    assert 4 <= encoder.n_cells_ < 1024
+    assert encoder.planned_[encoder.n_cells_] <= 0.08 < list(encoder.planned_.values())[-1]
+    more = tree("auto", target=0.08, n_certify=10**6).fit(train)
+    assert more.n_cells_ > encoder.n_cells_
+    with pytest.raises(DataError, match="out of reach"):
+        tree("auto", target=0.08, n_certify=100).fit(train)
+    with pytest.raises(ValueError, match="set target"):
+        tree("auto").fit(train)
+
+
+def test_a_frontier_over_numbers_of_cells():
+    found = frontier(tree(), population(3000, 0), gammas=[2, 8], validation=population(2000, 1))
+    assert [encoder.n_cells_ for encoder in found.encoders] == [2, 8]
+    assert found.to_frame()["accuracy"].between(0.5, 1).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_cells": 1}, "n_cells must be a whole number of at least 2; got 1"),
+        ({"output": "latent"}, "output"),
+        ({"unit": "table"}, "unit"),
+        ({"label_weight": -1}, "label_weight must not be negative; got -1"),
+        ({"calibration": 1.0}, r"calibration must be above 0 and below 1; got 1\.0"),
+        ({"targets": ["hight"]}, "'hight' is not in the table. Did you mean 'height'"),
+        ({"targets": []}, "targets must name a column"),
+        ({"target": 2}, "target must be in"),
+        ({"min_rows": 0}, "min_rows must be"),
+    ],
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        FairTree(**settings).fit(population(50, 0))
+
+
+def test_components_do_not_depend_on_the_batch():
+    """Bit for bit: a row at a threshold must not change sides with the rows that come beside it."""
+    X = population(3000, 0).X
+    ranked = RankedColumns.fit(X, score_columns(X, {}, "error"), set())
+    components = PrincipalComponents.fit(ranked, X, 3, 0)
+    whole = components.scores(X)
+    alone = np.concatenate([components.scores(X.iloc[[i]]) for i in range(50)])
+    np.testing.assert_array_equal(whole[:50], alone)
+    variance = whole.var(axis=0)
+    assert (np.diff(variance) <= 1e-6).all()
+    assert variance.sum() < ranked.total_variance == 4
+
+
+def test_rare_categories_share_an_indicator():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"code": rng.zipf(1.3, 5000).clip(max=3000).astype(str), "x": rng.normal(size=5000)})
+    ranked = RankedColumns.fit(frame, score_columns(frame, {}, "other"), set())
+    assert ranked.categories[0].n == 64 < frame["code"].nunique()
+    _, indicators = ranked.features(frame)
+    np.testing.assert_array_equal(np.asarray(indicators.sum(axis=1)).ravel(), 1)
