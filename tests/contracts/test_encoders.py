@@ -35,7 +35,7 @@ ENCODERS = {
     "matching with coins": lambda: FairMatching(0.5, **CELLS, criterion="equalized_odds", output="codes"),
     "transported cells": lambda: FairTransport(**CELLS, transport="cells", output="one-hot"),
     "transported score": lambda: FairTransport(**SCORE),
-    "matched tree": lambda: FairTree(6, score=LogisticRegression(), key=KEY),
+    "matched tree": lambda: FairTree(6, label_score=LogisticRegression(), key=KEY),
     "rows as they are": lambda: Unencoded(key=KEY),
     "FARE": lambda: FARE(0.2, max_leaves=6, min_rows=10, key=KEY),
     "LAFTR": lambda: LAFTR(n_epochs=1),

@@ -100,7 +100,7 @@ EXPECTED = {
     "matching with coins": OF_CELLS,
     "transport": OF_CELLS,
     "tree": {
-        "check_sample_weight_equivalence_on_dense_data": "persons are parted at random: weights and repeated rows agree "
+        "check_sample_weight_equivalence_on_dense_data": "rows are parted at random: weights and repeated rows agree "
         "in distribution, not number by number",
     },
 }

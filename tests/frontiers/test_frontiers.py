@@ -131,5 +131,5 @@ def test_wrong_settings(blobs):
         frontier(FairFlow(), blobs, gammas=[])
     with pytest.raises(ValueError, match="engine must be 'local' or 'ray'; got 'spark'"):
         frontier(FairFlow(), blobs, engine="spark")
-    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got 2\.0"):
+    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got 2\."):
         frontier(FairFlow(), blobs, gammas=[2])

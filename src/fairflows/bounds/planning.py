@@ -78,7 +78,9 @@ def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray
     return _observed_distance(probabilities, n)[0]
 
 
-def planned_cell_bound(probabilities: ArrayLike, n: ArrayLike, delta: float, *, eta: ArrayLike = 1.0, chance: float = 0.5) -> FloatArray:
+def planned_cell_bound(
+    probabilities: ArrayLike, n: ArrayLike, delta: float, *, eta: ArrayLike = 1.0, chance: float = 0.5
+) -> FloatArray:
     """The `cell_upper_bound` to expect for these cells with n persons of each group.
 
     Compute it for each candidate number of cells on validation rows, and choose before certifying.

@@ -35,6 +35,7 @@ from fairflows.table.table import Role
 _CANDIDATES = tuple(2**d for d in range(1, 11))
 _HELD = 0.3  # share of the calibration persons that judge numbers of cells
 _MOST_CLASSES = 20  # a label with more distinct numbers is a number
+_CHANCE = 0.9  # with which the certificate stays within its plan
 _ROWS_PER_CHUNK = 2**16
 
 
@@ -61,7 +62,7 @@ class FairTree(GroupEncoder):
         The columns that the cells are to tell, beside the label; all of them when not given.
     label_weight : float
         What the label (or all labels together) counts, where all columns together count 1.
-    score : classifier or regressor, optional
+    label_score : classifier or regressor, optional
         Predicts the label from the columns; boosted trees when not given.
     n_components : int
         The most principal components that may be split.
@@ -125,7 +126,7 @@ class FairTree(GroupEncoder):
         output: Literal["cell"] = "cell",
         targets: Sequence[Hashable] | None = None,
         label_weight: float = 2.0,
-        score: BaseEstimator | None = None,
+        label_score: BaseEstimator | None = None,
         n_components: int = 16,
         calibration: float = 2 / 3,
         unit: Literal["row", "person"] = "row",
@@ -146,7 +147,7 @@ class FairTree(GroupEncoder):
         self.output = output
         self.targets = targets
         self.label_weight = label_weight
-        self.score = score
+        self.label_score = label_score
         self.n_components = n_components
         self.calibration = calibration
         self.unit = unit
@@ -209,7 +210,7 @@ class FairTree(GroupEncoder):
             columns=self.columns_,
             components_of=named,
             n_components=self.n_components,
-            estimator=self.score,
+            estimator=self.label_score,
             random_state=seed,
         )
         values = scores.values(rows.X.iloc[others])
@@ -241,8 +242,8 @@ class FairTree(GroupEncoder):
             sizes = np.bincount(calibration.rows.group, minlength=len(self.groups_))
             smallest = self.groups_[int(sizes.argmin())]
             warn_user(
-                f"{int(n_cells)} cells were asked for, but group {smallest!r} has {int(sizes.min()):,} calibration rows: "
-                f"cells that a group cannot fill were merged with their neighbours, and {tree.n_cells} are left."
+                f"{int(n_cells)} cells were asked for, but group {smallest!r} has {int(sizes.min()):,} calibration "
+                f"rows: cells that a group cannot fill were merged with their neighbours, and {tree.n_cells} are left."
             )
         kept, place = scores.keeping(np.unique(tree.score))
         weight = calibration.rows.weight
@@ -287,7 +288,7 @@ class FairTree(GroupEncoder):
             laws = np.zeros((len(counts), tree.n_cells))
             np.add.at(laws, (judges.group, cells), 1)
             laws = _without_chance(laws / counts[:, None], counts)
-            planned[k] = float(planned_cell_bound(laws, n, delta_of_look(self.delta, 1)))
+            planned[k] = float(planned_cell_bound(laws, n, delta_of_look(self.delta, 1), chance=_CHANCE))
             if planned[k] > self.target or tree.n_cells < k:
                 break
         return planned
@@ -355,11 +356,10 @@ class FairTree(GroupEncoder):
         labels, classes = [], []
         for name in columns:
             column = columns[name].reset_index(drop=True)
-            codes = self._read_label(column, n_rows)
             if _is_number_label(column):
-                labels.append(Label(column.to_numpy(dtype=np.float64), None))
+                labels.append(Label(_numbers(column, n_rows), None))
             else:
-                labels.append(Label(np.asarray(codes), self.label_classes))
+                labels.append(Label(np.asarray(self._read_label(column, n_rows)), self.label_classes))
             classes.append(np.array([]) if labels[-1].classes is None else self.label_classes)
         self.classes_ = classes if len(classes) > 1 else labels[0].classes
         return labels
@@ -550,9 +550,9 @@ def _estimator_of(
     if estimator is None:
         return HistGradientBoostingRegressor(random_state=random_state)
     if not is_regressor(estimator):
-        raise ParameterError("score", "must be a regressor for a label of numbers", type(estimator).__name__)
+        raise ParameterError("label_score", "must be a regressor for a label of numbers", type(estimator).__name__)
     if weighted and not takes_weights(estimator):
-        raise ValueError(f"score must take sample_weight where rows have weights; {type(estimator).__name__} does not.")
+        raise ParameterError("label_score", "must take sample_weight, as rows have weights", type(estimator).__name__)
     return estimator
 
 
@@ -560,8 +560,18 @@ def _is_number_label(column: pd.Series) -> bool:
     """Whether a label is a number to predict: one with fractions, or with more values than classes have."""
     if not is_number(column.dtype):
         return False
-    values = np.unique(column.to_numpy(dtype=np.float64))
+    values = np.unique(column.dropna().to_numpy(dtype=np.float64))
     return len(values) > _MOST_CLASSES or bool((values != np.round(values)).any())
+
+
+def _numbers(column: pd.Series, n_rows: int) -> FloatArray:
+    """A label of numbers, checked."""
+    if len(column) != n_rows:
+        raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if not np.isfinite(values).all():
+        raise DataError(f"y must be a finite number in every row; {int((~np.isfinite(values)).sum())} are not.")
+    return values
 
 
 def _without_chance(laws: FloatArray, n: npt.NDArray) -> FloatArray:

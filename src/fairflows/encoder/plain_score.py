@@ -230,7 +230,7 @@ def plain_score(score: Pipeline, X: pd.DataFrame) -> PlainScore | Pipeline:
     if model is None:
         return score
     (_, _, times), (_, encoder, texts) = columns.transformers_[:2]
-    numbers = [name for name in columns.feature_names_in_ if name not in {*times, *texts}]
+    numbers = [name for name in X if name not in {*times, *texts}]
     classifies = is_classifier(classifier)
     plain = PlainScore(list(times), _text_columns(encoder, list(texts)), numbers, model, classifies)
     some = X.head(_ROWS_COMPARED)

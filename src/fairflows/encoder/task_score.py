@@ -120,8 +120,9 @@ def score_pipeline(model: object, X: pd.DataFrame, categories: Sequence[Hashable
 
 
 def predicted_scores(scores: Sequence[PlainScore | Pipeline], X: pd.DataFrame) -> FloatArray:
-    """What the scores say of rows, side by side: the mean of a number, the probability of the second of two classes,
-    the probability of each of more classes.
+    """What the scores say of rows, side by side.
+
+    That is the mean of a number, the probability of the second of two classes, or of each of more classes.
     """
     columns = []
     for score in scores:

@@ -157,7 +157,7 @@ def frontier(
     table : Table
         Rows to train on.
     gammas : sequence of float
-        The trade-offs; for `FairTransport` these are strengths.
+        The trade-offs; for `FairTransport` these are strengths, for `FairTree` numbers of cells.
     seeds : int or sequence of int
         How many seeds, or which.
     validation : Table, optional
@@ -181,7 +181,7 @@ def frontier(
     """
     if engine not in ("local", "ray"):
         raise ValueError(f"engine must be 'local' or 'ray'; got {engine!r}.")
-    gammas = [float(gamma) for gamma in gammas]
+    gammas = list(gammas)
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not gammas or not seeds:
         raise ValueError("gammas and seeds must each have at least one value.")
