@@ -186,8 +186,8 @@ class ExactLaw:
 class Encoder(TransformerMixin, BaseEstimator, ABC):
     """What certificates, attacks, reports and files ask of whatever is fitted to a table and released.
 
-    An encoder says what it is: `needs_attribute`, `is_invertible`, `is_randomised`, `latent_law`, `n_cells_`,
-    `sample_rows` and `inversions`.
+    An encoder says what it is: `needs_attribute`, `is_invertible`, `is_randomised`, `draws_rows`, `latent_law`,
+    `n_cells_`, `sample_rows` and `inversions`.
 
     X may be a `Table`, which says which column is what. In any other table the sensitive attribute comes with each call
     (``sensitive_features=a``), or is a column of X that the constructor names (``sensitive="sex"``), since pipelines
@@ -255,6 +255,11 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     @property
     def is_randomised(self) -> bool:
         """Whether encoding uses coins or noise, which belong to a person."""
+        return False
+
+    @property
+    def draws_rows(self) -> bool:
+        """Whether what is given is a row drawn from the cell, anew for every row and at every call."""
         return False
 
     @property
@@ -435,7 +440,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.is_randomised and self.identifier is None  # coins are then fresh at every call
+        has_fresh_coins = self.is_randomised and self.identifier is None
+        tags.non_deterministic = has_fresh_coins or self.draws_rows
         return tags
 
 

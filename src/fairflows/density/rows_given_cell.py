@@ -1,0 +1,343 @@
+"""RowsGivenCell: whole rows drawn from p̂(x | cell), a law that is the same for every group."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from fairflows.codec.levels import Levels
+from fairflows.codec.ranges import Places, Ranges
+from fairflows.exceptions import DataError, ParameterError
+from fairflows.table.columns import is_number, is_time
+from fairflows.table.hashing import keyed_hashes
+from fairflows.table.persons import Key
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Part = Levels | Ranges
+
+_ROWS_PER_CLASS = 16
+_MOST_CLASSES = 1024
+_MOST_WORK = 2**31  # rows · columns · classes: some seconds for a pass of EM
+_ROWS_SEEN, _FEWEST_PASSES, _MOST_PASSES = 200_000, 3, 12  # of EM: few rows are gone through more often
+_MOST_IN_BATCH, _FEWEST_IN_BATCH = 1_024, 64
+_STEP = 0.6  # step t of stepwise EM weighs (t + 2)^−0.6: any power in (½, 1] converges
+_PSEUDO_ROWS = 1.0
+_REDRAWS, _MIXES = 16, 64
+_RESOLUTION = 2**40  # of the uniform numbers: a class's number and such a number fit into a float64
+
+
+@dataclass
+class RowsGivenCell:
+    r"""Draws whole rows, in a table's own columns, for cells: latent classes that all cells share.
+
+    .. math:: \hat p(x \mid j) = \sum_{c=1}^{C} π_{jc} \prod_{d=1}^{D} θ_{cd}(x_d)
+
+    for cell j: within a class the columns are independent, and a cell is a mixture of classes (Lazarsfeld and Henry,
+    1968). Categories are levels as they are; numbers and times are cut into ranges (`Ranges`), and drawn within a range
+    on the column's grid. The law is fitted by stepwise EM (Cappé and Moulines, 2009), θ smoothed towards the columns'
+    own laws and π towards that of all cells, so that a cell without rows has a law, too.
+
+    Whoever draws a row passes nothing but a cell and randomness, so a certificate of the cell covers the row, however
+    well or badly the law fits (data-processing inequality).
+
+    No row is drawn that only one training person has: with or without the label, such a row is drawn again. Nor is a
+    category that only one training person has, unless the column has no other.
+
+    Attributes
+    ----------
+    names : list
+        The columns, those of the label last.
+    parts : list of Levels or Ranges
+        Their levels.
+    n_features : int
+        How many of the columns are features.
+    pi : ndarray of shape (n_cells, C)
+        Each cell's shares of the classes.
+    theta : ndarray of shape (m_1 + ⋯ + m_D, C)
+        Each class's law of every column's levels.
+    marginal : ndarray of shape (m_1 + ⋯ + m_D,)
+        The law of every column's levels among all rows.
+    taken : ndarray of uint64
+        Hashes of the rows that only one training person has, sorted.
+    key : bytes
+        The secret behind these hashes.
+    n_redrawn_ : int
+        How many rows were drawn again since the model was fitted or loaded, because a training person has them.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"age": [20, 21, 22, 60, 61, 62] * 20, "works": [True, True, True, False, False, False] * 20})
+    >>> rows = RowsGivenCell.fit(X, cells=np.array([0, 0, 0, 1, 1, 1] * 20), n_cells=2)
+    >>> drawn = rows.sample(np.array([0, 1]))
+    >>> drawn["works"].tolist(), [str(dtype) for dtype in drawn.dtypes]
+    ([True, False], ['int64', 'bool'])
+    """
+
+    names: list[Hashable]
+    parts: list[Part]
+    n_features: int
+    pi: FloatArray
+    theta: FloatArray
+    marginal: FloatArray
+    taken: npt.NDArray[np.uint64]
+    key: bytes
+
+    def __post_init__(self) -> None:
+        self.n_redrawn_ = 0
+
+    @classmethod
+    def fit(
+        cls,
+        X: pd.DataFrame,
+        cells: npt.ArrayLike,
+        n_cells: int,
+        y: pd.DataFrame | None = None,
+        *,
+        persons: npt.ArrayLike | None = None,
+        key: bytes = b"",
+        n_classes: int | None = None,
+        random_state: int = 0,
+    ) -> RowsGivenCell:
+        """Learn the law from training rows.
+
+        Parameters
+        ----------
+        X : DataFrame
+            The features.
+        cells : array of int
+            Each row's cell, in 0 … n_cells − 1.
+        n_cells : int
+            How many cells there are.
+        y : DataFrame, optional
+            Labels: further columns, which are drawn together with the features.
+        persons : array of int, optional
+            Which person each row belongs to; every row is another person's when not given.
+        key : bytes
+            A secret: the model keeps keyed hashes of the rows that it must not draw.
+        n_classes : int, optional
+            C; by default one class per 16 rows, up to 1,024, and fewer for wide tables.
+        random_state : int
+            Seed of EM.
+        """
+        whole = X if y is None else pd.concat([X, y.set_axis(X.index)], axis=1)
+        if whole.columns.has_duplicates:
+            name = whole.columns[whole.columns.duplicated()][0]
+            raise DataError(f"Column {name!r} is a feature and the label: a row that is drawn has both; rename one.")
+        cells = _checked_cells(cells, n_cells)
+        who = np.arange(len(X)) if persons is None else np.asarray(persons)
+        if n_classes is not None and n_classes < 1:
+            raise ParameterError("n_classes", "must be at least 1", n_classes)
+        parts = [_fit_part(str(name), column) for name, column in whole.items()]
+        codes = np.column_stack([part.codes(column) for part, (_, column) in zip(parts, whole.items(), strict=True)])
+        sizes = np.array([len(part) for part in parts])
+        places = [_places(part, column) for part, (_, column) in zip(parts, whole.items(), strict=True)]
+        hashes = list(_row_hashes(places, X.shape[1], key))
+        mixture = _Mixture(_without_rare(codes, parts, who), sizes, cells, n_cells, random_state)
+        pi, theta = mixture.fit(n_classes or _number_of_classes(*codes.shape))
+        taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
+        return cls(list(whole.columns), parts, X.shape[1], pi, theta, mixture.marginal, taken, Key(key))
+
+    def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
+        """One fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
+
+        Parameters
+        ----------
+        cells : array of int
+            The cells.
+        generator : Generator, optional
+            For tests; by default every call has randomness of the operating system's own.
+        """
+        cells = _checked_cells(cells, len(self.pi))
+        generator = np.random.default_rng() if generator is None else generator
+        places = self._draw(cells, generator)
+        again = np.flatnonzero(self._is_taken(places))
+        self.n_redrawn_ += len(again)
+        for attempt in range(_REDRAWS + _MIXES):
+            if not len(again):
+                break
+            some = [place[again] for place in places]
+            # What stays a training person's own row gets one value after the other from the law of all rows.
+            some = self._draw(cells[again], generator) if attempt < _REDRAWS else self._mixed(some, generator)
+            for place, new in zip(places, some, strict=True):
+                place[again] = new
+            again = again[self._is_taken(some)]
+        if len(again):
+            raise DataError(
+                f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
+                "training person has. Fit on more rows, or release the cell's number (output='cell')."
+            )
+        columns = [part.column(place) for part, place in zip(self.parts, places, strict=True)]
+        return pd.DataFrame(dict(zip(self.names, columns, strict=True)))
+
+    def _draw(self, cells: IntArray, generator: np.random.Generator) -> list[Places]:
+        """A class for each cell, then every column from that class: places, column by column."""
+        chosen = _draw_levels(self.pi, cells, generator)
+        order = np.argsort(chosen, kind="stable")  # rows of one class side by side are looked up faster
+        chosen, back = chosen[order], np.argsort(order)
+        return [
+            _drawn_places(part, _draw_levels(self.theta[block].T, chosen, generator), generator)[back]
+            for part, block in zip(self.parts, _blocks(self.parts), strict=True)
+        ]
+
+    def _mixed(self, places: list[Places], generator: np.random.Generator) -> list[Places]:
+        """The rows with one value each, of a random column, drawn from the law of all rows."""
+        n = len(places[0])
+        chosen, nothing = generator.integers(len(places), size=n), np.zeros(n, dtype=np.int64)
+        mixed = []
+        for d, (part, block) in enumerate(zip(self.parts, _blocks(self.parts), strict=True)):
+            levels = _draw_levels(self.marginal[None, block], nothing, generator)
+            mixed.append(np.where(chosen == d, _drawn_places(part, levels, generator), places[d]))
+        return mixed
+
+    def _is_taken(self, places: list[Places]) -> BoolArray:
+        """Which rows only one training person has, with or without the label."""
+        found = [np.isin(hashes, self.taken) for hashes in _row_hashes(places, self.n_features, self.key)]
+        return np.logical_or.reduce(found)
+
+
+class _Mixture:
+    """Stepwise EM: after every batch of rows the sufficient statistics move a step towards those of the batch."""
+
+    def __init__(self, codes: IntArray, sizes: IntArray, cells: IntArray, n_cells: int, random_state: int) -> None:
+        self._codes, self._sizes, self._cells, self._n_cells = codes, sizes, cells, n_cells
+        self._starts = np.cumsum(sizes) - sizes
+        self._generator = np.random.default_rng(random_state)
+        counts = np.asarray(self._one_hot(np.arange(len(codes))).sum(axis=0), dtype=np.float64).ravel()
+        self.marginal = (counts / np.repeat(np.add.reduceat(counts, self._starts), sizes)).astype(np.float32)
+
+    def fit(self, n_classes: int) -> tuple[FloatArray, FloatArray]:
+        """π and θ, from classes that begin as single rows, half smoothed."""
+        n = len(self._codes)
+        C = min(n_classes, n)
+        first = self._one_hot(self._generator.choice(n, C, replace=False)).toarray().T
+        levels = ((first + self.marginal[:, None]) * (n / C / 2)).astype(np.float32)
+        cells = np.full((self._n_cells, C), n / C / self._n_cells, dtype=np.float32)
+        size = min(_MOST_IN_BATCH, max(_FEWEST_IN_BATCH, n // _ROWS_PER_CLASS))
+        for t, batch in enumerate(self._batches(size, min(_MOST_PASSES, max(_FEWEST_PASSES, _ROWS_SEEN // n)))):
+            new_levels, new_cells = self._expected(batch, *self._maximise(levels, cells))
+            step = (t + 2.0) ** -_STEP
+            scale = np.float32(step * n / len(batch))
+            levels, cells = np.float32(1 - step) * levels, np.float32(1 - step) * cells
+            levels += scale * new_levels
+            cells += scale * new_cells
+        law = self._maximise(levels, cells)
+        last = [self._expected(batch, *law) for batch in self._batches(_MOST_IN_BATCH, 1)]  # one step of plain EM
+        return self._maximise(sum(part[0] for part in last), sum(part[1] for part in last))
+
+    def _batches(self, size: int, n_passes: int) -> Iterator[IntArray]:
+        for _ in range(n_passes):
+            order = self._generator.permutation(len(self._codes))
+            yield from (order[start : start + size] for start in range(0, len(order), size))
+
+    def _expected(self, rows: IntArray, pi: FloatArray, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Expected counts of each level and of each cell by class, among some rows."""
+        columns = self._one_hot(rows)
+        tiny = np.float32(1e-30)
+        log_joint = columns @ np.log(np.maximum(theta, tiny)) + np.log(np.maximum(pi, tiny))[self._cells[rows]]
+        responsibility = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
+        responsibility /= responsibility.sum(axis=1, keepdims=True)
+        of_cell = sparse.csr_matrix(
+            (np.ones(len(rows), dtype=np.float32), self._cells[rows], np.arange(len(rows) + 1)),
+            shape=(len(rows), self._n_cells),
+        )
+        return columns.T @ responsibility, of_cell.T @ responsibility
+
+    def _maximise(self, levels: FloatArray, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """π and θ of largest likelihood given expected counts, the pseudo-rows added."""
+        levels = levels + _PSEUDO_ROWS * self.marginal[:, None]
+        theta = levels / np.repeat(np.add.reduceat(levels, self._starts, axis=0), self._sizes, axis=0)
+        of_all = cells.sum(axis=0)
+        cells = cells + _PSEUDO_ROWS * of_all / of_all.sum()
+        return cells / cells.sum(axis=1, keepdims=True), theta
+
+    def _one_hot(self, rows: IntArray) -> sparse.csr_matrix:
+        """One-hot columns of rows; a level of −1 has none."""
+        codes = self._codes[rows]
+        known = codes >= 0
+        ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
+        columns = (codes + self._starts)[known]
+        values = np.ones(len(columns), dtype=np.float32)
+        return sparse.csr_matrix((values, columns, ends), shape=(len(codes), int(self._sizes.sum())))
+
+
+def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
+    cells = np.asarray(cells)
+    if cells.ndim != 1 or cells.dtype.kind not in "iu":
+        raise DataError(f"Cells must be whole numbers, one per row; got {cells.dtype} of shape {cells.shape}.")
+    if len(cells) and not 0 <= cells.min() <= cells.max() < n_cells:
+        raise DataError(f"Cells must be in 0 … {n_cells - 1}; got {cells.min()} … {cells.max()}.")
+    return cells.astype(np.int64)
+
+
+def _number_of_classes(n_rows: int, n_columns: int) -> int:
+    within_work = _MOST_WORK // (n_rows * n_columns)
+    return max(1, min(n_rows // _ROWS_PER_CLASS, _MOST_CLASSES, within_work))
+
+
+def _fit_part(name: str, column: pd.Series) -> Part:
+    ranges = Ranges.fit(column) if is_number(column.dtype) or is_time(column.dtype) else None
+    return Levels.fit(name, column) if ranges is None else ranges
+
+
+def _places(part: Part, column: pd.Series) -> Places:
+    return part.places(column) if isinstance(part, Ranges) else part.codes(column)
+
+
+def _drawn_places(part: Part, levels: IntArray, generator: np.random.Generator) -> Places:
+    return part.draw(levels, generator) if isinstance(part, Ranges) else levels
+
+
+def _blocks(parts: list[Part]) -> list[slice]:
+    """The rows of θ that belong to each column."""
+    ends = np.cumsum([len(part) for part in parts])
+    return [slice(int(end) - len(part), int(end)) for part, end in zip(parts, ends, strict=True)]
+
+
+def _without_rare(codes: IntArray, parts: list[Part], who: npt.NDArray) -> IntArray:
+    """Levels with −1 for a category that only one person has, unless nobody shares any."""
+    codes = codes.copy()
+    for d, part in enumerate(parts):
+        if isinstance(part, Levels):
+            pairs = np.unique(np.column_stack([codes[:, d], who]), axis=0)
+            is_shared = np.bincount(pairs[:, 0], minlength=len(part)) > 1
+            if is_shared.any():
+                codes[~is_shared[codes[:, d]], d] = -1
+    return codes
+
+
+def _draw_levels(laws: FloatArray, rows: IntArray, generator: np.random.Generator) -> IntArray:
+    """A level from the law in each of these rows of a table, by inversion: all laws laid end to end on one line."""
+    cumulative = np.cumsum(laws, axis=1, dtype=np.float64)
+    cumulative /= cumulative[:, -1:]
+    line = (cumulative + np.arange(len(laws))[:, None]).ravel()
+    u = generator.integers(_RESOLUTION, size=len(rows)) / _RESOLUTION
+    return np.searchsorted(line, rows + u, side="right") - rows * laws.shape[1]
+
+
+def _row_hashes(places: list[Places], n_features: int, key: bytes) -> Iterator[npt.NDArray[np.uint64]]:
+    """A keyed hash of every row's features, and of the whole row where it has a label."""
+    factors = keyed_hashes([f"column {d}" for d in range(len(places))], key, "row") | np.uint64(1)
+    mixed = np.zeros(len(places[0]), dtype=np.uint64)
+    for d, place in enumerate(places):
+        bits = (place + 0.0).view(np.uint64) if place.dtype.kind == "f" else place.astype(np.int64).view(np.uint64)
+        mixed = (mixed ^ bits) * factors[d]
+        mixed ^= mixed >> np.uint64(29)
+        if d + 1 in (n_features, len(places)):
+            yield mixed.copy()
+
+
+def _held_by_one(hashes: npt.NDArray[np.uint64], who: npt.NDArray) -> npt.NDArray[np.uint64]:
+    """The rows that only one person has, be it several times."""
+    order = np.lexsort([who, hashes])
+    hashes, who = hashes[order], who[order]
+    starts = np.concatenate([[True], hashes[1:] != hashes[:-1]])
+    first = np.flatnonzero(starts)
+    last = np.append(first[1:], len(hashes)) - 1
+    return hashes[first][who[first] == who[last]]
