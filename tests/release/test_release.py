@@ -50,6 +50,16 @@ def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 
 
+BY_LUCK = ("check_estimators_pickle", "check_fit_idempotent")
+
+
+@parametrize_with_checks([CellRelease(None, n_cells=4, output="row")], expected_failed_checks=lambda _: WEIGHTS)
+def test_scikit_learn_conventions_of_drawn_rows(estimator, check):
+    if check.func.__name__ in BY_LUCK:
+        pytest.skip("every call draws other rows")
+    check(estimator)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_releases_a_number_below_k(blobs, method):
     z, y = blobs

@@ -283,6 +283,9 @@ def _encoded(
     model: Released, names: tuple[str, ...], tables: dict[str, Table]
 ) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame], tuple[str, ...]]:
     """What adversaries see, the encoder's own rows behind it, and what is lost on the way."""
+    if model.draws_rows and "latent" not in names:
+        drawn = {part: model.encode(table) for part, table in tables.items()}  # as a file of them is written
+        return _without_gaps(drawn), {}, ()
     if model.n_cells is not None and "latent" not in names:
         # Cells have numbers, but no order or distance.
         return {part: model.encode_again(table).astype(str) for part, table in tables.items()}, {}, ()
@@ -292,6 +295,18 @@ def _encoded(
         raise DataError("released names the latent, but the model has none beside its cells.")
     Z = {part: shown.encode_again(table) for part, table in tables.items()}
     return Z, *_invert_later_steps(shown, Z, tables)
+
+
+def _without_gaps(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Numbers and times known everywhere: where one is missing another column says so, and the smallest stands in."""
+    whole = pd.concat(parts.values())
+    for name, column in whole.items():
+        if (is_number(column.dtype) or is_time(column.dtype)) and column.isna().any():
+            smallest = column.min() if column.notna().any() else 0
+            for part, frame in parts.items():
+                gap = {f"{name} is missing": frame[name].isna().astype(str)}
+                parts[part] = frame.assign(**{str(name): frame[name].fillna(smallest)}, **gap)
+    return parts
 
 
 def _invert_later_steps(

@@ -5,16 +5,22 @@ from __future__ import annotations
 
 def assumptions(
     *, released: tuple[str, ...], cells: bool, model: bool, known_persons: bool, most_rows: int,
-    needs_attribute: bool, ledger: bool, checked: bool, odds: bool, lost_odds: bool, randomised: bool, key: bool,
-    look: int, limits: tuple[str, ...],
+    needs_attribute: bool, ledger: bool, checked: bool, odds: bool, lost_odds: bool, randomised: bool, drawn: bool,
+    key: bool, look: int, limits: tuple[str, ...],
 ) -> tuple[str, ...]:  # fmt: skip
     """Those sentences that apply."""
-    what = " and ".join(released)
+    what = " and ".join("row drawn from the cell" if drawn and part == "cell" else part for part in released)
     sentences = [
         f"The {what} {'are' if len(released) > 1 else 'is'} all that is released. Functions of that are covered; "
         "bounds of separate releases do not add up to one of both, and predictions made from the original rows are not "
         "covered.",
     ]
+    if drawn:
+        sentences.append(
+            "A released row is drawn anew each time from a law of rows given the cell, which is the same for every "
+            "group. Whoever sees the row knows no more of the group than whoever sees the cell, so that the bounds of "
+            "the cell cover the row."
+        )
     if needs_attribute:
         sentences.append(
             "The groups are those that the rows say; a group label that is wrong at encoding is not covered."
@@ -36,7 +42,8 @@ def assumptions(
         if odds:
             sentences.append("Bounds given the label hold for that label, and all of them together at their own δ.")
     if randomised and known_persons:
-        sentences.append("The key behind coins and noise is secret, and one person is always released alike.")
+        alike = "has always the same cell" if drawn else "is always released alike"
+        sentences.append(f"The key behind coins and noise is secret, and one person {alike}.")
     elif randomised:
         sentences.append(
             "Coins and noise are fresh for every row, since nobody says whose rows they are: no person is released "

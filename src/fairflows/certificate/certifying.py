@@ -260,7 +260,7 @@ def make_certificate(
     if attack is not None:
         certificate = _with_attack(certificate, attack, of_own_densities=candidates is None)
         if cells is not None:
-            same = cells.is_deterministic and attack.rows == rows_hash(sample, key)
+            same = cells.is_deterministic and not model.draws_rows and attack.rows == rows_hash(sample, key)
             _check_for_contradiction(certificate, same_release=same)
     certificate = replace(
         certificate,
@@ -407,6 +407,7 @@ def _assumptions(
         odds=bool(certificate.cell_odds_upper),
         lost_odds=lost_odds and bool(_labels(model.innermost)),
         randomised=(encoder is not None and encoder.is_randomised) or (cells is not None and cells.own_share < 1),
+        drawn=model.draws_rows,
         key=bool(model.secret),
         look=certificate.look,
         limits=() if attack is None else tuple(attack.limits),

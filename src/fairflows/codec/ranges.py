@@ -12,7 +12,7 @@ from fairflows.table.columns import Dtype, from_numbers, numbers
 from fairflows.table.grid import Grid, find_grid
 
 IntArray = npt.NDArray[np.int64]
-Places = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+Places = npt.NDArray[np.number]
 
 _RANGES = 48  # about how many ranges a column is cut into
 _FEWEST_ROWS = 8  # in a range
@@ -25,7 +25,7 @@ class Ranges:
     """Ranges of a column's values, which hold about equally many rows; a frequent value is a range of its own.
 
     A value's *place* is its number on the column's grid, or the value itself where the column has no grid; that of a
-    missing value is −1 or NaN. Whatever is drawn from a range lies on the grid, and between the smallest and the largest
+    missing value is −1 or NaN. What is drawn from a range lies on the grid, and between the smallest and the largest
     value that the range was fitted to.
 
     Attributes
@@ -66,8 +66,12 @@ class Ranges:
         _, first, counts = np.unique(values, return_index=True, return_counts=True)
         start = first[_begins(counts, on_grid=grid is not None)]
         length = np.diff(np.append(start, len(values)))
-        knots = start[:, None] + np.rint(np.linspace(0, 1, _PARTS + 1) * (length[:, None] - 1)).astype(np.intp)
-        return cls(values[knots], grid, column.dtype, bool(column.isna().any()))
+        place = start[:, None] + np.linspace(0, 1, _PARTS + 1) * (length[:, None] - 1)
+        if grid is None:  # quantiles lie between values, so that few rows in a range do not show theirs
+            knots: Places = np.interp(place, np.arange(len(values)), values.astype(np.float64))
+        else:
+            knots = values[np.rint(place).astype(np.intp)]
+        return cls(knots, grid, column.dtype, bool(column.isna().any()))
 
     def __len__(self) -> int:
         return len(self.knots) + self.has_missing
@@ -93,7 +97,7 @@ class Ranges:
         if self.grid is None:
             drawn = np.minimum(low + u * (high - low), high)
         else:
-            drawn = low + (u * (high - low + 1)).astype(np.int64)
+            drawn = np.minimum(low + (u * (high - low + 1)).astype(np.int64), high)
         return np.where(codes < len(self.knots), drawn, self._missing)
 
     def column(self, places: Places) -> pd.Series:
@@ -101,7 +105,7 @@ class Ranges:
         missing = np.isnan(places) if self.grid is None else places < 0
         known = np.where(missing, self.knots[0, 0], places)
         kind = _plain_type(self.dtype)
-        values = known.astype(kind) if self.grid is None else self.grid.value(known, kind)
+        values = known.astype(kind) if self.grid is None else self.grid.value(known.astype(np.int64), kind)
         column = from_numbers(values, self.dtype)
         return column.mask(missing) if missing.any() else column
 
@@ -116,7 +120,7 @@ def _finest_grid(known: np.ndarray) -> Grid | None:
         return None
     ticks = known.view(np.int64) if known.dtype.kind in "mM" else known
     low, high = int(ticks.min()), int(ticks.max())
-    return Grid(low, 1, 0, high - low + 1) if high - low < 2**53 else None
+    return Grid(low, 1, 0, high - low + 1) if high - low < 2**62 else None
 
 
 def _places(known: np.ndarray, grid: Grid | None) -> Places:

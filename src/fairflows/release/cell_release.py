@@ -1,4 +1,4 @@
-"""CellRelease: release one of k cells instead of the encoded row, so that a distribution-free certificate exists."""
+"""CellRelease: release one of k cells, or a row drawn from it, so that a distribution-free certificate exists."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.encoder.base import Cells, Encoder, FloatArray, Groups, LabelsLike, Rows, RowsLike
 from fairflows.encoder.group_encoder import Unencoded
+from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import CentrePartition, NumericView, Partition, QuantilePartition, TreePartition
 from fairflows.table.columns import check_choice, is_number, is_time
-from fairflows.table.frames import ColumnLike
+from fairflows.table.frames import ColumnLike, is_polars
 from fairflows.table.persons import Persons, content_hashes
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
@@ -37,16 +38,19 @@ class CellRelease(Encoder):
     Parameters
     ----------
     encoder : encoder, optional
-        What the rows are encoded by first; when not given, the rows themselves are cut into cells.
+        What the rows are encoded by first; when not given, the rows themselves are cut into cells. The cells of an
+        encoder that gives cells are taken as they are: ``n_cells``, ``method`` and ``target`` are then not used.
     n_cells : int or "auto"
         The most cells; there are fewer where the encoded rows do not differ enough. "auto" takes the most of
         2, 4, …, 128 for which the bound to expect is within ``target``, judged on persons kept aside in ``fit``.
     method : {"tree", "quantiles", "kmeans"}
         Leaves of a decision tree for the label; quantile bins of a score, which is z itself where it is one column and
         else a logistic regression of the label; or the nearest of k centres, without a label.
-    output : {"cell", "typical"}
-        Release the cell's number, or its typical row: the median or most frequent value of each column among the rows
-        it was fitted on, the same for every group.
+    output : {"cell", "typical", "row"}
+        Release the cell's number; or its typical row, the median or most frequent value of each column among the rows
+        it was fitted on; or a whole row in the table's own columns, drawn anew each time from a law of rows given the
+        cell (`fairflows.encoder.rows_given_cell`), together with the label where there is one. Typical rows and the law
+        of rows are the same for every group, so that the cell's certificate covers them.
     randomise : float
         The probability that a person's cell is replaced by one drawn evenly from all (randomised response). The coin
         is keyed by the person. It shrinks every distance by the factor 1 − randomise.
@@ -65,8 +69,10 @@ class CellRelease(Encoder):
         How many cells there are.
     channel_ : ndarray of shape (n_cells_, n_cells_)
         Row i is the law of what is released for a person in cell i; the identity without randomisation.
-    typical_rows_ : DataFrame
-        One row per cell.
+    typical_rows_ : DataFrame or None
+        One row per cell; None for whole rows.
+    rows_given_cell_ : RowsGivenCell or None
+        What whole rows are drawn from.
     class_of_cell_ : ndarray, or None
         The most frequent label in each cell.
     planned_ : dict, or None
@@ -82,10 +88,12 @@ class CellRelease(Encoder):
     """
 
     encoder_: Encoder
-    view_: NumericView
-    partition_: Partition
+    view_: NumericView | None
+    partition_: Partition | None
+    planned_: dict[int, float] | None
     n_cells_: int
-    typical_rows_: pd.DataFrame
+    typical_rows_: pd.DataFrame | None
+    rows_given_cell_: RowsGivenCell | None
 
     def __init__(
         self,
@@ -93,7 +101,7 @@ class CellRelease(Encoder):
         n_cells: int | Literal["auto"] = 16,
         *,
         method: Literal["tree", "quantiles", "kmeans"] = "tree",
-        output: Literal["cell", "typical"] = "cell",
+        output: Literal["cell", "typical", "row"] = "cell",
         randomise: float = 0.0,
         target: float | None = None,
         delta: float = 0.05,
@@ -133,6 +141,11 @@ class CellRelease(Encoder):
         return self.randomise > 0 or (encoder is not None and encoder.is_randomised)
 
     @property
+    def draws_rows(self) -> bool:
+        """Whether whole rows are released."""
+        return self.output == "row"
+
+    @property
     def feature_names(self) -> list[str]:
         """The columns of X that are encoded."""
         check_is_fitted(self)
@@ -143,6 +156,12 @@ class CellRelease(Encoder):
         """What the columns of X hold."""
         check_is_fitted(self)
         return self.encoder_.row_schema
+
+    @property
+    def encoded_schema(self) -> Schema:
+        """What the columns of whole rows hold."""
+        check_is_fitted(self)
+        return Schema({}) if self.rows_given_cell_ is None else self.rows_given_cell_.schema
 
     def fit(
         self,
@@ -203,10 +222,8 @@ class CellRelease(Encoder):
         return found
 
     def _fit_cells(self, encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None) -> None:
-        rows = tossed = encoder.read(X, sensitive_features)
-        if not rows.persons.named:  # these rows are not released, so their coins may be repeatable
-            tossed = replace(rows, persons=Persons.by_contents(content_hashes(rows.X, b"cells")))
-        self.fit_around(encoder, rows, encoder.encode(tossed), y)
+        rows = encoder.read(X, sensitive_features)
+        self.fit_around(encoder, rows, encoder.encode(_with_coins(rows)), y)
 
     def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame, y: LabelsLike | None = None) -> Self:
         """Choose the cells for an encoder that is fitted already.
@@ -225,25 +242,35 @@ class CellRelease(Encoder):
         self._check_settings()
         classes = encoder.classes_ if isinstance(encoder.classes_, np.ndarray) and y is not None else None
         labels = None if classes is None or y is None else _class_numbers(y, classes)
-        n_cells, self.planned_ = self.n_cells, None
-        if n_cells == "auto":
-            if self.target is None:
-                raise ValueError("n_cells='auto' needs the distance to certify: set target.")
-            if not encoder.groups_:
-                raise DataError("n_cells='auto' judges cells by what they tell of the groups: pass sensitive_features.")
-            self.planned_ = self._plan(encoder, rows, Z, labels)
-            n_cells = _most_within(self.planned_, self.target)
         self.encoder_ = encoder
         self.groups_, self.classes_, self.n_features_in_ = encoder.groups_, classes, encoder.n_features_in_
         self.key_, self.ledger_, self.most_rows_ = encoder.key_, encoder.ledger_, _most_rows(encoder, rows)
         self.ledger_.use_if_new(rows.X, rows.persons)
-        self.view_, self.partition_ = self._cut(Z, labels, 0 if classes is None else len(classes), n_cells)
-        self.n_cells_ = self.partition_.n_cells
-        cells = self._cells_of(Z)
+        self.view_ = self.partition_ = self.planned_ = None
+        if encoder.n_cells_ is None:
+            n_cells = self._plan_number(encoder, rows, Z, labels) if self.n_cells == "auto" else self.n_cells
+            self.view_, self.partition_ = self._cut(Z, labels, 0 if classes is None else len(classes), n_cells)
+            self.n_cells_, cells = self.partition_.n_cells, self.partition_.cells(self.view_.features(Z))
+        elif encoder.channel_ is None:
+            self.n_cells_, cells = encoder.n_cells_, encoder.cells(_with_coins(rows))
+        else:
+            raise DataError(f"{type(encoder).__name__} randomises its cells by itself: CellRelease takes plain cells.")
         self.class_of_cell_ = None
         if labels is not None:
             self.class_of_cell_ = self.label_classes[_most_frequent(cells, labels, self.n_cells_)]
-        self.typical_rows_ = _typical_rows(rows.X, cells, self.n_cells_)
+        self.typical_rows_ = self.rows_given_cell_ = None
+        if self.draws_rows:
+            self.rows_given_cell_ = RowsGivenCell.fit(
+                rows.X,
+                cells,
+                self.n_cells_,
+                None if y is None else label_columns(y),
+                persons=rows.persons.codes,
+                key=self.key_,
+                random_state=self.random_state,
+            )
+        else:
+            self.typical_rows_ = _typical_rows(rows.X, cells, self.n_cells_)
         return self
 
     @property
@@ -260,11 +287,18 @@ class CellRelease(Encoder):
     def cells(self, rows: Rows) -> Cells:
         """Each row's own cell, before any randomisation: what a certificate counts, and never what is released."""
         check_is_fitted(self)
-        return self._cells_of(self.encoder_.encode(rows))
+        if self.view_ is None or self.partition_ is None:
+            return self.encoder_.cells(rows)
+        return self.partition_.cells(self.view_.features(self.encoder_.encode(rows)))
 
     def encode(self, rows: Rows) -> pd.DataFrame:
-        """Each row's released cell, as its number or as its typical row."""
-        return self._output(self._released(rows))
+        """What is released for each row: its cell's number, the cell's typical row, or a row drawn from the cell."""
+        cells = self._released(rows)
+        if self.rows_given_cell_ is not None:
+            return self.rows_given_cell_.sample(cells)
+        if self.typical_rows_ is not None and self.output == "typical":
+            return self.typical_rows_.iloc[cells].reset_index(drop=True)
+        return pd.DataFrame({"cell": cells})
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that each row's released cell suggests."""
@@ -273,18 +307,15 @@ class CellRelease(Encoder):
         return self.class_of_cell_[self._released(rows)]
 
     def _names_out(self) -> list[str]:
-        return ["cell"] if self.output == "cell" else [str(name) for name in self.typical_rows_]
+        if self.rows_given_cell_ is not None:
+            return [str(name) for name in self.rows_given_cell_.names]
+        return ["cell"] if self.typical_rows_ is None or self.output == "cell" else list(map(str, self.typical_rows_))
 
     def _fitted_or_given(self) -> Encoder | None:
         return vars(self).get("encoder_", self.encoder)
 
     def _new_encoder(self) -> Encoder:
         return Unencoded() if self.encoder is None else clone(self.encoder)
-
-    def _output(self, cells: Cells) -> pd.DataFrame:
-        if self.output == "cell":
-            return pd.DataFrame({"cell": cells})
-        return self.typical_rows_.iloc[cells].reset_index(drop=True)
 
     def _released(self, rows: Rows) -> Cells:
         cells = self.cells(rows)
@@ -294,9 +325,6 @@ class CellRelease(Encoder):
         replaced = persons.uniform(self.key_, "release: is replaced") < self.randomise
         drawn = (persons.uniform(self.key_, "release: drawn cell") * self.n_cells_).astype(np.intp)
         return np.where(replaced, drawn, cells)
-
-    def _cells_of(self, Z: pd.DataFrame) -> Cells:
-        return self.partition_.cells(self.view_.features(Z))
 
     def _channel(self, k: int) -> FloatArray:
         return (1 - self.randomise) * np.eye(k) + self.randomise / k
@@ -320,6 +348,15 @@ class CellRelease(Encoder):
                 "grow for. Or use method='kmeans'."
             )
         return view, TreePartition.fit(features, y, n_cells, self.random_state)
+
+    def _plan_number(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame, y: Groups | None) -> int:
+        """The most cells for which the bound to expect is within the target."""
+        if self.target is None:
+            raise ValueError("n_cells='auto' needs the distance to certify: set target.")
+        if not encoder.groups_:
+            raise DataError("n_cells='auto' judges cells by what they tell of the groups: pass sensitive_features.")
+        self.planned_ = self._plan(encoder, rows, Z, y)
+        return _most_within(self.planned_, self.target)
 
     def _plan(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame, y: Groups | None) -> dict[int, float]:
         """The bound to expect for each number of cells, from persons that the cells were not fitted on."""
@@ -349,7 +386,7 @@ class CellRelease(Encoder):
         if self.n_cells != "auto" and (not isinstance(self.n_cells, int | np.integer) or self.n_cells < 2):
             raise ValueError(f"n_cells must be 'auto' or a whole number of at least 2; got {self.n_cells!r}.")
         check_choice("method", self.method, ("tree", "quantiles", "kmeans"))
-        check_choice("output", self.output, ("cell", "typical"))
+        check_choice("output", self.output, ("cell", "typical", "row"))
         if not 0 <= self.randomise < 1:
             raise ValueError(f"randomise must be in [0, 1); got {self.randomise!r}.")
 
@@ -359,6 +396,23 @@ class CellRelease(Encoder):
         tags.target_tags.required = self.method == "tree"
         tags.transformer_tags.preserves_dtype = []  # a cell is a whole number
         return tags
+
+
+def label_columns(y: LabelsLike) -> pd.DataFrame:
+    """Labels as columns with names; a label without a name is called y."""
+    if is_polars(y):
+        y = y.to_pandas()
+    if isinstance(y, pd.DataFrame):
+        return y
+    column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
+    return column.to_frame("y" if column.name is None else column.name)
+
+
+def _with_coins(rows: Rows) -> Rows:
+    """Rows to fit to: they are not released, so the coins of persons whom nobody named may be repeatable."""
+    if rows.persons.named:
+        return rows
+    return replace(rows, persons=Persons.by_contents(content_hashes(rows.X, b"cells")))
 
 
 def _class_numbers(y: LabelsLike, classes: np.ndarray) -> Groups:

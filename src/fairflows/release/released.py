@@ -76,6 +76,11 @@ class Released:
         return None if self.last is None else self.last.n_cells_
 
     @property
+    def draws_rows(self) -> bool:
+        """Whether whole rows, drawn from cells, are released."""
+        return self.last is not None and self.last.draws_rows
+
+    @property
     def latent(self) -> Released | None:
         """The model that stops before the cells; None where there is nothing before them."""
         if isinstance(self.last, CellRelease) and not self.steps:
@@ -126,12 +131,15 @@ class Released:
         )
 
     def encode(self, table: Table) -> pd.DataFrame:
-        """What is released for the rows of a table, as it is written: numbers in single precision."""
-        return as_written(self._named(self._before(len(self.steps), table, None)))
+        """What is released for the rows of a table, as it is written: encoded numbers in single precision."""
+        return self._written(self._named(self._before(len(self.steps), table, None)))
 
     def encode_again(self, table: Table) -> pd.DataFrame:
-        """The same with coins that can be repeated though nobody named the rows: for attacks and reports."""
-        return as_written(self._named(self._before(len(self.steps), table, repeatable_persons(table))))
+        """The same with coins that can be repeated though nobody named the rows: for attacks and reports.
+
+        Whole rows are drawn anew all the same.
+        """
+        return self._written(self._named(self._before(len(self.steps), table, repeatable_persons(table))))
 
     def encode_rows(
         self, X: pd.DataFrame, attribute: Role | None, persons: Persons | None
@@ -173,6 +181,10 @@ class Released:
         if last is None:
             raise DataError(f"{type(self.model).__name__} suggests no label.")
         return last.predict_rows(self._read_last(last, table, persons))
+
+    def _written(self, released: pd.DataFrame) -> pd.DataFrame:
+        """Rows in the table's own columns keep their types."""
+        return released if self.draws_rows else as_written(released)
 
     def _named(self, released: TableLike) -> pd.DataFrame:
         """What is released, its columns named as the last encoder names them where a step gave an array."""

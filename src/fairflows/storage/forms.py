@@ -30,7 +30,6 @@ _CLASSES = {  # by the module that they are imported from when an object of them
     "fairflows.density.smoothed_counts": "SmoothedCounts PairTree",
     "fairflows.density.cell_density": "CellCounts",
     "fairflows.density.latent_class": "LatentClassMixture",
-    "fairflows.density.rows_given_cell": "RowsGivenCell",
     "fairflows.encoder.fair_flow": "FairFlow",
     "fairflows.encoder.fair_matching": "FairMatching",
     "fairflows.encoder.fair_transport": "FairTransport",
@@ -43,6 +42,7 @@ _CLASSES = {  # by the module that they are imported from when an object of them
     "fairflows.encoder.cell_coupling": "CellCoupling TransportedCells",
     "fairflows.encoder.transported_score": "TransportedScore Barycentre",
     "fairflows.encoder.plain_score": "PlainScore TextColumn BoostedTrees LogisticScores",
+    "fairflows.encoder.rows_given_cell": "RowsGivenCell",
     "fairflows.release.cell_release": "CellRelease",
     "fairflows.release.partitions": "NumericView NumberColumn LevelColumn TreePartition QuantilePartition "
     "CentrePartition",

@@ -64,7 +64,8 @@ def encode_file(
     keep_order : bool
         Keep the rows in order.
     precision : {"float32", "float64"}
-        How encoded numbers are written. They are computed in float64, which decoding needs to be exact.
+        How encoded numbers are written. They are computed in float64, which decoding needs to be exact. Whole rows in
+        the table's own columns are written as they are.
     n_workers : int, optional
         Batches that are encoded at once; the number of processors when not given.
     batch_rows : int
@@ -84,7 +85,7 @@ def encode_file(
     reader = TableReader(Path(source), batch_rows, encode.schema)
     frames = reader.batches(encode.columns)
     encoded = in_order(encode, frames, _checked_workers(n_workers))
-    tables = _tables(encoded, precision == "float32", reader.n_rows, on_progress)
+    tables = _tables(encoded, encode.rounds(precision), reader.n_rows, on_progress)
     n_rows = _write(tables, Path(target), None if keep_order else _buckets(reader))
     encode.say_what_is_unknown()
     return n_rows
@@ -170,6 +171,10 @@ class RowEncoder:
         self.schema = self._released.table_schema(self._sensitive)
         self.unknown: Counter[Any] = Counter()
         self._lock = Lock()  # batches are encoded by several threads
+
+    def rounds(self, precision: Literal["float32", "float64"]) -> bool:
+        """Whether numbers are rounded to single precision; those of rows in the table's own columns never are."""
+        return precision == "float32" and not self._released.draws_rows
 
     def say_what_is_unknown(self) -> None:
         """Warn of rows with values that the training rows did not have, counted by group."""

@@ -64,7 +64,7 @@ def encode_folder(
     rows = ray.data.read_parquet(str(source), columns=encode.columns)
     encoded = rows.map_batches(
         _encode_batch,
-        fn_args=(encode, precision == "float32"),
+        fn_args=(encode, encode.rounds(precision)),
         batch_format="pyarrow",
         batch_size=batch_rows,
     )

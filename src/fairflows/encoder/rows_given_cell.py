@@ -14,8 +14,8 @@ from fairflows.codec.levels import Levels
 from fairflows.codec.ranges import Places, Ranges
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.columns import is_number, is_time
-from fairflows.table.hashing import keyed_hashes
-from fairflows.table.persons import Key
+from fairflows.table.persons import Key, keyed_hashes
+from fairflows.table.schema import Schema
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -52,8 +52,8 @@ class RowsGivenCell:
 
     Attributes
     ----------
-    names : list
-        The columns, those of the label last.
+    schema : Schema
+        What the columns hold; those of the label are last.
     parts : list of Levels or Ranges
         Their levels.
     n_features : int
@@ -80,7 +80,7 @@ class RowsGivenCell:
     ([True, False], ['int64', 'bool'])
     """
 
-    names: list[Hashable]
+    schema: Schema
     parts: list[Part]
     n_features: int
     pi: FloatArray
@@ -91,6 +91,11 @@ class RowsGivenCell:
 
     def __post_init__(self) -> None:
         self.n_redrawn_ = 0
+
+    @property
+    def names(self) -> list[Hashable]:
+        """The columns, those of the label last."""
+        return list(self.schema.kinds)
 
     @classmethod
     def fit(
@@ -142,7 +147,7 @@ class RowsGivenCell:
         mixture = _Mixture(_without_rare(codes, parts, who), sizes, cells, n_cells, random_state)
         pi, theta = mixture.fit(n_classes or _number_of_classes(*codes.shape))
         taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
-        return cls(list(whole.columns), parts, X.shape[1], pi, theta, mixture.marginal, taken, Key(key))
+        return cls(Schema.of(whole), parts, X.shape[1], pi, theta, mixture.marginal, taken, Key(key))
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
         """One fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
@@ -173,7 +178,7 @@ class RowsGivenCell:
                 f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
                 "training person has. Fit on more rows, or release the cell's number (output='cell')."
             )
-        columns = [part.column(place) for part, place in zip(self.parts, places, strict=True)]
+        columns = [_column(part, place) for part, place in zip(self.parts, places, strict=True)]
         return pd.DataFrame(dict(zip(self.names, columns, strict=True)))
 
     def _draw(self, cells: IntArray, generator: np.random.Generator) -> list[Places]:
@@ -209,8 +214,12 @@ class _Mixture:
         self._codes, self._sizes, self._cells, self._n_cells = codes, sizes, cells, n_cells
         self._starts = np.cumsum(sizes) - sizes
         self._generator = np.random.default_rng(random_state)
-        counts = np.asarray(self._one_hot(np.arange(len(codes))).sum(axis=0), dtype=np.float64).ravel()
+        everybody = np.arange(len(codes))
+        columns = self._one_hot(everybody)
+        counts = np.asarray(columns.sum(axis=0), dtype=np.float64).ravel()
         self.marginal = (counts / np.repeat(np.add.reduceat(counts, self._starts), sizes)).astype(np.float32)
+        by_cell = (columns.T @ self._in_cells(everybody)).toarray() + _PSEUDO_ROWS * self.marginal[:, None]
+        self._of_cells = by_cell / np.repeat(np.add.reduceat(by_cell, self._starts, axis=0), sizes, axis=0)
 
     def fit(self, n_classes: int) -> tuple[FloatArray, FloatArray]:
         """π and θ, from classes that begin as single rows, half smoothed."""
@@ -228,8 +237,12 @@ class _Mixture:
             levels += scale * new_levels
             cells += scale * new_cells
         law = self._maximise(levels, cells)
-        last = [self._expected(batch, *law) for batch in self._batches(_MOST_IN_BATCH, 1)]  # one step of plain EM
-        return self._maximise(sum(part[0] for part in last), sum(part[1] for part in last))
+        levels, cells = np.zeros_like(levels), np.zeros_like(cells)
+        for batch in self._batches(_MOST_IN_BATCH, 1):  # one step of plain EM
+            new_levels, new_cells = self._expected(batch, *law)
+            levels += new_levels
+            cells += new_cells
+        return self._maximise(levels, cells)
 
     def _batches(self, size: int, n_passes: int) -> Iterator[IntArray]:
         for _ in range(n_passes):
@@ -243,19 +256,21 @@ class _Mixture:
         log_joint = columns @ np.log(np.maximum(theta, tiny)) + np.log(np.maximum(pi, tiny))[self._cells[rows]]
         responsibility = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
         responsibility /= responsibility.sum(axis=1, keepdims=True)
-        of_cell = sparse.csr_matrix(
-            (np.ones(len(rows), dtype=np.float32), self._cells[rows], np.arange(len(rows) + 1)),
-            shape=(len(rows), self._n_cells),
-        )
-        return columns.T @ responsibility, of_cell.T @ responsibility
+        return columns.T @ responsibility, self._in_cells(rows).T @ responsibility
 
     def _maximise(self, levels: FloatArray, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
         """π and θ of largest likelihood given expected counts, the pseudo-rows added."""
-        levels = levels + _PSEUDO_ROWS * self.marginal[:, None]
+        prior = self._of_cells @ (cells / cells.sum(axis=0))  # the law of the levels in the cells that a class is of
+        levels = levels + _PSEUDO_ROWS * prior
         theta = levels / np.repeat(np.add.reduceat(levels, self._starts, axis=0), self._sizes, axis=0)
         of_all = cells.sum(axis=0)
         cells = cells + _PSEUDO_ROWS * of_all / of_all.sum()
         return cells / cells.sum(axis=1, keepdims=True), theta
+
+    def _in_cells(self, rows: IntArray) -> sparse.csr_matrix:
+        """One-hot columns of the rows' cells."""
+        ones = np.ones(len(rows), dtype=np.float32)
+        return sparse.csr_matrix((ones, self._cells[rows], np.arange(len(rows) + 1)), shape=(len(rows), self._n_cells))
 
     def _one_hot(self, rows: IntArray) -> sparse.csr_matrix:
         """One-hot columns of rows; a level of −1 has none."""
@@ -292,6 +307,10 @@ def _places(part: Part, column: pd.Series) -> Places:
 
 def _drawn_places(part: Part, levels: IntArray, generator: np.random.Generator) -> Places:
     return part.draw(levels, generator) if isinstance(part, Ranges) else levels
+
+
+def _column(part: Part, places: Places) -> pd.Series:
+    return part.column(places) if isinstance(part, Ranges) else part.column(places.astype(np.intp))
 
 
 def _blocks(parts: list[Part]) -> list[slice]:

@@ -1,0 +1,181 @@
+"""Whole rows drawn from cells: types, ranges, categories and dependence hold; nobody's own row is handed out."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairflows.encoder.rows_given_cell import RowsGivenCell
+from fairflows.exceptions import DataError, ParameterError
+
+TOWNS = ["Bonn", "Kiel", "Trier", "Ulm"]
+
+
+def people(n: int = 4_000, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray, pd.DataFrame]:
+    """Rows in which everything hangs together, their cells, and a label."""
+    rng = np.random.default_rng(seed)
+    cells = rng.integers(4, size=n)
+    works = rng.random(n) < 0.2 + 0.6 * (cells % 2)
+    age = np.clip(np.rint(25 + 12 * cells + rng.normal(0, 5, n)), 18, 90).astype(int)
+    X = pd.DataFrame(
+        {
+            "age": age,
+            "wage": np.round(np.where(works, rng.lognormal(7, 0.5, n), 0.0), 2),
+            "town": pd.Categorical(np.where(works, "Ulm", rng.choice(["Bonn", "Kiel"], n)), categories=TOWNS),
+            "since": pd.Series(pd.Timestamp("2001-01-01") + pd.to_timedelta(rng.integers(0, 4000, n), unit="D")),
+            "works": works,
+            "note": np.where(rng.random(n) < 0.1, None, rng.choice(list("abc"), n)),
+        }
+    )  # fmt: skip
+    X.loc[rng.random(n) < 0.1, "since"] = pd.NaT
+    return X, cells, pd.DataFrame({"repaid": (works & (age > 40)).astype(int)})
+
+
+def held_by_one(frame: pd.DataFrame) -> set[tuple]:
+    """The rows that occur once."""
+    texts = frame.astype(str)
+    return set(texts[~texts.duplicated(keep=False)].itertuples(index=False, name=None))
+
+
+def test_columns_types_ranges_categories_and_gaps():
+    X, cells, y = people()
+    drawn = RowsGivenCell.fit(X, cells, 4, y).sample(np.repeat(np.arange(4), 2_000), np.random.default_rng(1))
+    whole = pd.concat([X, y], axis=1)
+    assert list(drawn) == list(whole)
+    assert drawn.dtypes.equals(whole.dtypes)
+    for name in ("age", "wage", "since"):
+        assert whole[name].min() <= drawn[name].min()
+        assert drawn[name].max() <= whole[name].max()
+    assert set(drawn["town"]) == {"Bonn", "Kiel", "Ulm"}  # Trier is a category, but nobody's
+    assert set(drawn["note"].dropna()) == set("abc")
+    assert (drawn["wage"] == drawn["wage"].round(2)).all()
+    assert (drawn["since"].dropna() == drawn["since"].dropna().dt.normalize()).all()
+    for name in ("since", "note"):
+        assert drawn[name].isna().mean() == pytest.approx(0.1, abs=0.02)
+    assert not drawn[["age", "wage", "town", "works", "repaid"]].isna().any().any()
+
+
+def test_cells_and_the_dependence_within_them_are_kept():
+    X, cells, y = people()
+    rows = RowsGivenCell.fit(X, cells, 4, y)
+    drawn = rows.sample(cells, np.random.default_rng(1))
+    assert drawn["age"].groupby(cells).mean().to_numpy() == pytest.approx(X["age"].groupby(cells).mean(), abs=1)
+    assert drawn["works"].groupby(cells).mean().to_numpy() == pytest.approx(X["works"].groupby(cells).mean(), abs=0.04)
+    # Within a cell, whoever works lives in Ulm and has a wage.
+    assert (drawn["works"] == (drawn["town"] == "Ulm")).mean() > 0.93
+    assert (drawn["works"] == (drawn["wage"] > 0)).mean() > 0.93
+
+
+def test_no_row_is_drawn_that_only_one_person_has():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({name: rng.choice(list("abcdef"), 600) for name in "uvw"})
+    y = pd.DataFrame({"label": rng.integers(2, size=600)})
+    cells = rng.integers(3, size=600)
+    rows = RowsGivenCell.fit(X, cells, 3, y)
+    drawn = rows.sample(rng.integers(3, size=20_000), rng)
+    assert rows.n_redrawn_ > 0
+    assert held_by_one(X).isdisjoint(drawn[list("uvw")].itertuples(index=False, name=None))
+    whole = pd.concat([X, y], axis=1)
+    assert held_by_one(whole).isdisjoint(drawn.astype(str).itertuples(index=False, name=None))
+
+
+def test_a_row_that_one_person_has_several_times_is_hers_alone():
+    X = pd.DataFrame({"x": list("ab") * 20, "y": list("cd") * 20})
+    X.loc[40] = X.loc[41] = X.loc[42] = ["a", "d"]
+    persons = np.append(np.arange(40), [99, 99, 99])
+    cells = np.append(np.zeros(40, dtype=int), [1, 1, 1])
+    of_person, of_rows = (
+        RowsGivenCell.fit(X, cells, 2, persons=who).sample(np.ones(500, dtype=int), np.random.default_rng(0))
+        for who in (persons, None)
+    )
+    assert ((of_rows["x"] == "a") & (of_rows["y"] == "d")).any()
+    assert not ((of_person["x"] == "a") & (of_person["y"] == "d")).any()
+
+
+def test_a_category_that_only_one_person_has_is_not_drawn():
+    X = pd.DataFrame({"town": ["Ulm"] * 50 + ["Bonn"] * 49 + ["Jever"], "age": np.arange(100) % 7})
+    drawn = RowsGivenCell.fit(X, np.zeros(100, dtype=int), 1).sample(np.zeros(5_000, dtype=int))
+    assert set(drawn["town"]) == {"Ulm", "Bonn"}
+
+
+def test_where_every_row_is_somebodys_own_nothing_is_drawn():
+    X = pd.DataFrame({"x": list("abcd")})
+    rows = RowsGivenCell.fit(X, np.zeros(4, dtype=int), 1)
+    with pytest.raises(DataError, match="3 rows cannot be drawn"):
+        rows.sample(np.zeros(3, dtype=int))
+
+
+def test_rows_are_fresh_at_every_call_and_repeatable_with_a_seed():
+    X, cells, _ = people(500)
+    rows = RowsGivenCell.fit(X, cells, 4)
+    assert not rows.sample(cells).equals(rows.sample(cells))
+    assert rows.sample(cells, np.random.default_rng(3)).equals(rows.sample(cells, np.random.default_rng(3)))
+
+
+def test_a_cell_without_rows_has_the_law_of_all():
+    X, cells, _ = people()
+    drawn = RowsGivenCell.fit(X, cells, 6).sample(np.full(4_000, 5))
+    assert drawn["works"].mean() == pytest.approx(X["works"].mean(), abs=0.04)
+    assert drawn["age"].mean() == pytest.approx(X["age"].mean(), abs=1.5)
+
+
+@pytest.mark.parametrize("wrong", [[0, 4], [-1, 0], [0.5, 1.0], [[0, 1]]])
+def test_what_is_no_cell_is_refused(wrong):
+    X, cells, _ = people(300)
+    with pytest.raises(DataError, match="Cells must be"):
+        RowsGivenCell.fit(X, cells, 4).sample(wrong)
+
+
+def test_a_label_with_the_name_of_a_feature_is_refused():
+    X, cells, _ = people(300)
+    with pytest.raises(DataError, match="'works' is a feature and the label"):
+        RowsGivenCell.fit(X, cells, 4, X[["works"]])
+
+
+def test_the_number_of_classes_is_checked():
+    X, cells, _ = people(300)
+    with pytest.raises(ParameterError, match="n_classes"):
+        RowsGivenCell.fit(X, cells, 4, n_classes=0)
+
+
+def test_a_wide_table_of_categories():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({f"c{j}": rng.choice(list("abc"), 300) for j in range(300)})
+    drawn = RowsGivenCell.fit(X, rng.integers(8, size=300), 8).sample(rng.integers(8, size=100))
+    assert drawn.shape == (100, 300)
+    assert set(np.unique(drawn)) == set("abc")
+
+
+COLUMN = st.sampled_from(["text", "whole", "real", "date", "bool", "nullable", "category"])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(COLUMN, min_size=1, max_size=4), st.booleans(), st.integers(0, 2**31), st.integers(40, 120))
+def test_any_table(kinds, with_gaps, seed, n):
+    rng = np.random.default_rng(seed)
+    make = {
+        "text": lambda: pd.Series(rng.choice(list("ab"), n)),
+        "whole": lambda: pd.Series(rng.integers(0, 1000, n)),
+        "real": lambda: pd.Series(rng.normal(size=n)),
+        "date": lambda: pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 99, n), unit="D")),
+        "bool": lambda: pd.Series(rng.random(n) < 0.5),
+        "nullable": lambda: pd.Series(rng.integers(0, 1000, n), dtype="Int64"),
+        "category": lambda: pd.Series(pd.Categorical.from_codes(rng.integers(0, 2, n), list("xyz"), ordered=True)),
+    }
+    X = pd.DataFrame({f"{kind} {j}": make[kind]() for j, kind in enumerate(kinds)})
+    if with_gaps:
+        for name in X:
+            if not name.startswith(("whole", "bool")):
+                X.loc[rng.random(n) < 0.3, name] = None
+    cells = rng.integers(3, size=n)
+    drawn = RowsGivenCell.fit(X, cells, 3).sample(rng.integers(3, size=200), rng)
+    assert drawn.dtypes.equals(X.dtypes)
+    for name in X:
+        if X[name].dtype.kind in "iufM":
+            assert X[name].min() <= drawn[name].min()
+            assert drawn[name].max() <= X[name].max()
+        else:
+            assert set(drawn[name].dropna()) <= set(X[name].dropna())
+        assert X[name].isna().any() or not drawn[name].isna().any()
+    assert held_by_one(X).isdisjoint(drawn.astype(str).itertuples(index=False, name=None))

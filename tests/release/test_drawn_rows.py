@@ -1,0 +1,206 @@
+"""Whole rows drawn from cells: types in and out, one law for every group, saved, certified and attacked as written."""
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from scipy.stats import chi2_contingency
+
+import fairflows as ff
+from fairflows.bounds import cell_upper_bound
+from fairflows.certificate.identification import model_hash
+from fairflows.encoder.base import Cells, Rows
+from fairflows.encoder.group_encoder import Unencoded
+from fairflows.exceptions import DataError
+from fairflows.release.cell_release import CellRelease
+from fairflows.release.released import Released
+
+
+class OwnCells(Unencoded):
+    """An encoder whose output is a cell: whether `score` is above zero, the other way round in group 1."""
+
+    n_cells_ = 2
+
+    @property
+    def needs_attribute(self) -> bool:
+        return True
+
+    def cells(self, rows: Rows) -> Cells:
+        return ((rows.X["score"] > 0) ^ (rows.group == 1)).to_numpy().astype(np.intp)
+
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        return pd.DataFrame({"cell": self.cells(rows)})
+
+
+def frame(n: int = 3_000, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    group, score = rng.integers(2, size=n), np.round(rng.normal(size=n), 1)
+    up = (score > 0) ^ (group == 1)
+    return pd.DataFrame(
+        {
+            "score": score,
+            "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n) + 300 * up, unit="D"),
+            "town": np.where(rng.random(n) < 0.2 + 0.6 * up, "Ulm", "Bonn"),
+            "visits": pd.array(rng.poisson(2, n) + up, dtype="Int64"),
+            "group": np.where(group == 1, "b", "a"),
+            "repaid": np.where(rng.random(n) < 0.2 + 0.6 * up, "yes", "no"),
+            "person": np.arange(n) + 1_000_000 * seed,
+        }
+    )  # fmt: skip
+
+
+def table(n: int = 3_000, seed: int = 0) -> ff.Table:
+    return ff.Table(frame(n, seed), sensitive="group", label="repaid", identifier="person")
+
+
+@pytest.fixture(scope="module")
+def release() -> CellRelease:
+    return CellRelease(OwnCells(), output="row").fit(table())
+
+
+def test_rows_have_the_tables_columns_and_the_label_and_neither_group_nor_person(release):
+    new = table(seed=1)
+    drawn = release.transform(new)
+    assert list(drawn) == ["score", "day", "town", "visits", "repaid"] == release.get_feature_names_out().tolist()
+    assert drawn.dtypes.equals(pd.concat([new.X, new.y], axis=1).dtypes)
+    assert drawn.index.equals(new.X.index)
+    assert release.encoded_schema.kinds["day"] == "times without a time zone"
+
+
+def test_without_a_label_none_is_drawn():
+    X = frame().drop(columns=["repaid", "person"])
+    release = CellRelease(OwnCells(sensitive="group"), output="row").fit(X)
+    assert list(release.transform(X)) == ["score", "day", "town", "visits"]
+
+
+def test_polars_in_polars_out(release):
+    new = frame(200, seed=1)
+    X = polars.from_pandas(new.drop(columns=["group", "repaid", "person"]))
+    drawn = release.transform(X, sensitive_features=new["group"])
+    assert isinstance(drawn, polars.DataFrame)
+    assert drawn.select(X.columns).dtypes == X.dtypes
+
+
+def test_arrays_in_arrays_out():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 3)), rng.integers(2, size=400)
+    drawn = CellRelease(None, 4, output="row").fit(X, y).transform(X)
+    assert isinstance(drawn, np.ndarray)
+    assert drawn.shape == (400, 4)
+    assert set(drawn[:, 3]) == {0, 1}
+
+
+def test_the_cells_of_an_encoder_that_gives_cells_are_taken_as_they_are(release):
+    new = table(seed=1)
+    assert release.n_cells_ == 2
+    assert (release.cells(release.read(new)) == OwnCells().fit(table()).cells(release.encoder_.read(new))).all()
+    assert (release.predict(new) == new.y).mean() > 0.75
+
+
+def test_groups_with_equal_cells_get_the_same_law_of_rows(release):
+    """In group b the cell is turned round: score and cell are opposed there, but what is released looks the same."""
+    new = table(20_000, seed=2)
+    drawn, cells = release.transform(new), release.cells(release.read(new))
+    a = (new.a == "a").to_numpy()
+    for cell in (0, 1):
+        for column in (drawn["score"] > 0, drawn["town"], drawn["repaid"], drawn["day"] > "2024-10-27"):
+            of_cell = pd.crosstab(column.to_numpy()[cells == cell], a[cells == cell])
+            assert chi2_contingency(of_cell).pvalue > 1e-4
+    raw = pd.crosstab((new.X["score"] > 0).to_numpy()[cells == 1], a[cells == 1])
+    assert chi2_contingency(raw).pvalue < 1e-9, "the rows themselves tell the groups apart within a cell"
+
+
+def test_one_person_gets_another_row_every_time(release):
+    one = table(seed=1).take(np.zeros(200, dtype=int))
+    drawn = release.transform(one)
+    assert len(drawn.drop_duplicates()) > 150
+    assert len(set(release.cells(release.read(one)))) == 1
+
+
+def test_no_training_person_finds_her_own_row(release):
+    known = table()
+    rows = pd.concat([known.X, known.y], axis=1).astype(str).reset_index(drop=True)
+    own = set(rows[~rows.duplicated(keep=False)].itertuples(index=False, name=None))
+    drawn = release.transform(table(20_000, seed=3)).astype(str)
+    assert own.isdisjoint(drawn.itertuples(index=False, name=None))
+
+
+def test_saved_and_loaded(tmp_path):
+    release = CellRelease(Unencoded(), 2, method="kmeans", output="row").fit(table())
+    ff.save(release, tmp_path / "model")
+    loaded = ff.load(tmp_path / "model")
+    cells = np.arange(2).repeat(50)
+    one, other = (r.rows_given_cell_.sample(cells, np.random.default_rng(0)) for r in (release, loaded))
+    pd.testing.assert_frame_equal(one, other)
+    assert model_hash(loaded, loaded.key_) == model_hash(release, release.key_)
+
+
+def test_drawing_does_not_change_the_model(release):
+    before = model_hash(release, release.key_)
+    release.transform(table(5_000, seed=4))
+    assert model_hash(release, release.key_) == before
+
+
+def test_the_certificate_is_the_cells_and_says_why_it_covers_the_row(release):
+    new = table(4_000, seed=5)
+    certificate = ff.certify(release, new)
+    counts = pd.crosstab(new.a.to_numpy(), release.cells(release.read(new))).to_numpy()
+    assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, certificate.spent["cells"]))
+    text = " ".join(certificate.assumptions)
+    assert "The row drawn from the cell is all that is released" in text
+    assert "so that the bounds of the cell cover the row" in text
+    assert ff.verify(certificate, release, new)
+
+
+def test_an_audit_attacks_the_rows_as_they_are_written():
+    """Cells by group: numbers and times of the rows drawn from them tell it to a logistic regression, as numbers."""
+
+    class ByGroup(OwnCells):
+        def cells(self, rows: Rows) -> Cells:
+            return rows.group
+
+    train, test = table(), table(seed=5)
+    data = [part.X.assign(size=(part.a == "b") * 50.0 + part.X["score"]) for part in (train, test)]
+    train, test = (
+        ff.Table(X, sensitive=part.a, label=part.y, identifier=part.identifier)
+        for X, part in zip(data, (train, test), strict=True)
+    )
+    found = ff.audit(CellRelease(ByGroup(), output="row").fit(train), train, test, quick=True)
+    assert found.to_frame().loc["logistic regression", "lower"] > 0.8
+    assert ff.audit(CellRelease(OwnCells(), output="row").fit(train), train, test, quick=True).attack_lower < 0.05
+
+
+def test_an_audit_of_rows_with_gaps():
+    data = frame()
+    data.loc[data["group"] == "b", "visits"] = pd.NA  # in group b the number is missing: a cell by it gives it away
+    data["has"] = data["visits"].notna()
+    train, test = (
+        ff.Table(part, sensitive="group", label="repaid", identifier="person", missing="category")
+        for part in (data.iloc[:2_000], data.iloc[2_000:])
+    )
+
+    class Gaps(OwnCells):
+        def cells(self, rows: Rows) -> Cells:
+            return rows.X["has"].to_numpy().astype(np.intp)
+
+    release = CellRelease(Gaps(), output="row").fit(train)
+    drawn = release.transform(test)
+    assert (drawn["visits"].isna() == ~drawn["has"]).mean() > 0.95
+    assert ff.audit(release, train, test, quick=True).attack_lower > 0.8
+
+
+def test_numbers_keep_their_precision_in_what_is_written(release, tmp_path):
+    new = table(300, seed=6)
+    assert Released.of(release).encode(new)["score"].dtype == np.float64
+    source, target = tmp_path / "rows.csv", tmp_path / "shared.csv"
+    frame(300, seed=6).to_csv(source, index=False)
+    ff.encode_file(release, source, target, sensitive="group", identifier="person")
+    written = pd.read_csv(target)
+    assert list(written) == ["score", "day", "town", "visits", "repaid"]
+    assert (written["score"] == written["score"].round(1)).all()
+    assert pd.to_datetime(written["day"]).between("2024-01-01", "2025-09-30").all()
+
+
+def test_a_label_with_the_name_of_a_feature_is_refused():
+    with pytest.raises(DataError, match="'town' is a feature and the label"):
+        CellRelease(OwnCells(sensitive="group"), output="row").fit(frame(), frame()["town"])
