@@ -169,7 +169,7 @@ class Table:
         """The values of the label, sorted; the last of two is the positive one."""
         return [] if self.y is None else sorted_values(self.y)
 
-    @property
+    @cached_property
     def persons(self) -> Persons:
         """Who is who; without an identifier, every row counts as another person."""
         return Persons.unnamed(len(self)) if self.identifier is None else Persons.of(self.identifier)
@@ -192,7 +192,8 @@ class Table:
         """The table of these rows: positions or a boolean mask."""
         rows = np.asarray(rows)
         part = copy.copy(self)
-        part.__dict__.pop("kinds", None)  # inferred anew, from the rows of the part
+        for known in ("kinds", "persons"):  # inferred anew, from the rows of the part
+            part.__dict__.pop(known, None)
         part.X, part.a = self.X.iloc[rows], self.a.iloc[rows]
         part.y = None if self.y is None else self.y.iloc[rows]
         part.identifier = None if self.identifier is None else self.identifier.iloc[rows]

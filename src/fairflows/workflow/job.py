@@ -370,7 +370,7 @@ def _frontier_contents(candidates: list[Candidate], chosen: Candidate, goal: Tar
         "target": goal.limit,
         "caption": ("Each point is an encoder with a number of cells; those that another beats in both are left out. "
                     if has_cells else "Each point is an encoder. ")
-        + "CandidateDensities on validation persons, before the certifying ones were looked at.",
+        + "Judged on validation persons, before the certifying ones were looked at.",
     }  # fmt: skip
 
 
