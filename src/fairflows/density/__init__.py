@@ -1,17 +1,32 @@
-"""Densities p̂_a(x): fit, log_prob, sample."""
+"""Densities p̂_a(x): fit, log_prob, sample. They are loaded on first use: densities of cells need no torch."""
 
-from fairflows.density.base import Density
-from fairflows.density.groups import GroupDensities
-from fairflows.density.known import KnownDensity
-from fairflows.density.mixture import KernelDensity, MixtureDensity
-from fairflows.density.trained import AutoregressiveDensity, FlowDensity
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AutoregressiveDensity",
-    "Density",
-    "FlowDensity",
-    "GroupDensities",
-    "KernelDensity",
-    "KnownDensity",
-    "MixtureDensity",
-]
+if TYPE_CHECKING:
+    from fairflows.density.base import Density as Density
+    from fairflows.density.groups import GroupDensities as GroupDensities
+    from fairflows.density.known import KnownDensity as KnownDensity
+    from fairflows.density.mixture import KernelDensity as KernelDensity
+    from fairflows.density.mixture import MixtureDensity as MixtureDensity
+    from fairflows.density.trained import AutoregressiveDensity as AutoregressiveDensity
+    from fairflows.density.trained import FlowDensity as FlowDensity
+
+_HOME = {
+    "AutoregressiveDensity": "fairflows.density.trained",
+    "Density": "fairflows.density.base",
+    "FlowDensity": "fairflows.density.trained",
+    "GroupDensities": "fairflows.density.groups",
+    "KernelDensity": "fairflows.density.mixture",
+    "KnownDensity": "fairflows.density.known",
+    "MixtureDensity": "fairflows.density.mixture",
+}
+
+__all__ = [*_HOME]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type:
+        if name not in _HOME:
+            raise AttributeError(f"module 'fairflows.density' has no attribute {name!r}")
+        return getattr(import_module(_HOME[name]), name)
