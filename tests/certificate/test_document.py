@@ -54,9 +54,9 @@ def test_what_was_read_is_stated_and_not_checked(certificate):
     values = json.loads(certificate.to_json())
     forged = Certificate.from_json(json.dumps({**values, "cell_upper": 0.001, "cell_delta": 0.2}))
     for text in (repr(forged), forged._repr_html_()):
-        assert "Stated, not checked (verify does that): " in text
-    assert repr(forged).startswith("Stated, not checked")
-    assert "not checked" not in repr(certificate) + certificate._repr_html_()
+        assert "NOT CHECKED (`fairflows check` does that). Somebody states: " in text
+    assert repr(forged).startswith("NOT CHECKED")
+    assert "NOT CHECKED" not in repr(certificate) + certificate._repr_html_()
 
 
 def test_json_of_another_format_is_refused(certificate):

@@ -183,5 +183,5 @@ def test_the_sealed_model_with_another_ledger_is_the_same_model(entered, model, 
 def test_a_forgery_from_json_is_found(certificate, model, adult):
     values = json.loads(certificate.to_json())
     forged = Certificate.from_json(json.dumps({**values, "cell_upper": 0.001}))
-    assert "Stated, not checked" in repr(forged)
+    assert "NOT CHECKED" in repr(forged)
     assert whats(forged, model, adult[2]) == {"seal"}

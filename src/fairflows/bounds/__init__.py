@@ -28,6 +28,14 @@ from fairflows.bounds.lower_bounds import (
     clopper_pearson_lower,
     clopper_pearson_upper,
 )
+from fairflows.bounds.merging import (
+    cells_to_merge,
+    chance_of_merging,
+    has_few_persons,
+    merged_accuracy_upper_bound,
+    merged_distance,
+    merged_upper_bound,
+)
 from fairflows.bounds.model import (
     accuracy_terms,
     adversary_accuracy,
@@ -66,6 +74,8 @@ __all__ = [
     "betting_upper_bound",
     "cell_radius",
     "cell_upper_bound",
+    "cells_to_merge",
+    "chance_of_merging",
     "clopper_pearson_lower",
     "clopper_pearson_upper",
     "delta_of_each",
@@ -79,9 +89,13 @@ __all__ = [
     "expected_cell_distance",
     "fare_upper_bound",
     "four_fifths_rate",
+    "has_few_persons",
     "hoeffding_radius",
     "joint_accuracy_upper_bound",
     "kl_upper_bound",
+    "merged_accuracy_upper_bound",
+    "merged_distance",
+    "merged_upper_bound",
     "most_useful_within",
     "pairwise_statistical_distance",
     "per_label",

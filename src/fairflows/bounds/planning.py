@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities, smallest_true
-from fairflows.bounds.counts import cell_radius
+from fairflows.bounds.counts import cell_radius, total_variation
+from fairflows.bounds.merging import chance_of_merging
 
 _MOST_ROWS = 1e15
 
@@ -81,9 +82,10 @@ def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray
 def planned_cell_bound(
     probabilities: ArrayLike, n: ArrayLike, delta: float, *, eta: ArrayLike = 1.0, chance: float = 0.5
 ) -> FloatArray:
-    """The `cell_upper_bound` to expect for these cells with n persons of each group.
+    """The bound to expect in a certificate for these cells with n persons of each group.
 
-    Compute it for each candidate number of cells on validation rows, and choose before certifying.
+    It is a `merged_upper_bound`: what the groups have in common in cells of few persons counts as distance. Compute it
+    for each candidate number of cells on validation rows, and choose before certifying.
 
     Parameters
     ----------
@@ -100,9 +102,9 @@ def planned_cell_bound(
     {2: 0.032, 8: 0.046, 32: 0.069}
     """
     mean, deviation = _observed_distance(probabilities, n)
-    observed = mean + ndtri(chance) * deviation
-    planned = observed + cell_radius(np.asarray(n, dtype=np.float64), delta, eta=eta)
-    return np.minimum(planned.max(axis=(-2, -1)), 1)
+    n = np.asarray(n, dtype=np.float64)
+    observed = mean + ndtri(chance) * deviation + _expected_cost_of_merging(probabilities, n)
+    return np.minimum((observed + cell_radius(n, delta, eta=eta)).max(axis=(-2, -1)), 1)
 
 
 def rows_needed(
@@ -189,6 +191,14 @@ def delta_of_each(delta: float, m: int) -> float:
     if m < 1:
         raise ValueError(f"m must be 1 or more; got {m!r}.")
     return checked_delta(delta) / m
+
+
+def _expected_cost_of_merging(probabilities: ArrayLike, n: FloatArray) -> FloatArray:
+    """What two groups have in common in cells that will be merged, Σ_i P(i is merged) · min(p_a,i, p_b,i)."""
+    merged = chance_of_merging(probabilities, n)[..., None, :] * np.asarray(probabilities)
+    mass = merged.sum(axis=-1)
+    common = (mass[..., :, None] + mass[..., None, :]) / 2 - total_variation(merged)
+    return np.where(np.eye(mass.shape[-1], dtype=bool), 0, common)
 
 
 def _checked_sizes(n: ArrayLike, K: int) -> FloatArray:

@@ -17,6 +17,7 @@ from fairflows.bounds.derived import density_error_lower_bound, true_distance_up
 from fairflows.bounds.planning import delta_of_look
 from fairflows.certificate.assumptions import assumptions
 from fairflows.certificate.candidates import OWN, CandidateDensities, DensityLike, best_densities
+from fairflows.certificate.counted import CountedStatement
 from fairflows.certificate.document import Certificate, ContradictionError, Status, rounded_down, rounded_up
 from fairflows.certificate.evidence import CellEvidence, ModelEvidence, group_numbers
 from fairflows.certificate.identification import model_hash, rows_hash
@@ -234,18 +235,20 @@ def make_certificate(
     cells = None
     if settings.certifies_cells:
         cells = CellEvidence.of(model, sample, groups, with_label="label" in released)
-        certificate = _with_cells(certificate, cells, delta)
+        certificate = _with_cells(certificate, cells, groups, delta)
         if settings.most_rows > 1:
             persons = rows.one_row_per_person(settings.seed)
             by_person = CellEvidence.of(model, persons, groups, with_label="label" in released)
+            statement = CountedStatement("person", None, (by_person.fold(groups, delta),))
             certificate = replace(
                 _spending(certificate, persons=delta),
-                person_delta=by_person.observed(),
-                person_upper=by_person.upper(delta),
+                person_delta=statement.observed,
+                person_upper=statement.upper,
                 n_persons=_sizes(persons, groups),
+                counts=(*certificate.counts, statement),
             )
     if "label" not in released:
-        shrink = 1.0 if cells is None else cells.own_share
+        shrink = 1.0 if cells is None else cells.eta
         certificate = _with_model(certificate, model.innermost, candidates, settings.monte_carlo_delta, shrink)
         if cells is None and certificate.model_upper is None and model.encoder is None:
             raise DataError(
@@ -292,20 +295,23 @@ def _spending(certificate: Certificate, **shares: float) -> Certificate:
     return replace(certificate, spent={**certificate.spent, **{k.replace("_", " "): v for k, v in shares.items()}})
 
 
-def _with_cells(certificate: Certificate, cells: CellEvidence, delta: float) -> Certificate:
-    """The certificate with what is known of the true distribution of a random row."""
-    certificate, odds = _spending(certificate, cells=delta), cells.odds_upper(delta)
+def _with_cells(certificate: Certificate, cells: CellEvidence, groups: Sequence[Hashable], delta: float) -> Certificate:
+    """The certificate with what is known of the true distribution of a random row, from the counts that it prints."""
+    statement = CountedStatement("row", None, (cells.fold(groups, delta),))
+    given = [CountedStatement("row", label, (fold,)) for label, fold in cells.folds_by_label(groups, delta).items()]
+    certificate = _spending(certificate, cells=delta)
     if _is_another_statement(certificate):
         certificate = _spending(certificate, accuracy=delta)
-    if odds:
+    if given:
         certificate = _spending(certificate, odds=delta)
     return replace(
         certificate,
-        cell_delta=cells.observed(),
-        cell_upper=cells.upper(delta),
-        cell_accuracy_upper=cells.accuracy_upper(delta, certificate.priors),
-        cell_odds_upper=odds,
-        n_cells=cells.released().shape[1],
+        cell_delta=statement.observed,
+        cell_upper=statement.upper,
+        cell_accuracy_upper=statement.accuracy_upper(certificate.priors),
+        cell_odds_upper={str(each.label): each.upper for each in given},
+        n_cells=cells.n_cells,
+        counts=(statement, *given),
     )
 
 
@@ -406,7 +412,7 @@ def _assumptions(
         checked=ledger is not None and ledger.comparable(ledger.read(rows.X, rows.persons)),
         odds=bool(certificate.cell_odds_upper),
         lost_odds=lost_odds and bool(_labels(model.innermost)),
-        randomised=(encoder is not None and encoder.is_randomised) or (cells is not None and cells.own_share < 1),
+        randomised=(encoder is not None and encoder.is_randomised) or (cells is not None and cells.eta < 1),
         drawn=model.draws_rows,
         key=bool(model.secret),
         look=certificate.look,

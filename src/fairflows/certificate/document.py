@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from html import escape
-from types import NoneType, UnionType
-from typing import Literal, Self, get_args, get_origin, get_type_hints
+from typing import Literal, Self
 
 from fairflows.bounds.arguments import Estimator, Priors
 from fairflows.bounds.derived import (
@@ -17,6 +15,8 @@ from fairflows.bounds.derived import (
     rounded_up,
     selection_ratio_lower_bound,
 )
+from fairflows.certificate.counted import CountedStatement
+from fairflows.certificate.typed_json import is_required, read_as, stated_fields
 from fairflows.table.json_text import parse_json
 from fairflows.table.persons import fingerprint
 
@@ -108,6 +108,15 @@ class Certificate:
         The probability of error of each kind of statement, by name; all of them hold together but for the sum.
     look : int
         The number of this certificate among those made from the same rows.
+    counts : tuple of CountedStatement
+        The counts that the bounds on the true distribution are computed from: ``cell_upper`` and
+        ``cell_accuracy_upper`` from those of a random row, ``cell_odds_upper`` from those given a label,
+        ``person_upper`` from those of a random person.
+    released_files : dict
+        The SHA-256 of each file that was released with the certificate, by the file's name.
+    counted_file : str
+        The one of these files whose rows are the cells of exactly the persons that were counted, so that its own
+        histogram is the sum of their counts over the groups; empty where none is.
     assumptions : tuple of str
         What all of it rests on.
     model, rows : str
@@ -119,8 +128,8 @@ class Certificate:
     seal : str
         A keyed hash of all of the above; empty for a model without a key.
     unchecked : bool
-        Whether it was read from JSON: then it is what somebody states, until `verify` says that it holds. No part of
-        the certificate itself.
+        Whether it was read from JSON: then it is what somebody states, until `check` says that its bounds follow from
+        its counts, or `verify` that all of it holds. No part of the certificate itself.
     """
 
     status: Status
@@ -160,12 +169,15 @@ class Certificate:
     n_persons: dict[str, int] = field(default_factory=dict)
     most_rows: int = 1
     look: int = 1
+    counts: tuple[CountedStatement, ...] = ()
+    released_files: dict[str, str] = field(default_factory=dict)
+    counted_file: str = ""
     seal: str = ""
     unchecked: bool = field(default=False, compare=False)
 
     def to_dict(self) -> dict[str, Plain]:
         """Plain values, as JSON holds them."""
-        return json.loads(json.dumps({name: getattr(self, name) for name in _stated_types()}))
+        return json.loads(json.dumps({name: getattr(self, name) for name in stated_fields(Certificate)}, default=vars))
 
     def to_json(self, indent: int | None = 2) -> str:
         """The certificate as JSON, which `from_json` reads back without loss."""
@@ -187,16 +199,19 @@ class Certificate:
                 f"this is no certificate that this version can read: 'format' must be {FORMAT}; got {written!r:.40}. "
                 "One of another version must be made again."
             )
-        types = _stated_types()
+        stated = stated_fields(cls)
         for name in values:
-            if name not in types:
+            if name not in stated:
                 raise ValueError(f"a certificate has no field {name!r:.40}.")
-        for f in fields(cls):
-            if f.name in types and f.name not in values and f.default is MISSING and f.default_factory is MISSING:
-                raise ValueError(f"a certificate must state {f.name!r}.")
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        for name, (f, _) in stated.items():
+            if name not in values and is_required(f):
+                raise ValueError(f"a certificate must state {name!r}.")
         for name, value in values.items():
-            if not _is_of(value, types[name]) or not _is_distance(name, value):
+            try:
+                values[name] = read_as(value, stated[name][1])
+            except ValueError:
+                raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.") from None
+            if not _is_distance(name, value):
                 raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.")
         for name in ("priors", "density_error"):
             if values.get(name) is not None and len(values[name]) != len(values["n"]):
@@ -209,11 +224,33 @@ class Certificate:
 
     @property
     def mark(self) -> str:
-        """What the certificate is known by in the book of looks: its seal, or a hash where it has none."""
-        return self.seal or self._digest(b"")
+        """What the certificate is known by in the book of looks: a hash of all but the seal and the released files.
+
+        Files are written after the certificate was made, and named in it then.
+        """
+        return replace(self, released_files={}, counted_file="")._digest(b"")
 
     def _digest(self, key: bytes) -> str:
         return fingerprint([json.dumps({**self.to_dict(), "seal": ""}, sort_keys=True)], key)
+
+    def with_file(self, name: str, sha256: str, *, counted: bool = False) -> Self:
+        """The same certificate, without a seal, naming a file that was released under it.
+
+        Parameters
+        ----------
+        name : str
+            The file's name, without folders.
+        sha256 : str
+            The SHA-256 of its contents.
+        counted : bool
+            Whether its rows are the cells of exactly those persons that were counted.
+        """
+        return replace(
+            self,
+            released_files={**self.released_files, name: sha256},
+            counted_file=name if counted else self.counted_file,
+            seal="",
+        )
 
     def derived(self, largest_rate: float | None = None) -> dict[str, dict[str, float]]:
         """What the upper bounds say about every classifier on the release.
@@ -263,16 +300,17 @@ class Certificate:
             for name, text in self._lines()
         )
         assumptions = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.assumptions)
+        colour = _COLOURS["NOT_MET" if self.unchecked else self.status]
         return (
             "<div style='max-width:60em'>"
-            f"<p>{self._unchecked}<strong style='color:{_COLOURS[self.status]}'>{self.status}</strong>: "
+            f"<p>{self._unchecked}<strong style='color:{colour}'>{self.status}</strong>: "
             f"{MEANING[self.status]}</p>"
             f"<table>{rows}</table><details open><summary>assuming that</summary><ul>{assumptions}</ul></details></div>"
         )
 
     @property
     def _unchecked(self) -> str:
-        return "Stated, not checked (verify does that): " if self.unchecked else ""
+        return "NOT CHECKED (`fairflows check` does that). Somebody states: " if self.unchecked else ""
 
     def _lines(self) -> list[tuple[str, str]]:
         """What the certificate says, a line each: name and text."""
@@ -348,28 +386,6 @@ class Certificate:
         if self.density_error_lower:
             text += f": the densities err by at least {rounded_down(self.density_error_lower)} together"
         return text
-
-
-def _stated_types() -> dict[str, object]:
-    """The type of each field that a certificate states."""
-    types = get_type_hints(Certificate)
-    return {f.name: types[f.name] for f in fields(Certificate) if f.compare}
-
-
-def _is_of(value: object, kind: object) -> bool:
-    """Whether a value read from JSON is of the type of a field."""
-    parts = get_args(kind)
-    if get_origin(kind) is Literal:
-        return isinstance(value, str) and value in parts
-    if isinstance(kind, UnionType):
-        return any(_is_of(value, part) for part in parts)
-    if get_origin(kind) is tuple:
-        return isinstance(value, tuple) and all(_is_of(item, parts[0]) for item in value)
-    if get_origin(kind) is dict:
-        return isinstance(value, dict) and all(_is_of(item, parts[1]) for item in value.values())
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return type(value) is kind or (kind is NoneType and value is None)
 
 
 def _is_distance(name: str, value: object) -> bool:

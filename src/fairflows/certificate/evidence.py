@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,21 +13,20 @@ import pandas as pd
 from fairflows.bounds.arguments import Estimator, Priors, checked_priors
 from fairflows.bounds.counts import (
     cell_radius,
-    cell_upper_bound,
     exact_adversary_accuracy,
     exact_statistical_distance,
-    randomised_counts,
     stratified_accuracy_upper_bound,
-    total_variation,
 )
-from fairflows.bounds.derived import adversary_accuracy_limits, per_label
+from fairflows.bounds.derived import adversary_accuracy_limits
+from fairflows.bounds.merging import cells_to_merge, has_few_persons
 from fairflows.bounds.model import (
     adversary_accuracy_upper_bound,
     statistical_distance,
     statistical_distance_upper_bound,
 )
-from fairflows.bounds.planning import rows_needed
+from fairflows.bounds.planning import delta_of_each, rows_needed
 from fairflows.bounds.published import sign_estimate, sign_upper_bound
+from fairflows.certificate.counted import FoldCounts
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Released
@@ -103,11 +101,14 @@ class CellEvidence:
         The law of what is released for each cell, where that is random.
     labels : list
         The C labels; empty without.
+    with_label : bool
+        Whether a cell is the pair of a cell and a label, which are released together.
     """
 
     counts: npt.NDArray[np.int64]
     channel: FloatArray | None
     labels: list[Hashable]
+    with_label: bool = False
 
     @classmethod
     def of(cls, released: Released, sample: Table, groups: Sequence[Hashable], with_label: bool) -> CellEvidence:
@@ -124,7 +125,7 @@ class CellEvidence:
             channel = None if channel is None else np.kron(channel, np.eye(len(labels))).astype(np.float64)
         counts = np.zeros((max(len(labels), 1), len(groups), k), dtype=np.int64)
         np.add.at(counts, (y, group_numbers(sample, groups), cells), 1)
-        return cls(counts, channel, labels)
+        return cls(counts, channel, labels, with_label)
 
     @property
     def n(self) -> npt.NDArray[np.int64]:
@@ -133,14 +134,10 @@ class CellEvidence:
 
     @property
     def eta(self) -> float:
-        """How far one person can move the law of what is released, sup TV(M(·|i), M(·|i'))."""
-        return 1.0 if self.channel is None else float(total_variation(self.channel).max())
-
-    @property
-    def own_share(self) -> float:
         """What is left of a person's own cell: with probability one minus this, all cells give the same draw.
 
-        Doeblin's coefficient of the channel. It shrinks every distance and every advantage over chance.
+        Doeblin's coefficient of the channel. It shrinks every distance, every advantage over a blind guess, and how far
+        one person can move the law of what is released.
         """
         return 1.0 if self.channel is None else float(1 - self.channel.min(axis=0).sum())
 
@@ -149,31 +146,40 @@ class CellEvidence:
         """Whether the released cell is the counted one, and not drawn anew."""
         return self.channel is None or bool(np.isin(self.channel, (0, 1)).all())
 
-    def released(self, label: int | None = None) -> FloatArray:
-        """(Expected) counts of what is released, (K, k'), of all persons or of those with one label."""
-        counts = self.counts.sum(axis=0) if label is None else self.counts[label]
-        return counts.astype(np.float64) if self.channel is None else randomised_counts(counts, self.channel)[0]
+    @property
+    def n_cells(self) -> int:
+        """How many different cells, or pairs, can be released."""
+        return self.counts.shape[2] if self.channel is None else self.channel.shape[1]
 
-    def observed(self) -> float:
-        """The largest distance between two groups' frequencies of what is released."""
-        n = np.maximum(self.n, 1)[:, None]
-        return float(total_variation(self.released() / n).max())
+    def fold(self, groups: Sequence[Hashable], delta: float, *, share: float = 1.0) -> FoldCounts:
+        """What is printed of all persons, and bounds the true Δ at this δ."""
+        return FoldCounts.of(
+            self.counts.sum(axis=0), self._merged, [str(g) for g in groups], delta=delta, eta=self.eta, share=share
+        )
 
-    def upper(self, delta: float) -> float:
-        """Upper bound on the true Δ."""
-        return float(cell_upper_bound(self.released(), delta, eta=self.eta))
+    def folds_by_label(self, groups: Sequence[Hashable], delta: float, *, share: float = 1.0) -> dict[str, FoldCounts]:
+        """What is printed of the persons with each label; the bounds hold at this δ together.
 
-    def accuracy_upper(self, delta: float, priors: Priors = None) -> float:
-        """Upper bound on the true accuracy of the best guess of the group."""
-        return float(stratified_accuracy_upper_bound(self.released(), delta, priors, eta=self.eta))
-
-    def odds_upper(self, delta: float) -> dict[str, float]:
-        """Upper bounds on the true Δ_y within each label, all at once."""
+        A count that is merged given one label must not follow from that of all persons less those given the other
+        labels, nor from the size of a group: where it would, the counts given the label are rounded down.
+        """
+        names, each = [str(group) for group in groups], delta_of_each(delta, max(len(self.labels), 1))
+        merged = has_few_persons(self.counts).any(axis=1) | self._merged
+        folds: dict[str, FoldCounts] = {}
         if not self.labels:
-            return {}
-        evidence = {str(label): self.released(j) for j, label in enumerate(self.labels)}
-        bounds = per_label(partial(cell_upper_bound, eta=self.eta), evidence, delta)
-        return {label: float(bound) for label, bound in bounds.items()}
+            return folds
+        for label, counts, cells in zip(self.labels, self.counts, merged, strict=True):
+            tells = (merged.any(axis=0) & ~cells).any() or has_few_persons(counts[:, cells].sum(axis=1)).any()
+            folds[str(label)] = FoldCounts.of(
+                counts, cells, names, delta=each, eta=self.eta, share=share, rounded=bool(tells)
+            )
+        return folds
+
+    @property
+    def _merged(self) -> npt.NDArray[np.bool_]:
+        """Cells that are merged where all persons are counted."""
+        # with the label, the counts of all persons and those by label are the same numbers
+        return cells_to_merge(self.counts if self.with_label else self.counts.sum(axis=0))
 
     def check_distance(self, target: float, delta: float, groups: Sequence[Hashable]) -> None:
         """Refuse a distance that these group sizes cannot reach even if the cells told nothing, with what it takes."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from fairflows.certificate.candidates import DensityLike, best_densities
 from fairflows.certificate.certifying import make_certificate, status_of
+from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
@@ -19,7 +20,7 @@ from fairflows.table.table import Table
 _RECOMPUTED = (
     "status", "n", "n_cells", "density", "model_delta", "model_upper", "model_accuracy_upper", "model_odds_upper",
     "cell_delta", "cell_upper", "cell_accuracy_upper", "cell_odds_upper", "person_delta", "person_upper", "n_persons",
-    "density_error_lower", "vouched_upper", "spent",
+    "density_error_lower", "vouched_upper", "spent", "counts",
 )  # fmt: skip
 _ANOTHER = "This is another model than the one that was certified."
 _TOLERANCE = 1e-6  # of sums over many draws, between machines
@@ -137,7 +138,7 @@ def _differences_in_fields(
     except ValueError as error:
         return [Difference("settings", f"No certificate can have these settings: {error}")]
     return [
-        Difference(field, f"{field} is {_shown(getattr(again, field))}; the certificate says {_shown(claimed)}.")
+        Difference(field, _other_value(field, claimed, getattr(again, field)))
         for field in _RECOMPUTED
         if not _agree(claimed := getattr(certificate, field), getattr(again, field))
     ]
@@ -203,11 +204,21 @@ def _differences_in_looks(certificate: Certificate, model: Released, rows: Table
 
 
 def _agree(one: object, other: object) -> bool:
+    if isinstance(one, FoldCounts | CountedStatement) and type(one) is type(other):
+        return _agree(vars(one), vars(other))
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(_agree(*pair) for pair in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_agree(one[name], other[name]) for name in one)
     if isinstance(one, float) and isinstance(other, float):
         return bool(np.isclose(one, other, rtol=0, atol=_TOLERANCE))
     return one == other
+
+
+def _other_value(field: str, claimed: object, computed: object) -> str:
+    if field == "counts":  # too long to print
+        return "The counts are not those of these rows."
+    return f"{field} is {_shown(computed)}; the certificate says {_shown(claimed)}."
 
 
 def _shown(value: object) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.bounds.merging import chance_of_merging
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.certificate.evidence import CellEvidence, group_numbers
 from fairflows.encoder.base import Encoder
@@ -72,7 +73,9 @@ class Target:
             distance = min(1.0, float(planned_cell_bound(laws, n, delta)) + spare)
             return distance if self.accuracy is None else 0.5 * (1 + distance)
         radius = math.sqrt(0.5 * math.log(1 / delta) * float((1 / n).sum())) / K
-        return min(1.0, float(laws.max(axis=0).sum()) / K + radius + spare / K)
+        most, merged = laws.max(axis=0), chance_of_merging(laws, n)
+        best = float((most + merged * (laws.sum(axis=0) - most)).sum()) / K
+        return min(1.0, best + radius + spare / K)
 
     def check_reachable(self, rows: Table, *, cells: bool) -> None:
         """Refuse at once what a blind guess exceeds; and of cells, what so few certifying persons cannot show."""
