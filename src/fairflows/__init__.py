@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fairflows.attack.auditing import Audit as Audit
     from fairflows.attack.auditing import audit as audit
     from fairflows.certificate.certifying import certify as certify
+    from fairflows.certificate.checking import check as check
     from fairflows.certificate.document import Certificate as Certificate
     from fairflows.certificate.verifying import verify as verify
     from fairflows.codec.cell_codec import CellCodec as CellCodec
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from fairflows.table.examples import make_three_groups as make_three_groups
     from fairflows.table.table import Table as Table
     from fairflows.workflow.job import report as report
+    from fairflows.workflow.signed_list import sign as sign
 
 __version__ = "0.1.0"
 
@@ -76,6 +78,7 @@ _HOME = {
     "Table": "fairflows.table.table",
     "audit": "fairflows.attack.auditing",
     "certify": "fairflows.certificate.certifying",
+    "check": "fairflows.certificate.checking",
     "decode_file": "fairflows.stream.files",
     "describe_datasets": "fairflows.paper.datasets",
     "encode_file": "fairflows.stream.files",
@@ -93,6 +96,7 @@ _HOME = {
     "recourse": "fairflows.explain.flipping",
     "report": "fairflows.workflow.job",
     "save": "fairflows.storage.saving",
+    "sign": "fairflows.workflow.signed_list",
     "verify": "fairflows.certificate.verifying",
 }
 

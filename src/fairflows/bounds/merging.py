@@ -53,7 +53,7 @@ def cells_to_merge(counts: ArrayLike, fewest: int = FEWEST_PERSONS) -> NDArray[n
     # what a cell costs is what two groups have in common there: of the worst two, the smaller frequency
     cost = np.sort(frequencies, axis=-2)[..., -2, :].reshape(-1, counts.shape[-1]).max(axis=0)
     by_group = counts.reshape(-1, counts.shape[-1])
-    merged = has_few_persons(by_group, fewest).any(axis=0)
+    merged = np.asarray(has_few_persons(by_group, fewest).any(axis=0))
     while True:
         lacking = has_few_persons(by_group[:, merged].sum(axis=1), fewest)
         helps = ~merged & (by_group[lacking] > 0).any(axis=0)

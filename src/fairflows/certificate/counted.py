@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,28 @@ import numpy.typing as npt
 from fairflows.bounds.arguments import FloatArray, Priors
 from fairflows.bounds.counts import cell_radius
 from fairflows.bounds.merging import FEWEST_PERSONS, merged_accuracy_upper_bound, merged_distance, merged_upper_bound
+
+
+class Pair(NamedTuple):
+    """Two groups, and the terms of the bound on their distance.
+
+    Attributes
+    ----------
+    one, other : str
+        The groups.
+    printed : float
+        Their distance in the cells that are printed, η·½Σ|c_a/n_a − c_b/n_b|.
+    merged : float
+        What merged cells may add, η·½(m_a/n_a + m_b/n_b).
+    radius : float
+        What chance may hide.
+    """
+
+    one: str
+    other: str
+    printed: float
+    merged: float
+    radius: float
 
 
 @dataclass(frozen=True)
@@ -92,6 +114,20 @@ class FoldCounts:
         """Upper bound on the true accuracy of the best guess of the group in this fold."""
         counts, merged = self.by_group, self.merged_by_group
         return float(merged_accuracy_upper_bound(counts, merged, self.delta, priors, eta=self.eta))
+
+    @property
+    def worst_pair(self) -> Pair:
+        """The two groups with the largest bound, and what their bound is the sum of."""
+        counts, merged, n = self.by_group, self.merged_by_group, np.array(list(self.n.values()), dtype=np.float64)
+        radius = cell_radius(n, self.delta, eta=self.eta)
+        bounds = self.eta * merged_distance(counts, merged) + radius
+        np.fill_diagonal(bounds, -1)
+        a, b = sorted(np.unravel_index(int(bounds.argmax()), bounds.shape))
+        share = merged / np.maximum(n, 1)
+        names = list(self.n)
+        in_merged = self.eta * float(share[a] + share[b]) / 2
+        whole = self.eta * float(merged_distance(counts[[a, b]], merged[[a, b]])[0, 1])
+        return Pair(names[a], names[b], whole - in_merged, in_merged, float(radius[a, b]))
 
     @property
     def computed_radius(self) -> float:

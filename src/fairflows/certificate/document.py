@@ -211,7 +211,7 @@ class Certificate:
                 values[name] = read_as(value, stated[name][1])
             except ValueError:
                 raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.") from None
-            if not _is_distance(name, value):
+            if is_distance(name) and not _is_within_0_and_1(value):
                 raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.")
         for name in ("priors", "density_error"):
             if values.get(name) is not None and len(values[name]) != len(values["n"]):
@@ -388,10 +388,12 @@ class Certificate:
         return text
 
 
-def _is_distance(name: str, value: object) -> bool:
-    """Whether a bound or an estimate is between 0 and 1; other fields are what they are."""
-    if name not in ("target", "target_accuracy") and not name.endswith(("_upper", "_lower", "_delta")):
-        return True
+def is_distance(name: str) -> bool:
+    """Whether a field holds bounds or estimates of distances or accuracies, which are between 0 and 1."""
+    return name in ("target", "target_accuracy") or name.endswith(("_upper", "_lower", "_delta"))
+
+
+def _is_within_0_and_1(value: object) -> bool:
     numbers = value.values() if isinstance(value, dict) else [value]
     return all(number is None or (isinstance(number, int | float) and 0 <= number <= 1) for number in numbers)
 

@@ -36,6 +36,7 @@ from fairflows.workflow.results import (
     RUN,
     VALIDATION,
     is_sealed,
+    naming_file,
     refuse_other_folder,
     write_encoded,
 )
@@ -223,14 +224,16 @@ def write_fit(
     refuse_other_folder(Path(out))
     with new_folder(Path(out)) as folder:
         save(fit.model, folder / MODEL)
-        (folder / "certificate.json").write_text(fit.certificate.to_json(), encoding="utf-8")
         fit.frontier().to_csv(folder / "frontier.csv", index=False)
-        (folder / "report.json").write_text(json.dumps(fit.report.contents), encoding="utf-8")
-        (folder / "report.html").write_text(fit.report.to_html(), encoding="utf-8")
-        (folder / "report-public.html").write_text(fit.report.to_html(public=True), encoding="utf-8")
         labelled = "label" in fit.certificate.released
         write_encoded(fit.model, table, folder / encoded, with_label=labelled)
-        record = {"format": FORMAT, **run, "encoded": encoded, "released": list(fit.certificate.released)}
+        certificate = naming_file(fit.certificate, folder / encoded, len(table), Released.of(fit.model).secret)
+        (folder / "certificate.json").write_text(certificate.to_json(), encoding="utf-8")
+        page = Report({**fit.report.contents, "certificate": certificate.to_dict()}, verified=fit.report.verified)
+        (folder / "report.json").write_text(json.dumps(page.contents), encoding="utf-8")
+        (folder / "report.html").write_text(page.to_html(), encoding="utf-8")
+        (folder / "report-public.html").write_text(page.to_html(public=True), encoding="utf-8")
+        record = {"format": FORMAT, **run, "encoded": encoded, "released": list(certificate.released)}
         (folder / RUN).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 

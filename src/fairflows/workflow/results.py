@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 from jinja2 import TemplateError
 
+from fairflows.certificate.checking import difference_from_counts
 from fairflows.certificate.document import Certificate
+from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.identification import rows_hash
 from fairflows.exceptions import DataError
 from fairflows.release.released import Released, Transformer, beside
@@ -26,7 +28,16 @@ RUN, MODEL, FORMAT = "run.json", "model", 1
 ENCODED = {"csv": "encoded.csv", "tsv": "encoded.tsv", "parquet": "encoded.parquet"}
 """The file of encoded rows, by what the table came in."""
 
-_FILES = {RUN, MODEL, "certificate.json", "frontier.csv", "report.json", "report.html", "report-public.html"}
+_FILES = {
+    RUN,
+    MODEL,
+    "certificate.json",
+    "certificate.files.json",
+    "frontier.csv",
+    "report.json",
+    "report.html",
+    "report-public.html",
+}
 
 
 class Reading(TypedDict):
@@ -74,6 +85,14 @@ def write_encoded(model: Transformer, table: Table, path: Path, *, with_label: b
     rows: pa.Table = to_arrow(encoded.iloc[order].reset_index(drop=True), None, single=True)
     with TableWriter(path, path) as writer:
         writer.write(rows)
+
+
+def naming_file(certificate: Certificate, path: Path, n_rows: int, key: bytes) -> Certificate:
+    """The certificate, sealed anew, with the SHA-256 of a released file of so many rows."""
+    is_of_all = bool(certificate.counts) and sum(certificate.n.values()) == n_rows
+    counted = is_of_all and not difference_from_counts(path, certificate)
+    certificate = certificate.with_file(path.name, file_sha256(path), counted=counted)
+    return certificate.sealed(key) if key else certificate
 
 
 def encoded_name(source: Path) -> str:
