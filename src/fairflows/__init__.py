@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fairflows.codec.cell_codec import CellCodec as CellCodec
     from fairflows.codec.product import Codec as Codec
     from fairflows.encoder.base import Encoder as Encoder
+    from fairflows.encoder.fair_cells import FairCells as FairCells
     from fairflows.encoder.fair_flow import FairFlow as FairFlow
     from fairflows.encoder.fair_matching import FairMatching as FairMatching
     from fairflows.encoder.fair_transport import FairTransport as FairTransport
@@ -68,6 +69,7 @@ _HOME = {
     "Encoder": "fairflows.encoder.base",
     "FairFlow": "fairflows.encoder.fair_flow",
     "FairMatching": "fairflows.encoder.fair_matching",
+    "FairCells": "fairflows.encoder.fair_cells",
     "FairTransport": "fairflows.encoder.fair_transport",
     "FairTree": "fairflows.encoder.fair_tree",
     "Frontier": "fairflows.frontiers.sweep",

@@ -80,7 +80,13 @@ def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray
 
 
 def planned_cell_bound(
-    probabilities: ArrayLike, n: ArrayLike, delta: float, *, eta: ArrayLike = 1.0, chance: float = 0.5
+    probabilities: ArrayLike,
+    n: ArrayLike,
+    delta: float,
+    *,
+    eta: ArrayLike = 1.0,
+    chance: float = 0.5,
+    counted_from: ArrayLike | None = None,
 ) -> FloatArray:
     """The bound to expect in a certificate for these cells with n persons of each group.
 
@@ -95,14 +101,18 @@ def planned_cell_bound(
         As for `cell_upper_bound`.
     chance : float
         The probability with which the bound is to come out no higher, by the normal law: 0.5 gives its mean.
+    counted_from : array-like of shape (K,), optional
+        Persons of each group whom the cells were cut for, so that their frequencies are `probabilities`: of others the
+        frequencies differ by as much again as these persons are few.
 
     Examples
     --------
     >>> {k: round(float(planned_cell_bound(np.full((2, k), 1 / k), [5000, 5000], 0.05)), 3) for k in (2, 8, 32)}
     {2: 0.032, 8: 0.046, 32: 0.069}
     """
-    mean, deviation = _observed_distance(probabilities, n)
     n = np.asarray(n, dtype=np.float64)
+    seen = n if counted_from is None else 1 / (1 / n + 1 / np.asarray(counted_from, dtype=np.float64))
+    mean, deviation = _observed_distance(probabilities, seen)
     observed = mean + ndtri(chance) * deviation + _expected_cost_of_merging(probabilities, n)
     return np.minimum((observed + cell_radius(n, delta, eta=eta)).max(axis=(-2, -1)), 1)
 

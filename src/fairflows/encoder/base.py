@@ -368,6 +368,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
     def transform(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Frame:
         """Encode rows, each by its group's encoder."""
+        self._refuse_attribute(sensitive_features)
         rows = self.read(X, sensitive_features)
         encoded = self.encode(rows)
         rows.outside.warn()
@@ -383,7 +384,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     ) -> Frame:
         """Fit, then encode the same rows."""
         self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-        return self.transform(X, sensitive_features=sensitive_features)
+        return self.transform(X, sensitive_features=sensitive_features if self.needs_attribute else None)
+
+    def _refuse_attribute(self, sensitive_features: Role | None) -> None:
+        """Refuse the attribute where somebody who gave it would be wrong to believe that it is used."""
 
     def inverse_transform(
         self, Z: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None

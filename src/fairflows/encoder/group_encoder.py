@@ -24,6 +24,7 @@ from fairflows.encoder.base import (
     has_names,
 )
 from fairflows.encoder.checks import check_key, check_kinds
+from fairflows.encoder.labels import is_continuous, label_classes, label_column
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import check_known, shown, sorted_values
 from fairflows.table.frames import ColumnLike, TableLike, to_pandas
@@ -227,17 +228,14 @@ class GroupEncoder(Encoder):
         if y is None:
             self.classes_ = None
             return None
-        column = pd.Series(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None).ravel()).infer_objects()
-        if len(column) != n_rows:
-            raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
-        if column.isna().any():
-            raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
-        classes = sorted_values(column)
-        several_types = len({type(value) for value in classes}) > 1  # which NumPy would make text of
-        self.classes_ = np.array(classes, dtype=object if several_types else None)
-        if len(classes) < 2:
-            raise DataError(f"y must have at least two classes; every row is {shown(classes[0])}.")
-        return pd.Index(classes, dtype=object).get_indexer(column.astype(object))
+        column = label_column(y, n_rows)
+        if is_continuous(column):
+            raise DataError(
+                f"y holds {column.nunique():,} different numbers, and {type(self).__name__} predicts classes: cut it "
+                "into a few (pandas.qcut), or use FairCells or FairTree, which take a number to predict."
+            )
+        self.classes_, codes = label_classes(column)
+        return codes
 
     def _read_weight(self, sample_weight: ColumnLike | None, X: pd.DataFrame) -> FloatArray | None:
         """Row weights, checked; None when all rows count alike."""

@@ -1,0 +1,438 @@
+"""FairCells: the best cells for a label within a distance, with the sensitive attribute at encoding or without it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from fairflows.bounds.planning import delta_of_look
+from fairflows.codec.levels import Levels
+from fairflows.encoder.base import Cells, ExactLaw, FloatArray, Groups, LabelsLike, Learnt, Rows, RowsLike
+from fairflows.encoder.cell_programme import Bins, CellProgramme
+from fairflows.encoder.checks import Classifier, check_classifier, check_count
+from fairflows.encoder.group_encoder import GroupEncoder
+from fairflows.encoder.labels import Label, read_labels
+from fairflows.encoder.planned_programme import PlannedProgramme
+from fairflows.encoder.score_bins import BinnedScores, ScoreBins, calibrated
+from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, score_columns
+from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
+from fairflows.table.columns import check_choice
+from fairflows.table.persons import Persons
+from fairflows.table.table import Role
+
+_CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from
+
+
+class FairCells(GroupEncoder):
+    """The best cells for a label, so that their laws in the groups are at most a target apart.
+
+    A score η of the label is cut into bins, by group where the attribute is known at encoding, or else together with a
+    score ρ of the group; a linear programme then sends bins to cells so that the label is kept best while the groups'
+    laws of cells stay within Δ. The few bins that it splits are split by the person's coin. Nothing that a certificate
+    says rests on the scores: it counts cells of other persons.
+
+    Parameters
+    ----------
+    n_cells : int
+        The most cells.
+    target : float
+        The distance to be *certified*. The programme's own Δ is chosen so that a certificate comes out within it with
+        probability ``chance``; a target that so many persons cannot certify is refused.
+    attribute : {"encoding", "training"}
+        When the sensitive attribute is known. With "training", `transform` takes none: for those who may not ask for
+        it, or do not have it, in production.
+    criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
+        What is to be alike in the groups, and what the target is about: cells; cells given the label; cells given the
+        last label.
+    score : classifier or regressor, optional
+        Predicts the label; gradient-boosted trees when not given.
+    group_score : classifier, optional
+        Predicts the group, with ``attribute="training"``; gradient-boosted trees when not given.
+    n_bins : int
+        About how many bins there are.
+    n_certify : int, optional
+        How many persons will certify; as many as the encoder is fitted on when not given.
+    delta : float
+        δ of the certificate, of which the first one spends its share.
+    chance : float
+        How probable it should be that the certificate comes out within the target.
+    unit : {"row", "person"}
+        Whose law is made alike: a random row of the table, or a random row of a random person. The first is the
+        headline of a certificate, since all rows are released.
+    kinds, unseen, missing, sensitive, identifier, key, random_state
+        As for `FairMatching`.
+
+    Attributes
+    ----------
+    n_cells_ : int
+        How many cells there are.
+    distance_ : float
+        Δ of the programme.
+    planned_ : float
+        The bound that a certificate stays within with probability ``chance``.
+    levels_ : ndarray of shape (n_cells_, n_targets)
+        What is expected of the label in each cell.
+    laws_ : ndarray of shape (K, n_cells_)
+        Each group's law of cells among the rows that the programme was made from.
+
+    Examples
+    --------
+    >>> from fairflows import load_adult
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> cells = FairCells(n_cells=8, target=0.1, attribute="training").fit(train)
+    >>> cells.needs_attribute, cells.planned_ <= 0.1
+    (False, True)
+    >>> sorted(set(cells.transform(test.X.head(1000))["cell"])) == list(range(cells.n_cells_))
+    True
+    """
+
+    strength_name = "target"
+    binned_: BinnedScores
+    cells_of_bin_: FloatArray
+    levels_: FloatArray
+    laws_: FloatArray
+    label_laws_: list[FloatArray]
+    labels_: list[Label]
+    columns_: dict[Hashable, ScoreColumn]
+    n_cells_: int
+
+    def __init__(
+        self,
+        n_cells: int = 8,
+        *,
+        target: float = 0.05,
+        attribute: Literal["encoding", "training"] = "encoding",
+        criterion: Literal["demographic_parity", "equalized_odds", "equal_opportunity"] = "demographic_parity",
+        score: Classifier | None = None,
+        group_score: Classifier | None = None,
+        n_bins: int = 576,
+        n_certify: int | None = None,
+        delta: float = 0.05,
+        chance: float = 0.9,
+        unit: Literal["row", "person"] = "row",
+        kinds: Mapping[str, str] | None = None,
+        unseen: Literal["error", "other"] = "error",
+        missing: Literal["error", "category"] = "error",
+        sensitive: str | list[str] | None = None,
+        identifier: str | None = None,
+        key: bytes | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.n_cells = n_cells
+        self.target = target
+        self.attribute = attribute
+        self.criterion = criterion
+        self.score = score
+        self.group_score = group_score
+        self.n_bins = n_bins
+        self.n_certify = n_certify
+        self.delta = delta
+        self.chance = chance
+        self.unit = unit
+        self.kinds = kinds
+        self.unseen = unseen
+        self.missing = missing
+        self.sensitive = sensitive
+        self.identifier = identifier
+        self.key = key
+        self.random_state = random_state
+
+    @property
+    def needs_attribute(self) -> bool:
+        """Whether encoding needs the sensitive attribute; fitting does."""
+        return self.attribute == "encoding"
+
+    @property
+    def is_randomised(self) -> bool:
+        """Bins that are split are split by coins."""
+        return True
+
+    def _fit(
+        self,
+        rows: Rows,
+        y: LabelsLike | None,
+        sample_weight: FloatArray | None,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Learnt | None]:
+        self._check_settings(strengths, weighted=sample_weight is not None)
+        if y is None:
+            raise DataError(
+                "FairCells requires y to be passed, but the target y is None: cells are made for a label. FairTree "
+                "needs none."
+            )
+        labels = read_labels(y, len(rows.X))
+        self.labels_ = [replace(label, values=np.empty(0)) for label in labels]
+        classes = [np.empty(0) if label.classes is None else label.classes for label in labels]
+        self.classes_ = classes if len(labels) > 1 else labels[0].classes
+        self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
+        rows = self._checked(rows)
+        plans = {seed: self._plan(rows, labels, sample_weight, seed) for seed in seeds}
+        if len(strengths) == 1:
+            return [self._learnt(*plans[seed], strengths[0]) for seed in seeds]
+        return [self._learnt_if_in_reach(*plans[seed], target) for target in strengths for seed in seeds]
+
+    def _learnt_if_in_reach(
+        self, binned: BinnedScores, planned: PlannedProgramme, laws_of_bins: FloatArray, target: float
+    ) -> Learnt | None:
+        """Of several targets, one that is out of reach leaves an encoder that is not fitted, and a warning."""
+        try:
+            return self._learnt(binned, planned, laws_of_bins, target)
+        except DataError as error:
+            warn_user(*error.parts)
+            return None
+
+    def _learnt(
+        self, binned: BinnedScores, planned: PlannedProgramme, laws_of_bins: FloatArray, target: float
+    ) -> Learnt:
+        found = planned.within(target)
+        return {
+            "binned_": binned,
+            "cells_of_bin_": found.channel,
+            "levels_": found.levels,
+            "laws_": laws_of_bins @ found.channel,
+            "label_laws_": [law @ found.channel for law in planned.programme.bins.laws] if self._by_label else [],
+            "n_cells_": found.channel.shape[1],
+            "distance_": found.distance,
+            "planned_": found.planned,
+        }
+
+    def _plan(
+        self, rows: Rows, labels: list[Label], sample_weight: FloatArray | None, seed: int
+    ) -> tuple[BinnedScores, PlannedProgramme, FloatArray]:
+        """Scores fitted on some persons, the programme made from the others, and the laws of bins of all their rows."""
+        train, rest = rows.persons.split(_CALIBRATION, random_state=seed)
+        given = self._label_that_counts(labels)
+        for label in labels:
+            self._check_parts(rows.group, given, label, (train, rest))
+        binned = self._fit_scores(rows, labels, given, sample_weight, train, seed)
+        X, group, persons = rows.X.iloc[rest], rows.group[rest], rows.persons.take(rest)
+        weight = np.ones(len(rest)) if sample_weight is None else sample_weight[rest]
+        if self.unit == "person":
+            weight = weight / persons.rows_each()[persons.codes]
+        K, scores, own_bins = len(self.groups_), binned.coordinates(X), binned.own_bins(group)
+        bins = ScoreBins.fit(
+            scores, own_bins, weight, n_groups=int(own_bins.max()) + 1, n_bins=self.n_bins, random_state=seed
+        )
+        place = bins.places(scores, own_bins)
+        targets = np.concatenate([label.targets()[rest] for label in labels], axis=1)
+        eta = _calibrated_by(own_bins, scores[:, : targets.shape[1]], targets, weight)
+        mass = _sums(place, bins.n, weight)
+        expected = np.column_stack([_sums(place, bins.n, weight * column) for column in eta.T]) / mass[:, None]
+        # Row by row, 1 where it is of the group (and of the label that counts): what laws of bins are sums of.
+        joint = group if given is None else given[rest] * K + group
+        n_joint = K * (1 if given is None else len(self.label_classes))
+        is_joint = np.eye(n_joint)[joint]
+        counted = self._laws(is_joint, place, bins.n, weight)
+        laws = counted
+        if binned.group_score is not None:
+            # Smoother than what is counted in single bins, whose noise a programme would take for differences.
+            belief = calibrated(binned.group_score.predict_proba(X), is_joint, weight)
+            laws = self._laws(belief, place, bins.n, weight)
+        programme = CellProgramme.of(Bins(mass / mass.sum(), expected, laws, self._class_columns()), self.n_cells, seed)
+        n_joint_persons = _persons_in(rows.persons, rows.group if given is None else given * K + rows.group, n_joint)
+        counted_from = self._by_set(_persons_in(persons, joint, n_joint))
+        planned = PlannedProgramme(
+            programme,
+            counted,
+            self._by_set(n_joint_persons * self._certifying_share(rows.persons)),
+            counted_from if binned.group_score is None else None,
+            delta_of_look(self.delta, 1) / len(counted),
+            self.chance,
+        )
+        all_rows = np.stack([_sums(place, bins.n, weight * (group == a)) for a in range(K)])
+        return replace(binned, bins=bins), planned, all_rows / all_rows.sum(axis=1, keepdims=True)
+
+    def _fit_scores(
+        self,
+        rows: Rows,
+        labels: list[Label],
+        given: Groups | None,
+        sample_weight: FloatArray | None,
+        train: np.ndarray,
+        seed: int,
+    ) -> BinnedScores:
+        categories = [name for name, what in self.columns_.items() if isinstance(what, Levels)]
+        X, weight = rows.X.iloc[train], None if sample_weight is None else sample_weight[train]
+        scores = []
+        for label in labels:
+            trees = HistGradientBoostingRegressor(random_state=seed) if label.classes is None else None
+            values = label.targets()[train, 0] if label.classes is None else label.values[train]
+            scores.append(fit_score(self.score or trees, X, values, categories, weight, seed))
+        K, group = len(self.groups_), rows.group
+        if self.needs_attribute:
+            return BinnedScores(scores, None, K)
+        joint = group if given is None else given * K + group
+        return BinnedScores(scores, fit_score(self.group_score, X, joint[train], categories, weight, seed), K)
+
+    def _laws(self, share: FloatArray, place: np.ndarray, n_bins: int, weight: FloatArray) -> list[FloatArray]:
+        """Laws of bins (K, B) for each set, from each row's share in every group (and label), (n, n_joint)."""
+        sums = np.stack([_sums(place, n_bins, weight * column) for column in share.T])
+        return self._by_set(sums / sums.sum(axis=1, keepdims=True))
+
+    def _by_set(self, joint: FloatArray) -> list[FloatArray]:
+        """What is known of every group, or of every label and group, as one array of K for each set that counts."""
+        sets = list(joint.reshape(-1, len(self.groups_), *joint.shape[1:]))
+        return sets[-1:] if self.criterion == "equal_opportunity" else sets
+
+    def _class_columns(self) -> list[slice]:
+        """The columns of η that hold the class probabilities of one label."""
+        ends = np.cumsum([label.width for label in self.labels_])
+        columns = [slice(end - label.width, end) for end, label in zip(ends, self.labels_, strict=True)]
+        return [part for part, label in zip(columns, self.labels_, strict=True) if label.classes is not None]
+
+    def _certifying_share(self, persons: Persons) -> float:
+        """How many certifying persons are counted for each person here."""
+        share = 1.0 if self.n_certify is None else self.n_certify / persons.n
+        if self.unit == "person":
+            return share
+        each = persons.rows_each()
+        return share * float(each.mean() / each.max())  # a certificate takes persons in proportion to their rows
+
+    def _check_parts(self, group: Groups, given: Groups | None, label: Label, parts: Sequence[np.ndarray]) -> None:
+        """Refuse rows of which a part lacks a group, a class, or a class in a group where that counts."""
+        K = len(self.groups_)
+        for part in parts:
+            sizes = np.bincount(group[part], minlength=K)
+            if sizes.min() < 2:
+                raise DataError(
+                    "Every group needs persons both to train the scores and to make the cells from; of "
+                    f"{self.groups_[int(sizes.argmin())]!r} there are {int((group == sizes.argmin()).sum())} rows."
+                )
+            if label.classes is not None:
+                n = len(label.classes)
+                joint = label.values[part] if given is None else label.values[part] + n * group[part]
+                found = np.bincount(joint, minlength=n * (1 if given is None else K))
+                if found.min() < 1:
+                    where = "" if given is None else f" in group {self.groups_[int(found.argmin()) // n]!r}"
+                    raise DataError(
+                        f"Every label needs persons both to train the scores and to make the cells from; "
+                        f"{label.classes[int(found.argmin()) % n]!r} is too rare{where}."
+                    )
+
+    def _label_that_counts(self, labels: list[Label]) -> Groups | None:
+        """Class numbers of the label that the groups are to be alike given; None for demographic parity."""
+        if self.criterion == "demographic_parity":
+            return None
+        if len(labels) > 1 or labels[0].classes is None:
+            raise DataError(f"criterion {self.criterion!r} speaks of one label with classes.")
+        return labels[0].values
+
+    @property
+    def _by_label(self) -> bool:
+        return self.criterion != "demographic_parity"
+
+    def _checked(self, rows: Rows) -> Rows:
+        return replace(rows, X=checked_columns(rows.X, self.columns_, self.missing, rows.outside))
+
+    def cells(self, rows: Rows) -> Cells:
+        """Each row's cell; of a bin that is split, as the person's coin falls."""
+        check_is_fitted(self)
+        rows = self._checked(rows)
+        places = self.binned_.places(rows.X, rows.map_group)
+        coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")
+        return _drawn(self.cells_of_bin_[places], coin)
+
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """Each row's cell."""
+        return pd.DataFrame({"cell": self.cells(rows)})
+
+    def _refuse_attribute(self, sensitive_features: Role | None) -> None:
+        if not self.needs_attribute and sensitive_features is not None:
+            raise DataError(
+                "FairCells was fitted to encode without the sensitive attribute (",
+                Parameter("attribute", "training"),
+                "), and would not use the one that came: pass none.",
+            )
+
+    def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
+        """The label that each row's cell suggests: a class or a number; a column for each of several."""
+        self._refuse_attribute(sensitive_features)
+        return self.predict_rows(self.read(X, sensitive_features))
+
+    def predict_rows(self, rows: Rows) -> np.ndarray:
+        """The label that each row's cell suggests."""
+        means = self.levels_[self.cells(rows)]
+        predicted = [label.predict(part) for label, part in zip(self.labels_, self._parts(means), strict=True)]
+        if len(predicted) == 1:
+            return predicted[0]
+        alike = len({values.dtype.kind for values in predicted}) == 1
+        return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
+
+    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
+        """The class probabilities that each row's cell suggests; a list where there are several labels."""
+        self._refuse_attribute(sensitive_features)
+        means = self.levels_[self.cells(self.read(X, sensitive_features))]
+        found = [label.probabilities(part) for label, part in zip(self.labels_, self._parts(means), strict=True)]
+        return found[0] if len(found) == 1 else found
+
+    def _parts(self, means: FloatArray) -> list[FloatArray]:
+        return np.split(means, np.cumsum([label.width for label in self.labels_])[:-1], axis=1)
+
+    def latent_law(self) -> ExactLaw | None:
+        """The groups' laws of cells that the programme was made for; given each label for the other criteria."""
+        check_is_fitted(self)
+        labels = self.label_classes.tolist()[-len(self.label_laws_) :] if self._by_label else []
+        return ExactLaw(self.laws_, dict(zip(labels, self.label_laws_, strict=True)))
+
+    def _names_out(self) -> list[str]:
+        return ["cell"]
+
+    def _check_settings(self, targets: Sequence[float], *, weighted: bool) -> None:
+        check_count("n_cells", self.n_cells, 2)
+        check_count("n_bins", self.n_bins, 4)
+        check_choice("attribute", self.attribute, ("encoding", "training"))
+        check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds", "equal_opportunity"))
+        check_choice("unit", self.unit, ("row", "person"))
+        check_choice("missing", self.missing, ("error", "category"))
+        check_choice("unseen", self.unseen, ("error", "other"))
+        check_classifier(self.group_score, weighted=weighted)
+        if self.n_certify is not None:
+            check_count("n_certify", self.n_certify, 2)
+        for name, value in (("chance", self.chance), ("delta", self.delta)):
+            if not (isinstance(value, Real) and 0 < value < 1):
+                raise ParameterError(name, "must be in (0, 1)", value)
+        for target in targets:
+            if not (isinstance(target, Real) and 0 < target <= 1):
+                raise ParameterError("target", "must be in (0, 1]", target)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = self.missing == "category"
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = []  # a cell is a whole number
+        return tags
+
+
+def _calibrated_by(own_bins: Groups, scores: FloatArray, targets: FloatArray, weight: FloatArray) -> FloatArray:
+    """What is expected of the label given its score, for each set of bins by itself."""
+    expected = np.empty_like(targets)
+    for a in np.unique(own_bins):
+        own = own_bins == a
+        expected[own] = calibrated(scores[own], targets[own], weight[own])
+    return expected
+
+
+def _sums(place: np.ndarray, n_bins: int, weight: FloatArray) -> FloatArray:
+    return np.bincount(place, weight, n_bins).astype(np.float64)
+
+
+def _persons_in(persons: Persons, kind: Groups, n: int) -> FloatArray:
+    """How many persons have rows of each kind, at least one."""
+    pairs = np.unique(persons.codes * n + kind)
+    return np.maximum(np.bincount(pairs % n, minlength=n), 1).astype(np.float64)
+
+
+def _drawn(laws: FloatArray, coin: FloatArray) -> Cells:
+    """A draw from each row's law of cells, by a number in [0, 1)."""
+    cumulative = np.cumsum(laws, axis=1)
+    return (cumulative / cumulative[:, -1:] <= coin[:, None]).sum(axis=1)  # 1 from the last possible cell on

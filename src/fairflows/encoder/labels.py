@@ -1,0 +1,117 @@
+"""Labels that cells are made for: classes or numbers, one or several, as numbers whose mean is what is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.encoder.base import FloatArray, LabelsLike, has_names
+from fairflows.exceptions import DataError
+from fairflows.table.columns import is_number, shown, sorted_values
+from fairflows.table.frames import to_pandas
+
+_MOST_FRACTIONS, _MOST_INTEGERS = 20, 100  # different numbers that may still be the names of classes
+
+
+@dataclass(frozen=True)
+class Label:
+    """One label.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    classes : ndarray or None
+        Its values; None for a number.
+    centre, scale : float
+        Mean and standard deviation of a number.
+    values : ndarray of shape (n_rows,)
+        Class numbers, or numbers; of the rows it was read from, and not kept with a model.
+    """
+
+    name: str
+    classes: np.ndarray | None
+    centre: float = 0.0
+    scale: float = 1.0
+    values: npt.NDArray = field(default_factory=lambda: np.empty(0), repr=False)
+
+    @classmethod
+    def read(cls, name: str, y: LabelsLike, n_rows: int) -> Label:
+        """Read one column of labels: many different numbers are a number to predict, all else are classes."""
+        column = label_column(y, n_rows)
+        if is_continuous(column):
+            numbers = column.to_numpy(dtype=np.float64)
+            if not np.isfinite(numbers).all():
+                raise DataError(f"y must hold finite numbers; {int((~np.isfinite(numbers)).sum())} are infinite.")
+            return cls(name, None, float(numbers.mean()), float(numbers.std()), numbers)
+        classes, codes = label_classes(column)
+        return cls(name, classes, values=codes)
+
+    @property
+    def width(self) -> int:
+        """How many numbers stand for it: one for a number or two classes, one per class for more."""
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+
+    def targets(self) -> FloatArray:
+        """The numbers that stand for each row's label, (n_rows, width): what is kept is their mean."""
+        if self.classes is None:
+            return ((self.values - self.centre) / self.scale)[:, None]
+        if len(self.classes) == 2:
+            return (self.values == 1).astype(np.float64)[:, None]
+        return np.eye(len(self.classes))[self.values]
+
+    def probabilities(self, means: FloatArray) -> FloatArray:
+        """Class probabilities behind means of the targets, (n, n_classes)."""
+        if self.classes is None:
+            raise DataError(f"The label {self.name!r} is a number and has no class probabilities.")
+        positive = np.clip(means, 0, 1)
+        if len(self.classes) == 2:
+            return np.concatenate([1 - positive, positive], axis=1)
+        total = positive.sum(axis=1, keepdims=True)
+        return np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / len(self.classes))
+
+    def predict(self, means: FloatArray) -> np.ndarray:
+        """The most probable class, or the mean of a number."""
+        if self.classes is None:
+            return means[:, 0] * self.scale + self.centre
+        return self.classes[self.probabilities(means).argmax(axis=1)]
+
+
+def read_labels(y: LabelsLike, n_rows: int) -> list[Label]:
+    """One label, or a column for each of several."""
+    if np.asarray(y).ndim < 2:
+        return [Label.read("label", y, n_rows)]
+    columns = to_pandas(y) if has_names(y) else pd.DataFrame(np.asarray(y)).add_prefix("label")
+    return [Label.read(str(name), columns[name], n_rows) for name in columns]
+
+
+def label_column(y: LabelsLike, n_rows: int) -> pd.Series:
+    """A label as a column of its natural type, known in every row."""
+    column = pd.Series(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None).ravel()).infer_objects()
+    if len(column) != n_rows:
+        raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
+    if column.isna().any():
+        raise DataError(f"y must be known in every row; {int(column.isna().sum())} values are missing (NaN).")
+    return column
+
+
+def is_continuous(column: pd.Series) -> bool:
+    """Whether a label is a number to predict: more different numbers than anybody names classes by."""
+    if not is_number(column.dtype):
+        return False
+    different = column.drop_duplicates().to_numpy(dtype=np.float64)
+    whole = np.isfinite(different).all() and (different == np.floor(different)).all()
+    return len(different) > (_MOST_INTEGERS if whole else _MOST_FRACTIONS)
+
+
+def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:
+    """The classes of a label, at least two, and each row's class number."""
+    values = sorted_values(column)
+    if len(values) < 2:
+        raise DataError(f"y must have at least two classes; every row is {shown(values[0])}.")
+    several_types = len({type(value) for value in values}) > 1  # which NumPy would make text of
+    codes = pd.Index(values, dtype=object).get_indexer(column.astype(object))
+    return np.array(values, dtype=object if several_types else None), codes
