@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from fairflows.density import MixtureDensity
 from fairflows.encoder.base import Encoder
+from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
@@ -28,6 +29,14 @@ KEY = Key(range(32))
 FLOW = {"n_epochs": 1, "hidden": (8,), "head": (8,), "density": MixtureDensity(1), "key": KEY}
 CELLS = {"density": "counts", "key": KEY}
 SCORE = {"transport": "score", "classifier": LogisticRegression(), "key": KEY}
+BEST = {
+    "score": LogisticRegression(),
+    "group_score": LogisticRegression(),
+    "target": 0.22,
+    "chance": 0.1,
+    "n_certify": 10**6,
+    "key": KEY,
+}
 
 ENCODERS = {
     "flow": lambda: FairFlow(0.5, **FLOW),
@@ -35,6 +44,8 @@ ENCODERS = {
     "matching with coins": lambda: FairMatching(0.5, **CELLS, criterion="equalized_odds", output="codes"),
     "transported cells": lambda: FairTransport(**CELLS, transport="cells", output="one-hot"),
     "transported score": lambda: FairTransport(**SCORE),
+    "best cells": lambda: FairCells(4, **BEST),
+    "best cells without the attribute": lambda: FairCells(4, attribute="training", **BEST),
     "matched tree": lambda: FairTree(6, label_score=LogisticRegression(), key=KEY),
     "rows as they are": lambda: Unencoded(key=KEY),
     "FARE": lambda: FARE(0.2, max_leaves=6, min_rows=10, key=KEY),
@@ -47,13 +58,18 @@ ENCODERS = {
     "typical rows of a score": lambda: CellRelease(FairTransport(**SCORE), 4, method="quantiles", output="typical"),
 }
 NEED_NO_ATTRIBUTE = {
-    "rows as they are", "FARE", "LAFTR", "MaxEnt-ARL", "forgetting", "plain adversary", "cells of rows",
+    "best cells without the attribute", "rows as they are", "FARE", "LAFTR",
+    "MaxEnt-ARL", "forgetting", "plain adversary", "cells of rows",
 }  # fmt: skip
 INVERTIBLE = {"flow", "matching", "matching with coins"}
-GIVE_CELLS = {"matched tree", "FARE", "cells of rows", "cells of matched rows", "typical rows of a score"}
+GIVE_CELLS = {
+    "best cells", "best cells without the attribute", "matched tree", "FARE", "cells of rows", "cells of matched rows",
+    "typical rows of a score",
+}  # fmt: skip
 HAVE_A_LAW = {"flow", "matching", "matching with coins", "transported cells", "transported score"}
 TOSS_COINS = {
-    "flow", "matching with coins", "transported cells", "transported score", "matched tree", "cells of matched rows",
+    "best cells", "best cells without the attribute", "matched tree", "flow", "matching with coins",
+    "transported cells", "transported score", "cells of matched rows",
     "typical rows of a score",
 }  # fmt: skip
 FITTED: dict[str, Encoder] = {}
@@ -103,6 +119,12 @@ def assert_same(one: pd.DataFrame, other: pd.DataFrame) -> None:
     assert_frame_equal(one.reset_index(drop=True), other.reset_index(drop=True), rtol=1e-4, atol=1e-5)
 
 
+def given(encoder: Encoder, attribute: object) -> dict[str, object]:
+    """The sensitive attribute as an argument, for all encoders but the one that refuses to be given it."""
+    refuses = isinstance(encoder, FairCells) and not encoder.needs_attribute
+    return {} if refuses else {"sensitive_features": attribute}
+
+
 def differ(one: pd.DataFrame, other: pd.DataFrame) -> bool:
     return not np.array_equal(one.to_numpy(), other.to_numpy())
 
@@ -128,7 +150,7 @@ def test_a_table_or_its_parts(name, encoder, table):
     alone = ENCODERS[name]().fit(table)
     expected = encoder.transform(table)
     assert expected.index.equals(table.X.index)
-    assert_same(encoder.transform(table.X, sensitive_features=table.a), expected)
+    assert_same(encoder.transform(table.X, **given(encoder, table.a)), expected)
     assert_same(parts.transform(table), expected)
     assert_same(alone.transform(table), expected)
     assert parts.groups_ == encoder.groups_ == ["f", "m"]
@@ -145,7 +167,7 @@ def test_the_attribute_as_an_argument_or_as_a_column(name, encoder, table):
     assert by_name.feature_names == encoder.feature_names == ["town", "grade", "owner"], "it is never a feature"
     assert_same(by_name.transform(frame), encoder.transform(table))
     without_roles = frame.drop(columns="sex")
-    assert_same(by_name.transform(without_roles, sensitive_features=table.a.to_numpy()), encoder.transform(table))
+    assert_same(by_name.transform(without_roles, **given(by_name, table.a.to_numpy())), encoder.transform(table))
 
 
 def test_whether_encoding_needs_the_attribute(name, encoder, table):
@@ -155,10 +177,10 @@ def test_whether_encoding_needs_the_attribute(name, encoder, table):
     if encoder.needs_attribute:
         with pytest.raises(DataError, match="needs the sensitive attribute"):
             encoder.transform(table.X)
-        assert differ(encoder.transform(table.X, sensitive_features=swapped), Z)
+        assert differ(encoder.transform(table.X, **given(encoder, swapped)), Z)
     else:
         assert_same(encoder.transform(table.X), Z)
-        assert not differ(encoder.transform(table.X, sensitive_features=swapped), Z)
+        assert not differ(encoder.transform(table.X, **given(encoder, swapped)), Z)
         by_name = configured(ENCODERS[name](), sensitive="sex", identifier="person")
         by_name.fit(table.X.assign(sex=table.a), table.y)
         assert_same(by_name.transform(table.X), Z)  # its column may be missing
@@ -177,8 +199,12 @@ def test_fitting_needs_the_attribute(name, table):
 
 
 def test_an_unknown_group_is_refused(encoder, table):
+    if not given(encoder, "q"):
+        with pytest.raises(DataError, match="was fitted to encode without the sensitive attribute"):
+            encoder.transform(table.X, sensitive_features=np.full(len(table), "q"))
+        return
     with pytest.raises(DataError, match=r"one of the groups .*\('f', 'm'\); 300 rows are not, the first is 'q'"):
-        encoder.transform(table.X, sensitive_features=np.full(len(table), "q"))
+        encoder.transform(table.X, **given(encoder, np.full(len(table), "q")))
 
 
 def test_what_is_invertible_comes_back(name, encoder, table):
@@ -205,7 +231,7 @@ def test_coins_and_noise_belong_to_persons(name, encoder, table):
     nobody = ENCODERS[name]().fit(table)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        first, second = (nobody.transform(table.X, sensitive_features=table.a) for _ in range(2))
+        first, second = (nobody.transform(table.X, **given(nobody, table.a)) for _ in range(2))
     assert differ(first, second) == nobody.is_randomised
     assert {warning.category for warning in said} == ({DataWarning} if nobody.is_randomised else set())
 
@@ -264,13 +290,13 @@ def test_predictions_are_labels(name, encoder, table):
     predicted = encoder.predict(table)
     assert predicted.shape == (len(table),)
     assert set(predicted) <= {"no", "yes"}
-    np.testing.assert_array_equal(predicted, encoder.predict(table.X, sensitive_features=table.a))
+    np.testing.assert_array_equal(predicted, encoder.predict(table.X, **given(encoder, table.a)))
 
 
 def test_the_kind_of_table_that_came_is_given_back(name, encoder, table):
     frame = polars.from_pandas(table.X.assign(person=table.identifier).reset_index(drop=True))
     Z = configured(ENCODERS[name](), identifier="person").fit(frame, table.y, sensitive_features=table.a)
-    encoded = Z.transform(frame, sensitive_features=table.a)
+    encoded = Z.transform(frame, **given(Z, table.a))
     assert isinstance(encoded, polars.DataFrame)
     assert_same(encoded.to_pandas(), encoder.transform(table))
 
@@ -280,12 +306,12 @@ def test_arrays(name, table):
     rng = np.random.default_rng(2)
     array = np.column_stack([table.X["grade"], rng.normal(size=(len(table), 2))])
     encoder = ENCODERS[name]().fit(array, table.y.to_numpy(), sensitive_features=table.a.to_numpy())
-    Z = encoder.transform(array, sensitive_features=table.a.to_numpy())
+    Z = encoder.transform(array, **given(encoder, table.a.to_numpy()))
     assert isinstance(Z, np.ndarray)
     assert Z.shape == (len(table), len(encoder.get_feature_names_out()))
     assert encoder.feature_names == []
     with pytest.raises(ValueError, match="2 features"):
-        encoder.transform(array[:, :2], sensitive_features=table.a.to_numpy())
+        encoder.transform(array[:, :2], **given(encoder, table.a.to_numpy()))
 
 
 def test_an_unfitted_encoder_says_so(name, encoder, table):

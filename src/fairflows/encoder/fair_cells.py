@@ -24,7 +24,7 @@ from fairflows.encoder.planned_programme import PlannedProgramme
 from fairflows.encoder.score_bins import BinnedScores, ScoreBins, calibrated
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
-from fairflows.table.columns import check_choice
+from fairflows.table.columns import check_choice, shown
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
@@ -266,7 +266,7 @@ class FairCells(GroupEncoder):
         for label in labels:
             trees = HistGradientBoostingRegressor(random_state=seed) if label.classes is None else None
             values = label.targets()[train, 0] if label.classes is None else label.values[train]
-            scores.append(fit_score(self.score or trees, X, values, categories, weight, seed))
+            scores.append(fit_score(trees if self.score is None else self.score, X, values, categories, weight, seed))
         K, group = len(self.groups_), rows.group
         if self.needs_attribute:
             return BinnedScores(scores, None, K)
@@ -315,7 +315,7 @@ class FairCells(GroupEncoder):
                     where = "" if given is None else f" in group {self.groups_[int(found.argmin()) // n]!r}"
                     raise DataError(
                         f"Every label needs persons both to train the scores and to make the cells from; "
-                        f"{label.classes[int(found.argmin()) % n]!r} is too rare{where}."
+                        f"{shown(label.classes[int(found.argmin()) % n])} is too rare{where}."
                     )
 
     def _label_that_counts(self, labels: list[Label]) -> Groups | None:
