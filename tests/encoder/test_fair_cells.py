@@ -191,10 +191,8 @@ def test_equalized_odds_do_not_follow_from_both_scores():
 @pytest.mark.parametrize("attribute", ["encoding", "training"])
 def test_alike_given_the_label(criterion, attribute, train, test):
     cells = FairCells(3, target=0.25, criterion=criterion, attribute=attribute, n_certify=8000, **PLAIN).fit(train)
-    law = cells.latent_law()
-    assert law.labels == ([0, 1] if criterion == "equalized_odds" else [1])
     place = Released.of(cells).cells(test)
-    for y in law.labels:
+    for y in (0, 1) if criterion == "equalized_odds" else (1,):
         rows = (test.y == y).to_numpy()
         counts = np.stack([np.bincount(place[rows & (test.a == g).to_numpy()], minlength=3) for g in cells.groups_])
         assert total_variation(counts / counts.sum(axis=1, keepdims=True)).max() < 0.25

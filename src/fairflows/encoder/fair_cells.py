@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import delta_of_look
 from fairflows.codec.levels import Levels
-from fairflows.encoder.base import Cells, ExactLaw, FloatArray, Groups, LabelsLike, Learnt, Rows, RowsLike
+from fairflows.encoder.base import Cells, FloatArray, Groups, LabelsLike, Learnt, Rows, RowsLike
 from fairflows.encoder.cell_programme import Bins, CellProgramme
 from fairflows.encoder.checks import Classifier, check_classifier, check_count
 from fairflows.encoder.group_encoder import GroupEncoder
@@ -81,7 +81,7 @@ class FairCells(GroupEncoder):
     levels_ : ndarray of shape (n_cells_, n_targets)
         What is expected of the label in each cell.
     laws_ : ndarray of shape (K, n_cells_)
-        Each group's law of cells among the rows that the programme was made from.
+        Each group's law of cells among the rows that the programme was made from: no statement about others.
 
     Examples
     --------
@@ -99,7 +99,6 @@ class FairCells(GroupEncoder):
     cells_of_bin_: FloatArray
     levels_: FloatArray
     laws_: FloatArray
-    label_laws_: list[FloatArray]
     labels_: list[Label]
     columns_: dict[Hashable, ScoreColumn]
     n_cells_: int
@@ -199,7 +198,6 @@ class FairCells(GroupEncoder):
             "cells_of_bin_": found.channel,
             "levels_": found.levels,
             "laws_": laws_of_bins @ found.channel,
-            "label_laws_": [law @ found.channel for law in planned.programme.bins.laws] if self._by_label else [],
             "n_cells_": found.channel.shape[1],
             "distance_": found.distance,
             "planned_": found.planned,
@@ -326,10 +324,6 @@ class FairCells(GroupEncoder):
             raise DataError(f"criterion {self.criterion!r} speaks of one label with classes.")
         return labels[0].values
 
-    @property
-    def _by_label(self) -> bool:
-        return self.criterion != "demographic_parity"
-
     def _checked(self, rows: Rows) -> Rows:
         return replace(rows, X=checked_columns(rows.X, self.columns_, self.missing, rows.outside))
 
@@ -376,12 +370,6 @@ class FairCells(GroupEncoder):
 
     def _parts(self, means: FloatArray) -> list[FloatArray]:
         return np.split(means, np.cumsum([label.width for label in self.labels_])[:-1], axis=1)
-
-    def latent_law(self) -> ExactLaw | None:
-        """The groups' laws of cells that the programme was made for; given each label for the other criteria."""
-        check_is_fitted(self)
-        labels = self.label_classes.tolist()[-len(self.label_laws_) :] if self._by_label else []
-        return ExactLaw(self.laws_, dict(zip(labels, self.label_laws_, strict=True)))
 
     def _names_out(self) -> list[str]:
         return ["cell"]

@@ -24,7 +24,7 @@ from fairflows.bounds import (
 )
 from fairflows.bounds.arguments import most_draws
 from fairflows.compute.resources import import_ray
-from fairflows.encoder.base import Encoder, LatentLaw
+from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.metrics import count_predictions, group_metrics
 from fairflows.release.released import Released
@@ -53,10 +53,11 @@ class Frontier:
     measured: pd.DataFrame
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a model: gamma, seed, delta (of the model's densities), and metrics on held-out rows.
+        """One row per model: gamma, seed, delta, and metrics on held-out rows.
 
         ``delta`` is an estimate of what the best adversary's advantage would be if the estimated densities were the
-        truth; only a certificate bounds it.
+        truth, and of an encoder of cells the distance that is counted on the held-out rows; only a certificate bounds
+        it.
         """
         return self.measured.copy()
 
@@ -239,7 +240,10 @@ def _frontier_on_ray(
 def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
     if not encoder.is_fitted:  # it diverged: the others of the run are kept, and this one says so
         return {"delta": np.nan}
-    measured = _model_distance(encoder.latent_law(), n_draws, len(encoder.groups_))
+    law = encoder.latent_law()
+    if law is None and encoder.n_cells_ is not None:
+        law = ExactLaw(_counted_laws(encoder, rows), {})
+    measured = _model_distance(law, n_draws, len(encoder.groups_))
     if rows.y is not None and encoder.classes_ is not None:
         predicted, classes = Released.of(encoder).predict(rows), encoder.label_classes
         y_true, y_pred = (pd.Index(classes).get_indexer(values) for values in (rows.y, predicted))
@@ -247,6 +251,14 @@ def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
         counts = count_predictions(y_true, y_pred, group, len(classes), len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}
     return measured
+
+
+def _counted_laws(encoder: Encoder, rows: Table) -> FloatArray:
+    """Each group's law of cells among held-out rows, for an encoder of cells that has no law of its own."""
+    cells, K = Released.of(encoder).cells(rows), len(encoder.groups_)
+    counts = np.zeros((K, int(encoder.n_cells_ or 0)))
+    np.add.at(counts, (pd.Index(encoder.groups_).get_indexer(rows.a), cells), 1)
+    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
 def _model_distance(law: LatentLaw | None, n_draws: int, n_groups: int) -> dict[str, float]:
