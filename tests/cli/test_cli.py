@@ -75,8 +75,8 @@ def test_version_and_help():
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-COMMANDS = ["fit", "encode", "decode", "certify", "verify", "audit", "recourse", "report", "describe", "datasets",
-            "demo", "reproduce"]  # fmt: skip
+COMMANDS = ["fit", "encode", "decode", "certify", "check", "sign", "verify", "audit", "recourse", "report",
+            "describe", "datasets", "demo", "reproduce"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -13,6 +13,7 @@ import pytest
 from fairflows.reporting import Report
 from fairflows.reporting.page import public_part
 from fairflows.reporting.plots import gauge
+from fairflows.reporting.recomputing import recomputing
 from fairflows.reporting.words import at_least, at_most, consequences, statements, title, to_whom, verdict
 from fairflows.table.table import Table
 from fairflows.workflow.contents import FEWEST_PEOPLE, _cells
@@ -30,9 +31,18 @@ def certificate(**values):
         "cell_odds_upper": {"0": 0.11, "1": 0.2}, "attack_lower": 0.004, "attack_by": "boosted trees",
         "density_gap_lower": {"f": 0.01, "m": 0.0}, "density_error_lower": None, "vouched_upper": None,
         "density_error": None, "density": "mixture", "n_cells": 4, "look": 1, "seal": "ef56",
-        "most_rows": 1, "person_upper": None,
+        "most_rows": 1, "person_upper": None, "released_files": {"shared.csv": "aa"}, "counts": [],
     }  # fmt: skip
     return {**plain, **values}
+
+
+def counts(name="f", **values):
+    """A statement of 900 and 1,100 persons in three cells, one of which is merged."""
+    fold = {
+        "share": 1.0, "delta": 0.05, "eta": 1.0, "radius": 0.0550, "n": {name: 900, "m": 1100}, "cells": [0, 2],
+        "counts": {name: [400, 470], "m": [560, 520]}, "merged": {name: 30, "m": 20},
+    }  # fmt: skip
+    return {"law": "row", "label": None, "folds": [{**fold, **values}]}
 
 
 def contents(name="town", **values):
@@ -40,7 +50,9 @@ def contents(name="town", **values):
     groups = [{"name": name, "rows": 10, "share": 0.5, "rates": [0.5]} for _ in range(2)]
     plain = {
         "made": "2026-01-01",
-        "certificate": certificate(n={name: 900, "m": 1100}, assumptions=[name]),
+        "certificate": certificate(
+            n={name: 900, "m": 1100}, assumptions=[name], counts=[counts(name)], released_files={name: name}
+        ),
         "audit": {
             "best": "boosted trees", "delta": 0.05, "n": {name: 900, "m": 1100},
             "attacks": [{"adversary": "boosted trees", "box": "white", "groups": f"{name} / m", "lower": 0.004,
@@ -256,3 +268,50 @@ def test_saving_and_what_a_report_is_made_of(page, tmp_path):
 def test_reporting_does_not_import_torch_or_scikit_learn():
     code = "import sys, fairflows.reporting; print([m for m in ('torch', 'sklearn') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_reader_can_compute_the_bound_again():
+    """The numbers, the formula with the numbers in it, and the command are on both pages."""
+    found = recomputing(certificate(counts=[counts()]))
+    distance = 0.5 * (abs(400 / 900 - 560 / 1100) + abs(470 / 900 - 520 / 1100))
+    merged = 0.5 * (30 / 900 + 20 / 1100)
+    radius = np.sqrt(0.5 * (1 / 900 + 1 / 1100) * np.log(20))
+    assert f"= {distance:.6f} + {merged:.6f} + {radius:.6f} = " in found.formulas[0]
+    assert "½·(30/900 + 20/1,100) + √(½·(1/900 + 1/1,100)·ln(1/0.05))" in found.formulas[0]
+    upper = float(found.formulas[0].rsplit("= ", 1)[1])
+    assert 0 <= upper - (distance + merged + radius) < 1e-6, "rounded up"
+    assert found.tables == [[["0", "400", "560"], ["2", "470", "520"], ["merged", "30", "20"], ["all", "900", "1,100"]]]
+    assert found.command == "fairflows check certificate.json shared.csv"
+    for public in (True, False):
+        page = Report(contents()).to_html(public=public)
+        assert "Check it yourself" in page
+        assert escape(found.formulas[0]) in page
+
+
+def test_two_models_give_one_formula_each_and_their_sum():
+    halves = [{**counts()["folds"][0], "share": 0.5, "delta": 0.025}] * 2
+    found = recomputing(certificate(counts=[{"law": "row", "label": None, "folds": halves}]))
+    assert len(found.formulas) == 3
+    assert found.formulas[-1].startswith("Δ ≤ 0.5·")
+    assert len(found.tables) == 2
+
+
+def test_three_groups_and_randomised_response_are_in_the_formula():
+    third = counts(n={"f": 900, "m": 1100, "x": 100}, counts={"f": [400, 470], "m": [560, 520], "x": [40, 40]},
+                   merged={"f": 30, "m": 20, "x": 20}, eta=0.5)  # fmt: skip
+    formula = recomputing(certificate(counts=[third])).formulas[0]
+    assert "0.5·½·Σ" in formula
+    assert "the radius of 3 groups" in formula
+
+
+def test_large_tables_of_counts_stay_in_the_certificate():
+    many = {str(group): 100 for group in range(9)}
+    fold = counts(n=many, cells=[0], counts={group: [100] for group in many}, merged=dict.fromkeys(many, 0))
+    found = recomputing(certificate(counts=[fold]))
+    assert found.tables == []
+    assert recomputing(certificate()) is None, "nothing was counted"
+
+
+def test_the_command_quotes_the_name_of_a_file():
+    quoted = recomputing(certificate(counts=[counts()], released_files={"a b;rm.csv": "aa"})).command
+    assert quoted == "fairflows check certificate.json 'a b;rm.csv'"

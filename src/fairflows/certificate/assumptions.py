@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def assumptions(
-    *, released: tuple[str, ...], cells: bool, model: bool, known_persons: bool, most_rows: int,
+    *, released: tuple[str, ...], cells: bool, merged: bool, model: bool, known_persons: bool, most_rows: int,
     needs_attribute: bool, ledger: bool, checked: bool, odds: bool, lost_odds: bool, randomised: bool, drawn: bool,
     key: bool, look: int, limits: tuple[str, ...],
 ) -> tuple[str, ...]:  # fmt: skip
@@ -37,6 +37,11 @@ def assumptions(
                 "for a random person is about one random row of hers. Each holds at its own δ, both together at twice "
                 "that. All rows of one person linked together are covered by neither, so identifiers are not released.",
             ]
+        if merged:
+            sentences.append(
+                "Cells with fewer than ten of these persons of a group are merged in the printed counts, and count as "
+                "if they told the group: the bounds are larger for it, never smaller."
+            )
         if not known_persons:
             sentences.append("No identifier says whose rows these are: no person has two of them.")
         if odds:

@@ -404,6 +404,7 @@ def _assumptions(
     return assumptions(
         released=certificate.released,
         cells=cells is not None,
+        merged=any(any(fold.merged.values()) for statement in certificate.counts for fold in statement.folds),
         model=certificate.model_upper is not None,
         known_persons=rows.persons.named,
         most_rows=certificate.most_rows,

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fairflows.reporting import plots
+from fairflows.reporting.recomputing import recomputing
 from fairflows.reporting.words import (
     at_least,
     consequences,
@@ -70,6 +71,7 @@ class Report:
             statements=statements(certificate),
             consequences=consequences(certificate),
             to_whom=to_whom(certificate),
+            recomputing=recomputing(certificate),
             figures=_figures(contents),
         )
 

@@ -16,7 +16,7 @@ from fairflows.table.json_text import read_text
 
 
 def sign(certificate: str | Path, files: Sequence[str | Path] = (), *, key: str | Path | None = None) -> FileList:
-    """Add files to the producer's list beside a certificate, and sign the list, which covers the certificate.
+    r"""Add files to the producer's list beside a certificate, and sign the list, which covers the certificate.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def sign(certificate: str | Path, files: Sequence[str | Path] = (), *, key: str 
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "certificate.json"
     ...     _ = path.write_text(certify(release, test).to_json(), encoding="utf-8")
-    ...     release.transform(test).to_csv(Path(folder) / "cells.csv", index=False)
+    ...     _ = (Path(folder) / "cells.csv").write_text("cell\n3\n0\n")
     ...     list(sign(path, [Path(folder) / "cells.csv"]).files)
     ['cells.csv']
     """

@@ -1,0 +1,98 @@
+"""check and sign, as whoever receives or hands over files types them."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+def loans(n, seed):
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    town = rng.choice(["Ulm", "Bonn", "Kiel"], n)
+    repaid = (rng.random(n) < np.where(town == "Ulm", 0.7, 0.4)).astype(int)
+    return pd.DataFrame({"age": rng.integers(18, 30, n), "town": town, "sex": sex, "repaid": repaid})
+
+
+@pytest.fixture(scope="module")
+def made(run, tmp_path_factory):
+    """What `fit` wrote, and a file that was encoded later."""
+    folder = tmp_path_factory.mktemp("made")
+    loans(2000, 0).to_csv(folder / "loans.csv", index=False)
+    loans(500, 1).to_csv(folder / "new.csv", index=False)
+    words = ["--sensitive", "sex", "--label", "repaid", "--method", "transport", "--quick", "--target", "0.4"]
+    code, _, err = run("fit", folder / "loans.csv", *words, "-o", folder / "out")
+    assert code == 0, err
+    assert run("encode", folder / "out", folder / "new.csv", "-o", folder / "later.csv")[0] == 0
+    return folder
+
+
+@pytest.fixture
+def received(made, tmp_path):
+    """The public files alone."""
+    for name in ("certificate.json", "encoded.csv", "report-public.html"):
+        shutil.copy(made / "out" / name, tmp_path)
+    return tmp_path
+
+
+def test_a_receiver_accepts_the_true_files(run, received):
+    code, out, err = run("check", received / "certificate.json", received / "encoded.csv")
+    assert (code, err) == (0, "")
+    assert "ok       file" in out
+    assert out.strip().splitlines()[-1].startswith("All checks passed")
+    page = (received / "report-public.html").read_text(encoding="utf-8")
+    assert "fairflows check certificate.json encoded.csv" in page
+    assert run("check", received / "certificate.json", received / "encoded.csv", "-q")[:2] == (0, "")
+
+
+def test_the_house_can_still_verify_what_names_its_file(run, made):
+    assert run("verify", made / "out", made / "loans.csv")[0] == 0
+    assert run("report", made / "out", "-o", made / "again.html")[0] == 0
+
+
+def test_a_changed_bound_and_a_changed_file(run, received):
+    rows = (received / "encoded.csv").read_text().splitlines(keepends=True)
+    (received / "encoded.csv").write_text("".join(rows[:-10]))
+    code, out, _ = run("check", received / "certificate.json", received / "encoded.csv", "--json")
+    assert code == 1
+    assert [r["what"] for r in json.loads(out)["results"] if r["verdict"] == "FAILED"] == ["file"]
+    values = json.loads((received / "certificate.json").read_text(encoding="utf-8"))
+    (received / "certificate.json").write_text(json.dumps({**values, "cell_upper": 0.01}))
+    code, out, _ = run("check", received / "certificate.json")
+    assert code == 1
+    assert "FAILED   bound, a random row" in out
+    assert "Do not rely on this certificate" in out
+
+
+def test_bad_input_ends_with_one_line(run, received):
+    code, _, err = run("check", received / "encoded.csv")
+    assert code == 2
+    assert err.startswith("fairflows: ")
+    assert "not a certificate" in err
+    assert err.count("\n") == 1
+    assert run("check", received / "nothing.json")[0] == 2
+    assert run("sign")[0] == 2
+    assert "give --key FILE" in run("sign", "--new-key")[2]
+
+
+def test_a_later_file_is_listed_and_signed(run, made, received):
+    pytest.importorskip("cryptography")
+    certificate, later, key = received / "certificate.json", received / "later.csv", received / "producer.pem"
+    shutil.copy(made / "later.csv", later)
+    code, out, _ = run("check", certificate, later)
+    assert code == 1
+    assert "only claimed" in out
+    assert run("sign", "--new-key", "--key", key)[0] == 0
+    code, out, err = run("sign", certificate, later, "--key", key)
+    assert code == 0, err
+    assert "certificate.files.json" in out
+    public = received / "producer.public.pem"
+    assert run("check", certificate, later, "--public-key", public)[0] == 0
+    assert run("check", certificate, received / "encoded.csv", "--public-key", public)[0] == 0
+    values = json.loads(certificate.read_text(encoding="utf-8"))
+    certificate.write_text(json.dumps({**values, "sensitive": "town"}))
+    code, out, _ = run("check", certificate, later, "--public-key", public)
+    assert code == 1
+    assert "is about another certificate, or this one was changed since" in out
