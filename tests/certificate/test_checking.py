@@ -164,7 +164,7 @@ def test_a_changed_statement(public, change, what):
     "change",
     [
         {"radius": 0.001}, {"eta": 0.5}, {"delta": 0.9}, {"share": 0.5}, {"cells": [0, 1]}, {"n": {"0": 1}},
-        {"merged": {"0": -5, "1": 5}}, {"cells": [-1, 1, 2, 3, 4, 5, 6, 7]},
+        {"merged": {"0": -5, "1": 5}}, {"cells": [0, 1, 2, 3, 4, 5, 6, 8]}, {"cells": [-1, 1, 2, 3, 4, 5, 6, 7]},
     ],
 )  # fmt: skip
 def test_changed_inputs_of_the_formula(public, change):
@@ -329,6 +329,7 @@ def test_every_kind_of_certificate_can_be_checked(rows, settings, tmp_path):
     checked = check(tmp_path, None)
     assert checked, repr(checked)
     assert ("bound, a random person" in repr(checked)) == (most > 1)
+    assert ("as eta says" in repr(checked)) == ("label" not in certificate.released)
     for statement in certificate.counts:
         for fold in statement.folds:
             printed = [count for counts in fold.counts.values() for count in counts]
@@ -355,6 +356,10 @@ def test_two_folds_are_checked_as_one_statement(model, certificate, tmp_path):
     (tmp_path / "certificate.json").write_text(both.to_json(), encoding="utf-8")
     assert check(tmp_path, None), repr(check(tmp_path, None))
     assert statement.upper > certificate.cell_upper
+    all_weight_on_one = (replace(half, share=1.0), replace(half, share=0.0))
+    skewed = replace(both, counts=(CountedStatement("row", None, all_weight_on_one),))
+    (tmp_path / "certificate.json").write_text(skewed.to_json(), encoding="utf-8")
+    assert failed(check(tmp_path, None)) == {"counts"}, "a fold that counts nothing could hold anything"
     one = replace(both, counts=(CountedStatement("row", None, (half,)),))
     (tmp_path / "certificate.json").write_text(one.to_json(), encoding="utf-8")
     assert failed(check(tmp_path, None)) == {"counts"}

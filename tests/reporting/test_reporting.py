@@ -5,17 +5,18 @@ import re
 import subprocess
 import sys
 from html import escape
+from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
+from fairflows.bounds import cells_to_merge
+from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.reporting import Report
 from fairflows.reporting.page import public_part
 from fairflows.reporting.plots import gauge
 from fairflows.reporting.recomputing import recomputing
 from fairflows.reporting.words import at_least, at_most, consequences, statements, title, to_whom, verdict
-from fairflows.table.table import Table
 from fairflows.workflow.contents import FEWEST_PEOPLE, _cells
 
 EVIL = "<script>alert(1)</script>"
@@ -218,26 +219,43 @@ def test_nothing_follows_from_a_refuted_model():
 @pytest.mark.parametrize(
     ("f", "m", "shown"),
     [
-        ([50, 40, 30, 3], [50, 40, 30, 30], ["0", "1", "rest"]),  # the small cell alone would show three women
+        ([50, 40, 30, 3], [50, 40, 30, 30], ["0", "1", "merged"]),  # the small cell alone would show three women
         ([50, 40, 30, 12], [50, 40, 30, 11], ["0", "1", "2", "3"]),
-        ([50, 40, 6, 7], [50, 40, 5, 5], ["0", "1", "rest"]),
-        ([50, 40, 0, 0], [50, 40, 5, 5], ["0", "rest"]),
+        ([50, 40, 6, 7], [50, 40, 5, 5], ["0", "1", "merged"]),
+        ([50, 40, 0, 0], [50, 40, 5, 5], ["0", "1", "merged"]),
+        ([50, 40, 0, 0], [50, 40, 15, 5], ["0", "1", "merged"]),
         ([50, 3], [50, 30], None),
         ([5, 3], [50, 30], None),
     ],
 )
 def test_no_bar_stands_for_fewer_people_of_a_group_than_ten(f, m, shown):
-    counts = {"f": f, "m": m}
-    a = np.repeat(["f", "m"], [sum(f), sum(m)])
-    released = pd.DataFrame({"cell": np.concatenate([np.repeat(np.arange(len(f)), counts[g]) for g in "fm"])})
-    sample = Table(pd.DataFrame({"x": np.arange(len(a)) % 7, "a": a}), sensitive="a")
-    found = _cells(released, sample)
+    found = _cells(counted(f, m), {"f": "women"})
     if shown is None:
         assert found is None
-    else:
-        assert found["names"] == shown
-        for group, shares in found["shares"].items():
-            assert min(shares) * sum(counts[group]) > FEWEST_PEOPLE - 1e-9
+        return
+    assert found["names"] == shown
+    assert list(found["shares"]) == ["women", "m"]
+    for shares, n in zip(found["shares"].values(), (sum(f), sum(m)), strict=True):
+        assert sum(shares) == pytest.approx(1)
+        assert not any(0 < round(share * n) < FEWEST_PEOPLE for share in shares)
+
+
+def counted(f, m, **values):
+    """A certificate of persons counted by cell."""
+    both = np.array([f, m])
+    fold = FoldCounts.of(both, cells_to_merge(both), ["f", "m"], delta=0.05)
+    plain = {"released": ("cell",), "cell_odds_upper": {}, "counts": (CountedStatement("row", None, (fold,)),)}
+    return SimpleNamespace(**{**plain, **values})
+
+
+def test_bars_of_two_models_and_of_labels_are_told_apart():
+    one = counted([50, 40], [40, 50]).counts[0].folds[0]
+    assert _cells(counted([50], [50], counts=(CountedStatement("row", None, (one, one)),)), {})["names"] == [
+        "1: 0", "1: 1", "2: 0", "2: 1",
+    ]  # fmt: skip
+    pairs = counted([50, 40, 30, 20], [20, 30, 40, 50], released=("cell", "label"), cell_odds_upper={"no": 1, "yes": 1})
+    assert _cells(pairs, {})["names"] == ["0 · no", "0 · yes", "1 · no", "1 · yes"]
+    assert _cells(counted([50], [50], counts=()), {}) is None, "nothing was counted"
 
 
 def test_the_page_says_whether_the_seal_was_checked():

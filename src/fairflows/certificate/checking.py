@@ -180,10 +180,11 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
         yield "The counts are not those of the bounds that it states."
     for statement in c.counts:
         about = _name(statement)
-        if not statement.folds or not math.isclose(sum(fold.share for fold in statement.folds), 1):
-            yield f"The shares of the folds must sum to 1 ({about})."
+        shares = [fold.share for fold in statement.folds]
+        if not shares or not all(_agree(share, 1 / len(shares)) for share in shares):
+            yield f"The folds must have equal shares, which sum to 1 ({about})."
         for fold in statement.folds:
-            yield from (f"{fault} ({about})." for fault in _faults_of_fold(fold, list(c.n)))
+            yield from (f"{fault} ({about})." for fault in _faults_of_fold(fold, list(c.n), c.n_cells or 0))
     by_name = dict(zip(names, c.counts, strict=True))
     if by_name["row", None].n != c.n or (c.person_upper is not None and by_name["person", None].n != c.n_persons):
         yield "The counts do not sum up to the number of persons of each group."
@@ -194,18 +195,20 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
         yield from _faults_of_labels(by_name["row", None], given)
 
 
-def _faults_of_fold(fold: FoldCounts, groups: list[str]) -> Iterator[str]:
+def _faults_of_fold(fold: FoldCounts, groups: list[str], n_cells: int) -> Iterator[str]:
     parts = fold.n, fold.counts, fold.merged
     if any(list(part) != groups for part in parts) or len(groups) < 2:
         yield "The counts are not of the groups that it names"
     elif list(fold.cells) != sorted(set(fold.cells)) or any(len(c) != len(fold.cells) for c in fold.counts.values()):
         yield "There must be one count of each group for each cell"
+    elif max(fold.cells, default=-1) >= n_cells:
+        yield f"Cells must be in 0 … {n_cells - 1}"
     elif min([*fold.cells, *fold.merged.values(), *(min(c, default=0) for c in fold.counts.values())]) < 0:
         yield "A count is negative"
     elif any(sum(fold.counts[group]) + fold.merged[group] != fold.n[group] for group in groups):
         yield "The counts do not sum up to the number of persons of each group"
-    elif not (0 <= fold.share <= 1 and 0 <= fold.eta <= 1 and 0 < fold.delta < 1):
-        yield "Shares, eta and delta must be probabilities"
+    elif not (0 <= fold.eta <= 1 and 0 < fold.delta < 1):
+        yield "eta and delta must be probabilities"
     elif not _agree(fold.radius, fold.computed_radius):
         yield f"The radius is {fold.computed_radius:.6g} for so many persons; it says {fold.radius:.6g}"
 
@@ -351,6 +354,9 @@ def difference_from_counts(path: Path, certificate: Certificate) -> str:
 def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
     if c.model_upper is not None or c.attack_lower is not None:
         text = "The model-based bound and the attack do not follow from counts: they are taken on trust."
+        yield Result("not checked", "note", text)
+    if any(fold.eta < 1 for statement in c.counts for fold in statement.folds):
+        text = "That a released cell is random as often as eta says is taken on trust."
         yield Result("not checked", "note", text)
     if c.counts:
         yield Result(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable, Mapping
 from datetime import date
 from typing import Any
 
@@ -57,7 +58,7 @@ def report_contents(
             "frontier": frontier,
             "data": _data(table, split, _unknown(released_model.encoder, table)),
             "metrics": None if train is None or train.y is None else _metrics(released_model, train, sample),
-            "cells": None if released_model.n_cells is None else _cells(released, sample),
+            "cells": _cells(certificate, sample.group_names),
             **({"points": None, "bins": None} if released_model.n_cells is not None else _latent(released, sample)),
             "densities": _densities(released_model.innermost, audit),
             "matches": _matches(released_model.innermost, sample),
@@ -174,28 +175,35 @@ def _metrics(model: Released, train: Table, test: Table) -> dict[str, Any]:
     }
 
 
-def _cells(released: pd.DataFrame, sample: Table) -> dict[str, Any] | None:
-    """Shares of the cells in every group; cells in which a group has few people are put together.
+def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> dict[str, Any] | None:
+    """Shares of the cells in every group, from the counts that the certificate prints.
 
-    Group sizes are printed beside, so a share is as good as a count: what is shown has enough people of every group.
+    Other counts beside them, merged in another way, would tell those that are merged there.
     """
-    cell = released.iloc[:, 0] if released.shape[1] == 1 else released.astype(str).agg(" · ".join, axis=1)
-    counts = pd.crosstab(cell.to_numpy(), sample.a.to_numpy())
-    fewest = counts.min(axis=1)
-    few = fewest < FEWEST_PEOPLE
-    if few.any() and not few.all() and counts[few].sum().min() < FEWEST_PEOPLE:
-        few[fewest[~few].idxmin()] = True  # with one more cell the rest has enough people, too
-    if few.all():
+    statement = next((each for each in certificate.counts if each.law == "row" and each.label is None), None)
+    if statement is None:
         return None
-    shown = counts[~few]
-    if few.any():
-        shown = pd.concat([shown, counts[few].sum().to_frame("rest").T])
-    shares = shown / shown.sum(axis=0)
+    labels = list(certificate.cell_odds_upper) if "label" in certificate.released else [""]
+    names: list[str] = []
+    counts: dict[str, list[int]] = {group: [] for group in statement.n}
+    for number, fold in enumerate(statement.folds, start=1):
+        part = f"{number}: " if len(statement.folds) > 1 else ""
+        pairs = (divmod(cell, len(labels)) for cell in fold.cells)
+        names += [f"{part}{cell} · {labels[j]}" if labels[j] else f"{part}{cell}" for cell, j in pairs]
+        names += [f"{part}merged"] if any(fold.merged.values()) else []
+        for group, row in counts.items():
+            row += [*fold.counts[group], *([fold.merged[group]] if any(fold.merged.values()) else [])]
+    if len(names) == 1:
+        return None
+    known = {str(group): str(name) for group, name in group_names.items()}
     return {
-        "names": [str(name) for name in shown.index],
-        "shares": {str(sample.group_names.get(g, g)): [float(v) for v in shares[g]] for g in shares},
+        "names": names,
+        "shares": {
+            known.get(group, group): [count / max(1, statement.n[group]) for count in row]
+            for group, row in counts.items()
+        },
         "caption": "Cells by number. Where the bars of the groups are equally long, the cell tells nothing. Cells with "
-        f"fewer than {FEWEST_PEOPLE} people of a group are put together. {len(sample):,} held-out persons.",
+        f"fewer than {FEWEST_PEOPLE} people of a group are merged. {sum(statement.n.values()):,} held-out persons.",
     }
 
 
