@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from fairflows.explain.flipping import recourse as recourse
     from fairflows.explain.pairs import MatchedPairs as MatchedPairs
     from fairflows.explain.pairs import matched_pairs as matched_pairs
+    from fairflows.explain.usefulness import StillTells as StillTells
+    from fairflows.explain.usefulness import still_tells as still_tells
     from fairflows.frontiers.sweep import Frontier as Frontier
     from fairflows.frontiers.sweep import frontier as frontier
     from fairflows.paper.datasets import describe_datasets as describe_datasets
@@ -77,6 +79,7 @@ _HOME = {
     "ParameterError": "fairflows.exceptions",
     "Recourse": "fairflows.explain.flipping",
     "Report": "fairflows.reporting.page",
+    "StillTells": "fairflows.explain.usefulness",
     "Table": "fairflows.table.table",
     "audit": "fairflows.attack.auditing",
     "certify": "fairflows.certificate.certifying",
@@ -99,6 +102,7 @@ _HOME = {
     "report": "fairflows.workflow.job",
     "save": "fairflows.storage.saving",
     "sign": "fairflows.workflow.signed_list",
+    "still_tells": "fairflows.explain.usefulness",
     "verify": "fairflows.certificate.verifying",
 }
 

@@ -284,8 +284,7 @@ def _encoded(
 ) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame], tuple[str, ...]]:
     """What adversaries see, the encoder's own rows behind it, and what is lost on the way."""
     if model.draws_rows and "latent" not in names:
-        drawn = {part: model.encode(table) for part, table in tables.items()}  # as a file of them is written
-        return _without_gaps(drawn), {}, ()
+        return _without_gaps({part: model.encode_again(table) for part, table in tables.items()}), {}, ()
     if model.n_cells is not None and "latent" not in names:
         # Cells have numbers, but no order or distance.
         return {part: model.encode_again(table).astype(str) for part, table in tables.items()}, {}, ()

@@ -23,10 +23,11 @@ BoolArray = npt.NDArray[np.bool_]
 Part = Levels | Ranges
 
 _ROWS_PER_CLASS = 16
-_MOST_CLASSES = 1024
-_MOST_WORK = 2**31  # rows · columns · classes: some seconds for a pass of EM
+_MOST_CLASSES = 2_048  # of all cells together
+_MOST_NUMBERS = 2**23  # levels · classes
+_MOST_WORK = 2**31  # rows · columns · classes of a cell: some seconds for a pass of EM
 _ROWS_SEEN, _FEWEST_PASSES, _MOST_PASSES = 200_000, 3, 12  # of EM: few rows are gone through more often
-_MOST_IN_BATCH, _FEWEST_IN_BATCH = 1_024, 64
+_BATCHES, _FEWEST_IN_BATCH, _MOST_IN_BATCH = 24, 64, 8_192  # of a pass
 _STEP = 0.6  # step t of stepwise EM weighs (t + 2)^−0.6: any power in (½, 1] converges
 _PSEUDO_ROWS = 1.0
 _REDRAWS, _MIXES = 16, 64
@@ -35,14 +36,15 @@ _RESOLUTION = 2**40  # of the uniform numbers: a class's number and such a numbe
 
 @dataclass
 class RowsGivenCell:
-    r"""Draws whole rows, in a table's own columns, for cells: latent classes that all cells share.
+    r"""Draws whole rows, in a table's own columns, for cells: latent classes within each cell.
 
-    .. math:: \hat p(x \mid j) = \sum_{c=1}^{C} π_{jc} \prod_{d=1}^{D} θ_{cd}(x_d)
+    .. math:: \hat p(x \mid j) = \sum_{c=1}^{C} π_{jc} \prod_{d=1}^{D} θ_{jcd}(x_d)
 
-    for cell j: within a class the columns are independent, and a cell is a mixture of classes (Lazarsfeld and Henry,
-    1968). Categories are levels as they are; numbers and times are cut into ranges (`Ranges`), and drawn within a range
-    on the column's grid. The law is fitted by stepwise EM (Cappé and Moulines, 2009), θ smoothed towards the columns'
-    own laws and π towards that of all cells, so that a cell without rows has a law, too.
+    for cell j: within a class the columns are independent (Lazarsfeld and Henry, 1968). Categories are levels as they
+    are; numbers and times are cut into ranges (`Ranges`), and drawn within a range on the column's grid. The law is
+    fitted by stepwise EM (Cappé and Moulines, 2009). A class is smoothed towards its cell, and a cell towards all rows,
+    so that a cell without rows has a law, too. What a cell tells of a single column is kept, but for the smoothing;
+    of the dependence between columns within a cell, what so many classes hold.
 
     Whoever draws a row passes nothing but a cell and randomness, so a certificate of the cell covers the row, however
     well or badly the law fits (data-processing inequality).
@@ -59,9 +61,9 @@ class RowsGivenCell:
     n_features : int
         How many of the columns are features.
     pi : ndarray of shape (n_cells, C)
-        Each cell's shares of the classes.
-    theta : ndarray of shape (m_1 + ⋯ + m_D, C)
-        Each class's law of every column's levels.
+        The shares of each cell's classes.
+    theta : ndarray of shape (m_1 + ⋯ + m_D, n_cells · C)
+        The law of every column's levels in each class of each cell.
     marginal : ndarray of shape (m_1 + ⋯ + m_D,)
         The law of every column's levels among all rows.
     taken : ndarray of uint64
@@ -127,7 +129,8 @@ class RowsGivenCell:
         key : bytes
             A secret: the model keeps keyed hashes of the rows that it must not draw.
         n_classes : int, optional
-            C; by default one class per 16 rows, up to 1,024, and fewer for wide tables.
+            C, the most classes of a cell. A cell has one class per 16 rows at most; by default there are 2,048 classes
+            in all at most, and fewer for wide tables.
         random_state : int
             Seed of EM.
         """
@@ -145,7 +148,7 @@ class RowsGivenCell:
         places = [_places(part, column) for part, (_, column) in zip(parts, whole.items(), strict=True)]
         hashes = list(_row_hashes(places, X.shape[1], key))
         mixture = _Mixture(_without_rare(codes, parts, who), sizes, cells, n_cells, random_state)
-        pi, theta = mixture.fit(n_classes or _number_of_classes(*codes.shape))
+        pi, theta = mixture.fit(n_classes or mixture.affordable_classes())
         taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
         return cls(Schema.of(whole), parts, X.shape[1], pi, theta, mixture.marginal, taken, Key(key))
 
@@ -182,12 +185,13 @@ class RowsGivenCell:
         return pd.DataFrame(dict(zip(self.names, columns, strict=True)))
 
     def _draw(self, cells: IntArray, generator: np.random.Generator) -> list[Places]:
-        """A class for each cell, then every column from that class: places, column by column."""
-        chosen = _draw_levels(self.pi, cells, generator)
-        order = np.argsort(chosen, kind="stable")  # rows of one class side by side are looked up faster
-        chosen, back = chosen[order], np.argsort(order)
+        """A class of each cell, then every column from that class: places, column by column."""
+        classes = cells * self.pi.shape[1] + _draw_levels(self.pi, cells, generator)
+        order = np.argsort(classes, kind="stable")  # rows of one class side by side are looked up faster
+        back = np.argsort(order)
+        met, which = np.unique(classes[order], return_inverse=True)
         return [
-            _drawn_places(part, _draw_levels(self.theta[block].T, chosen, generator), generator)[back]
+            _drawn_places(part, _draw_levels(self.theta[block][:, met].T, which, generator), generator)[back]
             for part, block in zip(self.parts, _blocks(self.parts), strict=True)
         ]
 
@@ -208,41 +212,68 @@ class RowsGivenCell:
 
 
 class _Mixture:
-    """Stepwise EM: after every batch of rows the sufficient statistics move a step towards those of the batch."""
+    """Stepwise EM: after every batch of rows the expected counts move a step towards those of the batch.
+
+    Counts by level, cell and class have shape (M · k, C), M = m_1 + ⋯ + m_D: a row's one-hot columns are pairs of a
+    level and its cell, so that all cells are fitted in the same products of matrices.
+    """
 
     def __init__(self, codes: IntArray, sizes: IntArray, cells: IntArray, n_cells: int, random_state: int) -> None:
-        self._codes, self._sizes, self._cells, self._n_cells = codes, sizes, cells, n_cells
-        self._starts = np.cumsum(sizes) - sizes
+        self._codes, self._sizes, self._cells, self._k = codes, sizes, cells, n_cells
+        self._starts, self._M = np.cumsum(sizes) - sizes, int(sizes.sum())
         self._generator = np.random.default_rng(random_state)
-        everybody = np.arange(len(codes))
-        columns = self._one_hot(everybody)
-        counts = np.asarray(columns.sum(axis=0), dtype=np.float64).ravel()
-        self.marginal = (counts / np.repeat(np.add.reduceat(counts, self._starts), sizes)).astype(np.float32)
-        by_cell = (columns.T @ self._in_cells(everybody)).toarray() + _PSEUDO_ROWS * self.marginal[:, None]
-        self._of_cells = by_cell / np.repeat(np.add.reduceat(by_cell, self._starts, axis=0), sizes, axis=0)
+        counts = np.asarray(self._one_hot(np.arange(len(codes))).sum(axis=0), dtype=np.float32).reshape(-1, n_cells)
+        of_all = counts.sum(axis=1, keepdims=True)
+        self._of_all = of_all / self._totals(of_all)
+        counts = counts + _PSEUDO_ROWS * self._of_all
+        self._of_cells = counts / self._totals(counts)
+        self._rows_in = np.bincount(cells, minlength=n_cells)
+
+    @property
+    def marginal(self) -> FloatArray:
+        """The law of each column's levels among all rows."""
+        return self._of_all[:, 0]
+
+    def affordable_classes(self) -> int:
+        """The most classes of a cell that keep memory and time within bounds."""
+        n, D = self._codes.shape
+        return max(1, min(_MOST_CLASSES // self._k, _MOST_NUMBERS // (self._M * self._k), _MOST_WORK // (n * D)))
 
     def fit(self, n_classes: int) -> tuple[FloatArray, FloatArray]:
-        """π and θ, from classes that begin as single rows, half smoothed."""
+        """π, of shape (k, C), and θ, of shape (M, k · C)."""
         n = len(self._codes)
-        C = min(n_classes, n)
-        first = self._one_hot(self._generator.choice(n, C, replace=False)).toarray().T
-        levels = ((first + self.marginal[:, None]) * (n / C / 2)).astype(np.float32)
-        cells = np.full((self._n_cells, C), n / C / self._n_cells, dtype=np.float32)
-        size = min(_MOST_IN_BATCH, max(_FEWEST_IN_BATCH, n // _ROWS_PER_CLASS))
-        for t, batch in enumerate(self._batches(size, min(_MOST_PASSES, max(_FEWEST_PASSES, _ROWS_SEEN // n)))):
-            new_levels, new_cells = self._expected(batch, *self._maximise(levels, cells))
+        classes_of = np.clip(self._rows_in // _ROWS_PER_CLASS, 1, n_classes)
+        self._is_used = np.arange(classes_of.max()) < classes_of[:, None]
+        levels, classes = self._first_counts()
+        size = min(_MOST_IN_BATCH, max(_FEWEST_IN_BATCH, n // _BATCHES))
+        passes = min(_MOST_PASSES, max(_FEWEST_PASSES, _ROWS_SEEN // n))
+        for t, batch in enumerate(self._batches(size, passes)):
+            new_levels, new_classes = self._expected(batch, *self._maximise(levels, classes))
             step = (t + 2.0) ** -_STEP
-            scale = np.float32(step * n / len(batch))
-            levels, cells = np.float32(1 - step) * levels, np.float32(1 - step) * cells
-            levels += scale * new_levels
-            cells += scale * new_cells
-        law = self._maximise(levels, cells)
-        levels, cells = np.zeros_like(levels), np.zeros_like(cells)
-        for batch in self._batches(_MOST_IN_BATCH, 1):  # one step of plain EM
-            new_levels, new_cells = self._expected(batch, *law)
+            levels *= np.float32(1 - step)
+            levels += np.float32(step * n / len(batch)) * new_levels
+            classes *= np.float32(1 - step)
+            classes += np.float32(step * n / len(batch)) * new_classes
+        law = self._maximise(levels, classes)
+        levels, classes = np.zeros_like(levels), np.zeros_like(classes)
+        for batch in self._batches(size, 1):  # one step of plain EM
+            new_levels, new_classes = self._expected(batch, *law)
             levels += new_levels
-            cells += new_cells
-        return self._maximise(levels, cells)
+            classes += new_classes
+        pi, theta = self._maximise(levels, classes)
+        return pi, theta.reshape(self._M, -1)
+
+    def _first_counts(self) -> tuple[FloatArray, FloatArray]:
+        """Every class begins as one row of its cell, half smoothed."""
+        (k, C), n = self._is_used.shape, self._rows_in
+        by_cell = np.argsort(self._cells, kind="stable")
+        place = np.cumsum(n)[:, None] - n[:, None] + (self._generator.random((k, C)) * n[:, None]).astype(np.intp)
+        codes = self._codes[by_cell[np.minimum(place, len(by_cell) - 1)]]  # (k, C, D)
+        j, c, d = np.nonzero(codes >= 0)
+        levels = np.repeat(self._of_cells[:, :, None], C, axis=2)
+        levels[codes[j, c, d] + self._starts[d], j, c] += 1
+        classes = (n[:, None] * self._is_used / self._is_used.sum(axis=1, keepdims=True)).astype(np.float32)
+        return (levels * classes / 2).reshape(-1, C), classes
 
     def _batches(self, size: int, n_passes: int) -> Iterator[IntArray]:
         for _ in range(n_passes):
@@ -250,36 +281,36 @@ class _Mixture:
             yield from (order[start : start + size] for start in range(0, len(order), size))
 
     def _expected(self, rows: IntArray, pi: FloatArray, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Expected counts of each level and of each cell by class, among some rows."""
-        columns = self._one_hot(rows)
+        """Expected counts by level, cell and class, and by cell and class, among some rows."""
+        columns, cells = self._one_hot(rows), self._cells[rows]
         tiny = np.float32(1e-30)
-        log_joint = columns @ np.log(np.maximum(theta, tiny)) + np.log(np.maximum(pi, tiny))[self._cells[rows]]
+        log_joint = columns @ np.log(np.maximum(theta, tiny)) + np.log(np.maximum(pi, tiny))[cells]
         responsibility = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
         responsibility /= responsibility.sum(axis=1, keepdims=True)
-        return columns.T @ responsibility, self._in_cells(rows).T @ responsibility
+        in_cell = sparse.csr_matrix(
+            (np.ones(len(rows), dtype=np.float32), cells, np.arange(len(rows) + 1)), shape=(len(rows), self._k)
+        )
+        return columns.T @ responsibility, in_cell.T @ responsibility
 
-    def _maximise(self, levels: FloatArray, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _maximise(self, levels: FloatArray, classes: FloatArray) -> tuple[FloatArray, FloatArray]:
         """π and θ of largest likelihood given expected counts, the pseudo-rows added."""
-        prior = self._of_cells @ (cells / cells.sum(axis=0))  # the law of the levels in the cells that a class is of
-        levels = levels + _PSEUDO_ROWS * prior
-        theta = levels / np.repeat(np.add.reduceat(levels, self._starts, axis=0), self._sizes, axis=0)
-        of_all = cells.sum(axis=0)
-        cells = cells + _PSEUDO_ROWS * of_all / of_all.sum()
-        return cells / cells.sum(axis=1, keepdims=True), theta
+        smoothed = levels.reshape(self._M, self._k, -1) + _PSEUDO_ROWS * self._of_cells[:, :, None]
+        theta = smoothed / self._totals(smoothed)
+        shares = (classes + _PSEUDO_ROWS) * self._is_used
+        return shares / shares.sum(axis=1, keepdims=True), theta.reshape(levels.shape)
 
-    def _in_cells(self, rows: IntArray) -> sparse.csr_matrix:
-        """One-hot columns of the rows' cells."""
-        ones = np.ones(len(rows), dtype=np.float32)
-        return sparse.csr_matrix((ones, self._cells[rows], np.arange(len(rows) + 1)), shape=(len(rows), self._n_cells))
+    def _totals(self, counts: FloatArray) -> FloatArray:
+        """For each level, the sum over its column's levels."""
+        return np.repeat(np.add.reduceat(counts, self._starts, axis=0), self._sizes, axis=0)
 
     def _one_hot(self, rows: IntArray) -> sparse.csr_matrix:
-        """One-hot columns of rows; a level of −1 has none."""
+        """One-hot columns of pairs (level, cell); a level of −1 has none."""
         codes = self._codes[rows]
         known = codes >= 0
         ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
-        columns = (codes + self._starts)[known]
+        columns = ((codes + self._starts) * self._k + self._cells[rows][:, None])[known]
         values = np.ones(len(columns), dtype=np.float32)
-        return sparse.csr_matrix((values, columns, ends), shape=(len(codes), int(self._sizes.sum())))
+        return sparse.csr_matrix((values, columns, ends), shape=(len(codes), self._M * self._k))
 
 
 def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
@@ -289,11 +320,6 @@ def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
     if len(cells) and not 0 <= cells.min() <= cells.max() < n_cells:
         raise DataError(f"Cells must be in 0 … {n_cells - 1}; got {cells.min()} … {cells.max()}.")
     return cells.astype(np.int64)
-
-
-def _number_of_classes(n_rows: int, n_columns: int) -> int:
-    within_work = _MOST_WORK // (n_rows * n_columns)
-    return max(1, min(n_rows // _ROWS_PER_CLASS, _MOST_CLASSES, within_work))
 
 
 def _fit_part(name: str, column: pd.Series) -> Part:

@@ -1,0 +1,303 @@
+"""still_tells: what a released table still tells of each person's own values, column by column."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+from fairflows.compute.resources import one_thread
+from fairflows.exceptions import DataError, ParameterError
+from fairflows.release.released import Model, Released
+from fairflows.table.columns import is_number, is_time, numbers
+from fairflows.table.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+IntArray = npt.NDArray[np.int64]
+
+_WORK = 400_000  # rows · columns that forests learn from: a table of 100 columns is judged on 4,000 rows
+_FEWEST_ROWS = 2_000
+_COLUMNS = 12  # that tell most of a value: what a forest looks at
+_FINE, _COARSE = (32, 63), (4, 20)  # bins of numbers and most frequent categories, to learn from and to be predicted
+_BAR, _REST = "#0072B2", "#dadce0"
+
+
+@dataclass(frozen=True)
+class Told:
+    """How well one value of a person is predicted.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    released : float
+        How often the value is predicted right from the person's released row.
+    majority : float
+        How often by a blind guess, the most frequent value.
+    raw : float
+        How often from the person's own row, but for this column: what the other columns tell of it before the release.
+    """
+
+    name: str
+    released: float
+    majority: float
+    raw: float
+
+    @property
+    def told(self) -> float:
+        """The share of a blind guess's errors that the released row avoids: 0 tells nothing, 1 everything."""
+        return _avoided(self.released, self.majority)
+
+
+@dataclass(frozen=True)
+class StillTells:
+    """What a released table still tells.
+
+    Attributes
+    ----------
+    columns : tuple of Told
+        The features, most told first. Of a number its quarter is predicted, of a column with many categories the most
+        frequent ones and "another".
+    sensitive : Told
+        The sensitive attribute, by balanced accuracy: every group counts alike.
+    label : Told or None
+        The label: learnt from released rows, and tested on released rows of other persons against their true labels.
+        Where the release draws a label, that is what is learnt from.
+    n : int
+        How many held-out rows the columns were judged on.
+    """
+
+    columns: tuple[Told, ...]
+    sensitive: Told
+    label: Told | None
+    n: int
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line per column, then the label and the sensitive attribute."""
+        lines = [*self.columns, *([] if self.label is None else [self.label]), self.sensitive]
+        frame = pd.DataFrame([asdict(line) | {"told": line.told} for line in lines])
+        return frame.rename(columns={"name": "column"}).set_index("column")
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, as JSON holds them."""
+        return {
+            "columns": [asdict(line) | {"told": line.told} for line in self.columns],
+            "sensitive": asdict(self.sensitive) | {"told": self.sensitive.told},
+            "label": None if self.label is None else asdict(self.label) | {"told": self.label.told},
+            "n": self.n,
+        }
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Bars of what is told of each column, with a line where the other columns of the raw table are."""
+        import matplotlib.pyplot as plt
+
+        lines = [*self.columns, self.sensitive]
+        size = 9 if len(lines) <= 30 else 7
+        height = 1.2 + len(lines) * (0.26 if size == 9 else 0.17)
+        axes = ax if ax is not None else plt.subplots(figsize=(6.5, height), layout="constrained")[1]
+        place = np.arange(len(lines))
+        axes.barh(place, 100.0, color=_REST, height=0.7, alpha=0.4)
+        axes.barh(place, [100 * line.told for line in lines], color=_BAR, height=0.7)
+        raw = [100 * _avoided(line.raw, line.majority) for line in lines]
+        axes.plot(raw, place, "k|", markersize=size, label="told by the other columns of the raw table")
+        axes.set_yticks(place, [line.name for line in lines], fontsize=size, parse_math=False)
+        axes.set_ylim(len(lines) - 0.4, -0.6)
+        axes.set_xlim(0, 100)
+        axes.set_xlabel("% of a blind guess's errors that the released row avoids", fontsize=size)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=size)  # above, where no bar is
+        return axes
+
+    def __repr__(self) -> str:
+        width = max(len(line.name) for line in [*self.columns, self.sensitive])
+        lines = [f"What the released rows still tell, on {self.n:,} held-out rows (right guesses, %)"]
+        lines.append(f"  {'column':<{width}}  released  blind guess  other raw columns")
+        lines += [_line(told, width) for told in self.columns]
+        lines.append(f"{_line(self.sensitive, width)}  (sensitive; every group counts alike)")
+        if self.label is not None:
+            lines.append(f"  the label {self.label.name}, learnt from released rows, is right for "
+                         f"{100 * self.label.released:.1f} % of other persons (from raw rows {100 * self.label.raw:.1f}"
+                         f" %, blind guess {100 * self.label.majority:.1f} %)")  # fmt: skip
+        return "\n".join(lines)
+
+
+def still_tells(
+    model: Model, train: Table, test: Table, *, most_rows: int = 20_000, random_state: int = 0
+) -> StillTells:
+    """How well each person's own values are predicted from what is released for her.
+
+    Forests learn on released rows of `train` what the persons' own values are, and are judged on `test`. For every
+    column they see the twelve released columns that tell most of it.
+
+    Parameters
+    ----------
+    model : encoder, pipeline or transformer
+        The release.
+    train, test : Table
+        Rows to learn from, and rows of other persons to be judged on.
+    most_rows : int
+        The most rows of each; of wide tables fewer are taken.
+    random_state : int
+        Seed of the samples and of the forests.
+
+    Returns
+    -------
+    StillTells
+
+    Examples
+    --------
+    >>> from fairflows import CellRelease, FairTransport, load_adult
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> release = CellRelease(FairTransport(density="counts"), n_cells=16, output="row").fit(train)
+    >>> found = still_tells(release, train, test, most_rows=3000)
+    >>> found.label.released > found.label.majority, found.sensitive.told < 0.2
+    (True, True)
+    """
+    if most_rows < 1:
+        raise ParameterError("most_rows", "must be at least 1", most_rows)
+    if list(train.X) != list(test.X):
+        raise DataError("train and test must have the same columns.")
+    generator = np.random.default_rng(random_state)
+    train, test = (_sample(table, most_rows, generator) for table in (train, test))
+    released = Released.of(model)
+    rows = tuple(released.encode_again(table).reset_index(drop=True) for table in (train, test))
+    label = None if train.y is None or test.y is None else _label(train, test, rows, released.draws_rows, random_state)
+    few = max(_FEWEST_ROWS, _WORK // max(train.X.shape[1], rows[0].shape[1]))
+    kept = [generator.permutation(len(table))[:few] for table in (train, test)]
+    train, test = (table.take(places) for table, places in zip((train, test), kept, strict=True))
+    seen, own = (
+        _View.of(*(frame.iloc[places] for frame, places in zip(frames, parts, strict=True)))
+        for frames, parts in ((rows, kept), ((train.X, test.X), [slice(None)] * 2))
+    )
+    groups = _Codes.of(train.a, test.a, _COARSE)
+    with one_thread():
+        columns = []
+        for j, name in enumerate(train.X):
+            target = _Codes.of(train.X[name], test.X[name], _COARSE)
+            from_own = own.accuracy(target, random_state, without=j)
+            columns.append(Told(str(name), seen.accuracy(target, random_state), target.majority, from_own))
+        sensitive = Told(
+            str(train.a.name),
+            seen.accuracy(groups, random_state, balanced=True),
+            1 / len(np.unique(groups.test)),
+            own.accuracy(groups, random_state, balanced=True),
+        )
+    columns.sort(key=lambda told: -told.told)
+    return StillTells(tuple(columns), sensitive, label, len(test))
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """One column of both tables as whole numbers: bins of numbers, or categories."""
+
+    train: IntArray
+    test: IntArray
+
+    @classmethod
+    def of(cls, train: pd.Series, test: pd.Series, size: tuple[int, int]) -> _Codes:
+        """Bins and categories as `train` has them; a missing value is one more."""
+        if is_number(train.dtype) or is_time(train.dtype):
+            return cls(*_binned(train, test, size[0]))
+        levels = train.astype(object).value_counts().index[: size[1]]
+        found = (levels.get_indexer(column.astype(object)) for column in (train, test))
+        codes, others = (np.where(code < 0, len(levels), code) for code in found)
+        missing = (column.isna().to_numpy() for column in (train, test))
+        return cls(*(np.where(gap, len(levels) + 1, code) for gap, code in zip(missing, (codes, others), strict=True)))
+
+    @property
+    def majority(self) -> float:
+        """How often the most frequent value of `train` is right in `test`."""
+        return float((self.test == np.bincount(self.train).argmax()).mean())
+
+
+@dataclass(frozen=True)
+class _View:
+    """Rows to learn from and rows to be judged on, every column as whole numbers."""
+
+    train: IntArray
+    test: IntArray
+
+    @classmethod
+    def of(cls, train: pd.DataFrame, test: pd.DataFrame) -> _View:
+        columns = [_Codes.of(train.iloc[:, j], test.iloc[:, j], _FINE) for j in range(train.shape[1])]
+        return cls(*(np.column_stack([getattr(c, part) for c in columns]) for part in ("train", "test")))
+
+    def accuracy(self, target: _Codes, seed: int, *, without: int | None = None, balanced: bool = False) -> float:
+        """How often a forest predicts the target right in `test`; over its values on average, where balanced."""
+        told = _mutual_information(self.train, target.train)
+        if without is not None:
+            told[without] = -1
+        chosen = np.argsort(-told, kind="stable")[: min(_COLUMNS, len(told) - (without is not None))]
+        if not len(chosen):
+            return target.majority
+        forest = RandomForestClassifier(
+            20, min_samples_leaf=5, max_features=0.5, class_weight="balanced" if balanced else None, random_state=seed
+        )
+        right = forest.fit(self.train[:, chosen], target.train).predict(self.test[:, chosen]) == target.test
+        if not balanced:
+            return float(right.mean())
+        return float(np.mean([right[target.test == value].mean() for value in np.unique(target.test)]))
+
+
+def _sample(table: Table, most: int, generator: np.random.Generator) -> Table:
+    return table.take(generator.permutation(len(table))[:most])
+
+
+def _label(train: Table, test: Table, rows: tuple[pd.DataFrame, ...], drawn: bool, random_state: int) -> Told:
+    """The label of other persons, learnt from released rows by boosted trees."""
+    true_train, true_test = train.y, test.y
+    if true_train is None or true_test is None:
+        raise DataError("The rows have no label.")
+    name = str(true_train.name)
+    learnt, released = true_train, [*rows]
+    if drawn and name in rows[0]:
+        learnt, released = rows[0][name], [frame.drop(columns=name) for frame in rows]
+    accuracy = []
+    for (fit, judged), y in ((released, learnt), ((train.X, test.X), true_train)):
+        view, target = _View.of(fit, judged), _Codes.of(y, true_test, _FINE)
+        trees = HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=random_state)
+        accuracy.append(float((trees.fit(view.train, target.train).predict(view.test) == target.test).mean()))
+    return Told(name, accuracy[0], _Codes.of(true_train, true_test, _FINE).majority, accuracy[1])
+
+
+def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> tuple[IntArray, IntArray]:
+    known = np.sort(numbers(train.dropna()))
+    edges = np.unique(known[np.arange(1, n_bins) * len(known) // n_bins]) if len(known) else known
+    edges = edges[edges > known[0]] if len(known) else edges
+    if not len(edges):  # most values are the smallest: then it is that, or another
+        edges = known[known > known[0]][:1] if len(known) else known
+    codes = []
+    for column in (train, test):
+        missing = column.isna().to_numpy()
+        code = np.full(len(column), len(edges) + 1)
+        code[~missing] = np.searchsorted(edges, numbers(column[~missing]), side="right")
+        codes.append(code)
+    return codes[0], codes[1]
+
+
+def _mutual_information(columns: IntArray, target: IntArray) -> npt.NDArray[np.float64]:
+    """Of each column and the target, in nats, from their counts."""
+    n, D = columns.shape
+    sizes = columns.max(axis=0) + 1
+    starts = np.cumsum(sizes) - sizes
+    one_hot = sparse.csr_matrix(
+        (np.ones(n * D), (columns + starts).ravel(), np.arange(n + 1) * D), shape=(n, int(sizes.sum()))
+    )
+    joint = one_hot.T @ np.eye(int(target.max()) + 1)[target] / n
+    product = joint.sum(axis=1, keepdims=True) * (np.bincount(target) / n)
+    terms = joint * np.log(np.divide(joint, product, out=np.ones_like(joint), where=joint > 0))
+    return np.add.reduceat(terms.sum(axis=1), starts)
+
+
+def _avoided(accuracy: float, majority: float) -> float:
+    return max(0.0, (accuracy - majority) / (1 - majority)) if majority < 1 else 0.0
+
+
+def _line(told: Told, width: int) -> str:
+    return f"  {told.name:<{width}}  {100 * told.released:8.1f}  {100 * told.majority:11.1f}  {100 * told.raw:17.1f}"

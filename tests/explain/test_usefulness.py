@@ -1,0 +1,122 @@
+"""What a release still tells: known truths, columns without and with information, gaps, and the chart."""
+
+import json
+from itertools import pairwise
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairflows as ff
+from fairflows.encoder.base import Cells, Rows
+from fairflows.encoder.group_encoder import Unencoded
+from fairflows.exceptions import DataError, ParameterError
+from fairflows.explain.usefulness import StillTells, Told, still_tells
+
+
+class HalfCells(Unencoded):
+    """The cell is whether `told` is above its middle, and says nothing of the other columns."""
+
+    n_cells_ = 2
+
+    def cells(self, rows: Rows) -> Cells:
+        return (rows.X["told"] >= 50).to_numpy().astype(np.intp)
+
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        return pd.DataFrame({"cell": self.cells(rows)})
+
+
+def table(n: int, seed: int) -> ff.Table:
+    rng = np.random.default_rng(seed)
+    told = rng.integers(0, 100, n)
+    copied = rng.choice(list("abcd"), n)
+    data = {
+        "told": told,
+        "noise": rng.normal(size=n),
+        "copied": copied,
+        "copy": copied,
+        "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 365, n), unit="D"),
+        "gaps": np.where(told >= 50, np.nan, 1.0),
+        "label": np.where(rng.random(n) < 0.9, told >= 50, told < 50).astype(int),
+        "group": rng.choice(["f", "m", "x"], n),
+    }
+    return ff.Table(data, sensitive="group", label="label", missing="category")
+
+
+@pytest.fixture(scope="module")
+def found():
+    train, test = table(6_000, 0), table(4_000, 1)
+    release = ff.CellRelease(HalfCells(), output="row").fit(train)
+    return still_tells(release, train, test)
+
+
+def told(found, name):
+    return next(line for line in found.columns if line.name == name)
+
+
+def test_what_the_cell_holds_is_told(found):
+    """Quarters of `told`: with its half known, a guess is right in one of two."""
+    line = told(found, "told")
+    assert line.majority == pytest.approx(0.25, abs=0.03)
+    assert line.released == pytest.approx(0.5, abs=0.03)
+    assert line.told == pytest.approx(1 / 3, abs=0.04)
+    assert told(found, "gaps").told > 0.9, "a missing value is a value"
+
+
+def test_what_the_cell_does_not_hold_is_not_told(found):
+    for name in ("noise", "copied", "copy", "day"):
+        assert told(found, name).released == pytest.approx(told(found, name).majority, abs=0.04)
+    assert found.sensitive.majority == pytest.approx(1 / 3)
+    assert found.sensitive.released == pytest.approx(1 / 3, abs=0.04)
+
+
+def test_beside_what_the_other_raw_columns_tell(found):
+    assert told(found, "copied").raw == 1.0
+    assert told(found, "noise").raw == pytest.approx(0.25, abs=0.04)
+    assert told(found, "told").raw == pytest.approx(0.5, abs=0.03), "by the gaps, and not by itself"
+
+
+def test_the_label_is_judged_against_true_labels(found):
+    """Drawn labels follow the cell with probability .9, and so do true ones: a prediction is right in nine of ten."""
+    assert found.label.name == "label"
+    assert found.label.released == pytest.approx(0.9, abs=0.03)
+    assert found.label.raw == pytest.approx(0.9, abs=0.03)
+
+
+def test_columns_come_most_told_first_and_as_plain_values(found):
+    assert [line.told for line in found.columns] == sorted((line.told for line in found.columns), reverse=True)
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert {line["name"] for line in plain["columns"]} == {"told", "noise", "copied", "copy", "day", "gaps"}
+    frame = found.to_frame()
+    assert list(frame) == ["released", "majority", "raw", "told"]
+    assert frame.loc["group", "told"] < 0.1
+    assert "sensitive; every group counts alike" in repr(found)
+
+
+def test_any_release_can_be_asked():
+    train, test = ff.load_adult().take(range(0, 45_222, 6)).split(validation=0)
+    cells = ff.CellRelease(None, 8).fit(train)
+    assert still_tells(cells, train, test).sensitive.told > 0.1, "cells of plain rows tell the group"
+
+
+def test_the_chart_has_a_bar_for_every_column():
+    line = Told
+    columns = tuple(line(f"column {j}", 0.5 + j / 250, 0.5, 0.7) for j in range(100))
+    found = StillTells(columns, line("sex", 0.5, 0.5, 0.9), None, 1_000)
+    axes = found.plot()
+    assert [text.get_text() for text in axes.get_yticklabels()] == [*(f"column {j}" for j in range(100)), "sex"]
+    axes.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in axes.get_yticklabels()]
+    assert not any(one.overlaps(two) for one, two in pairwise(boxes))
+    plt.close("all")
+
+
+def test_wrong_arguments_are_named():
+    train, test = table(300, 0), table(300, 1)
+    release = ff.CellRelease(HalfCells(), output="row").fit(train)
+    with pytest.raises(ParameterError, match="most_rows"):
+        still_tells(release, train, test, most_rows=0)
+    other = ff.Table(test.X.drop(columns="copy"), sensitive=test.a, missing="category")
+    with pytest.raises(DataError, match="same columns"):
+        still_tells(release, train, other)
