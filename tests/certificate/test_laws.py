@@ -187,7 +187,7 @@ def test_both_statements_miss_no_more_often_than_delta(tmp_path, monkeypatch):
         "rows by persons": (lambda c: c.person_upper, rows),
     }
     missed = misses(
-        MIXED, statements, runs=200, n=200, settings={}, tmp_path=tmp_path, monkeypatch=monkeypatch
+        MIXED, statements, runs=100, n=200, settings={}, tmp_path=tmp_path, monkeypatch=monkeypatch
     )  # fmt: skip
     assert missed["rows"] <= 0.2
     assert missed["persons"] <= 0.2

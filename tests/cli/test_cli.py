@@ -201,12 +201,14 @@ def test_latent_release_encodes_decodes_and_gives_recourse(run, fitted, tmp_path
     rows = pd.read_csv(new)[["age", "income"]]
     pd.testing.assert_frame_equal(pd.read_csv(back), rows, check_dtype=False)
 
-    code, out, err = run("recourse", tmp_path / "latent", new, "--keep", "age", "-o", tmp_path / "advice.csv", "--json")
+    few = tmp_path / "few.csv"
+    pd.read_csv(new).head(60).to_csv(few, index=False)
+    code, out, err = run("recourse", tmp_path / "latent", few, "--keep", "age", "-o", tmp_path / "advice.csv", "--json")
     assert code == 0, err
     assert {row["group"] for row in json.loads(out)} == {"f", "m"}
     advice = pd.read_csv(tmp_path / "advice.csv")
     assert (advice["age"] == advice["age → new"]).all()
-    page, words = tmp_path / "page.html", ["report", tmp_path / "latent", "--recourse", new, "--keep", "age", "-q"]
+    page, words = tmp_path / "page.html", ["report", tmp_path / "latent", "--recourse", few, "--keep", "age", "-q"]
     assert run(*words, "-o", page)[:2] == (0, "")
     assert "What rejected rows would have to change" in page.read_text()
     assert json.loads(run(*words, "--public", "-o", page, "--json")[1]) == {"out": str(page), "public": True}
@@ -307,7 +309,7 @@ def test_what_is_not_there(run, words, message, tmp_path, monkeypatch):
 
 def test_killed_while_fitting_nothing_is_left(fitted, tmp_path):
     words = ["fit", fitted / "loans.csv", "--sensitive", "sex", "--label", "repaid", "--gamma", "0.9", "--quick"]
-    words += ["--method", "flow", "-o", tmp_path / "out"]
+    words += ["--method", "transport", "-o", tmp_path / "out"]
     command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}

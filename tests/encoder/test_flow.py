@@ -271,7 +271,7 @@ def test_a_single_feature_gets_an_elementwise_map():
 def test_shifted_gaussians_become_alike():
     d = 2.0
     table, densities = make_shifted_gaussians(d, 2000, random_state=0)
-    encoder = FairFlow(gamma=1.0, density=densities, n_epochs=40).fit(table.X, sensitive_features=table.a)
+    encoder = FairFlow(gamma=1.0, density=densities, n_epochs=40, n_blocks=2).fit(table.X, sensitive_features=table.a)
     raw = FairFlow(gamma=1.0, density=densities, n_epochs=1, learning_rate=1e-9).fit(
         table.X, sensitive_features=table.a
     )
@@ -285,23 +285,23 @@ def test_shifted_gaussians_become_alike():
 BLOBS = {"gamma": 0.8, "bijection": "spline", "n_restarts": 4}
 
 
-def blobs_reach(seed: int, **settings) -> tuple[float, float]:
-    table, densities = make_gaussians(2000, random_state=seed)
+def blobs_reach(seed: int, n: int, **settings) -> tuple[float, float]:
+    table, densities = make_gaussians(n, random_state=seed)
     encoder = FairFlow(**BLOBS, **settings, density=densities)
     front = frontier(encoder, table, gammas=[BLOBS["gamma"]], seeds=[seed])
     return front.to_frame().loc[0, ["delta", "accuracy"]]
 
 
 def test_the_four_blobs():
-    """Five of six starts reach Δ = .03 … .05 at these settings; the others end at .1 with an accuracy of .6."""
-    delta, accuracy = blobs_reach(seed=0, n_epochs=60, batch_size=256)
+    """Most starts reach Δ = .05 … .06 at these settings; the others end above .1 with an accuracy of .6."""
+    delta, accuracy = blobs_reach(seed=0, n=1000, n_epochs=60, batch_size=128)
     assert delta < 0.07
     assert accuracy > 0.97
 
 
 @pytest.mark.slow
 def test_the_four_blobs_with_every_seed():
-    reached = np.array([blobs_reach(seed, n_epochs=90) for seed in range(20)])
+    reached = np.array([blobs_reach(seed, n=2000, n_epochs=90) for seed in range(20)])
     assert (reached[:, 0] < 0.05).all()
     assert (reached[:, 1] > 0.97).all()
 
@@ -314,7 +314,7 @@ def three_groups_reach(seed: int, n: int, **settings) -> tuple[float, float]:
 
 
 def test_three_groups_become_alike():
-    delta, accuracy = three_groups_reach(seed=0, n=1500, n_blocks=2, n_epochs=50)
+    delta, accuracy = three_groups_reach(seed=0, n=900, n_blocks=2, n_epochs=50, batch_size=100, hidden=(24,))
     assert delta < 0.1
     assert accuracy > 0.97
 

@@ -39,6 +39,20 @@ def fit(run, population: Population, folder: Path, seed: int) -> dict:
     return json.loads((folder / "out" / "certificate.json").read_text())
 
 
+@pytest.fixture(scope="module")
+def fitted(run, tmp_path_factory):
+    """The folder and the certificate of a population's first run, made once for the tests that only read it."""
+    made: dict[str, tuple[Path, dict]] = {}
+
+    def of(population: Population) -> tuple[Path, dict]:
+        if population.name not in made:
+            folder = tmp_path_factory.mktemp("fitted")
+            made[population.name] = folder, fit(run, population, folder, seed=0)
+        return made[population.name]
+
+    return of
+
+
 def encode(run, population: Population, folder: Path, rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Run `encode` on new rows: the written cells, with the columns that were kept."""
     source, target = folder / f"{name}.csv", folder / f"{name}-cells.csv"
@@ -74,22 +88,22 @@ def population(request) -> Population:
     return request.param
 
 
-def test_a_certificate_covers_what_is_written(population, run, tmp_path):
+def test_a_certificate_covers_what_is_written(population, run, fitted):
     """One run of each population: a gross mistake shows at once."""
-    certificate = fit(run, population, tmp_path, seed=0)
+    folder, certificate = fitted(population)
     assert certificate["cell_upper"] is not None
-    assert distance(written_law(run, population, tmp_path, seed=0)) <= certificate["cell_upper"] + 0.02
+    assert distance(written_law(run, population, folder, seed=0)) <= certificate["cell_upper"] + 0.02
 
 
 @pytest.mark.parametrize(("size", "n_files"), [(25, 20), pytest.param(1, 2000, marks=pytest.mark.slow)])
-def test_small_files_have_the_law_of_large_ones(size, n_files, run, tmp_path):
+def test_small_files_have_the_law_of_large_ones(size, n_files, fitted, tmp_path):
     """Coins belong to persons: one person per file must not give everybody the same coin."""
     population = next(p for p in POPULATIONS if p.name == "unnamed")
-    certificate = fit(run, population, tmp_path, seed=0)
+    folder, certificate = fitted(population)
     from fairflows.storage.saving import load
     from fairflows.stream.files import encode_file
 
-    model, rng, parts = load(tmp_path / "out" / "model"), np.random.default_rng(7), []
+    model, rng, parts = load(folder / "out" / "model"), np.random.default_rng(7), []
     for _ in range(n_files):
         population.rows(rng, size).to_csv(tmp_path / "few.csv", index=False)
         with pytest.warns(DataWarning, match="fresh randomness"):
@@ -101,12 +115,12 @@ def test_small_files_have_the_law_of_large_ones(size, n_files, run, tmp_path):
     assert distance(counts / counts.sum(axis=1, keepdims=True)) <= certificate["cell_upper"] + noise
 
 
-def test_a_file_that_lacks_a_rare_word_is_read_as_text(run, tmp_path):
+def test_a_file_that_lacks_a_rare_word_is_read_as_text(run, fitted):
     population = next(p for p in POPULATIONS if p.name == "words")
-    fit(run, population, tmp_path, seed=0)
+    folder, _ = fitted(population)
     rows = population.rows(np.random.default_rng(3), 2000)
-    whole = encode(run, population, tmp_path, rows, "whole")
-    lacking = encode(run, population, tmp_path, rows[rows["answer"] != "unknown"], "lacking")
+    whole = encode(run, population, folder, rows, "whole")
+    lacking = encode(run, population, folder, rows[rows["answer"] != "unknown"], "lacking")
     shares = [pd.crosstab(cells["sex"], cells["cell"], normalize="index") for cells in (whole, lacking)]
     assert np.abs(shares[0] - shares[1]).to_numpy().max() < 0.05
 

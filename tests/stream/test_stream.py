@@ -267,15 +267,15 @@ encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], batch_rows=100, on_prog
 """
 
 
-def test_killed_in_the_middle_nothing_is_left_and_a_rerun_works(frame, flow, tmp_path):
-    save(flow, tmp_path / "model")
+def test_killed_in_the_middle_nothing_is_left_and_a_rerun_works(frame, matching, tmp_path):
+    save(matching, tmp_path / "model")
     source, target = write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet"
     target.write_bytes(b"the old one")
     done = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "model", source, target], check=False)
     assert done.returncode == -signal.SIGKILL
     assert [path for path in tmp_path.iterdir() if path.name.startswith(".z.parquet.partial")]
     assert target.read_bytes() == b"the old one"
-    assert encode_file(flow, source, target, sensitive="sex", identifier="person") == N
+    assert encode_file(matching, source, target, sensitive="sex", identifier="person") == N
     assert len(pd.read_parquet(target)) == N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "model", "z.parquet"]
 

@@ -424,7 +424,7 @@ def report(
         raise ValueError("--keep, --increase and --decrease are about recourse: name the rows (--recourse FILE).")
     check_file(out, rejected)
     page = read_report(folder)
-    if rejected is not None:
+    if rejected is not None and not public:  # a public page does not show it
         from fairflows.workflow.contents import recourse_contents
 
         page.contents["recourse"] = recourse_contents(_recourse(folder, rejected, keep, increase, decrease))

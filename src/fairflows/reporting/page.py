@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -72,8 +73,13 @@ class Report:
             consequences=consequences(certificate),
             to_whom=to_whom(certificate),
             recomputing=recomputing(certificate),
-            figures=_figures(contents),
+            figures={name: image for name, image in self._figures.items() if not (public and name in _INTERNAL)},
         )
+
+    @cached_property
+    def _figures(self) -> dict[str, Markup]:
+        """All figures of the contents, drawn once: both pages show the same ones."""
+        return _figures(self.contents)
 
     def save(self, path: str | Path, *, public: bool = False) -> None:
         """Write the page to a file."""
@@ -143,6 +149,7 @@ def _image(svg: str, text: str) -> Markup:
     return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, text)
 
 
+@cache
 def _environment() -> Environment:
     loader = PackageLoader("fairflows.reporting", ".")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
