@@ -67,6 +67,26 @@ def test_cells_and_the_dependence_within_them_are_kept():
     assert (drawn["works"] == (drawn["wage"] > 0)).mean() > 0.93
 
 
+def test_rows_do_not_contradict_themselves():
+    """A column that another one determines follows it, also where there are more columns than classes can hold."""
+    X, cells, _ = people()
+    X["decade"] = "in the " + (X["age"] // 10).astype(str) + "0s"
+    X["again"] = X["wage"].astype(float)
+    X["later"] = X["since"] + pd.Timedelta(days=7)
+    X["rare"] = np.random.default_rng(1).random(len(X)) < 0.01  # nearly constant, but nothing determines it
+    rng = np.random.default_rng(2)
+    X = X.assign(**{f"noise {j}": rng.integers(0, 30, len(X)) for j in range(30)})
+    rows = RowsGivenCell.fit(X, cells, 4)
+    assert {X.columns[d] for d in rows.given} == {"works", "decade", "again", "later"}
+    drawn = rows.sample(cells, rng)
+    assert (drawn["decade"] == "in the " + (drawn["age"] // 10).astype(str) + "0s").mean() > 0.95
+    assert (drawn["again"] == drawn["wage"]).all()
+    known = drawn["since"].notna()
+    assert (drawn["later"] - drawn["since"])[known].eq(pd.Timedelta(days=7)).all()
+    assert drawn["later"].isna().equals(drawn["since"].isna())
+    assert drawn["rare"].mean() == pytest.approx(X["rare"].mean(), abs=0.01)
+
+
 def test_no_row_is_drawn_that_only_one_person_has():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({name: rng.choice(list("abcdef"), 600) for name in "uvw"})

@@ -297,14 +297,18 @@ def _encoded(
 
 
 def _without_gaps(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Numbers and times known everywhere: where one is missing another column says so, and the smallest stands in."""
+    """Columns known everywhere: a missing category is one more; for a missing number the smallest stands in, marked."""
     whole = pd.concat(parts.values())
     for name, column in whole.items():
-        if (is_number(column.dtype) or is_time(column.dtype)) and column.isna().any():
-            smallest = column.min() if column.notna().any() else 0
-            for part, frame in parts.items():
-                gap = {f"{name} is missing": frame[name].isna().astype(str)}
-                parts[part] = frame.assign(**{str(name): frame[name].fillna(smallest)}, **gap)
+        if not column.isna().any():
+            continue
+        is_ordered = (is_number(column.dtype) or is_time(column.dtype)) and column.notna().any()
+        for part, frame in parts.items():
+            gap = frame[name].isna().astype(str)
+            filled = (
+                frame[name].fillna(column.min()) if is_ordered else frame[name].astype(object).mask(gap == "True", "")
+            )
+            parts[part] = frame.assign(**{str(name): filled}, **({f"{name} is missing": gap} if is_ordered else {}))
     return parts
 
 

@@ -30,6 +30,8 @@ _ROWS_SEEN, _FEWEST_PASSES, _MOST_PASSES = 200_000, 3, 12  # of EM: few rows are
 _BATCHES, _FEWEST_IN_BATCH, _MOST_IN_BATCH = 24, 64, 8_192  # of a pass
 _STEP = 0.6  # step t of stepwise EM weighs (t + 2)^−0.6: any power in (½, 1] converges
 _PSEUDO_ROWS = 1.0
+_DETERMINED = 0.97  # of a blind guess's errors that another column avoids, for it to determine this one
+_ROWS_COMPARED = 20_000
 _REDRAWS, _MIXES = 16, 64
 _RESOLUTION = 2**40  # of the uniform numbers: a class's number and such a number fit into a float64
 
@@ -44,7 +46,8 @@ class RowsGivenCell:
     are; numbers and times are cut into ranges (`Ranges`), and drawn within a range on the column's grid. The law is
     fitted by stepwise EM (Cappé and Moulines, 2009). A class is smoothed towards its cell, and a cell towards all rows,
     so that a cell without rows has a law, too. What a cell tells of a single column is kept, but for the smoothing;
-    of the dependence between columns within a cell, what so many classes hold.
+    of the dependence between columns within a cell, what so many classes hold. A column that another one determines,
+    as a code does its name, is drawn from the other's value, so that rows do not contradict themselves.
 
     Whoever draws a row passes nothing but a cell and randomness, so a certificate of the cell covers the row, however
     well or badly the law fits (data-processing inequality).
@@ -60,12 +63,15 @@ class RowsGivenCell:
         Their levels.
     n_features : int
         How many of the columns are features.
+    given : dict of int to tuple of (int, ndarray or None)
+        For a column that another one determines: the other, and the law of the one's levels given each of the other's;
+        None where both always have the same place.
     pi : ndarray of shape (n_cells, C)
         The shares of each cell's classes.
     theta : ndarray of shape (m_1 + ⋯ + m_D, n_cells · C)
-        The law of every column's levels in each class of each cell.
-    marginal : ndarray of shape (m_1 + ⋯ + m_D,)
-        The law of every column's levels among all rows.
+        The law of the levels of every other column in each class of each cell.
+    marginals : list of ndarray
+        The law of each column's levels among all rows.
     taken : ndarray of uint64
         Hashes of the rows that only one training person has, sorted.
     key : bytes
@@ -85,9 +91,10 @@ class RowsGivenCell:
     schema: Schema
     parts: list[Part]
     n_features: int
+    given: dict[int, tuple[int, FloatArray | None]]
     pi: FloatArray
     theta: FloatArray
-    marginal: FloatArray
+    marginals: list[FloatArray]
     taken: npt.NDArray[np.uint64]
     key: bytes
 
@@ -147,10 +154,17 @@ class RowsGivenCell:
         sizes = np.array([len(part) for part in parts])
         places = [_places(part, column) for part, (_, column) in zip(parts, whole.items(), strict=True)]
         hashes = list(_row_hashes(places, X.shape[1], key))
-        mixture = _Mixture(_without_rare(codes, parts, who), sizes, cells, n_cells, random_state)
+        codes = _without_rare(codes, parts, who)
+        marginals = [_law(codes[codes[:, d] >= 0, d], size) for d, size in enumerate(sizes)]
+        given: dict[int, tuple[int, FloatArray | None]] = {}
+        for d, e in _determined(codes, sizes).items():
+            is_copy = np.array_equal(places[d], places[e], equal_nan=True)
+            given[d] = e, None if is_copy else _law_given(codes, d, e, sizes, marginals[d])
+        free = [d for d in range(len(parts)) if d not in given]
+        mixture = _Mixture(codes[:, free], sizes[free], cells, n_cells, random_state)
         pi, theta = mixture.fit(n_classes or mixture.affordable_classes())
         taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
-        return cls(Schema.of(whole), parts, X.shape[1], pi, theta, mixture.marginal, taken, Key(key))
+        return cls(Schema.of(whole), parts, X.shape[1], given, pi, theta, marginals, taken, Key(key))
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
         """One fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
@@ -190,18 +204,23 @@ class RowsGivenCell:
         order = np.argsort(classes, kind="stable")  # rows of one class side by side are looked up faster
         back = np.argsort(order)
         met, which = np.unique(classes[order], return_inverse=True)
-        return [
-            _drawn_places(part, _draw_levels(self.theta[block][:, met].T, which, generator), generator)[back]
-            for part, block in zip(self.parts, _blocks(self.parts), strict=True)
-        ]
+        levels, start = {}, 0
+        for d, part in enumerate(self.parts):
+            if d not in self.given:
+                stop = start + len(part)
+                levels[d], start = _draw_levels(self.theta[start:stop, met].T, which, generator), stop
+        levels |= {d: _draw_levels(law, levels[e], generator) for d, (e, law) in self.given.items() if law is not None}
+        places = {d: _drawn_places(self.parts[d], levels[d], generator)[back] for d in levels}
+        places |= {d: places[e].copy() for d, (e, law) in self.given.items() if law is None}
+        return [places[d] for d in range(len(self.parts))]
 
     def _mixed(self, places: list[Places], generator: np.random.Generator) -> list[Places]:
         """The rows with one value each, of a random column, drawn from the law of all rows."""
         n = len(places[0])
         chosen, nothing = generator.integers(len(places), size=n), np.zeros(n, dtype=np.int64)
         mixed = []
-        for d, (part, block) in enumerate(zip(self.parts, _blocks(self.parts), strict=True)):
-            levels = _draw_levels(self.marginal[None, block], nothing, generator)
+        for d, part in enumerate(self.parts):
+            levels = _draw_levels(self.marginals[d][None], nothing, generator)
             mixed.append(np.where(chosen == d, _drawn_places(part, levels, generator), places[d]))
         return mixed
 
@@ -224,15 +243,9 @@ class _Mixture:
         self._generator = np.random.default_rng(random_state)
         counts = np.asarray(self._one_hot(np.arange(len(codes))).sum(axis=0), dtype=np.float32).reshape(-1, n_cells)
         of_all = counts.sum(axis=1, keepdims=True)
-        self._of_all = of_all / self._totals(of_all)
-        counts = counts + _PSEUDO_ROWS * self._of_all
+        counts = counts + _PSEUDO_ROWS * of_all / self._totals(of_all)
         self._of_cells = counts / self._totals(counts)
         self._rows_in = np.bincount(cells, minlength=n_cells)
-
-    @property
-    def marginal(self) -> FloatArray:
-        """The law of each column's levels among all rows."""
-        return self._of_all[:, 0]
 
     def affordable_classes(self) -> int:
         """The most classes of a cell that keep memory and time within bounds."""
@@ -339,12 +352,6 @@ def _column(part: Part, places: Places) -> pd.Series:
     return part.column(places) if isinstance(part, Ranges) else part.column(places.astype(np.intp))
 
 
-def _blocks(parts: list[Part]) -> list[slice]:
-    """The rows of θ that belong to each column."""
-    ends = np.cumsum([len(part) for part in parts])
-    return [slice(int(end) - len(part), int(end)) for part, end in zip(parts, ends, strict=True)]
-
-
 def _without_rare(codes: IntArray, parts: list[Part], who: npt.NDArray) -> IntArray:
     """Levels with −1 for a category that only one person has, unless nobody shares any."""
     codes = codes.copy()
@@ -355,6 +362,49 @@ def _without_rare(codes: IntArray, parts: list[Part], who: npt.NDArray) -> IntAr
             if is_shared.any():
                 codes[~is_shared[codes[:, d]], d] = -1
     return codes
+
+
+def _law(codes: IntArray, n_levels: int) -> FloatArray:
+    counts = np.bincount(codes, minlength=n_levels).astype(np.float32)
+    return counts / max(counts.sum(), 1)
+
+
+def _law_given(codes: IntArray, d: int, e: int, sizes: IntArray, otherwise: FloatArray) -> FloatArray:
+    """The law of column d's levels given each level of column e; that of all rows where no row has such a level."""
+    known = (codes[:, d] >= 0) & (codes[:, e] >= 0)
+    counts = np.zeros((sizes[e], sizes[d]), dtype=np.float32)
+    np.add.at(counts, (codes[known, e], codes[known, d]), 1)
+    return np.where(counts.any(axis=1, keepdims=True), counts, otherwise)
+
+
+def _determined(codes: IntArray, sizes: IntArray) -> dict[int, int]:
+    """Columns that another one determines, and which one: always one with at least as many levels, that is free itself.
+
+    Column e determines d where the most frequent level of d given that of e is right nearly always, compared with a
+    blind guess. A row does not count for itself, so that a level of e which only one row has determines nothing.
+    """
+    codes = codes[:: max(1, len(codes) // _ROWS_COMPARED)]
+    n, D = codes.shape
+    starts = np.cumsum(sizes) - sizes
+    known = codes >= 0
+    ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
+    columns = (codes + starts)[known]
+    values = np.ones(len(columns), dtype=np.float32)
+    one_hot = sparse.csr_matrix((values, columns, ends), shape=(n, int(sizes.sum()))).tocsc()
+    found: dict[int, int] = {}
+    order = np.argsort(-sizes, kind="stable")
+    is_free = np.zeros(D, dtype=bool)
+    for d in order:
+        own = one_hot[:, starts[d] : starts[d] + sizes[d]]
+        majority = own.sum(axis=0).max()
+        if is_free.any() and majority < known[:, d].sum():
+            together = np.asarray((own.T @ one_hot).todense()).max(axis=0)
+            right = np.add.reduceat(np.maximum(together - 1, 0), starts)
+            avoided = np.where(is_free, (right - majority) / (known[:, d].sum() - majority), -np.inf)
+            if avoided.max() >= _DETERMINED:
+                found[int(d)] = int(avoided.argmax())
+        is_free[d] = int(d) not in found
+    return found
 
 
 def _draw_levels(laws: FloatArray, rows: IntArray, generator: np.random.Generator) -> IntArray:
