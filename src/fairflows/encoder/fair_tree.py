@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator, is_regressor
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -36,7 +36,8 @@ _CANDIDATES = tuple(2**d for d in range(1, 11))
 _HELD = 0.3  # share of the calibration persons that judge numbers of cells
 _MOST_CLASSES = 20  # a label with more distinct numbers is a number
 _CHANCE = 0.9  # with which the certificate stays within its plan
-_ROWS_PER_CHUNK = 2**16
+_BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
+_ROWS_PER_CHUNK = 2**15
 
 
 class FairTree(GroupEncoder):
@@ -540,15 +541,14 @@ class TreeScores:
         self.components.columns.note_missing(X, found)
 
 
-def _estimator_of(
-    label: Label, estimator: BaseEstimator | None, *, weighted: bool, random_state: int
-) -> BaseEstimator | None:
+def _estimator_of(label: Label, estimator: BaseEstimator | None, *, weighted: bool, random_state: int) -> BaseEstimator:
     """What predicts a label; a setting that cannot is refused."""
+    if estimator is None:
+        kind = HistGradientBoostingRegressor if label.classes is None else HistGradientBoostingClassifier
+        return kind(**_BOOSTING, random_state=random_state)
     if label.classes is not None:
         check_classifier(estimator, weighted=weighted)
         return estimator
-    if estimator is None:
-        return HistGradientBoostingRegressor(random_state=random_state)
     if not is_regressor(estimator):
         raise ParameterError("label_score", "must be a regressor for a label of numbers", type(estimator).__name__)
     if weighted and not takes_weights(estimator):

@@ -100,8 +100,9 @@ class BoostedTrees:
             zip(self.feature.tolist(), self.threshold.tolist(), self.missing_left.tolist(), self.ruled_out, strict=True)
         )
         of_words = [tests[i:j] for i, j in zip(self.tests[:-1], self.tests[1:], strict=True)]
+        x = np.asfortranarray(x)  # each column in one piece
         for start in range(0, len(x), _ROWS_PER_CHUNK):
-            columns = np.ascontiguousarray(x[start : start + _ROWS_PER_CHUNK].T)
+            columns = x[start : start + _ROWS_PER_CHUNK].T
             total = np.repeat(self.baseline[:, None], columns.shape[1], axis=1)
             for tree in range(len(self.words) - 1):
                 total[tree % len(total)] += self._leaf_values(columns, tree, of_words)
@@ -209,10 +210,16 @@ class PlainScore:
 
     def raw_scores(self, X: pd.DataFrame) -> FloatArray:
         """The scores behind the probabilities, (n_rows, n_scores); of a regression, the mean."""
-        parts = [seconds(X[self.times]).to_numpy(dtype=np.float64)] if self.times else []
+        parts = [seconds(X[[name]]).to_numpy(dtype=np.float64) for name in self.times]
         parts += [text.features(X[text.name]) for text in self.texts]
-        parts += [X[[name]].to_numpy(dtype=np.float64, na_value=np.nan) for name in self.numbers]
-        return self.model.raw_scores(np.concatenate(parts, axis=1))
+        first = sum(part.shape[1] for part in parts)
+        x = np.empty((len(X), first + len(self.numbers)), order="F")
+        x[:, :first] = np.concatenate([*parts, np.empty((len(X), 0))], axis=1)
+        for j, name in enumerate(self.numbers, start=first):
+            column = X[name]
+            plain = isinstance(column.dtype, np.dtype)  # which is converted as it is copied
+            x[:, j] = column.to_numpy() if plain else column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return self.model.raw_scores(x)
 
 
 def plain_score(score: Pipeline, X: pd.DataFrame) -> PlainScore | Pipeline:

@@ -32,7 +32,7 @@ _MOST_INTEGERS = 2**16  # a column of whole numbers in a smaller range is looked
 _RANK_STEPS = 2.0**12
 _LOADING_STEPS = 2.0**24
 _SAMPLE = 30_000  # rows that the components are fitted to
-_ROWS_PER_CHUNK = 2**14
+_ROWS_PER_CHUNK = 2**15
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,9 @@ class PrincipalComponents:
             return found
         for start in range(0, len(X), _ROWS_PER_CHUNK):
             ranks, indicators = self.columns.features(X.iloc[start : start + _ROWS_PER_CHUNK])
-            part = ranks @ self.loadings[:n_numbers] + indicators @ self.loadings[n_numbers:]
+            part = ranks @ self.loadings[:n_numbers]
+            if indicators.shape[1]:
+                part += indicators @ self.loadings[n_numbers:]
             found[start : start + _ROWS_PER_CHUNK] = part
         return found
 

@@ -66,7 +66,7 @@ def checked_columns(
         elif not (is_time if what == "times" else is_number)(column.dtype):
             raise DataError(f"Column {str(name)!r} must hold {what}, as it was fitted; got {column.dtype}.")
         checked[name] = column
-    return pd.DataFrame(checked)
+    return pd.DataFrame(checked, copy=False)
 
 
 def category_columns(X: pd.DataFrame) -> list[Hashable]:
