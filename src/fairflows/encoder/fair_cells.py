@@ -19,7 +19,7 @@ from fairflows.encoder.base import Cells, FloatArray, Groups, LabelsLike, Learnt
 from fairflows.encoder.cell_programme import Bins, CellProgramme
 from fairflows.encoder.checks import Classifier, check_classifier, check_count
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.encoder.labels import Label, read_labels
+from fairflows.encoder.labels import Label, class_probabilities, predicted_labels, read_labels
 from fairflows.encoder.planned_programme import PlannedProgramme
 from fairflows.encoder.score_bins import BinnedScores, ScoreBins, calibrated
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, score_columns
@@ -354,22 +354,12 @@ class FairCells(GroupEncoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that each row's cell suggests."""
-        means = self.levels_[self.cells(rows)]
-        predicted = [label.predict(part) for label, part in zip(self.labels_, self._parts(means), strict=True)]
-        if len(predicted) == 1:
-            return predicted[0]
-        alike = len({values.dtype.kind for values in predicted}) == 1
-        return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
+        return predicted_labels(self.labels_, self.levels_[self.cells(rows)])
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
         """The class probabilities that each row's cell suggests; a list where there are several labels."""
         self._refuse_attribute(sensitive_features)
-        means = self.levels_[self.cells(self.read(X, sensitive_features))]
-        found = [label.probabilities(part) for label, part in zip(self.labels_, self._parts(means), strict=True)]
-        return found[0] if len(found) == 1 else found
-
-    def _parts(self, means: FloatArray) -> list[FloatArray]:
-        return np.split(means, np.cumsum([label.width for label in self.labels_])[:-1], axis=1)
+        return class_probabilities(self.labels_, self.levels_[self.cells(self.read(X, sensitive_features))])
 
     def _names_out(self) -> list[str]:
         return ["cell"]

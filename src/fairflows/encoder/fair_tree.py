@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator, is_regressor
+from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
@@ -19,22 +19,23 @@ from fairflows.bounds.planning import delta_of_look, most_useful_within, planned
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.compute.progress import ShowProgress, progress_bar
-from fairflows.encoder.base import Cells, FloatArray, LabelsLike, Learnt, Rows, RowsLike, has_names
+from fairflows.encoder.base import Cells, FloatArray, Groups, LabelsLike, Learnt, Rows, RowsLike
 from fairflows.encoder.checks import check_classifier, check_count, takes_weights
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.encoder.matched_tree import CalibrationRows, MatchedTree, grow
+from fairflows.encoder.labels import Label, class_probabilities, label_columns, predicted_labels, read_labels
+from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
 from fairflows.encoder.plain_score import PlainScore
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
+from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, predicted_scores, score_columns
 from fairflows.exceptions import DataError, ParameterError, warn_user
-from fairflows.table.columns import check_choice, check_known, is_number
-from fairflows.table.frames import to_pandas
+from fairflows.table.columns import check_choice, check_known
 from fairflows.table.persons import content_hashes
+from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
 _CANDIDATES = tuple(2**d for d in range(1, 11))
 _HELD = 0.3  # share of the calibration persons that judge numbers of cells
-_MOST_CLASSES = 20  # a label with more distinct numbers is a number
 _CHANCE = 0.9  # with which the certificate stays within its plan
 _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
 _ROWS_PER_CHUNK = 2**15
@@ -57,8 +58,10 @@ class FairTree(GroupEncoder):
     n_cells : int or "auto"
         The number of cells. "auto" takes the most of 2, 4, …, 1024 for which the certificate to expect is within
         ``target``, judged on persons kept aside in ``fit``.
-    output : {"cell"}
-        What is released: the number of the cell.
+    output : {"cell", "row"}
+        What is released: the number of the cell, or a whole row in the table's own columns, drawn anew each time from
+        a law of rows given the cell (`fairflows.encoder.rows_given_cell`), together with the label where there is one.
+        That law is the same for every group, so that the cell's certificate covers the row.
     targets : sequence of column names, optional
         The columns that the cells are to tell, beside the label; all of them when not given.
     label_weight : float
@@ -99,6 +102,10 @@ class FairTree(GroupEncoder):
         The thresholds of each group.
     shares_ : ndarray of shape (K, n_cells_)
         The share of each group's calibration rows in each cell: the same for every group, to one row per split.
+    levels_ : ndarray of shape (n_cells_, n_targets)
+        What is expected of the labels in each cell.
+    rows_given_cell_ : RowsGivenCell or None
+        What whole rows are drawn from.
     planned_ : dict, or None
         With "auto": the certificate to expect for each number of cells that was tried.
 
@@ -115,18 +122,20 @@ class FairTree(GroupEncoder):
     columns_: dict[Hashable, ScoreColumn]
     scores_: TreeScores
     tree_: MatchedTree
-    labels_: list[CellLabel]
+    labels_: list[Label]
+    levels_: FloatArray
     n_cells_: int
     shares_: FloatArray
     planned_: dict[int, float] | None
+    rows_given_cell_: RowsGivenCell | None = None
 
     def __init__(
         self,
         n_cells: int | Literal["auto"] = 64,
         *,
-        output: Literal["cell"] = "cell",
+        output: Literal["cell", "row"] = "cell",
         targets: Sequence[Hashable] | None = None,
-        label_weight: float = 2.0,
+        label_weight: float = 1.0,
         label_score: BaseEstimator | None = None,
         n_components: int = 16,
         calibration: float = 2 / 3,
@@ -170,6 +179,17 @@ class FairTree(GroupEncoder):
         """Rows at a threshold are sent left or right at random."""
         return True
 
+    @property
+    def draws_rows(self) -> bool:
+        """Whether whole rows are released."""
+        return self.output == "row"
+
+    @property
+    def encoded_schema(self) -> Schema:
+        """What the columns of whole rows hold."""
+        check_is_fitted(self)
+        return Schema({}) if self.rows_given_cell_ is None else self.rows_given_cell_.schema
+
     def _fit(
         self,
         rows: Rows,
@@ -179,9 +199,13 @@ class FairTree(GroupEncoder):
         seeds: Sequence[int],
     ) -> list[Learnt | None]:
         self._check_settings(rows.X, strengths)
-        labels = self._read_labels(y, len(rows.X))
+        labels = [] if y is None else read_labels(y, len(rows.X))
+        self.labels_ = [replace(label, values=np.empty(0)) for label in labels]
+        classes = [np.empty(0) if label.classes is None else label.classes for label in labels]
+        self.classes_ = classes if len(labels) > 1 else labels[0].classes if labels else None
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
-        rows = replace(rows, X=checked_columns(rows.X, self.columns_, self.missing, rows.outside))
+        given = rows.X
+        rows = replace(rows, X=checked_columns(given, self.columns_, self.missing, rows.outside))
         weight = np.ones(len(rows.X)) if sample_weight is None else sample_weight
         if self.unit == "person":
             weight = weight / rows.persons.rows_each()[rows.persons.codes]
@@ -191,6 +215,8 @@ class FairTree(GroupEncoder):
                 scores, calibration = self._calibrate(rows, labels, weight, sample_weight is not None, seed, show)
                 for n_cells in strengths:
                     learnt[n_cells, seed] = self._grown(rows, labels, scores, calibration, n_cells, seed, show)
+                    if self.output == "row":
+                        learnt[n_cells, seed] |= self._law_of_rows(given, rows, y, learnt[n_cells, seed], seed)
         return [learnt[n_cells, seed] for n_cells in strengths for seed in seeds]
 
     def _calibrate(
@@ -215,7 +241,8 @@ class FairTree(GroupEncoder):
             random_state=seed,
         )
         values = scores.values(rows.X.iloc[others])
-        parts = [label.target(others, weight[others]) * np.sqrt(self.label_weight / len(labels)) for label in labels]
+        share = np.sqrt(self.label_weight / max(len(labels), 1))
+        parts = [share * _standardised(label.targets()[others], weight[others]) for label in labels]
         of_columns = values[:, scores.n_of_labels :]
         parts.append(of_columns / np.sqrt(max(scores.total_variance, 1e-300)))
         tree_rows = CalibrationRows.of(
@@ -248,12 +275,13 @@ class FairTree(GroupEncoder):
             )
         kept, place = scores.keeping(np.unique(tree.score))
         weight = calibration.rows.weight
+        levels = [_means_in_cells(label.targets()[calibration.places], cell, weight, tree.n_cells) for label in labels]
         shares = np.zeros((len(self.groups_), tree.n_cells))
         np.add.at(shares, (calibration.rows.group, cell), weight)
         return {
             "scores_": kept,
             "tree_": replace(tree, score=place[tree.score]),
-            "labels_": [label.in_cells(calibration.places, cell, weight, tree.n_cells) for label in labels],
+            "levels_": np.concatenate([np.empty((tree.n_cells, 0)), *levels], axis=1),
             "n_cells_": tree.n_cells,
             "shares_": shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300),
             "planned_": planned,
@@ -294,6 +322,17 @@ class FairTree(GroupEncoder):
                 break
         return planned
 
+    def _law_of_rows(self, X: pd.DataFrame, rows: Rows, y: LabelsLike | None, learnt: Learnt, seed: int) -> Learnt:
+        """The law that whole rows are drawn from, given the cells of all rows that the encoder is fitted to."""
+        own = clone(self)
+        own.__dict__.update(vars(self) | learnt)
+        coins = np.random.default_rng(seed)
+        cells = own._cells_of(rows.X, rows.group, lambda depth, places: coins.random(len(places)))
+        labels = None if y is None else label_columns(y)
+        who = rows.persons.codes
+        drawn = RowsGivenCell.fit(X, cells, own.n_cells_, labels, persons=who, key=self.key_, random_state=seed)
+        return {"rows_given_cell_": drawn}
+
     def cells(self, rows: Rows) -> Cells:
         """Each row's cell."""
         check_is_fitted(self)
@@ -301,19 +340,24 @@ class FairTree(GroupEncoder):
         X = checked_columns(rows.X, self.columns_, self.missing, rows.outside)
         if self.missing == "category":
             self.scores_.note_missing(X, rows.outside)
-        group, cells = rows.map_group, np.empty(len(X), dtype=np.intp)
+
+        def coin(depth: int, places: npt.NDArray[np.intp]) -> FloatArray:
+            return persons.take(places).uniform(self.key_, f"tree: depth {depth}")
+
+        return self._cells_of(X, rows.map_group, coin)
+
+    def _cells_of(self, X: pd.DataFrame, group: Groups, coin: Coin) -> Cells:
+        """The cells of rows that were checked, a chunk at a time."""
+        cells = np.empty(len(X), dtype=np.intp)
         for start in range(0, len(X), _ROWS_PER_CHUNK):
             chunk = slice(start, start + _ROWS_PER_CHUNK)
-
-            def coin(depth: int, places: npt.NDArray[np.intp], start: int = start) -> FloatArray:
-                return persons.take(start + places).uniform(self.key_, f"tree: depth {depth}")
-
-            cells[chunk] = self.tree_.cells(self.scores_.values(X.iloc[chunk]), group[chunk], coin)
+            cells[chunk] = self.tree_.cells(self.scores_.values(X.iloc[chunk]), group[chunk], _from_row(start, coin))
         return cells
 
     def encode(self, rows: Rows) -> pd.DataFrame:
-        """The number of each row's cell."""
-        return pd.DataFrame({"cell": self.cells(rows)})
+        """The number of each row's cell, or a row drawn from it."""
+        cells = self.cells(rows)
+        return pd.DataFrame({"cell": cells}) if self.rows_given_cell_ is None else self.rows_given_cell_.sample(cells)
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """The label that each row's cell suggests: the most frequent class, or the mean of a label of numbers."""
@@ -321,55 +365,26 @@ class FairTree(GroupEncoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that each row's cell suggests; one column per label where there are several."""
-        cells = self._cells_with_labels(rows)
-        predicted = [label.predicted[cells] for label in self.labels_]
-        if len(predicted) == 1:
-            return predicted[0]
-        alike = len({values.dtype.kind for values in predicted}) == 1
-        return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
+        return predicted_labels(self.labels_, self._levels(rows))
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
         """The share of each class in each row's cell; a list, one array per label, where there are several."""
-        rows = self.read(X, sensitive_features)
-        if any(label.classes is None for label in vars(self).get("labels_", [])):
-            raise DataError("A label of numbers has no classes, and no probabilities of them: use predict.")
-        cells = self._cells_with_labels(rows)
-        shares = [label.means[cells] for label in self.labels_]
-        return shares[0] if len(shares) == 1 else shares
+        return class_probabilities(self.labels_, self._levels(self.read(X, sensitive_features)))
 
-    def _cells_with_labels(self, rows: Rows) -> Cells:
+    def _levels(self, rows: Rows) -> FloatArray:
+        """What each row's cell says of the labels."""
         if not self.labels_:
             raise DataError("FairTree was fitted without a label and cannot predict one.")
-        return self.cells(rows)
+        return self.levels_[self.cells(rows)]
 
     def _names_out(self) -> list[str]:
-        return ["cell"]
-
-    def _read_labels(self, y: LabelsLike | None, n_rows: int) -> list[Label]:
-        """Labels as class numbers or as numbers; `classes_` says which."""
-        self.classes_ = None
-        if y is None:
-            return []
-        if np.asarray(y).ndim < 2:
-            columns = pd.DataFrame({"score": pd.Series(np.asarray(y)).infer_objects()})
-        else:
-            columns = to_pandas(y) if has_names(y) else pd.DataFrame(np.asarray(y)).infer_objects().add_prefix("score")
-        labels, classes = [], []
-        for name in columns:
-            column = columns[name].reset_index(drop=True)
-            if _is_number_label(column):
-                labels.append(Label(_numbers(column, n_rows), None))
-            else:
-                labels.append(Label(np.asarray(self._read_label(column, n_rows)), self.label_classes))
-            classes.append(np.array([]) if labels[-1].classes is None else self.label_classes)
-        self.classes_ = classes if len(classes) > 1 else labels[0].classes
-        return labels
+        return ["cell"] if self.rows_given_cell_ is None else [str(name) for name in self.rows_given_cell_.names]
 
     def _check_settings(self, X: pd.DataFrame, strengths: Sequence[float | Literal["auto"]]) -> None:
         for n_cells in strengths:
             if n_cells != "auto":
                 check_count("n_cells", n_cells, 2)
-        check_choice("output", self.output, ("cell",))
+        check_choice("output", self.output, ("cell", "row"))
         check_choice("unit", self.unit, ("row", "person"))
         check_choice("missing", self.missing, ("error", "category"))
         check_choice("unseen", self.unseen, ("error", "other"))
@@ -402,65 +417,6 @@ class Calibration:
 
     places: npt.NDArray[np.intp]
     rows: CalibrationRows
-
-
-@dataclass(frozen=True)
-class Label:
-    """A label of training rows.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_rows,)
-        Class numbers, or numbers.
-    classes : ndarray or None
-        The classes; None for a label of numbers.
-    """
-
-    values: npt.NDArray
-    classes: np.ndarray | None
-
-    def target(self, rows: npt.NDArray[np.intp], weight: FloatArray) -> FloatArray:
-        """Indicators of the classes, or the number, of some rows: centred, with total variance 1."""
-        values = self._columns(rows)
-        values = values - np.average(values, axis=0, weights=weight)
-        variance = np.average(values**2, axis=0, weights=weight).sum()
-        return values / np.sqrt(variance) if variance > 0 else values
-
-    def in_cells(
-        self, rows: npt.NDArray[np.intp], cell: npt.NDArray[np.intp], weight: FloatArray, n_cells: int
-    ) -> CellLabel:
-        """The label's mean in each cell, and over all rows where a cell has none."""
-        values = self._columns(rows)
-        total = np.bincount(cell, weights=weight, minlength=n_cells)
-        sums = np.stack([np.bincount(cell, weights=weight * column, minlength=n_cells) for column in values.T], axis=1)
-        means = np.where(total[:, None] > 0, sums / np.where(total > 0, total, 1)[:, None], values.mean(axis=0))
-        return CellLabel(self.classes, means)
-
-    def _columns(self, rows: npt.NDArray[np.intp]) -> FloatArray:
-        if self.classes is None:
-            return self.values[rows, None]
-        return np.asarray(self.values[rows, None] == np.arange(len(self.classes)), dtype=np.float64)
-
-
-@dataclass(frozen=True)
-class CellLabel:
-    """What each cell says of a label.
-
-    Attributes
-    ----------
-    classes : ndarray or None
-        The classes; None for a label of numbers.
-    means : ndarray of shape (n_cells, n_classes) or (n_cells, 1)
-        The share of each class, or the mean of the number.
-    """
-
-    classes: np.ndarray | None
-    means: FloatArray
-
-    @property
-    def predicted(self) -> np.ndarray:
-        """The most frequent class of each cell, or its mean."""
-        return self.means[:, 0] if self.classes is None else self.classes[self.means.argmax(axis=1)]
 
 
 @dataclass(frozen=True)
@@ -556,22 +512,23 @@ def _estimator_of(label: Label, estimator: BaseEstimator | None, *, weighted: bo
     return estimator
 
 
-def _is_number_label(column: pd.Series) -> bool:
-    """Whether a label is a number to predict: one with fractions, or with more values than classes have."""
-    if not is_number(column.dtype):
-        return False
-    values = np.unique(column.dropna().to_numpy(dtype=np.float64))
-    return len(values) > _MOST_CLASSES or bool((values != np.round(values)).any())
+def _from_row(start: int, coin: Coin) -> Coin:
+    """The coins of rows that are counted from a later row on."""
+    return lambda depth, places: coin(depth, start + places)
 
 
-def _numbers(column: pd.Series, n_rows: int) -> FloatArray:
-    """A label of numbers, checked."""
-    if len(column) != n_rows:
-        raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    if not np.isfinite(values).all():
-        raise DataError(f"y must be a finite number in every row; {int((~np.isfinite(values)).sum())} are not.")
-    return values
+def _standardised(targets: FloatArray, weight: FloatArray) -> FloatArray:
+    """A label's targets, centred, with total variance 1."""
+    targets = targets - np.average(targets, axis=0, weights=weight)
+    variance = np.average(targets**2, axis=0, weights=weight).sum()
+    return targets / np.sqrt(variance) if variance > 0 else targets
+
+
+def _means_in_cells(targets: FloatArray, cell: Cells, weight: FloatArray, n_cells: int) -> FloatArray:
+    """The means of targets in each cell, (n_cells, n_targets); over all rows where a cell has none."""
+    total = np.bincount(cell, weights=weight, minlength=n_cells)
+    sums = np.stack([np.bincount(cell, weights=weight * column, minlength=n_cells) for column in targets.T], axis=1)
+    return np.where(total[:, None] > 0, sums / np.where(total > 0, total, 1)[:, None], targets.mean(axis=0))
 
 
 def _without_chance(laws: FloatArray, n: npt.NDArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 from fairflows.encoder.base import FloatArray, LabelsLike, has_names
 from fairflows.exceptions import DataError
 from fairflows.table.columns import is_number, shown, sorted_values
-from fairflows.table.frames import to_pandas
+from fairflows.table.frames import is_polars, to_pandas
 
 _MOST_FRACTIONS, _MOST_INTEGERS = 20, 100  # different numbers that may still be the names of classes
 
@@ -115,3 +116,32 @@ def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:
     several_types = len({type(value) for value in values}) > 1  # which NumPy would make text of
     codes = pd.Index(values, dtype=object).get_indexer(column.astype(object))
     return np.array(values, dtype=object if several_types else None), codes
+
+
+def predicted_labels(labels: Sequence[Label], means: FloatArray) -> np.ndarray:
+    """The labels behind means of their targets, (n_rows, n_targets); a column for each of several labels."""
+    predicted = [label.predict(part) for label, part in zip(labels, _of_each(labels, means), strict=True)]
+    if len(predicted) == 1:
+        return predicted[0]
+    alike = len({values.dtype.kind for values in predicted}) == 1
+    return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
+
+
+def class_probabilities(labels: Sequence[Label], means: FloatArray) -> FloatArray | list[FloatArray]:
+    """The class probabilities behind means of the labels' targets; a list where there are several labels."""
+    found = [label.probabilities(part) for label, part in zip(labels, _of_each(labels, means), strict=True)]
+    return found[0] if len(found) == 1 else found
+
+
+def label_columns(y: LabelsLike) -> pd.DataFrame:
+    """Labels as columns with names; a label without a name is called y."""
+    if is_polars(y):
+        y = y.to_pandas()
+    if isinstance(y, pd.DataFrame):
+        return y
+    column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
+    return column.to_frame("y" if column.name is None else column.name)
+
+
+def _of_each(labels: Sequence[Label], means: FloatArray) -> list[FloatArray]:
+    return np.split(means, np.cumsum([label.width for label in labels])[:-1], axis=1)

@@ -15,11 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.encoder.base import Cells, Encoder, FloatArray, Groups, LabelsLike, Rows, RowsLike
 from fairflows.encoder.group_encoder import Unencoded
+from fairflows.encoder.labels import label_columns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import CentrePartition, NumericView, Partition, QuantilePartition, TreePartition
 from fairflows.table.columns import check_choice, is_number, is_time
-from fairflows.table.frames import ColumnLike, is_polars
+from fairflows.table.frames import ColumnLike
 from fairflows.table.persons import Persons, content_hashes
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
@@ -396,16 +397,6 @@ class CellRelease(Encoder):
         tags.target_tags.required = self.method == "tree"
         tags.transformer_tags.preserves_dtype = []  # a cell is a whole number
         return tags
-
-
-def label_columns(y: LabelsLike) -> pd.DataFrame:
-    """Labels as columns with names; a label without a name is called y."""
-    if is_polars(y):
-        y = y.to_pandas()
-    if isinstance(y, pd.DataFrame):
-        return y
-    column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
-    return column.to_frame("y" if column.name is None else column.name)
 
 
 def _with_coins(rows: Rows) -> Rows:

@@ -33,7 +33,7 @@ _CLASSES = {  # by the module that they are imported from when an object of them
     "fairflows.encoder.fair_flow": "FairFlow",
     "fairflows.encoder.fair_matching": "FairMatching",
     "fairflows.encoder.fair_transport": "FairTransport",
-    "fairflows.encoder.fair_tree": "FairTree TreeScores CellLabel",
+    "fairflows.encoder.fair_tree": "FairTree TreeScores",
     "fairflows.encoder.matched_tree": "MatchedTree",
     "fairflows.encoder.ranked_columns": "RankedColumns NumberRanks LevelIndicators PrincipalComponents",
     "fairflows.encoder.fair_cells": "FairCells",
