@@ -117,7 +117,12 @@ def _methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, 
     }
     return {
         "FairCells": (with_attribute, TARGETS),
+        "FairCells, 2 cells": (clone(with_attribute).set_params(n_cells=2), TARGETS),
         "FairCells, no attribute": (clone(with_attribute).set_params(attribute="training"), TARGETS),
+        "FairCells, no attribute, 2 cells": (
+            clone(with_attribute).set_params(attribute="training", n_cells=2),
+            TARGETS,
+        ),
         "FairTree": (FairTree(unit=unit), (8, 16, 64, 256)),
         "FairTransport": (CellRelease(FairTransport(transport="score"), 8, method="quantiles"), (0, 0.5, 0.8, 1)),
         "FairFlow": (CellRelease(FairFlow(n_epochs=short, device=device), 8), (0.02, 0.1, 0.5, 0.9)),
@@ -263,7 +268,9 @@ def front_figure(table: pd.DataFrame) -> Figure:
     """Accuracy against the certificate, and against measured parity: one row of panels per dataset."""
     names = list(dict.fromkeys(table["data"]))
     figure, axes = new_figure(2, len(names), width=5.2, height=3.6)
-    colours = dict(zip(METHODS, [*COLOURS, "#999999", "#000000", "#AA4499", "#882255"], strict=False))
+    colours = dict(
+        zip(METHODS, [*COLOURS, "#999999", "#000000", "#AA4499", "#882255", "#44AA99", "#DDCC77"], strict=False)
+    )
     shown = {"certified": "certified Δ ≤", "parity": "parity, measured"}
     part = table[table["unit"] == table["unit"].iloc[0]]
     for line, name in zip(axes, names, strict=True):
