@@ -206,13 +206,10 @@ class FairTree(GroupEncoder):
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
         given = rows.X
         rows = replace(rows, X=checked_columns(given, self.columns_, self.missing, rows.outside))
-        weight = np.ones(len(rows.X)) if sample_weight is None else sample_weight
-        if self.unit == "person":
-            weight = weight / rows.persons.rows_each()[rows.persons.codes]
         learnt: dict[tuple[float, int], Learnt] = {}
         with progress_bar("growing", enabled=self.progress) as show:
             for seed in seeds:
-                scores, calibration = self._calibrate(rows, labels, weight, sample_weight is not None, seed, show)
+                scores, calibration = self._calibrate(rows, labels, sample_weight, seed, show)
                 for n_cells in strengths:
                     learnt[n_cells, seed] = self._grown(rows, labels, scores, calibration, n_cells, seed, show)
                     if self.output == "row":
@@ -220,9 +217,12 @@ class FairTree(GroupEncoder):
         return [learnt[n_cells, seed] for n_cells in strengths for seed in seeds]
 
     def _calibrate(
-        self, rows: Rows, labels: list[Label], weight: FloatArray, weighted: bool, seed: int, show: ShowProgress
+        self, rows: Rows, labels: list[Label], sample_weight: FloatArray | None, seed: int, show: ShowProgress
     ) -> tuple[TreeScores, Calibration]:
         """Scores fitted on some persons, and the others with what the tree needs to know of them."""
+        weight = np.ones(len(rows.X)) if sample_weight is None else sample_weight
+        if self.unit == "person":
+            weight = weight / rows.persons.rows_each()[rows.persons.codes]
         counted = np.flatnonzero(weight > 0)
         fitted, others = (
             counted[part] for part in rows.persons.take(counted).split(self.calibration, random_state=seed)
@@ -233,7 +233,7 @@ class FairTree(GroupEncoder):
             rows.X,
             fitted,
             labels,
-            weight if weighted or self.unit == "person" else None,
+            sample_weight,
             columns=self.columns_,
             components_of=named,
             n_components=self.n_components,
@@ -369,7 +369,8 @@ class FairTree(GroupEncoder):
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
         """The share of each class in each row's cell; a list, one array per label, where there are several."""
-        return class_probabilities(self.labels_, self._levels(self.read(X, sensitive_features)))
+        levels = self._levels(self.read(X, sensitive_features))
+        return class_probabilities(self.labels_, levels)
 
     def _levels(self, rows: Rows) -> FloatArray:
         """What each row's cell says of the labels."""
