@@ -11,7 +11,10 @@ from fairflows.release.released import Released
 
 @pytest.fixture(scope="session")
 def adult():
-    return load_adult().paper_split()
+    """Four of Adult's columns: 6,720 cells instead of 329,280, whose laws are fitted in no time."""
+    table = load_adult()
+    table.X = table.X[["education", "occupation", "relationship", "race"]]
+    return table.paper_split()
 
 
 @pytest.fixture(scope="session")
