@@ -42,15 +42,6 @@ class Report:
     verified : bool
         Whether the certificate's seal was checked with the model's key; the page says so. It is no part of the
         contents, since a file cannot vouch for itself.
-
-    Examples
-    --------
-    >>> from fairflows import FairMatching, load_adult
-    >>> from fairflows.workflow.job import report
-    >>> train, _, test = load_adult().split(random_state=0)
-    >>> encoder = FairMatching(density="counts").fit(train.X, train.y, sensitive_features=train.a)
-    >>> "<h1>" in report(encoder, test).to_html()
-    True
     """
 
     def __init__(self, contents: Contents, *, verified: bool = False) -> None:
