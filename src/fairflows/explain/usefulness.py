@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 IntArray = npt.NDArray[np.int64]
 
-_WORK = 400_000  # rows · columns that forests learn from: a table of 100 columns is judged on 4,000 rows
+_WORK = 200_000  # rows · columns that forests learn from: a table of 100 columns is judged on 2,000 rows
 _FEWEST_ROWS = 2_000
 _COLUMNS = 12  # that tell most of a value: what a forest looks at
 _FINE, _COARSE = (32, 63), (4, 20)  # bins of numbers and most frequent categories, to learn from and to be predicted
@@ -237,7 +237,7 @@ class _View:
         if not len(chosen):
             return target.majority
         forest = RandomForestClassifier(
-            20, min_samples_leaf=5, max_features=0.5, class_weight="balanced" if balanced else None, random_state=seed
+            10, min_samples_leaf=10, max_features=0.4, class_weight="balanced" if balanced else None, random_state=seed
         )
         right = forest.fit(self.train[:, chosen], target.train).predict(self.test[:, chosen]) == target.test
         if not balanced:
