@@ -8,7 +8,7 @@ from types import NoneType, UnionType
 from typing import Literal, get_args, get_origin
 
 from fairflows.certificate import document
-from fairflows.certificate.typed_json import is_required, stated_fields
+from fairflows.table.json_text import is_required, stated_fields
 
 TARGET = Path(document.__file__).with_name("certificate.schema.json")
 NAMES = {str: "string", int: "integer", float: "number", NoneType: "null"}

@@ -295,7 +295,7 @@ def test_without_cryptography_it_says_what_to_install(tmp_path, monkeypatch):
     def none(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("fairflows.certificate.signing.import_module", none)
+    monkeypatch.setattr("fairflows.certificate.file_list.import_module", none)
     with pytest.raises(ff.DataError, match=r"pip install 'fairflows\[sign\]'"):
         new_key(tmp_path / "producer.pem")
     assert not (tmp_path / "producer.pem").exists()

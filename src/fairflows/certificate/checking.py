@@ -15,8 +15,7 @@ from fairflows.bounds.planning import delta_of_look
 from fairflows.certificate.certifying import status_of
 from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.certificate.document import Certificate, Plain
-from fairflows.certificate.file_list import FileList, canonical_sha256, file_sha256, list_beside
-from fairflows.certificate.signing import is_signed
+from fairflows.certificate.file_list import FileList, canonical_sha256, file_sha256, is_signed, list_beside
 from fairflows.exceptions import DataError
 from fairflows.table.json_text import read_text
 from fairflows.table.reading import read_frame

@@ -16,8 +16,7 @@ from fairflows.bounds.derived import (
     selection_ratio_lower_bound,
 )
 from fairflows.certificate.counted import CountedStatement
-from fairflows.certificate.typed_json import is_required, read_as, stated_fields
-from fairflows.table.json_text import parse_json
+from fairflows.table.json_text import is_required, parse_json, read_as, stated_fields
 from fairflows.table.persons import fingerprint
 
 FORMAT = 1

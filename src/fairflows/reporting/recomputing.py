@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from fairflows.bounds.derived import rounded_up
 from fairflows.certificate.counted import CountedStatement, FoldCounts
-from fairflows.certificate.typed_json import read_as
 from fairflows.reporting.words import CertificateFields
+from fairflows.table.json_text import read_as
 
 _MOST_GROUPS, _MOST_CELLS = 8, 300  # a larger table is for machines: certificate.json has it
 

@@ -1,10 +1,16 @@
-"""JSON from files that anybody may have written: damage and malice give a clear error."""
+"""JSON from files that anybody may have written: damage and malice give a clear error.
+
+Values are read as the types that a dataclass states.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fairflows.exceptions import DataError
 
@@ -55,5 +61,69 @@ def parse_json(text: str) -> Any:
     raise DataError(_too_deep())
 
 
+def stated_fields(cls: type) -> dict[str, tuple[Field[Any], object]]:
+    """The fields of a dataclass that its JSON states, each with its type: those that count when two are compared."""
+    types = get_type_hints(cls)
+    return {f.name: (f, types[f.name]) for f in fields(cls) if f.compare}
+
+
+def is_required(f: Field[Any]) -> bool:
+    """Whether a field has no default, so that JSON must state it."""
+    return f.default is MISSING and f.default_factory is MISSING
+
+
+def read_as(value: object, kind: Any) -> Any:
+    """A value read from JSON as a value of a type: lists become tuples, and objects become dataclasses.
+
+    Raises
+    ------
+    ValueError
+        It is not of that type.
+    """
+    parts = get_args(kind)
+    if get_origin(kind) is Literal:
+        return _checked(value, isinstance(value, str) and value in parts)
+    if isinstance(kind, UnionType):
+        return _read_as_one_of(value, parts)
+    if get_origin(kind) is tuple:
+        return tuple(read_as(item, parts[0]) for item in _checked(value, isinstance(value, list)))
+    if get_origin(kind) is dict:
+        items = _checked(value, isinstance(value, dict)).items()
+        return {name: read_as(item, parts[1]) for name, item in items}
+    if is_dataclass(kind) and isinstance(kind, type):
+        return _read_as_dataclass(value, kind)
+    if kind is float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return _checked(value, is_number and math.isfinite(value))  # type: ignore[arg-type]
+    return _checked(value, value is None if kind is NoneType else type(value) is kind)
+
+
 def _too_deep() -> str:
     return f"nested more than {_DEEPEST} levels deep"
+
+
+def _read_as_one_of(value: object, kinds: tuple[object, ...]) -> object:
+    for kind in kinds:
+        try:
+            return read_as(value, kind)
+        except ValueError:
+            continue
+    raise ValueError(f"{value!r:.40} is of another type.")
+
+
+def _read_as_dataclass(value: object, cls: type) -> object:
+    stated = stated_fields(cls)
+    values = _checked(value, isinstance(value, dict))
+    for name in values:
+        if name not in stated:
+            raise ValueError(f"there is no field {name!r:.40}.")
+    missing = [name for name, (f, _) in stated.items() if name not in values and is_required(f)]
+    if missing:
+        raise ValueError(f"{missing[0]!r} is missing.")
+    return cls(**{name: read_as(item, stated[name][1]) for name, item in values.items()})
+
+
+def _checked(value: object, is_right: bool) -> Any:
+    if not is_right:
+        raise ValueError(f"{value!r:.40} is of another type.")
+    return value

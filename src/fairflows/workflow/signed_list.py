@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.file_list import FileList, list_beside
-from fairflows.certificate.signing import is_own_signature, new_key_pair, sign_bytes
+from fairflows.certificate.file_list import FileList, is_own_signature, list_beside, new_key_pair, sign_bytes
 from fairflows.exceptions import DataError
 from fairflows.storage.folders import check_file, new_file
 from fairflows.table.json_text import read_text
