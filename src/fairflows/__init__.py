@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fairflows.paper.datasets import load_health as load_health
     from fairflows.paper.datasets import load_law_school as load_law_school
     from fairflows.release.cell_release import CellRelease as CellRelease
+    from fairflows.release.crossfit import CrossFit as CrossFit
     from fairflows.reporting.page import Report as Report
     from fairflows.storage.saving import load as load
     from fairflows.storage.saving import save as save
@@ -66,6 +67,7 @@ _HOME = {
     "CellRelease": "fairflows.release.cell_release",
     "Certificate": "fairflows.certificate.document",
     "Codec": "fairflows.codec.product",
+    "CrossFit": "fairflows.release.crossfit",
     "DataError": "fairflows.exceptions",
     "DataWarning": "fairflows.exceptions",
     "Encoder": "fairflows.encoder.base",

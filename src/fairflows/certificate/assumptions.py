@@ -5,8 +5,8 @@ from __future__ import annotations
 
 def assumptions(
     *, released: tuple[str, ...], cells: bool, merged: bool, model: bool, known_persons: bool, most_rows: int,
-    needs_attribute: bool, ledger: bool, checked: bool, odds: bool, lost_odds: bool, randomised: bool, drawn: bool,
-    key: bool, look: int, limits: tuple[str, ...],
+    needs_attribute: bool, ledger: bool, checked: bool, n_models: int, odds: bool, lost_odds: bool, randomised: bool,
+    drawn: bool, key: bool, look: int, limits: tuple[str, ...],
 ) -> tuple[str, ...]:  # fmt: skip
     """Those sentences that apply."""
     what = " and ".join("row drawn from the cell" if drawn and part == "cell" else part for part in released)
@@ -26,11 +26,27 @@ def assumptions(
             "The groups are those that the rows say; a group label that is wrong at encoding is not covered."
         )
     if cells:
-        sentences += [
+        sentences.append(
             "The certifying persons are independent draws, group by group, from the distribution that the release will "
-            "be used on. The bound is for a fresh person; rows that the model was trained on are not covered.",
-            "The encoder, the cells and their number were fixed before these persons were looked at.",
-        ]
+            "be used on."
+        )
+        if n_models == 1:
+            sentences += [
+                "The bound is for a fresh person; rows that the model was trained on are not covered.",
+                "The encoder, the cells and their number were fixed before these persons were looked at.",
+            ]
+        else:
+            dealt = "a keyed hash of their identifier" if known_persons else "chance"
+            sentences.append(
+                f"{n_models} models share out the persons by {dealt}. Each encodes only persons that it has not seen, "
+                "and its encoder, its cells and their number were fixed without them. So the bound covers every row of "
+                "the table that the models were fitted with, and fresh persons."
+            )
+            if not known_persons:
+                sentences.append(
+                    "The rows of that table are covered as they were released, once, when the models were fitted: "
+                    "nobody knows later which model has not seen whom."
+                )
         if most_rows > 1:
             sentences += [
                 f"No person has more than {most_rows} rows. The bound is about a random row of what is released; that "

@@ -7,25 +7,24 @@ import sys
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from fairflows import __version__
 from fairflows.bounds.arguments import Estimator
 from fairflows.bounds.derived import density_error_lower_bound, true_distance_upper_bound
-from fairflows.bounds.planning import delta_of_look
+from fairflows.bounds.planning import delta_of_each, delta_of_look
 from fairflows.certificate.assumptions import assumptions
 from fairflows.certificate.candidates import OWN, CandidateDensities, DensityLike, best_densities
 from fairflows.certificate.counted import CountedStatement
 from fairflows.certificate.document import Certificate, ContradictionError, Status, rounded_down, rounded_up
-from fairflows.certificate.evidence import CellEvidence, ModelEvidence, group_numbers
+from fairflows.certificate.evidence import CellEvidence, ModelEvidence, check_accuracy, check_distance, group_numbers
 from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, DataWarning, warn_user
 from fairflows.release.released import Model, Released
-from fairflows.table.ledger import Ledger
 from fairflows.table.looks import Look, open_book
 from fairflows.table.table import Table
 
@@ -172,7 +171,7 @@ def certify(
         seed=random_state,
         most_rows=released_model.most_rows(rows, most_rows),
     )
-    _refuse_used_rows(released_model.ledger, rows)
+    _refuse_used_rows(released_model, rows)
     name = model_hash(model, released_model.secret)
     attack = None if audit is None else _checked_attack(audit, settings.released, name)
     candidates = None if density is None else best_densities(released_model.innermost, density, train, random_state)
@@ -239,7 +238,7 @@ def make_certificate(
         if settings.most_rows > 1:
             persons = rows.one_row_per_person(settings.seed)
             by_person = CellEvidence.of(model, persons, groups, with_label="label" in released)
-            statement = CountedStatement("person", None, (by_person.fold(groups, delta),))
+            statement = _statement("person", by_person, groups, delta)
             certificate = replace(
                 _spending(certificate, persons=delta),
                 person_delta=statement.observed,
@@ -248,7 +247,7 @@ def make_certificate(
                 counts=(*certificate.counts, statement),
             )
     if "label" not in released:
-        shrink = 1.0 if cells is None else cells.eta
+        shrink = 1.0 if cells is None else max(part.eta for part in cells)
         certificate = _with_model(certificate, model.innermost, candidates, settings.monte_carlo_delta, shrink)
         if cells is None and certificate.model_upper is None and model.encoder is None:
             raise DataError(
@@ -263,7 +262,8 @@ def make_certificate(
     if attack is not None:
         certificate = _with_attack(certificate, attack, of_own_densities=candidates is None)
         if cells is not None:
-            same = cells.is_deterministic and not model.draws_rows and attack.rows == rows_hash(sample, key)
+            is_counted = all(part.is_deterministic for part in cells) and not model.draws_rows
+            same = is_counted and attack.rows == rows_hash(sample, key)
             _check_for_contradiction(certificate, same_release=same)
     certificate = replace(
         certificate,
@@ -295,10 +295,21 @@ def _spending(certificate: Certificate, **shares: float) -> Certificate:
     return replace(certificate, spent={**certificate.spent, **{k.replace("_", " "): v for k, v in shares.items()}})
 
 
-def _with_cells(certificate: Certificate, cells: CellEvidence, groups: Sequence[Hashable], delta: float) -> Certificate:
+def _statement(
+    law: Literal["row", "person"], cells: Sequence[CellEvidence], groups: Sequence[Hashable], delta: float
+) -> CountedStatement:
+    """What the counts of all models say together at this δ, of which each model spends its part."""
+    each = delta_of_each(delta, len(cells))
+    return CountedStatement(law, None, tuple(part.fold(groups, each) for part in cells))
+
+
+def _with_cells(
+    certificate: Certificate, cells: Sequence[CellEvidence], groups: Sequence[Hashable], delta: float
+) -> Certificate:
     """The certificate with what is known of the true distribution of a random row, from the counts that it prints."""
-    statement = CountedStatement("row", None, (cells.fold(groups, delta),))
-    given = [CountedStatement("row", label, (fold,)) for label, fold in cells.folds_by_label(groups, delta).items()]
+    statement, each = _statement("row", cells, groups, delta), delta_of_each(delta, len(cells))
+    by_model = [part.folds_by_label(groups, each) for part in cells]
+    given = [CountedStatement("row", label, tuple(of[label] for of in by_model)) for label in by_model[0]]
     certificate = _spending(certificate, cells=delta)
     if _is_another_statement(certificate):
         certificate = _spending(certificate, accuracy=delta)
@@ -310,7 +321,7 @@ def _with_cells(certificate: Certificate, cells: CellEvidence, groups: Sequence[
         cell_upper=statement.upper,
         cell_accuracy_upper=statement.accuracy_upper(certificate.priors),
         cell_odds_upper={str(each.label): each.upper for each in given},
-        n_cells=cells.n_cells,
+        n_cells=sum(part.n_cells for part in cells),
         counts=(statement, *given),
     )
 
@@ -395,7 +406,7 @@ def _assumptions(
     certificate: Certificate,
     model: Released,
     rows: Table,
-    cells: CellEvidence | None,
+    cells: Sequence[CellEvidence] | None,
     attack: AttackResult | None,
     *,
     lost_odds: bool,
@@ -413,7 +424,8 @@ def _assumptions(
         checked=ledger is not None and ledger.comparable(ledger.read(rows.X, rows.persons)),
         odds=bool(certificate.cell_odds_upper),
         lost_odds=lost_odds and bool(_labels(model.innermost)),
-        randomised=(encoder is not None and encoder.is_randomised) or (cells is not None and cells.eta < 1),
+        n_models=len(cells or ()),
+        randomised=(encoder is not None and encoder.is_randomised) or any(part.eta < 1 for part in cells or ()),
         drawn=model.draws_rows,
         key=bool(model.secret),
         look=certificate.look,
@@ -441,15 +453,12 @@ def _check_for_contradiction(certificate: Certificate, *, same_release: bool) ->
     )
 
 
-def _refuse_used_rows(ledger: Ledger | None, rows: Table) -> None:
-    if ledger is None:
-        return
-    seen = ledger.read(rows.X, rows.persons)
-    used = ledger.already_used(seen)
+def _refuse_used_rows(model: Released, rows: Table) -> None:
+    used = model.already_used(rows)
     if used:
-        what = "persons" if seen.named else "rows"
+        what = "persons" if rows.persons.named else "rows"
         raise DataError(
-            f"The model was fitted to, or chosen by, {used:,} of the {len(seen.persons):,} {what} to certify on. A "
+            f"The model was fitted to, or chosen by, {used:,} of the {rows.persons.n:,} {what} to certify on. A "
             "certificate takes persons that nothing has seen: certify on held-out rows."
         )
 
@@ -458,12 +467,11 @@ def _check_sizes(model: Released, rows: Table, settings: Settings, look: int) ->
     """Refuse a target that so many persons cannot show even for cells that tell nothing."""
     groups, sample = model.groups(rows), counted_rows(rows, settings)
     n = np.bincount(group_numbers(sample, groups), minlength=len(groups))
-    channel = None if model.last is None else model.last.channel_
-    counted, delta = CellEvidence(n[None, :, None], channel, []), delta_of_look(settings.delta, look)
+    counted, delta = CellEvidence.telling_nothing(model, n), delta_of_look(settings.delta, look)
     if settings.target is not None:
-        counted.check_distance(settings.target, delta, groups)
+        check_distance(counted, settings.target, delta, groups)
     if settings.target_accuracy is not None:
-        counted.check_accuracy(settings.target_accuracy, delta, groups, settings.priors)
+        check_accuracy(counted, settings.target_accuracy, delta, groups, settings.priors)
 
 
 def _warn_of_other_models(earlier: Sequence[Look], model: str) -> None:

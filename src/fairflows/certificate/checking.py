@@ -182,6 +182,9 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
         shares = [fold.share for fold in statement.folds]
         if not shares or not all(_agree(share, 1 / len(shares)) for share in shares):
             yield f"The folds must have equal shares, which sum to 1 ({about})."
+        cells = [cell for fold in statement.folds for cell in fold.cells]
+        if len(cells) != len(set(cells)):
+            yield f"A cell is counted in two folds ({about})."
         for fold in statement.folds:
             yield from (f"{fault} ({about})." for fault in _faults_of_fold(fold, list(c.n), c.n_cells or 0))
     by_name = dict(zip(names, c.counts, strict=True))
@@ -336,13 +339,12 @@ def difference_from_counts(path: Path, certificate: Certificate) -> str:
     if len(frame) != n_counted:
         return f"It has {len(frame):,} rows; {n_counted:,} persons were counted."
     folds = next(each for each in certificate.counts if each.law == "row" and each.label is None).folds
-    shown = set.intersection(*(set(fold.cells) for fold in folds))
     counted: Counter[int] = Counter()
     for fold in folds:
         for counts in fold.counts.values():
             counted.update(dict(zip(fold.cells, counts, strict=True)))
     found = frame["cell"].value_counts().to_dict()
-    different = [cell for cell in sorted(shown) if found.get(cell, 0) != counted[cell]]
+    different = [cell for cell in sorted(counted) if found.get(cell, 0) != counted[cell]]
     if different:
         cell = different[0]
         numbers = f"cell {cell} has {found.get(cell, 0):,} and not {counted[cell]:,}"

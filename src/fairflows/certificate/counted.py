@@ -53,8 +53,8 @@ class FoldCounts:
     n : dict
         Persons of each group.
     cells : tuple of int
-        The cells that are counted one by one. Where the label is released too, the pair of cell c and the j-th of L
-        labels has the number c·L + j.
+        The cells that are counted one by one; two folds have no cell in common. Where the label is released too, the
+        pair of cell c and the j-th of L labels has the number c·L + j.
     counts : dict
         For each group, its persons in each of these cells. Given a label they may be rounded down to tens, where a
         merged count could be told from them otherwise.
@@ -82,9 +82,13 @@ class FoldCounts:
         delta: float,
         eta: float = 1.0,
         share: float = 1.0,
+        first: int = 0,
         rounded: bool = False,
     ) -> FoldCounts:
-        """What is printed of counts (K, k), with these cells merged, and the others rounded down to tens if asked."""
+        """What is printed of counts (K, k), with these cells merged, and the others rounded down to tens if asked.
+
+        The numbers of the cells begin with `first`.
+        """
         n, kept = counts.sum(axis=1), counts[:, ~merged_cells]
         if rounded:
             kept = kept // FEWEST_PERSONS * FEWEST_PERSONS
@@ -95,7 +99,7 @@ class FoldCounts:
             eta=eta,
             radius=_largest_radius(n, delta, eta),
             n=dict(zip(groups, n.tolist(), strict=True)),
-            cells=tuple(np.flatnonzero(~merged_cells).tolist()),
+            cells=tuple((first + np.flatnonzero(~merged_cells)).tolist()),
             counts={group: tuple(row) for group, row in zip(groups, kept.tolist(), strict=True)},
             merged=dict(zip(groups, merged.tolist(), strict=True)),
         )

@@ -91,7 +91,7 @@ class ModelEvidence:
 
 @dataclass(frozen=True)
 class CellEvidence:
-    """Held-out persons counted by label, group and cell, before any randomisation.
+    """Persons whom a model has not seen, counted by label, group and cell, before any randomisation.
 
     Attributes
     ----------
@@ -103,29 +103,61 @@ class CellEvidence:
         The C labels; empty without.
     with_label : bool
         Whether a cell is the pair of a cell and a label, which are released together.
+    share : float
+        The probability that a person is encoded by this model: below 1 where several share out the persons.
+    first : int
+        The number of the first cell; other models have those before it.
     """
 
     counts: npt.NDArray[np.int64]
     channel: FloatArray | None
     labels: list[Hashable]
     with_label: bool = False
+    share: float = 1.0
+    first: int = 0
 
     @classmethod
-    def of(cls, released: Released, sample: Table, groups: Sequence[Hashable], with_label: bool) -> CellEvidence:
-        """Count independent rows; with the label, what is released is the pair (cell, label)."""
-        cells, k = released.cells(sample), int(released.n_cells or 0)
+    def of(
+        cls, released: Released, sample: Table, groups: Sequence[Hashable], with_label: bool
+    ) -> tuple[CellEvidence, ...]:
+        """Count independent rows, for each of the models that share them out.
+
+        With the label, what is released is the pair (cell, label).
+        """
+        if with_label and not sample.labels:
+            raise DataError("released names the label, but the rows have none: give the table its label.")
+        counts = released.kept_counts(sample)
+        if counts is None:
+            counts = _counted(released, sample, groups)
         channel: FloatArray | None = None if released.last is None else released.last.channel_
-        y, labels = np.zeros(len(sample), dtype=np.intp), sample.labels
-        if sample.y is not None:
-            y = pd.Index(labels, dtype=object).get_indexer(sample.y.astype(object))
-        if with_label:
-            if not labels:
-                raise DataError("released names the label, but the rows have none: give the table its label.")
-            cells, k = cells * len(labels) + y, k * len(labels)
-            channel = None if channel is None else np.kron(channel, np.eye(len(labels))).astype(np.float64)
-        counts = np.zeros((max(len(labels), 1), len(groups), k), dtype=np.int64)
-        np.add.at(counts, (y, group_numbers(sample, groups), cells), 1)
-        return cls(counts, channel, labels, with_label)
+        found, first, sizes = [], 0, released.cells_of_models
+        for k in sizes:
+            own = slice(first, first + k)
+            of_model = None if channel is None else channel[own, own]
+            evidence = cls(counts[:, :, own], of_model, sample.labels, share=1 / len(sizes), first=first)
+            found.append(evidence.of_pairs() if with_label else evidence)
+            first += k
+        return tuple(found)
+
+    @classmethod
+    def telling_nothing(cls, released: Released, n: npt.NDArray[np.int64]) -> tuple[CellEvidence, ...]:
+        """So many persons of each group in one cell, parted evenly among the models that share them out."""
+        channel: FloatArray | None = None if released.last is None else released.last.channel_
+        found, first, sizes = [], 0, released.cells_of_models
+        for k in sizes:
+            of_model = None if channel is None else channel[first : first + k, first : first + k]
+            found.append(cls(n[None, :, None] // len(sizes), of_model, [], share=1 / len(sizes), first=first))
+            first += k
+        return tuple(found)
+
+    def of_pairs(self) -> CellEvidence:
+        """The same persons counted by the pair of a cell and a label: cell c and the j-th of L labels are c·L + j."""
+        L, K, k = self.counts.shape
+        pairs = np.zeros((L, K, k, L), dtype=np.int64)
+        for j in range(L):
+            pairs[j, :, :, j] = self.counts[j]
+        channel = None if self.channel is None else np.kron(self.channel, np.eye(L)).astype(np.float64)
+        return CellEvidence(pairs.reshape(L, K, k * L), channel, self.labels, True, self.share, self.first * L)
 
     @property
     def n(self) -> npt.NDArray[np.int64]:
@@ -151,13 +183,20 @@ class CellEvidence:
         """How many different cells, or pairs, can be released."""
         return self.counts.shape[2] if self.channel is None else self.channel.shape[1]
 
-    def fold(self, groups: Sequence[Hashable], delta: float, *, share: float = 1.0) -> FoldCounts:
+    def fold(self, groups: Sequence[Hashable], delta: float) -> FoldCounts:
         """What is printed of all persons, and bounds the true Δ at this δ."""
+        names = [str(group) for group in groups]
         return FoldCounts.of(
-            self.counts.sum(axis=0), self._merged, [str(g) for g in groups], delta=delta, eta=self.eta, share=share
+            self.counts.sum(axis=0),
+            self._merged,
+            names,
+            delta=delta,
+            eta=self.eta,
+            share=self.share,
+            first=self.first,
         )
 
-    def folds_by_label(self, groups: Sequence[Hashable], delta: float, *, share: float = 1.0) -> dict[str, FoldCounts]:
+    def folds_by_label(self, groups: Sequence[Hashable], delta: float) -> dict[str, FoldCounts]:
         """What is printed of the persons with each label; the bounds hold at this δ together.
 
         A count that is merged given one label must not follow from that of all persons less those given the other
@@ -171,7 +210,14 @@ class CellEvidence:
         for label, counts, cells in zip(self.labels, self.counts, merged, strict=True):
             tells = (merged.any(axis=0) & ~cells).any() or has_few_persons(counts[:, cells].sum(axis=1)).any()
             folds[str(label)] = FoldCounts.of(
-                counts, cells, names, delta=each, eta=self.eta, share=share, rounded=bool(tells)
+                counts,
+                cells,
+                names,
+                delta=each,
+                eta=self.eta,
+                share=self.share,
+                first=self.first,
+                rounded=bool(tells),
             )
         return folds
 
@@ -181,44 +227,68 @@ class CellEvidence:
         # with the label, the counts of all persons and those by label are the same numbers
         return cells_to_merge(self.counts if self.with_label else self.counts.sum(axis=0))
 
-    def check_distance(self, target: float, delta: float, groups: Sequence[Hashable]) -> None:
-        """Refuse a distance that these group sizes cannot reach even if the cells told nothing, with what it takes."""
-        if target == 0:
-            raise ParameterError("target", "must be above 0 for a release of cells: no number of persons proves Δ = 0")
-        if float(cell_radius(self.n, delta, eta=self.eta).max()) > target:
-            nothing = np.ones((len(groups), 1))
-            needed = rows_needed(target, delta, shares=self._shares, eta=self.eta, probabilities=nothing)
-            raise self._too_small(f"Δ ≤ {target:.4g}", needed, delta, groups)
 
-    def check_accuracy(self, target: float, delta: float, groups: Sequence[Hashable], priors: Priors = None) -> None:
-        """The same for the accuracy of the best guess of the group."""
-        pi = checked_priors(priors, len(groups))
-        room = target - pi.max()
-        if room <= 0:
-            rule = f"must be above that of a blind guess, {pi.max():.4g}, for a release of cells"
-            raise ParameterError("max_adversary_accuracy", rule, target)
-        blind = self.n[:, None].astype(np.float64)  # one cell for all tells nothing
-        if stratified_accuracy_upper_bound(blind, delta, priors, eta=self.eta) > target:
-            persons = -math.log(delta) / 2 * float((pi**2 * self.eta**2 / self._shares).sum()) / room**2
-            needed = np.ceil(self._shares * persons).astype(np.int64)
-            raise self._too_small(f"that an adversary is right at most {100 * target:.4g} %", needed, delta, groups)
+def check_distance(evidence: Sequence[CellEvidence], target: float, delta: float, groups: Sequence[Hashable]) -> None:
+    """Refuse a distance that these group sizes cannot reach even if the cells told nothing, with what it takes."""
+    if target == 0:
+        raise ParameterError("target", "must be above 0 for a release of cells: no number of persons proves Δ = 0")
+    each = delta_of_each(delta, len(evidence))
+    if sum(part.share * float(cell_radius(part.n, each, eta=part.eta).max()) for part in evidence) > target:
+        nothing, eta = np.ones((len(groups), 1)), max(part.eta for part in evidence)
+        needed = rows_needed(target, each, shares=_group_shares(evidence), eta=eta, probabilities=nothing)
+        raise _too_small(evidence, f"Δ ≤ {target:.4g}", needed * len(evidence), delta, groups)
 
-    @property
-    def _shares(self) -> FloatArray:
-        n = self.n
-        return n / n.sum() if n.all() else np.full(len(n), 1 / len(n))
 
-    def _too_small(
-        self, target: str, needed: npt.NDArray[np.int64], delta: float, groups: Sequence[Hashable]
-    ) -> DataError:
-        have, take = (
-            ", ".join(f"{count:,} of {group!r}" for group, count in zip(groups, counts, strict=True))
-            for counts in (self.n, needed)
-        )
-        return DataError(
-            f"A group is too small for the target {target} at δ = {delta:.3g}: there are {have}, and even cells that "
-            f"tell nothing need {take} at these shares."
-        )
+def check_accuracy(
+    evidence: Sequence[CellEvidence], target: float, delta: float, groups: Sequence[Hashable], priors: Priors = None
+) -> None:
+    """The same for the accuracy of the best guess of the group."""
+    pi, each = checked_priors(priors, len(groups)), delta_of_each(delta, len(evidence))
+    room = target - pi.max()
+    if room <= 0:
+        rule = f"must be above that of a blind guess, {pi.max():.4g}, for a release of cells"
+        raise ParameterError("max_adversary_accuracy", rule, target)
+    upper = 0.0
+    for part in evidence:
+        blind = part.n[:, None].astype(np.float64)  # one cell for all tells nothing
+        upper += part.share * float(stratified_accuracy_upper_bound(blind, each, priors, eta=part.eta))
+    if upper > target:
+        shares, eta = _group_shares(evidence), max(part.eta for part in evidence)
+        persons = -math.log(each) / 2 * float((pi**2 * eta**2 / shares).sum()) / room**2
+        needed = np.ceil(shares * persons).astype(np.int64) * len(evidence)
+        raise _too_small(evidence, f"that an adversary is right at most {100 * target:.4g} %", needed, delta, groups)
+
+
+def _group_shares(evidence: Sequence[CellEvidence]) -> FloatArray:
+    n = np.sum([part.n for part in evidence], axis=0)
+    return n / n.sum() if n.all() else np.full(len(n), 1 / len(n))
+
+
+def _too_small(
+    evidence: Sequence[CellEvidence],
+    target: str,
+    needed: npt.NDArray[np.int64],
+    delta: float,
+    groups: Sequence[Hashable],
+) -> DataError:
+    have, take = (
+        ", ".join(f"{count:,} of {group!r}" for group, count in zip(groups, counts, strict=True))
+        for counts in (np.sum([part.n for part in evidence], axis=0), needed)
+    )
+    return DataError(
+        f"A group is too small for the target {target} at δ = {delta:.3g}: there are {have}, and even cells that tell "
+        f"nothing need {take} at these shares."
+    )
+
+
+def _counted(released: Released, sample: Table, groups: Sequence[Hashable]) -> npt.NDArray[np.int64]:
+    """Rows by label, group and cell, (C, K, k)."""
+    y, labels = np.zeros(len(sample), dtype=np.intp), sample.labels
+    if sample.y is not None:
+        y = pd.Index(labels, dtype=object).get_indexer(sample.y.astype(object))
+    counts = np.zeros((max(len(labels), 1), len(groups), int(released.n_cells or 0)), dtype=np.int64)
+    np.add.at(counts, (y, group_numbers(sample, groups), released.cells(sample)), 1)
+    return counts
 
 
 def group_numbers(table: Table, groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:

@@ -182,10 +182,9 @@ def _compute_again(
 
 def _differences_in_looks(certificate: Certificate, model: Released, rows: Table) -> list[Difference]:
     """Whether the book of looks knows the certificate, and counts the looks at its persons as it does."""
-    if model.ledger is not None:
-        used = model.ledger.already_used(model.ledger.read(rows.X, rows.persons))
-        if used:
-            return [Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows.")]
+    used = model.already_used(rows)
+    if used:
+        return [Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows.")]
     with open_book() as book:
         known = book.find(certificate.mark)
         others = book.looks_at(book.rows(rows.X, rows.identifier))

@@ -54,6 +54,13 @@ class Outside:
         if rows.any():
             self.rows[column, reason] = rows
 
+    def note_part(self, places: npt.NDArray[np.intp], part: Outside) -> None:
+        """Remember what was found in a part of the rows, which are at these places."""
+        for at, rows in part.rows.items():
+            whole = self.rows.get(at, np.zeros(self.n_rows, dtype=bool))
+            whole[places] |= rows
+            self.rows[at] = whole
+
     @property
     def unknown(self) -> BoolArray:
         """The rows with a value that cannot be brought back."""

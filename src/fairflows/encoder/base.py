@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -238,6 +238,11 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """The column of X, or its index, that names the person of a row."""
 
     @property
+    def key(self) -> Key | None:
+        """The secret that the user gave; None where each fit makes its own."""
+        return None
+
+    @property
     def is_fitted(self) -> bool:
         """Whether `fit` was called, and ended well."""
         return "groups_" in vars(self)
@@ -261,6 +266,16 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def draws_rows(self) -> bool:
         """Whether what is given is a row drawn from the cell, anew for every row and at every call."""
         return False
+
+    @property
+    def gives_cell_numbers(self) -> bool:
+        """Whether what is given is the number of a cell, and not a row that stands for it."""
+        return self.n_cells_ is not None and not self.draws_rows
+
+    @property
+    def cells_of_models(self) -> list[int]:
+        """How many cells each of the models has that share out the persons evenly; one model has all of them."""
+        return [int(self.n_cells_ or 0)]
 
     @property
     def feature_names(self) -> list[str]:
@@ -288,6 +303,21 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def inversions(self, Z: pd.DataFrame) -> list[Inversion] | None:
         """What each group's inverse makes of encoded rows; None where there are no inverses in model space."""
         return None
+
+    def already_used(self, table: Table) -> int:
+        """How many persons of a table, or rows at least, it was fitted to or chosen by: these certify nothing."""
+        return self.ledger_.already_used(self.ledger_.read(table.X, table.persons))
+
+    def kept_counts(self, table: Table) -> IntArray | None:
+        """Counts by label, group and cell that were kept from fitting, where `table` is what it was fitted to.
+
+        None where the rows are to be encoded, and their cells counted, as those of any other table.
+        """
+        return None
+
+    def sharing(self, key: Key | None, share: float) -> Self:
+        """A copy that is not fitted, with this key, and with this share of the δ that it plans a certificate with."""
+        return clone(self)
 
     def known_cells(self) -> KnownCells | None:
         """What whoever holds the encoder knows about encoded cells; None where it does not encode cells."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from fairflows.encoder.score_bins import BinnedScores, ScoreBins, calibrated
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.table.columns import check_choice, shown
-from fairflows.table.persons import Persons
+from fairflows.table.persons import Key, Persons
 from fairflows.table.table import Role
 
 _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from
@@ -148,6 +148,10 @@ class FairCells(GroupEncoder):
     def needs_attribute(self) -> bool:
         """Whether encoding needs the sensitive attribute; fitting does."""
         return self.attribute == "encoding"
+
+    def sharing(self, key: Key | None, share: float) -> Self:
+        """A copy that is not fitted, with this key and this share of δ."""
+        return super().sharing(key, share).set_params(delta=share * self.delta)
 
     @property
     def is_randomised(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, predicted_scores, score_columns
 from fairflows.exceptions import DataError, ParameterError, warn_user
 from fairflows.table.columns import check_choice, check_known
-from fairflows.table.persons import content_hashes
+from fairflows.table.persons import Key, content_hashes
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
@@ -173,6 +173,10 @@ class FairTree(GroupEncoder):
         self.key = key
         self.random_state = random_state
         self.progress = progress
+
+    def sharing(self, key: Key | None, share: float) -> Self:
+        """A copy that is not fitted, with this key and this share of δ."""
+        return super().sharing(key, share).set_params(delta=share * self.delta)
 
     @property
     def is_randomised(self) -> bool:

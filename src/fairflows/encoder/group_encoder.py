@@ -29,7 +29,7 @@ from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import check_known, shown, sorted_values
 from fairflows.table.frames import ColumnLike, TableLike, to_pandas
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import KeySetting, Persons, new_key
+from fairflows.table.persons import Key, KeySetting, Persons, new_key
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table, role_column
 
@@ -114,6 +114,11 @@ class GroupEncoder(Encoder):
                 encoder.__dict__.update(common | own)
             found.append(encoder)
         return found
+
+    def sharing(self, key: Key | None, share: float) -> Self:
+        """A copy that is not fitted, with this key where it has one."""
+        takes_key = "key" in self.get_params(deep=False)
+        return clone(self).set_params(key=key) if takes_key else clone(self)
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """The rows of a table as the encoder sees them, checked."""

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fairflows.bounds.merging import chance_of_merging
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
-from fairflows.certificate.evidence import CellEvidence, group_numbers
+from fairflows.certificate.evidence import CellEvidence, check_accuracy, check_distance, group_numbers
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.frontiers.sweep import Frontier
@@ -87,11 +87,11 @@ class Target:
             return
         persons = rows.one_row_per_person(0)
         n = np.bincount(group_numbers(persons, groups), minlength=len(groups))
-        counted, delta = CellEvidence(n[None, :, None], None, []), delta_of_look(self.delta, 1)
+        counted, delta = [CellEvidence(n[None, :, None], None, [])], delta_of_look(self.delta, 1)
         if self.distance is not None:
-            counted.check_distance(self.distance, delta, groups)
+            check_distance(counted, self.distance, delta, groups)
         if self.accuracy is not None:
-            counted.check_accuracy(self.accuracy, delta, groups)
+            check_accuracy(counted, self.accuracy, delta, groups)
 
 
 @dataclass(frozen=True)

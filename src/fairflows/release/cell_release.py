@@ -21,7 +21,7 @@ from fairflows.exceptions import DataError
 from fairflows.release.partitions import CentrePartition, NumericView, Partition, QuantilePartition, TreePartition
 from fairflows.table.columns import check_choice, is_number, is_time
 from fairflows.table.frames import ColumnLike
-from fairflows.table.persons import Persons, content_hashes
+from fairflows.table.persons import Key, Persons, content_hashes
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
 
@@ -130,6 +130,12 @@ class CellRelease(Encoder):
         return None if encoder is None else encoder.identifier
 
     @property
+    def key(self) -> Key | None:
+        """As the encoder says."""
+        encoder = self._fitted_or_given()
+        return None if encoder is None else encoder.key
+
+    @property
     def needs_attribute(self) -> bool:
         """Whether the encoder does."""
         encoder = self._fitted_or_given()
@@ -145,6 +151,11 @@ class CellRelease(Encoder):
     def draws_rows(self) -> bool:
         """Whether whole rows are released."""
         return self.output == "row"
+
+    @property
+    def gives_cell_numbers(self) -> bool:
+        """Whether neither typical rows nor whole rows are released."""
+        return self.output == "cell"
 
     @property
     def feature_names(self) -> list[str]:
@@ -221,6 +232,11 @@ class CellRelease(Encoder):
                 release._fit_cells(encoder, X, y, sensitive_features)
             found.append(release)
         return found
+
+    def sharing(self, key: Key | None, share: float) -> Self:
+        """A copy that is not fitted, around an encoder with this key, and with this share of δ."""
+        encoder = self._new_encoder().sharing(key, share)
+        return clone(self).set_params(encoder=encoder, delta=share * self.delta)
 
     def _fit_cells(self, encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None) -> None:
         rows = encoder.read(X, sensitive_features)

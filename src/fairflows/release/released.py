@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from fairflows.encoder.base import Cells, Encoder, Rows, wrap_output
+from fairflows.encoder.base import Cells, Encoder, IntArray, Rows, wrap_output
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.frames import TableLike, to_pandas
@@ -101,6 +101,24 @@ class Released:
     def ledger(self) -> Ledger | None:
         """Which rows the model was fitted to, where it keeps account of that."""
         return None if self.encoder is None else self.encoder.ledger_
+
+    def already_used(self, table: Table) -> int:
+        """How many persons of a table (or rows, at least) the model was fitted to or chosen by, where it knows."""
+        if self.encoder is None:
+            return 0
+        if not self.steps:
+            return self.encoder.already_used(table)
+        ledger = self.encoder.ledger_  # steps after an encoder were fitted to all of its rows, whatever it is itself
+        return ledger.already_used(ledger.read(table.X, table.persons))
+
+    def kept_counts(self, table: Table) -> IntArray | None:
+        """Counts by label, group and cell that were kept from fitting, where `table` is what it was fitted to."""
+        return None if self.encoder is None or self.steps else self.encoder.kept_counts(table)
+
+    @property
+    def cells_of_models(self) -> list[int]:
+        """How many cells each of the models has that share out the persons evenly."""
+        return [0] if self.last is None else self.last.cells_of_models
 
     def groups(self, table: Table) -> list[Hashable]:
         """The groups that the model knows; those of the table, for one that knows none."""

@@ -47,6 +47,7 @@ _CLASSES = {  # by the module that they are imported from when an object of them
     "fairflows.encoder.plain_score": "PlainScore TextColumn BoostedTrees LogisticScores",
     "fairflows.encoder.rows_given_cell": "RowsGivenCell",
     "fairflows.release.cell_release": "CellRelease",
+    "fairflows.release.crossfit": "CrossFit KeptCounts",
     "fairflows.release.partitions": "NumericView NumberColumn LevelColumn TreePartition QuantilePartition "
     "CentrePartition",
     "sklearn.linear_model": "LogisticRegression",

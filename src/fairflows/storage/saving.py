@@ -4,7 +4,7 @@
 ``model.json``           format version, class, settings, codec: everything but numbers in bulk
 ``weights.safetensors``  the arrays
 ``key.json``             the secrets behind noise and coins, readable by the owner alone (0600); never share it
-``ledger.json``          keyed hashes of the rows that the model was fitted to or chosen by
+``ledger.json``          keyed hashes of the rows that the model, and each model in it, was fitted to or chosen by
 =======================  ==============================================================================================
 
 The folder is private (0700). It is written beside its place and then exchanged with what was there, so that a crash
@@ -86,15 +86,15 @@ def save(model: Any, path: str | Path) -> None:
         "model": _digest(text.encode()),
         # Eight digits find a wrong key file, and are no help in guessing a key.
         "key": _digest(keys.encode())[:8],
-        "ledger": writer.ledger is not None,
+        "ledger": bool(writer.ledgers),
     }
     with new_folder(target) as folder:
         body = json.dumps(header, indent=1)[:-2] + f',\n "content": {text}\n}}\n'
         (folder / MODEL).write_text(body, encoding="utf-8")
         (folder / WEIGHTS).write_bytes(weights)
         _write_private(folder / KEY, keys)
-        if writer.ledger is not None:
-            _write_private(folder / LEDGER, writer.ledger.to_json())
+        if writer.ledgers:
+            _write_private(folder / LEDGER, json.dumps([ledger.to_dict() for ledger in writer.ledgers]))
 
 
 def load(path: str | Path) -> Any:
@@ -119,7 +119,7 @@ def load(path: str | Path) -> Any:
         raise DataError(f"{folder / MODEL}: the file is damaged: its content is not what was saved.")
     arrays = _read_weights(folder / WEIGHTS, header)
     keys = _read_keys(folder / KEY, header["key"])
-    reader = Reader(arrays, keys, read_text(folder / LEDGER) if header["ledger"] else None)
+    reader = Reader(arrays, keys, read_json(folder / LEDGER) if header["ledger"] else [])
     try:
         model = reader.read(header["content"])
     except DamagedError as error:

@@ -32,19 +32,20 @@ class DamagedError(Exception):
 
 
 class Writer:
-    """Turns values into JSON; collects the arrays, the secrets and the ledger, which have files of their own.
+    """Turns values into JSON; collects the arrays, the secrets and the ledgers, which have files of their own.
 
     Attributes
     ----------
     arrays : dict of str to ndarray
     secrets : list of bytes
-    ledger : Ledger or None
+    ledgers : list of Ledger
+        One, or that of each model where several make up one.
     """
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
         self.secrets: list[bytes] = []
-        self.ledger: Ledger | None = None
+        self.ledgers: list[Ledger] = []
         self._names: dict[int, str] = {}
         self._kept: list[object] = []  # an array that is gone would give its id to the next one
 
@@ -84,10 +85,10 @@ class Writer:
         return {_TAG: "secret", "number": self.secrets.index(value)}
 
     def _ledger(self, value: Ledger, where: str) -> Tagged:
-        if self.ledger is not None and self.ledger is not value:
-            raise DataError(f"{where}: a model keeps one ledger; this one has two.")
-        self.ledger = value
-        return {_TAG: "ledger", "key": self._secret(value.key, where)}
+        number = next((i for i, ledger in enumerate(self.ledgers) if ledger is value), len(self.ledgers))
+        if number == len(self.ledgers):
+            self.ledgers.append(value)
+        return {_TAG: "ledger", "number": number, "key": self._secret(value.key, where)}
 
     def _scalar(self, value: np.generic, where: str) -> Tagged:
         return {_TAG: "scalar", "array": self._array(np.asarray(value), where)}
@@ -159,19 +160,13 @@ class Writer:
 
 
 class Reader:
-    """Turns JSON back into values, with the arrays, secrets and ledger that belong to it.
+    """Turns JSON back into values, with the arrays, secrets and ledgers that belong to it."""
 
-    Attributes
-    ----------
-    ledger : Ledger or None
-        The one that was met.
-    """
-
-    def __init__(self, arrays: dict[str, np.ndarray], secrets: list[Key], ledger: str | None) -> None:
+    def __init__(self, arrays: dict[str, np.ndarray], secrets: list[Key], ledgers: list[Any]) -> None:
         self._arrays = arrays
         self._secrets = secrets
-        self._ledger_text = ledger
-        self.ledger: Ledger | None = None
+        self._written_ledgers = ledgers
+        self._ledgers: dict[int, Ledger] = {}
         self._views: dict[tuple[str, str], np.ndarray] = {}
         self._kinds: dict[str, Callable[[Tagged], Any]] = {
             "float": lambda v: float(v["value"]),
@@ -224,11 +219,12 @@ class Reader:
         return torch.from_numpy(self._array(value["array"]).copy())
 
     def _ledger(self, value: Tagged) -> Ledger:
-        if self._ledger_text is None:
+        number = value["number"]
+        if number >= len(self._written_ledgers):
             raise DamagedError("its ledger is missing")
-        if self.ledger is None:
-            self.ledger = Ledger.from_json(self._ledger_text, self.read(value["key"]))
-        return self.ledger
+        if number not in self._ledgers:
+            self._ledgers[number] = Ledger.from_dict(self._written_ledgers[number], self.read(value["key"]))
+        return self._ledgers[number]
 
     def _index(self, value: Tagged) -> pd.Index:
         items = pd.Series(_object_array(self.read(value["items"])), dtype=object)

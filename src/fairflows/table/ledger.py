@@ -8,15 +8,13 @@ see `fairflows.table.looks`.
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy.stats import binom, poisson
 
-from fairflows.table.json_text import parse_json
 from fairflows.table.persons import Hashes, Persons, content_hashes, keyed_hashes
 
 BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
@@ -147,14 +145,14 @@ class Ledger:
         """Whether overlap would be seen: persons are named as in training, or the rows' values tell them apart."""
         return all(used.would_be_seen(rows) for used in self.used)
 
-    def to_json(self) -> str:
-        """The ledger without its key, as text for the model's folder."""
-        return json.dumps({"format": 1, "used": [used.to_dict() for used in self.used]})
+    def to_dict(self) -> dict[str, list[dict[str, bool | str]]]:
+        """The ledger without its key, as plain values for the model's folder."""
+        return {"used": [used.to_dict() for used in self.used]}
 
     @classmethod
-    def from_json(cls, text: str, key: bytes) -> Ledger:
-        """The ledger that `to_json` wrote, with the key that it was made with."""
-        return cls(key, [RowsSeen.from_dict(used) for used in parse_json(text)["used"]])
+    def from_dict(cls, values: Mapping[str, Sequence[Mapping[str, bool | str]]], key: bytes) -> Ledger:
+        """The ledger that `to_dict` described, with the key that it was made with."""
+        return cls(key, [RowsSeen.from_dict(used) for used in values["used"]])
 
     def __repr__(self) -> str:
         n, what = sum(len(used.persons) for used in self.used), "persons" if self.used[0].named else "rows"

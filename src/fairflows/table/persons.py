@@ -126,6 +126,16 @@ class Persons:
         names = np.char.add(np.char.add(contents.astype(str), "-"), place.astype(str))
         return cls(names.astype(object), np.arange(len(contents)))
 
+    @classmethod
+    def newly_named(cls, n_rows: int) -> Persons:
+        """Every row another person with a random name that nobody had before: coins are fresh, and the same in one use.
+
+        For rows that nobody named, where two parts of one computation must toss the same coin.
+        """
+        numbers = _fresh_generator().integers(2**63, size=n_rows)
+        names = np.char.add(np.char.add(numbers.astype(str), "-"), np.arange(n_rows).astype(str))
+        return cls(names.astype(object), np.arange(n_rows))
+
     @property
     def named(self) -> bool:
         """Whether somebody said who is who."""
@@ -154,7 +164,7 @@ class Persons:
             What the number is for, say the column it is added to; numbers for two purposes are independent.
         """
         if self.names is None:
-            return np.random.default_rng(int.from_bytes(secrets.token_bytes(16), "big")).random(len(self.codes))
+            return _fresh_generator().random(len(self.codes))
         return self._hashed(key, purpose)[self.codes]
 
     def split(self, *shares: float, random_state: int | None) -> tuple[Places, ...]:
@@ -257,6 +267,11 @@ def fingerprint(parts: Iterable[Part], key: bytes) -> str:
         data = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()[:32]
+
+
+def _fresh_generator() -> np.random.Generator:
+    """A generator that nobody can repeat."""
+    return np.random.default_rng(int.from_bytes(secrets.token_bytes(16), "big"))
 
 
 def _key_of(seed: int) -> bytes:

@@ -146,7 +146,7 @@ def _brought(name: Any, column: pd.Series, fitted: str) -> pd.Series:
         return column
     plain = _without_objects(column, came)
     if fitted == WHOLE and came == NUMBERS:
-        return _whole_where_exact(plain)
+        return whole_where_exact(plain)
     return _as_dates(name, plain) if fitted == DATES else plain
 
 
@@ -162,7 +162,8 @@ def _without_objects(column: pd.Series, kind: str) -> pd.Series:
     return column.astype(_DTYPES[kind]) if column.dtype == object else column
 
 
-def _whole_where_exact(column: pd.Series) -> pd.Series:
+def whole_where_exact(column: pd.Series) -> pd.Series:
+    """A column of floats as whole numbers, if all of them are."""
     values = column.dropna().to_numpy(dtype=np.float64)
     if not ((values == np.rint(values)) & (np.abs(values) < 2**63)).all():
         return column
