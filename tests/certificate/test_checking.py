@@ -343,11 +343,13 @@ def test_two_folds_are_checked_as_one_statement(model, certificate, tmp_path):
     fold = certificate.counts[0].folds[0]
     half = replace(fold, share=0.5, delta=fold.delta / 2)
     half = replace(half, radius=half.computed_radius)
-    statement = CountedStatement("row", None, (half, half))
+    other = replace(half, cells=tuple((certificate.n_cells or 0) + cell for cell in half.cells))  # cells are told apart by fold
+    statement = CountedStatement("row", None, (half, other))
     both = replace(
         certificate,
         counts=(statement,),
         n=statement.n,
+        n_cells=2 * (certificate.n_cells or 0),
         cell_odds_upper={},
         cell_delta=statement.observed,
         cell_upper=statement.upper,
@@ -356,13 +358,11 @@ def test_two_folds_are_checked_as_one_statement(model, certificate, tmp_path):
     (tmp_path / "certificate.json").write_text(both.to_json(), encoding="utf-8")
     assert check(tmp_path, None), repr(check(tmp_path, None))
     assert statement.upper > certificate.cell_upper
-    all_weight_on_one = (replace(half, share=1.0), replace(half, share=0.0))
-    skewed = replace(both, counts=(CountedStatement("row", None, all_weight_on_one),))
-    (tmp_path / "certificate.json").write_text(skewed.to_json(), encoding="utf-8")
-    assert failed(check(tmp_path, None)) == {"counts"}, "a fold that counts nothing could hold anything"
-    one = replace(both, counts=(CountedStatement("row", None, (half,)),))
-    (tmp_path / "certificate.json").write_text(one.to_json(), encoding="utf-8")
-    assert failed(check(tmp_path, None)) == {"counts"}
+    all_weight_on_one = replace(half, share=1.0), replace(other, share=0.0)  # one that counts nothing could hold anything
+    for folds in ((half,), (half, half), all_weight_on_one):
+        wrong = replace(both, counts=(CountedStatement("row", None, folds),))
+        (tmp_path / "certificate.json").write_text(wrong.to_json(), encoding="utf-8")
+        assert failed(check(tmp_path, None)) == {"counts"}
 
 
 def test_what_is_merged_given_a_label_does_not_follow_from_all_persons(model):

@@ -22,6 +22,7 @@ from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import FARE, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
 from fairflows.release.cell_release import CellRelease
+from fairflows.release.crossfit import CrossFit
 from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
@@ -56,22 +57,25 @@ ENCODERS = {
     "cells of rows": lambda: CellRelease(Unencoded(key=KEY), 4),
     "cells of matched rows": lambda: CellRelease(FairMatching(1.0, **CELLS), 4, randomise=0.3),
     "typical rows of a score": lambda: CellRelease(FairTransport(**SCORE), 4, method="quantiles", output="typical"),
+    "cross-fitted tree": lambda: CrossFit(FairTree(4, label_score=LogisticRegression(), key=KEY), most_rows=7),
+    "cross-fitted cells of rows": lambda: CrossFit(CellRelease(Unencoded(key=KEY), 4, output="typical"), most_rows=7),
 }
 NEED_NO_ATTRIBUTE = {
     "best cells without the attribute", "rows as they are", "FARE", "LAFTR",
-    "MaxEnt-ARL", "forgetting", "plain adversary", "cells of rows",
+    "MaxEnt-ARL", "forgetting", "plain adversary", "cells of rows", "cross-fitted cells of rows",
 }  # fmt: skip
 INVERTIBLE = {"flow", "matching", "matching with coins"}
 GIVE_CELLS = {
     "best cells", "best cells without the attribute", "matched tree", "FARE", "cells of rows", "cells of matched rows",
-    "typical rows of a score",
+    "typical rows of a score", "cross-fitted tree", "cross-fitted cells of rows",
 }  # fmt: skip
 HAVE_A_LAW = {"flow", "matching", "matching with coins", "transported cells", "transported score"}
 TOSS_COINS = {
     "best cells", "best cells without the attribute", "matched tree", "flow", "matching with coins",
     "transported cells", "transported score", "cells of matched rows",
-    "typical rows of a score",
+    "typical rows of a score", "cross-fitted tree", "cross-fitted cells of rows",
 }  # fmt: skip
+PLAIN_ROWS = {"rows as they are", "cells of rows", "cross-fitted cells of rows"}
 FITTED: dict[str, Encoder] = {}
 
 
@@ -110,8 +114,14 @@ def encoder(name, table) -> Encoder:
 
 def configured(encoder: Encoder, **settings: object) -> Encoder:
     """The encoder, or the one inside a release, with other settings."""
-    prefix = "encoder__" if isinstance(encoder, CellRelease) else ""
-    return encoder.set_params(**{f"{prefix}{name}": value for name, value in settings.items()})
+    innermost(encoder).set_params(**settings)
+    return encoder
+
+
+def innermost(encoder: Encoder) -> Encoder:
+    """The settings of the encoder inside a release."""
+    inside = encoder.release if isinstance(encoder, CrossFit) else encoder
+    return inside.encoder if isinstance(inside, CellRelease) else inside
 
 
 def assert_same(one: pd.DataFrame, other: pd.DataFrame) -> None:
@@ -189,7 +199,7 @@ def test_whether_encoding_needs_the_attribute(name, encoder, table):
 def test_fitting_needs_the_attribute(name, table):
     """But for rows as they are, which learn nothing; groups are then unknown."""
     encoder = configured(ENCODERS[name](), identifier="person")
-    if name in ("rows as they are", "cells of rows"):
+    if name in PLAIN_ROWS:
         assert encoder.fit(table.X, table.y).groups_ == []
         assert len(encoder.transform(table.X)) == len(table)
         return
@@ -305,11 +315,16 @@ def test_the_kind_of_table_that_came_is_given_back(name, encoder, table):
 def test_arrays(name, table):
     rng = np.random.default_rng(2)
     array = np.column_stack([table.X["grade"], rng.normal(size=(len(table), 2))])
-    encoder = ENCODERS[name]().fit(array, table.y.to_numpy(), sensitive_features=table.a.to_numpy())
-    Z = encoder.transform(array, **given(encoder, table.a.to_numpy()))
+    encoder = ENCODERS[name]()
+    Z = encoder.fit_transform(array, table.y.to_numpy(), sensitive_features=table.a.to_numpy())
     assert isinstance(Z, np.ndarray)
     assert Z.shape == (len(table), len(encoder.get_feature_names_out()))
     assert encoder.feature_names == []
+    if isinstance(encoder, CrossFit):
+        with pytest.raises(DataError, match="fitted to 300 of these rows"):
+            encoder.transform(array, **given(encoder, table.a.to_numpy()))
+    else:
+        assert encoder.transform(array, **given(encoder, table.a.to_numpy())).shape == Z.shape
     with pytest.raises(ValueError, match="2 features"):
         encoder.transform(array[:, :2], **given(encoder, table.a.to_numpy()))
 
@@ -342,13 +357,13 @@ def test_the_ledger_knows_the_training_persons(encoder, table):
 
 def test_one_run_fits_every_strength_and_seed(name, table):
     template = ENCODERS[name]()
-    strengths = [2, 5] if template.strength_name == "n_cells" else [0.25, 0.75]
+    strengths = [2, 5] if innermost(template).strength_name == "n_cells" else [0.25, 0.75]
     many = template.fit_many(table, strengths=strengths, seeds=[0, 3])
     assert not template.is_fitted
     assert all(encoder.is_fitted for encoder in many)
     assert len({encoder.key_ for encoder in many}) == 1, "a person has the same coins in all of them"
-    settings = [encoder.encoder if isinstance(encoder, CellRelease) else encoder for encoder in many]
-    if name not in ("rows as they are", "cells of rows"):  # which have no strength
+    settings = [innermost(encoder) for encoder in many]
+    if name not in PLAIN_ROWS:  # which have no strength
         assert [setting.get_params()[setting.strength_name] for setting in settings] == sorted(2 * strengths)
     assert [setting.random_state for setting in settings] == [0, 3, 0, 3]
     for encoder in many:

@@ -34,7 +34,7 @@ from fairflows.release.cell_release import label_columns
 from fairflows.table.columns import check_known, shown
 from fairflows.table.frames import ColumnLike, Frame, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
-from fairflows.table.own_types import check_texts, common_schema, own_type, own_types
+from fairflows.table.own_types import check_texts, common_schema, own_type, own_types, plain_numbers
 from fairflows.table.persons import Key, Persons, Places, content_hashes, fingerprint, keyed_hashes, new_key
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
@@ -410,7 +410,7 @@ class CrossFit(Encoder):
             places, schema = np.flatnonzero(fold == f), self.models_[f].row_schema
             X = rows.X.iloc[places]
             X = X if schema == self.models_[0].row_schema else schema.apply(X)  # which model 0 read them by
-            part = Rows(X, rows.group[places], persons.take(places), Outside(len(places)))
+            part = Rows(plain_numbers(X), rows.group[places], persons.take(places), Outside(len(places)))
             parts.append(do(f, part))
             order.append(places)
             rows.outside.note_part(places, part.outside)

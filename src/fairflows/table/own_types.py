@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -21,8 +22,8 @@ from fairflows.table.schema import NUMBERS, TEXT, WHOLE, Schema, whole_where_exa
 def own_types(rows: pd.DataFrame) -> pd.DataFrame:
     """Some rows of a table with every column in the type that these rows alone would have.
 
-    Categories that do not occur are dropped, numbers become whole numbers where all of them are, and types that allow
-    missing values become plain ones where none is missing. No value changes.
+    Categories that do not occur are dropped, numbers become whole numbers where all of them are, and nullable types
+    NumPy's own. No value changes.
 
     Examples
     --------
@@ -41,12 +42,25 @@ def own_type(column: pd.Series) -> pd.Series:
         return column.cat.remove_unused_categories()
     if column.dtype == object:
         return column.infer_objects()
-    if not is_number(column.dtype):
+    if is_number(column.dtype) and not column.isna().any():
+        return whole_where_exact(_plain(column))
+    return _plain(column)
+
+
+def plain_numbers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with numbers in NumPy's own types, with NaN where one is missing."""
+    nullable = [j for j, dtype in enumerate(rows.dtypes) if is_number(dtype) and not isinstance(dtype, np.dtype)]
+    if nullable:
+        rows = rows.copy(deep=False)
+        for j in nullable:
+            rows.isetitem(j, _plain(rows.iloc[:, j]))
+    return rows
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    if not is_number(column.dtype) or isinstance(column.dtype, np.dtype):
         return column
-    if pd.api.types.is_float_dtype(column.dtype):
-        column = whole_where_exact(column)
-    plain = column.dtype.numpy_dtype if isinstance(column.dtype, pd.api.extensions.ExtensionDtype) else column.dtype
-    return column if column.isna().any() else column.astype(plain)
+    return column.astype(np.float64 if column.isna().any() else column.dtype.numpy_dtype)
 
 
 def common_schema(schemas: Sequence[Schema]) -> Schema:
