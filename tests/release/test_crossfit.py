@@ -1,7 +1,6 @@
 """CrossFit: every person is encoded by a model that never saw her, for ever, and a certificate covers every row."""
 
 import json
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Released
 from fairflows.table.persons import Key, Persons
+from fairflows.workflow.results import naming_file
 
 KEY = Key(range(32))
 QUICK = {"label_score": HistGradientBoostingClassifier(max_iter=5), "key": KEY}
@@ -232,13 +232,27 @@ def test_a_receiver_computes_the_bounds_again(shared, rows, tmp_path):
 
     assert forged(lambda document: None)
     assert not forged(lambda document: document.update(cell_upper=document["cell_upper"] - 0.01))
-    folds = ("counts", 0, "folds")
     assert stated["counts"][0]["folds"][1]["share"] == 0.5
-    assert not forged(lambda document: document["counts"][0]["folds"].pop()), folds
+    assert not forged(lambda document: document["counts"][0]["folds"].pop())
     assert not forged(lambda document: document["counts"][0]["folds"][1].update(share=0.1))
     assert not forged(lambda document: document["counts"][0]["folds"][1].update(delta=0.5))
     same = stated["counts"][0]["folds"][0]["cells"]
     assert not forged(lambda document: document["counts"][0]["folds"][1].update(cells=same))
+
+
+def test_a_receiver_compares_the_cells_of_a_file_with_the_counts(shared, rows, tmp_path):
+    """All rows were counted, so that the file's own histogram is that of the counts, both folds told apart."""
+    one_each = table(rows.drop_duplicates("person"))
+    cells, file = shared.transform(one_each), tmp_path / "cells.csv"
+    cells.to_csv(file, index=False)
+    certificate = naming_file(ff.certify(shared, one_each, most_rows=1), file, len(cells), KEY)
+    assert certificate.counted_file == "cells.csv"
+    (tmp_path / "certificate.json").write_text(certificate.to_json())
+    assert ff.check(tmp_path / "certificate.json", file)
+    for changed in (cells.iloc[10:], cells.assign(cell=(cells["cell"] + 8) % 16)):
+        changed.to_csv(file, index=False)
+        failed = [r.what for r in ff.check(tmp_path / "certificate.json", file).results if r.verdict == "FAILED"]
+        assert failed == ["file", "histogram"]
 
 
 def test_persons_by_whom_a_model_was_chosen_cannot_certify_it(rows):
@@ -503,11 +517,8 @@ def test_files_are_encoded_as_tables_are(shared, rows, kind, tmp_path):
         rows.to_csv(source, index=False)
     else:
         rows.to_parquet(source)
-    encoder = shared
-    done = ff.encode_file(
-        encoder, source, target, sensitive="sex", identifier="person", keep_order=True, batch_rows=100, n_workers=2
-    )
-    assert done == len(rows)
+    options = {"sensitive": "sex", "identifier": "person", "keep_order": True, "batch_rows": 100, "n_workers": 2}
+    assert ff.encode_file(shared, source, target, **options) == len(rows)
     found = pd.read_csv(target) if kind == "csv" else pd.read_parquet(target)
     np.testing.assert_array_equal(found["cell"], shared.transform(table(rows))["cell"])
 
@@ -523,4 +534,3 @@ def test_drawn_rows_stream_with_one_type_per_column(rows, tmp_path):
     found = pd.read_parquet(target)
     assert found["grade"].dtype == np.float64
     assert len(found) == len(halves)
-    shutil.rmtree(tmp_path)
