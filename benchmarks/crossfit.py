@@ -3,10 +3,10 @@
     python benchmarks/crossfit.py [--data adult compas crime health law] [--cells 8 16 64] [--json FILE]
 
 Cells of `FairTree`, at δ = 0.05 on a first look, split by person; all columns for Health, the paper's for the others.
-``one model`` is fitted to 70 % of the persons, certified and scored on the others. ``CrossFit`` is fitted to all persons,
-certified on all of them, and each is scored by the model that has not seen her. ``Δ ≤`` is the certified distance for a
-random row of what is released, ``person`` that for a random person; ``label`` is the accuracy of the label that a cell
-suggests, over rows. ``covered`` is the share of the table's rows that the certificate covers.
+``one model`` is fitted to 70 % of the persons, certified and scored on the others. ``CrossFit`` is fitted to all
+persons, certified on all of them, and each is scored by the model that has not seen her. ``Δ ≤`` is the certified
+distance for a random row of what is released, ``person`` that for a random person; ``label`` is the accuracy of the
+label that a cell suggests, over rows. ``covered`` is the share of the persons that the certificate covers.
 """
 
 from __future__ import annotations

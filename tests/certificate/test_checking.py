@@ -343,7 +343,9 @@ def test_two_folds_are_checked_as_one_statement(model, certificate, tmp_path):
     fold = certificate.counts[0].folds[0]
     half = replace(fold, share=0.5, delta=fold.delta / 2)
     half = replace(half, radius=half.computed_radius)
-    other = replace(half, cells=tuple((certificate.n_cells or 0) + cell for cell in half.cells))  # cells are told apart by fold
+    other = replace(
+        half, cells=tuple((certificate.n_cells or 0) + cell for cell in half.cells)
+    )  # cells are told apart by fold
     statement = CountedStatement("row", None, (half, other))
     both = replace(
         certificate,
@@ -358,7 +360,10 @@ def test_two_folds_are_checked_as_one_statement(model, certificate, tmp_path):
     (tmp_path / "certificate.json").write_text(both.to_json(), encoding="utf-8")
     assert check(tmp_path, None), repr(check(tmp_path, None))
     assert statement.upper > certificate.cell_upper
-    all_weight_on_one = replace(half, share=1.0), replace(other, share=0.0)  # one that counts nothing could hold anything
+    all_weight_on_one = (
+        replace(half, share=1.0),
+        replace(other, share=0.0),
+    )  # one that counts nothing could hold anything
     for folds in ((half,), (half, half), all_weight_on_one):
         wrong = replace(both, counts=(CountedStatement("row", None, folds),))
         (tmp_path / "certificate.json").write_text(wrong.to_json(), encoding="utf-8")

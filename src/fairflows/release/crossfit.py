@@ -29,8 +29,8 @@ from fairflows.encoder.base import (
     wrap_output,
 )
 from fairflows.encoder.checks import check_count
+from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, Parameter, warn_user
-from fairflows.release.cell_release import label_columns
 from fairflows.table.columns import check_known, shown
 from fairflows.table.frames import ColumnLike, Frame, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
