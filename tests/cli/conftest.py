@@ -9,7 +9,7 @@ from fairflows.encoder import flow_fitting
 
 @pytest.fixture(scope="module", autouse=True)
 def few_epochs():
-    """Flows that are fitted in this process train for a few epochs."""
+    """Flows that are fitted in this process train for a few epochs, and are certified by few draws."""
     training_settings = flow_fitting._training_settings
 
     def short(settings, n_smallest):
@@ -18,4 +18,5 @@ def few_epochs():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow_fitting, "_training_settings", short)
+        patch.setattr("fairflows.workflow.job.most_draws", lambda n_groups: 5000)
         yield
