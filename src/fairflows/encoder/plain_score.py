@@ -210,15 +210,19 @@ class PlainScore:
 
     def raw_scores(self, X: pd.DataFrame) -> FloatArray:
         """The scores behind the probabilities, (n_rows, n_scores); of a regression, the mean."""
-        parts = [seconds(X[[name]]).to_numpy(dtype=np.float64) for name in self.times]
-        parts += [text.features(X[text.name]) for text in self.texts]
-        first = sum(part.shape[1] for part in parts)
-        x = np.empty((len(X), first + len(self.numbers)), order="F")
-        x[:, :first] = np.concatenate([*parts, np.empty((len(X), 0))], axis=1)
-        for j, name in enumerate(self.numbers, start=first):
+        width = len(self.times) + sum(text.table.shape[1] for text in self.texts) + len(self.numbers)
+        x, at = np.empty((len(X), width), order="F"), 0
+        for name in self.times:
+            x[:, at] = seconds(X[[name]]).to_numpy(dtype=np.float64)[:, 0]
+            at += 1
+        for text in self.texts:
+            x[:, at : at + text.table.shape[1]] = text.features(X[text.name])
+            at += text.table.shape[1]
+        for name in self.numbers:
             column = X[name]
             plain = isinstance(column.dtype, np.dtype)  # which is converted as it is copied
-            x[:, j] = column.to_numpy() if plain else column.to_numpy(dtype=np.float64, na_value=np.nan)
+            x[:, at] = column.to_numpy() if plain else column.to_numpy(dtype=np.float64, na_value=np.nan)
+            at += 1
         return self.model.raw_scores(x)
 
 
