@@ -38,7 +38,7 @@ _CANDIDATES = tuple(2**d for d in range(1, 11))
 _HELD = 0.3  # share of the calibration persons that judge numbers of cells
 _CHANCE = 0.9  # with which the certificate stays within its plan
 _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
-_ROWS_PER_CHUNK = 2**14
+_ROWS_PER_CHUNK = 2**15
 
 
 class FairTree(GroupEncoder):

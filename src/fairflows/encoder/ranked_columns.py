@@ -32,7 +32,7 @@ _MOST_INTEGERS = 2**16  # a column of whole numbers in a smaller range is looked
 _RANK_STEPS = 2.0**12
 _LOADING_STEPS = 2.0**24
 _SAMPLE = 30_000  # rows that the components are fitted to
-_ROWS_PER_CHUNK = 2**14
+_ROWS_PER_CHUNK = 2**15
 
 
 @dataclass(frozen=True)
