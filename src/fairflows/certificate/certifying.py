@@ -92,9 +92,10 @@ def certify(
         What is to be released is what it gives. A release of cells, such as `CellRelease`, can be certified for the
         true distribution.
     rows : Table
-        Held-out rows. Persons are the independent units: of several rows of one person at most one is counted, at
-        random. Where persons have several rows there are two statements, about a random row of the file and about a
-        random row of a random person; the first is the headline, since all rows are released.
+        Held-out rows; for a `CrossFit` all rows, each of which one of its models has not seen. Persons are the
+        independent units: of several rows of one person at most one is counted, at random. Where persons have several
+        rows there are two statements, about a random row of the file and about a random row of a random person; the
+        first is the headline, since all rows are released.
     target : float, optional
         The statistical distance Δ to stay within.
     max_adversary_accuracy : float, optional
@@ -412,6 +413,7 @@ def _assumptions(
     lost_odds: bool,
 ) -> tuple[str, ...]:
     ledger, encoder = model.ledger, model.encoder
+    checked = ledger is not None and ledger.comparable(ledger.read(rows.X, rows.persons))
     return assumptions(
         released=certificate.released,
         cells=cells is not None,
@@ -421,7 +423,7 @@ def _assumptions(
         most_rows=certificate.most_rows,
         needs_attribute=encoder is not None and encoder.needs_attribute,
         ledger=ledger is not None,
-        checked=ledger is not None and ledger.comparable(ledger.read(rows.X, rows.persons)),
+        checked=checked or model.kept_counts(rows) is not None,
         odds=bool(certificate.cell_odds_upper),
         lost_odds=lost_odds and bool(_labels(model.innermost)),
         n_models=len(cells or ()),

@@ -216,10 +216,8 @@ def _frontier_on_ray(
     others are trained beside them.
     """
     ray = import_ray()
-    settings = estimator.get_params()
-    for key in {"key", "encoder__key"} & set(settings):  # of an encoder, or of the one in a release
-        if settings[key] is None:
-            estimator = clone(estimator).set_params(**{key: new_key()})  # one key for all parts
+    if estimator.key is None:
+        estimator = estimator.sharing(new_key(), share=1.0)  # one key for all parts
     n_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
     parts = [part.tolist() for part in np.array_split(seeds, min(n_workers, len(seeds)))]
     train = ray.remote(frontier)

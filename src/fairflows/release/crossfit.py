@@ -88,7 +88,7 @@ class CrossFit(Encoder):
         The most rows of a person: as stated, else what the persons outside of every fold reach; None where nobody said
         who is who.
     ledger_ : Ledger
-        Whose rows each fold had in `fit`, then those of every later choice.
+        Whose rows `fit` had, then those of every later choice.
 
     Examples
     --------
@@ -255,6 +255,10 @@ class CrossFit(Encoder):
         for shared in fitted:
             shared.ledger_ = fitted[0].ledger_
         return found
+
+    def sharing(self, key: Key | None, share: float) -> Self:
+        """A copy that is not fitted, around a release with this key and this share of δ."""
+        return clone(self).set_params(release=self.release.sharing(key, share))
 
     def _fit_models(self, given: Given) -> Rows:
         """Fit all models; the rows come back with persons who have names, be they made up."""
@@ -591,5 +595,5 @@ def _check_alike(what: str, found: Sequence[Sequence[Hashable]]) -> None:
             which = f"{what} {shown(only[0])}" if only else f"A {what.lower()}"
             raise DataError(
                 f"{which} is missing in the persons of one fold, and every model must know all of them: leave out, or "
-                "merge, what is this rare, or give another key."
+                "merge, what is this rare."
             )

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, Parameter
 from fairflows.table.columns import is_number, is_time
 
 if TYPE_CHECKING:
@@ -216,7 +216,9 @@ class Persons:
         if m.max(initial=0) > most:
             raise DataError(
                 f"A person must have at most {most:,} row{'s' * (most > 1)}, which is what was stated or seen in "
-                f"training; one of these persons has {int(m.max()):,}."
+                f"training; one of these persons has {int(m.max()):,}. State the most rows that anybody may have (",
+                Parameter("most_rows", ...),
+                ").",
             )
         if most <= 1 or not self.named:
             return np.arange(len(self.codes))
