@@ -137,3 +137,14 @@ def test_whole_numbers_too_large_for_exact_floats_are_not_moved():
         made, found = encoded(codec, trained.astype(np.float64))  # which hold multiples of 4096 here
         assert found.by_column() == {}
         assert_frame_equal(codec.decode(made[0])[0], trained)
+
+
+def test_what_is_found_in_parts_of_a_table_is_known_of_the_whole():
+    whole, first, last = Outside(4), Outside(2), Outside(2)
+    first.note("town", "unseen", np.array([True, False]))
+    last.note("town", "unseen", np.array([False, True]))
+    last.note("age", "beyond", np.array([True, True]))
+    whole.note_part(np.array([0, 2]), first)
+    whole.note_part(np.array([1, 3]), last)
+    assert whole.unknown.tolist() == [True, False, False, True]
+    assert whole.by_column() == {"town": {"unseen": 2}, "age": {"beyond": 2}}

@@ -106,6 +106,20 @@ def test_predictions_are_those_of_the_persons_own_model(shared, rows):
         np.testing.assert_array_equal(predicted[places], shared.models_[f].predict(whole.take(places)))
 
 
+def test_a_model_is_what_the_release_learns_from_the_other_persons(rows):
+    """With its share of δ to plan with, and the weights of these rows."""
+    whole, fold = table(rows), fold_of(rows)
+    weight = np.random.default_rng(0).random(len(rows))
+    shared = ff.CrossFit(ff.FairTree("auto", target=0.5, **QUICK)).fit(whole, sample_weight=weight)
+    for f in (0, 1):
+        others = np.flatnonzero(fold != f)
+        alone = ff.FairTree("auto", target=0.5, delta=0.025, **QUICK)
+        part = rows.iloc[others].astype({"grade": int})  # which is how these rows would be read
+        alone.fit(table(part), sample_weight=weight[others])
+        assert model_hash(alone, KEY) == hashes(shared)[f]
+    assert hashes(shared) != hashes(clone(shared).fit(whole))
+
+
 def test_three_folds(rows):
     shared = ff.CrossFit(ff.FairTree(4, **QUICK), n_folds=3).fit(table(rows))
     assert [len(shared.models_), shared.n_cells_] == [3, 12]

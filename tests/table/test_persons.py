@@ -263,3 +263,12 @@ def test_keys_do_not_show_themselves():
     estimator.key = bytes(one)
     assert type(estimator.key) is Key
     assert estimator.key == one
+
+
+def test_new_names_are_nobodys_and_repeat_their_coins():
+    one, other = Persons.newly_named(500), Persons.newly_named(500)
+    assert one.named
+    assert one.n == len(set(one.names)) == 500
+    assert not set(one.names) & set(other.names)
+    np.testing.assert_array_equal(one.uniform(KEY, "fold"), one.uniform(KEY, "fold"))
+    assert binomtest(int((one.uniform(KEY, "fold") < 0.5).sum()), 500).pvalue > IMPROBABLE

@@ -67,7 +67,8 @@ class CrossFit(Encoder):
     ----------
     release : encoder
         What each model is: an encoder that gives cells, or rows made from cells, such as `FairTree`, `FairCells` or
-        `CellRelease`.
+        `CellRelease`. A category that only one fold has is new to the model that encodes it: let the release take such
+        categories (``unseen="other"``), unless they should be refused.
     n_folds : int
         F, how many folds there are.
     most_rows : int, optional
