@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Hashable, Mapping
 from datetime import date
@@ -18,6 +19,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.task_score import category_columns, score_pipeline
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.metrics import count_predictions, group_metrics
+from fairflows.release.crossfit import CrossFit
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.columns import is_number
@@ -28,6 +30,7 @@ FEWEST_PEOPLE = 10
 """A bin of fewer people is not shown: it might show a person."""
 
 _MOST_POINTS, _MOST_MATCHES, _BINS = 800, 2_000, 16
+_NOT_SHOWN = ("key", "kinds", "progress", "encoder", "release")
 
 
 def report_contents(
@@ -47,19 +50,18 @@ def report_contents(
     sample = table.one_row_per_person(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said when the rows were encoded
-        if released_model.draws_rows:
-            released = pd.DataFrame({"cell": released_model.cells(sample)})
-        else:
-            released = released_model.encode_again(sample)
+        points: dict[str, Any] = {"points": None, "bins": None}
+        if released_model.n_cells is None:
+            points = _latent(released_model.encode_again(sample), sample)
         contents = {
             "made": date.today().isoformat(),
             "certificate": certificate.to_dict(),
             "audit": None if audit is None else audit.to_dict(),
             "frontier": frontier,
-            "data": _data(table, split, _unknown(released_model.encoder, table)),
+            "data": _data(table, split, _unknown(released_model, table)),
             "metrics": None if train is None or train.y is None else _metrics(released_model, train, sample),
             "cells": _cells(certificate, sample.group_names),
-            **({"points": None, "bins": None} if released_model.n_cells is not None else _latent(released, sample)),
+            **points,
             "densities": _densities(released_model.innermost, audit),
             "matches": _matches(released_model.innermost, sample),
             "recourse": None if recourse is None else recourse_contents(recourse),
@@ -70,14 +72,15 @@ def report_contents(
 
 def settings_of(model: Any) -> dict[str, str]:
     """The settings of a model that are not the defaults; never the key."""
+    steps = [model.models_[0], model] if isinstance(model, CrossFit) else [model]
+    encoder = Released.of(steps[0]).innermost
+    if encoder is not None and encoder is not steps[0]:
+        steps.insert(0, encoder)
     found = {}
-    encoder = Released.of(model).innermost
-    for step in [model] if encoder is None or encoder is model else [encoder, model]:
-        defaults = type(step)().get_params(deep=False)
-        given = {
-            n: v for n, v in step.get_params(deep=False).items() if n not in ("key", "kinds", "progress", "encoder")
-        }
-        changed = [f"{name} = {value!r}" for name, value in given.items() if repr(value) != repr(defaults[name])]
+    for step in steps:
+        defaults = inspect.signature(type(step)).parameters
+        given = {name: v for name, v in step.get_params(deep=False).items() if name not in _NOT_SHOWN}
+        changed = [f"{name} = {v!r}" for name, v in given.items() if repr(v) != repr(defaults[name].default)]
         found[type(step).__name__] = ", ".join(changed) or "as by default"
     return found
 
@@ -117,9 +120,10 @@ def _data(table: Table, split: str, unknown: list[str]) -> dict[str, Any]:
     }
 
 
-def _unknown(encoder: Encoder | None, table: Table) -> list[str]:
+def _unknown(model: Released, table: Table) -> list[str]:
     """How many rows of each group hold values that could not be brought back into the fitted domain."""
-    if encoder is None:
+    encoder = model.encoder
+    if encoder is None or model.kept_counts(table) is not None:  # rows that were released once are not encoded again
         return []
     rows = encoder.read(table, None, repeatable_persons(table))
     encoder.encode(rows)
