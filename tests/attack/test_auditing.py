@@ -421,9 +421,9 @@ def test_what_is_written_is_attacked():
     train, test = several_rows(0), several_rows(1)
     assert audit(LastDigits().fit(train), train, test, quick=True).attack_lower < 0.1
     assert audit(FirstDigits().fit(train), train, test, quick=True).attack_lower > 0.9
-    target = Target.of(LastDigits().fit(train), train, test, None, None, 0, quick=True)
+    target = Target.of(LastDigits().fit(train), train, test, None, None, None, 0, quick=True)
     assert {z["z"].dtype for z in target.Z.values()} == {np.dtype(np.float32)}
-    cells = Target.of(FixedCells(column("x")).fit(train), train, test, None, None, 0, quick=True)
+    cells = Target.of(FixedCells(column("x")).fit(train), train, test, None, None, None, 0, quick=True)
     assert set(cells.Z["test"]["cell"]) == {"0", "1"}
 
 

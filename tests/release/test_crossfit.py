@@ -509,6 +509,33 @@ def test_an_audit_attacks_what_is_released(shared, rows):
     assert ff.audit(drawn, train, test, quick=True, most_rows=3).attack_lower < 0.3
 
 
+@pytest.mark.parametrize("output", ["cell", "row"])
+def test_what_was_released_once_is_attacked_as_it_was_released(rows, output):
+    """Nobody can encode persons without names again."""
+    whole = table(rows.drop_duplicates("person"), named=False)
+    shared = ff.CrossFit(ff.FairTree(4, output=output, **QUICK))
+    released = shared.fit_transform(whole)
+    places = whole.persons.split(0.3, random_state=0)
+    train, test = (whole.take(part) for part in places)
+    encoded = tuple(released.iloc[part] for part in places)
+    with pytest.raises(DataError, match="The models were fitted to"):
+        ff.audit(shared, train, test, quick=True)
+    found = ff.audit(shared, train, test, encoded=encoded, quick=True)
+    assert (found.released, found.attack_lower < 0.3) == (("cell",), True)
+    told = ff.audit(shared, train, test, encoded=(train.a.to_frame(), test.a.to_frame()), quick=True)
+    assert told.attack_lower > 0.8, "it is this that was attacked"
+    certificate = ff.certify(shared, whole, audit=found)
+    assert certificate.attack_lower == found.attack_lower
+    kept = ff.still_tells(shared, train, test, encoded=encoded)
+    assert len(kept.columns) == whole.X.shape[1]
+    page = ff.report(shared, whole, certificate=certificate, audit=found)
+    assert page.contents["settings"]["CrossFit"] == "as by default"
+    assert "n_cells = 4" in page.contents["settings"]["FairTree"]
+    latent = ff.CellRelease(Unencoded(key=KEY), 4).fit(train)
+    with pytest.raises(DataError, match="encoded must hold cells"):
+        ff.audit(latent, train, test, encoded=encoded, released=["latent"], quick=True)
+
+
 # Files.
 
 

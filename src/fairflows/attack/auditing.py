@@ -123,6 +123,7 @@ def audit(
     train: Table,
     test: Table,
     *,
+    encoded: Representation | None = None,
     released: Sequence[str] | None = None,
     constraints: Sequence[Constraint] = (),
     delta: float = 0.05,
@@ -149,6 +150,9 @@ def audit(
     test : Table
         Rows that the bound is computed from: independent draws from the law of a random row, at most one of each
         person, which are those that `certify` counts with the same seed.
+    encoded : pair of frames, optional
+        What was released for the rows of `train` and of `test`, where the model cannot encode them again: a `CrossFit`
+        whose persons have no identifier.
     released : sequence of str, optional
         As for `certify`: with "label", adversaries see the label too.
     constraints : sequence of callable
@@ -180,7 +184,7 @@ def audit(
     True
     """
     checked_delta(delta)
-    target = Target.of(model, train, test, released, most_rows, random_state, quick)
+    target = Target.of(model, train, test, encoded, released, most_rows, random_state, quick)
     against_release, against_densities = list(target.trials(constraints, quick)), list(target.density_trials(quick))
     runs = [delayed(trial.run)(delta, random_state) for trial in [*against_release, *against_densities]]
     found: list[Attack] = []

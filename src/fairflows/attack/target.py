@@ -129,14 +129,18 @@ class Target:
         model: Model | Representation,
         train: Table,
         test: Table,
+        encoded: Representation | None,
         released: Sequence[str] | None,
         most_rows: int | None,
         seed: int,
         quick: bool,
     ) -> Target:
-        """Part the persons, and encode their rows."""
-        given = None if _is_model(model) else _representation(model, train, test)
+        """Part the persons, and encode their rows unless what is released for them is given."""
+        given = None if encoded is None else _representation(encoded, train, test)
         released_model = Released.of(model) if _is_model(model) else None
+        if not _is_model(model):
+            given = _representation(model, train, test)
+            _check_known(given)
         groups = train.groups if released_model is None else released_model.groups(train)
         _refuse_shared_persons(train, test)
         most = most_rows or int(train.persons.rows_each().max())
@@ -154,12 +158,16 @@ class Target:
                     f"groups, has none of {groups[int(sizes.argmin())]!r}."
                 )
         names = checked_released(released, cells=released_model is not None and released_model.n_cells is not None)
+        if encoded is not None and "latent" in names:
+            raise DataError("encoded must hold cells, or rows made from cells; a latent is attacked through its model.")
         latent: dict[str, pd.DataFrame] = {}
         limits: tuple[str, ...] = ()
-        if released_model is not None:
-            Z, latent, limits = _encoded(released_model, names, tables)
-        elif given is not None:
+        if given is not None:
             Z = {part: given[part == "test"].iloc[rows] for part, rows in places.items()}
+            if released_model is not None:
+                Z = _as_seen(released_model, Z)
+        elif released_model is not None:
+            Z, latent, limits = _encoded(released_model, names, tables)
         if "label" in names:
             Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
         X = {part: table.X for part, table in tables.items()}
@@ -269,31 +277,38 @@ def _representation(given: Representation, train: Table, test: Table) -> tuple[p
         first, second = whole.iloc[:n], whole.iloc[n:]
     else:
         raise DataError(f"An audit attacks an encoder, a pipeline or an array; got {type(given).__name__}.")
-    for frame in (first, second):
+    return first, second
+
+
+def _check_known(given: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    for frame in given:
         for name in frame:
             known = frame[name].notna().all()
             if known and is_number(frame[name].dtype):
                 known = np.isfinite(numbers(frame[name])).all()
             if not known:
                 raise DataError(f"A representation must be known in every row; column {name!r} has NaN or infinity.")
-    return first, second
 
 
 def _encoded(
     model: Released, names: tuple[str, ...], tables: dict[str, Table]
 ) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame], tuple[str, ...]]:
     """What adversaries see, the encoder's own rows behind it, and what is lost on the way."""
-    if model.draws_rows and "latent" not in names:
-        return _without_gaps({part: model.encode_again(table) for part, table in tables.items()}), {}, ()
     if model.n_cells is not None and "latent" not in names:
-        # Cells have numbers, but no order or distance.
-        return {part: model.encode_again(table).astype(str) for part, table in tables.items()}, {}, ()
+        return _as_seen(model, {part: model.encode_again(table) for part, table in tables.items()}), {}, ()
     # A cell is a function of the latent beside it, and tells nothing more.
     shown = model if model.n_cells is None else model.latent
     if shown is None:
         raise DataError("released names the latent, but the model has none beside its cells.")
     Z = {part: shown.encode_again(table) for part, table in tables.items()}
     return Z, *_invert_later_steps(shown, Z, tables)
+
+
+def _as_seen(model: Released, parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Released cells, or rows drawn from them, as adversaries look at them."""
+    if model.draws_rows:
+        return _without_gaps(parts)
+    return {part: cells.astype(str) for part, cells in parts.items()}  # cells have numbers, but no order or distance
 
 
 def _without_gaps(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

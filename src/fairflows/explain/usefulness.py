@@ -128,7 +128,13 @@ class StillTells:
 
 
 def still_tells(
-    model: Model, train: Table, test: Table, *, most_rows: int = 20_000, random_state: int = 0
+    model: Model,
+    train: Table,
+    test: Table,
+    *,
+    encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None,
+    most_rows: int = 20_000,
+    random_state: int = 0,
 ) -> StillTells:
     """How well each person's own values are predicted from what is released for her.
 
@@ -141,6 +147,9 @@ def still_tells(
         The release.
     train, test : Table
         Rows to learn from, and rows of other persons to be judged on.
+    encoded : pair of DataFrame, optional
+        What was released for the rows of `train` and of `test`, where the model cannot encode them again: a `CrossFit`
+        whose persons have no identifier.
     most_rows : int
         The most rows of each; of wide tables fewer are taken.
     random_state : int
@@ -164,9 +173,13 @@ def still_tells(
     if list(train.X) != list(test.X):
         raise DataError("train and test must have the same columns.")
     generator = np.random.default_rng(random_state)
-    train, test = (_sample(table, most_rows, generator) for table in (train, test))
+    sampled = [generator.permutation(len(table))[:most_rows] for table in (train, test)]
+    train, test = (table.take(places) for table, places in zip((train, test), sampled, strict=True))
     released = Released.of(model)
-    rows = tuple(released.encode_again(table).reset_index(drop=True) for table in (train, test))
+    if encoded is None:
+        rows = tuple(released.encode_again(table).reset_index(drop=True) for table in (train, test))
+    else:
+        rows = tuple(frame.iloc[places].reset_index(drop=True) for frame, places in zip(encoded, sampled, strict=True))
     label = None if train.y is None or test.y is None else _label(train, test, rows, released.draws_rows, random_state)
     few = max(_FEWEST_ROWS, _WORK // max(train.X.shape[1], rows[0].shape[1]))
     kept = [generator.permutation(len(table))[:few] for table in (train, test)]
@@ -243,10 +256,6 @@ class _View:
         if not balanced:
             return float(right.mean())
         return float(np.mean([right[target.test == value].mean() for value in np.unique(target.test)]))
-
-
-def _sample(table: Table, most: int, generator: np.random.Generator) -> Table:
-    return table.take(generator.permutation(len(table))[:most])
 
 
 def _label(train: Table, test: Table, rows: tuple[pd.DataFrame, ...], drawn: bool, random_state: int) -> Told:
