@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from fairflows.table.examples import make_gaussians as make_gaussians
     from fairflows.table.examples import make_shifted_gaussians as make_shifted_gaussians
     from fairflows.table.examples import make_three_groups as make_three_groups
+    from fairflows.table.grouping import Grouping as Grouping
+    from fairflows.table.grouping import GroupRules as GroupRules
     from fairflows.table.table import Table as Table
     from fairflows.workflow.job import report as report
     from fairflows.workflow.signed_list import sign as sign
@@ -77,6 +79,8 @@ _HOME = {
     "FairTransport": "fairflows.encoder.fair_transport",
     "FairTree": "fairflows.encoder.fair_tree",
     "Frontier": "fairflows.frontiers.sweep",
+    "GroupRules": "fairflows.table.grouping",
+    "Grouping": "fairflows.table.grouping",
     "MatchedPairs": "fairflows.explain.pairs",
     "ParameterError": "fairflows.exceptions",
     "Recourse": "fairflows.explain.flipping",

@@ -56,6 +56,19 @@ Identifier = Annotated[str | None, typer.Option("--id", help="Column that names 
 Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.", callback=distinct)]
 Missing = Annotated[Literal["error", "category", "drop"], typer.Option(help="What to do with missing values.")]
 Multiclass = Annotated[bool, typer.Option("--multiclass", help="Accept a label with more than two values.")]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Cut a sensitive column of numbers: AGE:40, AGE:30,50 or AGE:quantiles=4; may be repeated.",
+        callback=distinct,
+    ),
+]
+MergeSmall = Annotated[
+    int, typer.Option("--merge-small", min=0, help="Groups of fewer persons become one group, 'other'.")
+]
+KeepCase = Annotated[
+    bool, typer.Option("--keep-case", help="Keep groups apart whose names differ in blanks or case only.")
+]
 MaxAccuracy = Annotated[
     float | None, typer.Option("--max-adversary-accuracy", help="How often a guess of the group may be right.")
 ]

@@ -11,9 +11,12 @@ import typer
 
 from fairflows.cli.base import (
     Drop,
+    Groups,
     Identifier,
     Json,
+    KeepCase,
     Label,
+    MergeSmall,
     Missing,
     Multiclass,
     Quiet,
@@ -53,6 +56,9 @@ def describe(
     file: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
     sensitive: Sensitive,
     label: Label = None,
+    groups: Groups = None,
+    merge_small: MergeSmall = 0,
+    keep_case: KeepCase = False,
     identifier: Identifier = None,
     drop: Drop = None,
     missing: Missing = "error",
@@ -64,12 +70,14 @@ def describe(
 
     Example: `fairflows describe loans.csv --sensitive sex --label repaid`
     """
+    from fairflows.table.grouping import GroupRules
     from fairflows.table.table import Table
 
     table = Table.read(
         file,
         sensitive=sensitive,
         label=label,
+        groups=GroupRules.of(groups or [], merge_small, keep_case),
         identifier=identifier,
         drop=drop or (),
         missing=missing,

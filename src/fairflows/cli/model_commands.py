@@ -11,10 +11,13 @@ from fairflows.cli.base import (
     Delta,
     Drop,
     Folder,
+    Groups,
     Identifier,
     Json,
+    KeepCase,
     Label,
     MaxAccuracy,
+    MergeSmall,
     Missing,
     MostRows,
     Multiclass,
@@ -70,10 +73,12 @@ def encode(
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
     from fairflows.stream.files import encode_file
+    from fairflows.workflow.results import grouping_of
 
     model, run = open_model(folder)
     settings: dict[str, Any] = {
         "sensitive": sensitive or (run and run["sensitive"]),
+        "grouping": grouping_of(run),
         "identifier": identifier or (run and run["identifier"]),
         "keep": keep or (),
         "keep_order": keep_order,
@@ -109,6 +114,7 @@ def decode(
     Example: `fairflows decode out encoded.parquet --sensitive-from people.csv -o rows.parquet`
     """
     from fairflows.stream.files import decode_file
+    from fairflows.workflow.results import grouping_of
 
     model, run = open_model(folder)
     with row_counter(quiet or as_json, "decoding") as count:
@@ -118,6 +124,7 @@ def decode(
             out,
             sensitive=sensitive or (run and run["sensitive"]),
             sensitive_from=sensitive_from,
+            grouping=grouping_of(run),
             identifier=identifier or (run and run["identifier"]),
             keep=keep or (),
             n_workers=n_workers,
@@ -140,6 +147,9 @@ def fit(
     sensitive: Sensitive,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.", show_default=False)],
     label: Label = None,
+    groups: Groups = None,
+    merge_small: MergeSmall = 0,
+    keep_case: KeepCase = False,
     identifier: Identifier = None,
     drop: Drop = None,
     missing: Missing = "error",
@@ -180,6 +190,7 @@ def fit(
 
     `fairflows fit loans.csv --sensitive sex --sensitive race --label repaid --id person --missing category -o out`
     """
+    from fairflows.table.grouping import GroupRules
     from fairflows.workflow.job import fit_table, write_fit
     from fairflows.workflow.results import encoded_name, read_table, refuse_other_folder
 
@@ -190,12 +201,14 @@ def fit(
         "drop": drop or [],
         "missing": missing,
         "multiclass": multiclass,
+        "grouping": None,
     }
+    rules = GroupRules.of(groups or [], merge_small, keep_case)
     refuse_other_folder(out, table)
     encoded = encoded_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
-        rows = read_table(table, reading)
+        rows = read_table(table, reading, rules=rules)
         if identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         made = fit_table(

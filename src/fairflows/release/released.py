@@ -16,6 +16,7 @@ from fairflows.encoder.base import Cells, Encoder, IntArray, Rows, wrap_output
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.frames import TableLike, to_pandas
+from fairflows.table.grouping import Grouping
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Persons
 from fairflows.table.schema import Schema
@@ -124,10 +125,18 @@ class Released:
         """The groups that the model knows; those of the table, for one that knows none."""
         return list(self.encoder.groups_) if self.encoder is not None and self.encoder.groups_ else table.groups
 
-    def table_schema(self, sensitive: Sequence[str], label: str | None = None) -> Schema:
-        """What the columns of a file must hold to be read as the rows that the model was fitted on."""
+    def table_schema(
+        self, sensitive: Sequence[str], label: str | None = None, grouping: Grouping | None = None
+    ) -> Schema:
+        """What the columns of a file must hold to be read as the rows that the model was fitted on.
+
+        With a grouping, the sensitive columns hold what it makes groups of.
+        """
         encoder = self.encoder
-        return Schema({}) if encoder is None else encoder.row_schema.with_values(role_values(encoder, sensitive, label))
+        if encoder is None:
+            return Schema({})
+        schema = encoder.row_schema.with_values(role_values(encoder, sensitive, label))
+        return schema if grouping is None or not sensitive else Schema(schema.kinds | grouping.schema(sensitive).kinds)
 
     def most_rows(self, table: Table, given: int | None = None) -> int:
         """M, the most rows that a person may have: declared, else the most in training; 1 where nobody is named."""

@@ -19,7 +19,9 @@ from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.release.released import Released, beside, role_values
 from fairflows.storage.folders import check_file, new_file, side_folder
 from fairflows.stream.tables import TableReader, TableWriter, number_of_buckets, shuffled, to_arrow
+from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
+from fairflows.table.schema import Schema
 
 BATCH_ROWS = 2**14
 """What a network makes of so many rows stays in a core's cache; of four times as many, each takes twice as long."""
@@ -35,6 +37,7 @@ def encode_file(
     target: str | Path,
     *,
     sensitive: str | Sequence[str] | None = None,
+    grouping: Grouping | None = None,
     identifier: str | None = None,
     keep: Sequence[str] = (),
     keep_order: bool = False,
@@ -57,6 +60,8 @@ def encode_file(
         CSV or Parquet, by their names; they need not be of one kind.
     sensitive : str or list of str, optional
         The columns that hold the sensitive attribute; those that the encoder was told when not given.
+    grouping : Grouping, optional
+        How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
     identifier : str, optional
         The column that names a row's person. Without one, rows are known by their number in the file.
     keep : sequence of str
@@ -81,7 +86,7 @@ def encode_file(
     if precision not in ("float32", "float64"):
         raise ValueError(f"precision must be 'float32' or 'float64'; got {precision!r}.")
     check_file(Path(target), Path(source))
-    encode = RowEncoder(model, sensitive, identifier, keep)
+    encode = RowEncoder(model, sensitive, identifier, keep, grouping)
     reader = TableReader(Path(source), batch_rows, encode.schema)
     frames = reader.batches(encode.columns)
     encoded = in_order(encode, frames, _checked_workers(n_workers))
@@ -98,6 +103,7 @@ def decode_file(
     *,
     sensitive: str | Sequence[str] | None = None,
     sensitive_from: str | Path | None = None,
+    grouping: Grouping | None = None,
     identifier: str | None = None,
     keep: Sequence[str] = (),
     n_workers: int | None = None,
@@ -116,6 +122,8 @@ def decode_file(
         The columns that hold the sensitive attribute, in the source or in `sensitive_from`.
     sensitive_from : path, optional
         A file with the sensitive attribute of each row of the source, in the same order.
+    grouping : Grouping, optional
+        As for `encode_file`.
     identifier : str, optional
         The column that names a row's person, which randomised encoders need.
     keep : sequence of str
@@ -129,7 +137,7 @@ def decode_file(
         How many rows were decoded.
     """
     check_file(Path(target), Path(source), None if sensitive_from is None else Path(sensitive_from))
-    decode = RowDecoder(model, sensitive, identifier, keep)
+    decode = RowDecoder(model, sensitive, identifier, keep, grouping)
     reader = TableReader(Path(source), batch_rows, decode.schema)
     if sensitive_from is None:
         frames = reader.batches([*decode.columns, *decode.sensitive])
@@ -156,7 +164,12 @@ class RowEncoder:
     """
 
     def __init__(
-        self, model: Any, sensitive: str | Sequence[str] | None, identifier: str | None, keep: Sequence[str]
+        self,
+        model: Any,
+        sensitive: str | Sequence[str] | None,
+        identifier: str | None,
+        keep: Sequence[str],
+        grouping: Grouping | None = None,
     ) -> None:
         self._released = Released.of(model)
         encoder = _encoder(self._released)
@@ -168,7 +181,8 @@ class RowEncoder:
         self._keep = list(dict.fromkeys(keep))
         extra = [*self._sensitive, *([] if self.identifier is None else [self.identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._features, *extra]))
-        self.schema = self._released.table_schema(self._sensitive)
+        self._grouping = grouping
+        self.schema = self._released.table_schema(self._sensitive, grouping=grouping)
         self.unknown: Counter[Any] = Counter()
         self._lock = Lock()  # batches are encoded by several threads
 
@@ -193,7 +207,7 @@ class RowEncoder:
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The encoded rows, and the columns to keep, with the frame's index."""
-        attribute = _attribute(frame, self._sensitive) if self._sensitive else None
+        attribute = _attribute(frame, self._sensitive, self._grouping) if self._sensitive else None
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
         Z, unknown = self._released.encode_rows(frame[self._features], attribute, persons)
         with self._lock:
@@ -213,7 +227,12 @@ class RowDecoder:
     """
 
     def __init__(
-        self, model: Any, sensitive: str | Sequence[str] | None, identifier: str | None, keep: Sequence[str]
+        self,
+        model: Any,
+        sensitive: str | Sequence[str] | None,
+        identifier: str | None,
+        keep: Sequence[str],
+        grouping: Grouping | None = None,
     ) -> None:
         released = Released.of(model)
         encoder = _encoder(released)
@@ -226,12 +245,14 @@ class RowDecoder:
         self._keep = list(dict.fromkeys(keep))
         extra = [*([] if self._identifier is None else [self._identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._names, *extra]))
-        self.schema = encoder.encoded_schema.with_values(role_values(encoder, self.sensitive))
+        self._grouping = grouping
+        taken = encoder.encoded_schema.with_values(role_values(encoder, self.sensitive))
+        self.schema = taken if grouping is None else Schema(taken.kinds | grouping.schema(self.sensitive).kinds)
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The decoded rows, and the columns to keep, with the frame's index."""
         persons = None if self._identifier is None else Persons.of(frame[self._identifier])
-        attribute = _attribute(frame, self.sensitive)
+        attribute = _attribute(frame, self.sensitive, self._grouping)
         X = self._encoder.inverse_transform(frame[self._names], sensitive_features=attribute, persons=persons)
         return beside(X, frame[self._keep]).set_axis(frame.index)
 
@@ -305,7 +326,9 @@ def _checked_workers(n_workers: int | None) -> int:
     return n_workers or os.cpu_count() or 1
 
 
-def _attribute(frame: pd.DataFrame, names: list[str]) -> Any:
+def _attribute(frame: pd.DataFrame, names: list[str], grouping: Grouping | None) -> pd.Series | pd.DataFrame:
+    if grouping is not None:
+        return grouping.apply(frame[names])
     return frame[names[0]] if len(names) == 1 else frame[names]
 
 

@@ -17,6 +17,7 @@ from fairflows.compute.resources import import_ray
 from fairflows.exceptions import DataError, Parameter
 from fairflows.stream.files import BATCH_ROWS, RowEncoder
 from fairflows.table.frames import from_arrow
+from fairflows.table.grouping import Grouping
 
 
 def _encode_batch(batch: pa.Table, encode: RowEncoder, single: bool) -> pd.DataFrame:
@@ -32,6 +33,7 @@ def encode_folder(
     *,
     identifier: str | None = None,
     sensitive: str | Sequence[str] | None = None,
+    grouping: Grouping | None = None,
     keep: Sequence[str] = (),
     keep_order: bool = False,
     precision: Literal["float32", "float64"] = "float32",
@@ -48,7 +50,7 @@ def encode_folder(
         How many rows were encoded.
     """
     ray = import_ray()
-    encode = RowEncoder(model, sensitive, identifier, keep)
+    encode = RowEncoder(model, sensitive, identifier, keep, grouping)
     if encode.identifier is None:
         raise DataError(
             "On a cluster a row has no number: name the column that says whose row it is (",

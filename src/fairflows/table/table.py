@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeGuard, cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError, Parameter, ParameterError
@@ -30,6 +31,7 @@ from fairflows.table.columns import (
 )
 from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
 from fairflows.table.grid import find_grid
+from fairflows.table.grouping import CutsLike, Grouping, GroupRules, joined
 from fairflows.table.persons import Hashes, Persons, content_hashes
 from fairflows.table.reading import read_frame
 from fairflows.table.schema import Schema
@@ -52,6 +54,10 @@ class Table:
         one of them is). Several columns make intersectional groups. Any number of groups, any labels.
     label : str or array, optional
         What downstream users want to predict: a column of `data`, or one value a row.
+    groups : dict, GroupRules or Grouping, optional
+        Cut points for sensitive columns of numbers (``{"age": [30, 50]}``; a whole number asks for so many groups of
+        equal size), or `GroupRules` with more; or the `grouping` of another table, to be applied as it is. In any case
+        but the last, text that differs only in blanks around it or in upper and lower case is one group.
     identifier : str or array, optional
         Which rows are the same person. Splits never part a person, and a person's noise is always the same. Without
         one, each row counts as a person.
@@ -78,7 +84,9 @@ class Table:
     X : DataFrame
         The features. Its index is the identifier; where there is none, the index that the table came with.
     y, a : Series
-        Label (or None) and sensitive attribute, with their original values.
+        Label (or None) and sensitive attribute; with their original values, where `groups` makes no others.
+    grouping : Grouping
+        How the sensitive columns became groups, for later tables.
     identifier : Series or None
         The person behind each row.
     kinds : dict
@@ -107,6 +115,7 @@ class Table:
         *,
         sensitive: Any,
         label: Any = None,
+        groups: Mapping[str, CutsLike] | GroupRules | Grouping | None = None,
         identifier: Any = None,
         drop: str | Sequence[str] = (),
         kinds: Mapping[str, str] | None = None,
@@ -130,7 +139,8 @@ class Table:
             check_known(column, frame.columns, "dropped")
         frame = frame.drop(columns=drop)
 
-        self.a, used_a = role_column(frame, sensitive, "sensitive")
+        raw, used_a = _role_columns(frame, sensitive, "sensitive")
+        self.a = joined(raw)
         self.y, used_y = (None, []) if label is None else role_column(frame, label, "label")
         self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
         _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
@@ -142,7 +152,8 @@ class Table:
         self.label_names = dict(label_names or {})
         self.multiclass = multiclass
         self.notes = tuple(notes)
-        self._settle_missing(missing)
+        kept = self._settle_missing(missing)
+        self._group(raw[kept], groups)
         self._check(kinds or {})
         self._declared = {str(column): cast(Kind, kind) for column, kind in (kinds or {}).items()}
 
@@ -315,17 +326,28 @@ class Table:
         self.y = None if self.y is None else self.y.set_axis(index)
         self.identifier = self.identifier.set_axis(index)
 
-    def _settle_missing(self, missing: str) -> None:
+    def _group(self, columns: pd.DataFrame, groups: Mapping[str, CutsLike] | GroupRules | Grouping | None) -> None:
+        """Make groups of the values of the sensitive columns."""
+        if isinstance(groups, Grouping):
+            self.grouping = groups
+        else:
+            rules = groups if isinstance(groups, GroupRules) else GroupRules(groups or {})
+            self.grouping = rules.fit(columns, self.identifier)
+        self.a = self.grouping.apply(columns).set_axis(self.a.index).rename(self.a.name)
+        self.notes = (*self.notes, *self.grouping.notes)
+
+    def _settle_missing(self, missing: str) -> npt.NDArray[np.bool_]:
+        """Refuse or drop rows with missing values; return which rows are kept."""
+        kept_all = np.ones(len(self), dtype=bool)
         if missing == "drop":
             everything = pd.concat([self.X, self.a, *([] if self.y is None else [self.y])], axis=1)
             gone = any_missing(everything)
             if gone.all():
                 raise DataError("Every row has a missing value, so none is left after dropping them.")
             if gone.any():
-                kept = self.take(~gone)
-                self.__dict__.update(kept.__dict__)
+                self.__dict__.update(self.take(~gone).__dict__)
                 self.notes = (*self.notes, f"{gone.sum():,} rows with missing values were dropped")
-            return
+            return ~gone
         for role, column in (("sensitive", self.a), ("label", self.y)):
             if column is not None and column.isna().any():
                 raise DataError(
@@ -336,6 +358,7 @@ class Table:
                 )
         if missing == "error":
             check_complete(self.X, can_drop=True)
+        return kept_all
 
     def _check(self, kinds: Mapping[str, str]) -> None:
         if not self.X.shape[1]:
@@ -382,24 +405,30 @@ def role_column(frame: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series,
     role : str
         "sensitive", "label" or "identifier"; only the first may be several columns.
     """
+    columns, used = _role_columns(frame, given, role)
+    return joined(columns), used
+
+
+def _role_columns(frame: pd.DataFrame, given: Role, role: str) -> tuple[pd.DataFrame, list[Hashable]]:
+    """The columns that play a role, several only for the sensitive one, and which columns of the frame they are."""
     if isinstance(given, str | int):
         check_known(given, frame.columns, role)
-        return frame[given], [given]
+        return frame[[given]], [given]
     if _names_columns(given, frame):
         for column in given:
             check_known(column, frame.columns, role)
-        return _joined(frame[list(given)], role), list(given)
+        return _checked_number(frame[list(given)], role), list(given)
     if is_polars(given):
         given = given.to_pandas()
     if isinstance(given, pd.DataFrame):
-        return _joined(given.set_axis(frame.index) if len(given) == len(frame) else given, role), []
+        return _checked_number(given.set_axis(frame.index) if len(given) == len(frame) else given, role), []
     values = given.to_numpy() if isinstance(given, pd.Series) else np.asarray(given)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.shape != (len(frame),):
         raise DataError(f"The {role} values must be one per row ({len(frame)} rows); got shape {values.shape}.")
     name = given.name if isinstance(given, pd.Series | pd.Index) else None
-    return pd.Series(values, index=frame.index, name=role if name is None else name), []
+    return pd.Series(values, index=frame.index, name=role if name is None else name).to_frame(), []
 
 
 def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:
@@ -442,14 +471,7 @@ def _names_columns(given: Role, frame: pd.DataFrame) -> TypeGuard[Sequence[str]]
     return len(given) != len(frame) or any(name in frame.columns for name in given)
 
 
-def _joined(columns: pd.DataFrame, role: str) -> pd.Series:
-    """One group for each combination of values that occurs: 'sex=female, race=black'."""
-    if columns.shape[1] == 1:
-        return columns.iloc[:, 0]
-    if role != "sensitive":
+def _checked_number(columns: pd.DataFrame, role: str) -> pd.DataFrame:
+    if columns.shape[1] > 1 and role != "sensitive":
         raise ParameterError(role, "must be one column", list(columns))
-    texts = [columns[name].map(lambda value, name=name: f"{name}={value}", na_action="ignore") for name in columns]
-    joined = texts[0].str.cat(texts[1:], sep=", ")
-    if joined.nunique() != len(columns.dropna().drop_duplicates()):
-        raise DataError(f"The values of {', '.join(map(repr, columns))} run together when joined; rename some.")
-    return joined.rename(" and ".join(map(str, columns)))
+    return columns

@@ -233,7 +233,14 @@ def write_fit(
         (folder / "report.json").write_text(json.dumps(page.contents), encoding="utf-8")
         (folder / "report.html").write_text(page.to_html(), encoding="utf-8")
         (folder / "report-public.html").write_text(page.to_html(public=True), encoding="utf-8")
-        record = {"format": FORMAT, **run, "encoded": encoded, "released": list(certificate.released)}
+        grouping = table.grouping.to_dict()
+        record = {
+            "format": FORMAT,
+            **run,
+            "grouping": grouping,
+            "encoded": encoded,
+            "released": list(certificate.released),
+        }
         (folder / RUN).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 

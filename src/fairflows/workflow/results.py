@@ -20,6 +20,7 @@ from fairflows.reporting import Report
 from fairflows.storage.folders import check_folder, refuse_other_files
 from fairflows.storage.saving import FILES, load
 from fairflows.stream.tables import TableWriter, to_arrow
+from fairflows.table.grouping import Grouping, GroupingFields, GroupRules, is_grouping
 from fairflows.table.json_text import read_json, read_text
 from fairflows.table.reading import kind_of
 from fairflows.table.table import Table
@@ -41,7 +42,7 @@ _FILES = {
 
 
 class Reading(TypedDict):
-    """How a table is read: the roles of its columns, and what happens to missing values."""
+    """How a table is read: the roles of its columns, its groups, and what happens to missing values."""
 
     sensitive: list[str]
     label: str | None
@@ -49,6 +50,7 @@ class Reading(TypedDict):
     drop: list[str]
     missing: Literal["error", "category", "drop"]
     multiclass: bool
+    grouping: GroupingFields | None
 
 
 class Run(Reading):
@@ -67,6 +69,7 @@ _RUN: dict[str, Callable[[Any], bool]] = {
     "drop": lambda value: _are_texts(value),
     "missing": lambda value: value in ("error", "category", "drop"),
     "multiclass": lambda value: isinstance(value, bool),
+    "grouping": lambda value: value is None or is_grouping(value),
     "rows": lambda value: type(value) is int,
     "seed": lambda value: type(value) is int and value >= 0,
     "encoded": lambda value: value in ENCODED.values(),
@@ -127,7 +130,7 @@ def read_run(out: Path) -> Run:
         raise DataError(f"{path}: not a result of fairflows: it states no format.")
     if run["format"] != FORMAT:
         raise DataError(f"{path}: written by another release of fairflows (format {run['format']}).")
-    run = {"label": None, "identifier": None, "missing": "error", "multiclass": False, **run}
+    run = {"label": None, "identifier": None, "missing": "error", "multiclass": False, "grouping": None, **run}
     for name, is_right in _RUN.items():
         if name not in run or not is_right(run[name]):
             raise DataError(f"{path}: the file is damaged: {name!r} is missing or cannot be {run.get(name)!r}.")
@@ -169,11 +172,22 @@ def read_report(out: Path) -> Report:
     return page
 
 
-def read_table(path: Path, run: Reading, model: Transformer | None = None) -> Table:
-    """A file's table in the roles of an earlier `fit`, its columns read as the model's own rows were."""
+def grouping_of(run: Reading | None) -> Grouping | None:
+    """How the sensitive columns of an earlier `fit` became groups."""
+    return None if run is None or run["grouping"] is None else Grouping.from_dict(run["grouping"])
+
+
+def read_table(path: Path, run: Reading, model: Transformer | None = None, *, rules: GroupRules | None = None) -> Table:
+    """A file's table in the roles of an earlier `fit`, its columns read and grouped as the model's own rows were.
+
+    Before there is a model, `rules` say which groups to make.
+    """
+    grouping = grouping_of(run)
+    schema = None if model is None else Released.of(model).table_schema(run["sensitive"], run["label"], grouping)
     return Table.read(
         path,
-        schema=None if model is None else Released.of(model).table_schema(run["sensitive"], run["label"]),
+        schema=schema,
+        groups=grouping or rules,
         sensitive=run["sensitive"] if len(run["sensitive"]) > 1 else run["sensitive"][0],
         label=run["label"],
         identifier=run["identifier"],
