@@ -6,10 +6,28 @@ the values agree with `fairlearn.metrics`, which reports per group what is summa
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 Array = npt.NDArray[np.float64]
+
+
+def class_numbers(
+    classes: Sequence[Hashable] | np.ndarray, y_true: npt.ArrayLike, y_pred: npt.ArrayLike
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], int]:
+    """Labels and predictions as numbers 0 … C − 1, and C.
+
+    Labels that are none of the classes, since no training row has them, are further classes, which are never predicted.
+    They are the first numbers, so that the last one stays the positive class.
+    """
+    truth, predicted = np.asarray(y_true, dtype=object), np.asarray(y_pred, dtype=object)
+    known = pd.Index(list(classes), dtype=object)
+    unseen = pd.unique(truth[known.get_indexer(truth) < 0])
+    numbered = pd.Index([*unseen, *known], dtype=object)
+    return numbered.get_indexer(truth), numbered.get_indexer(predicted), len(numbered)
 
 
 def count_predictions(

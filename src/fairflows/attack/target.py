@@ -183,7 +183,7 @@ class Target:
         if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
             yield self._scored("frequencies of values", "black", validation, test)
-        view = _view(learnt, learnt_group, len(self.groups))
+        view = _view(parts, learnt_group, len(self.groups))
         fit, validation, test = (view.features(z) for z in parts)
         for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
             yield Trial(name, "black", learner, fit, learnt_group, (validation, test), self._judged_groups)
@@ -207,7 +207,7 @@ class Target:
             yield self._scored("grid test", "white", validation.on_grid, test.on_grid)
         features = {"fit": fit.features, "validation": validation.features, "test": test.features}
         if label:
-            view = _view(self.Z["fit"][label], self.group["fit"], len(self.groups))
+            view = _view([self.Z["fit"][label]], self.group["fit"], len(self.groups))
             features = {p: np.concatenate([f, view.features(self.Z[p][label])], axis=1) for p, f in features.items()}
         judged = features["validation"], features["test"]
         for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
@@ -236,7 +236,7 @@ class Target:
                 drawn = drawn_rows[a].iloc[: len(real)][list(real)]
                 rows[part] = pd.concat([real, drawn], ignore_index=True)
                 is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
-            view = _view(rows["fit"], is_drawn["fit"], 2)
+            view = _view([rows[part] for part in parts], is_drawn["fit"], 2)
             judged = view.features(rows["validation"]), view.features(rows["test"])
             for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
                 yield Trial(
@@ -391,16 +391,20 @@ def _parts(train: Table, seed: int, quick: bool) -> dict[str, IntArray]:
     return {name: np.flatnonzero(part == number) for number, name in enumerate(names)}
 
 
-def _view(frame: pd.DataFrame, group: IntArray, n_groups: int) -> NumericView:
-    """Columns as numbers: as they are, one-hot, or for very many levels by each level's group rates."""
-    columns = []
+def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> NumericView:
+    """Columns as numbers: as they are, one-hot, or for very many levels by each level's group rates.
+
+    The first part is learnt from; in the others, too, numbers may be missing.
+    """
+    frame, columns = parts[0], []
     for name in frame:
         column = frame[[name]]
         many = (
             not (is_number(column[name].dtype) or is_time(column[name].dtype)) and frame[name].nunique() > _MOST_LEVELS
         )
         rates = (group, n_groups) if many else (None, 0)
-        columns += NumericView.fit(column, *rates, standardise=False).columns
+        has_gaps = any(part[name].isna().any() for part in parts)
+        columns += NumericView.fit(column, *rates, standardise=False, has_gaps=has_gaps).columns
     return NumericView(columns)
 
 

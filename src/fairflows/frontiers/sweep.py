@@ -26,7 +26,7 @@ from fairflows.bounds.arguments import most_draws
 from fairflows.compute.resources import import_ray
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
 from fairflows.exceptions import DataError
-from fairflows.metrics import count_predictions, group_metrics
+from fairflows.metrics import class_numbers, count_predictions, group_metrics
 from fairflows.release.released import Released
 from fairflows.table.persons import new_key
 from fairflows.table.table import Table
@@ -243,10 +243,10 @@ def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
         law = ExactLaw(_counted_laws(encoder, rows), {})
     measured = _model_distance(law, n_draws, len(encoder.groups_))
     if rows.y is not None and encoder.classes_ is not None:
-        predicted, classes = Released.of(encoder).predict(rows), encoder.label_classes
-        y_true, y_pred = (pd.Index(classes).get_indexer(values) for values in (rows.y, predicted))
+        predicted = Released.of(encoder).predict(rows)
+        y_true, y_pred, n_classes = class_numbers(encoder.label_classes, np.asarray(rows.y), predicted)
         group = pd.Index(encoder.groups_).get_indexer(rows.a)
-        counts = count_predictions(y_true, y_pred, group, len(classes), len(encoder.groups_))
+        counts = count_predictions(y_true, y_pred, group, n_classes, len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}
     return measured
 

@@ -26,14 +26,22 @@ _PRIOR_ROWS = 10  # how many rows at the average rate a level's label rate is mi
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers, moved to mean 0 and standard deviation 1."""
+    """A column of numbers, moved to mean 0 and standard deviation 1.
+
+    Where values may be missing (`has_gaps`), these take the mean, and a second column says which they are.
+    """
 
     mean: float
     scale: float
+    has_gaps: bool = False
 
     def features(self, column: pd.Series) -> FloatArray:
-        """One column."""
-        return ((_numbers(column) - self.mean) / self.scale)[:, None]
+        """One column, or two."""
+        values = (_numbers(column, may_miss=self.has_gaps) - self.mean) / self.scale
+        if not self.has_gaps:
+            return values[:, None]
+        missing = np.isnan(values)
+        return np.column_stack([np.where(missing, 0, values), missing])
 
 
 @dataclass(frozen=True)
@@ -65,11 +73,20 @@ class NumericView:
 
     @classmethod
     def fit(
-        cls, frame: pd.DataFrame, y: npt.NDArray[np.intp] | None, n_classes: int, *, standardise: bool = True
+        cls,
+        frame: pd.DataFrame,
+        y: npt.NDArray[np.intp] | None,
+        n_classes: int,
+        *,
+        standardise: bool = True,
+        has_gaps: bool = False,
     ) -> NumericView:
-        """Learn means and levels; levels become the label rates of their rows, or one-hot without a label."""
+        """Learn means and levels; levels become the label rates of their rows, or one-hot without a label.
+
+        Missing numbers are refused unless `has_gaps` says that there may be some.
+        """
         targets = None if y is None else np.eye(n_classes)[y][:, 1:]
-        return cls([_fit_column(frame.iloc[:, j], targets, standardise) for j in range(frame.shape[1])])
+        return cls([_fit_column(frame.iloc[:, j], targets, standardise, has_gaps) for j in range(frame.shape[1])])
 
     def features(self, frame: pd.DataFrame) -> FloatArray:
         """The numbers, (n_rows, n_numbers)."""
@@ -196,26 +213,30 @@ class CentrePartition:
 Partition = TreePartition | QuantilePartition | CentrePartition
 
 
-def _fit_column(column: pd.Series, targets: FloatArray | None, standardise: bool) -> NumberColumn | LevelColumn:
+def _fit_column(
+    column: pd.Series, targets: FloatArray | None, standardise: bool, has_gaps: bool
+) -> NumberColumn | LevelColumn:
     if is_number(column.dtype) or is_time(column.dtype):
-        if not standardise:
-            return NumberColumn(0.0, 1.0)
-        values = _numbers(column)
-        return NumberColumn(float(values.mean()), float(values.std()) or 1.0)
+        values = _numbers(column, may_miss=has_gaps)
+        known = values[~np.isnan(values)]
+        if not standardise or not len(known):
+            return NumberColumn(float(known.mean()) if has_gaps and len(known) else 0.0, 1.0, has_gaps)
+        return NumberColumn(float(known.mean()), float(known.std()) or 1.0, has_gaps)
     levels = sorted_values(column)
     if targets is None:
         return LevelColumn(levels, np.concatenate([np.eye(len(levels)), np.zeros((1, len(levels)))]))
-    code = pd.Index(levels, dtype=object).get_indexer(column.astype(object))
-    sums = np.stack([np.bincount(code, weights=t, minlength=len(levels)) for t in targets.T], axis=1)
+    known = column.notna().to_numpy()  # a missing value has the table's last row, as an unseen level does
+    code = pd.Index(levels, dtype=object).get_indexer(column[known].astype(object))
+    sums = np.stack([np.bincount(code, weights=t, minlength=len(levels)) for t in targets[known].T], axis=1)
     rows = np.bincount(code, minlength=len(levels))[:, None]
     average = targets.mean(axis=0, keepdims=True)
     return LevelColumn(levels, np.concatenate([(sums + _PRIOR_ROWS * average) / (rows + _PRIOR_ROWS), average]))
 
 
-def _numbers(column: pd.Series) -> FloatArray:
+def _numbers(column: pd.Series, *, may_miss: bool) -> FloatArray:
     if is_time(column.dtype):
         column = seconds(column.to_frame()).iloc[:, 0]
-    values = column.to_numpy(dtype=np.float64)
-    if not np.isfinite(values).all():
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if not np.isfinite(values[~np.isnan(values)] if may_miss else values).all():
         raise DataError(f"Column {column.name!r} must hold finite numbers to be cut into cells; it has NaN or inf.")
     return values

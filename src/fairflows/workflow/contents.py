@@ -18,7 +18,7 @@ from fairflows.certificate.evidence import group_numbers
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.task_score import category_columns, score_pipeline
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.metrics import count_predictions, group_metrics
+from fairflows.metrics import class_numbers, count_predictions, group_metrics
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Released, repeatable_persons
@@ -154,9 +154,8 @@ def _metrics(model: Released, train: Table, test: Table) -> dict[str, Any]:
         )
         by_group = frame.by_group.reindex(groups)
         sides[side] = {name: [_number(v) for v in by_group[name]] for name in ("rates", "accuracy")}
-        known = pd.Index(labels, dtype=object)
-        y_true, y_pred = (known.get_indexer(np.asarray(y, dtype=object)) for y in (test.y, predicted))
-        counts = count_predictions(y_true, y_pred, group_numbers(test, groups), len(labels), len(groups))
+        y_true, y_pred, n_classes = class_numbers(labels, np.asarray(test.y), predicted)
+        counts = count_predictions(y_true, y_pred, group_numbers(test, groups), n_classes, len(groups))
         overall[side] = {name: _number(value) for name, value in group_metrics(counts).items()}
     names = {
         "accuracy": "accuracy",
