@@ -478,3 +478,17 @@ def test_progress_bar_does_not_change_the_result(capsys):
     assert audit((train.X, test.X), train, test, quick=True, progress=True) == audit(
         (train.X, test.X), train, test, quick=True
     )
+
+
+def test_gaps_among_numbers_are_seen_by_adversaries():
+    """Where the values tell nothing and only their absence does, the audit finds it."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, 6000)
+    missing = rng.random(6000) < np.where(group == 1, 0.6, 0.1)
+    table = Table(
+        pd.DataFrame({"x": np.where(missing, np.nan, rng.normal(size=6000)), "a": group}),
+        sensitive="a", missing="category",
+    )  # fmt: skip
+    train, test = table.split(test=0.5, validation=0)
+    found = audit((train.X, test.X), train, test, quick=True)
+    assert 0.4 < found.attack_lower <= 0.5

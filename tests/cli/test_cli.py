@@ -325,7 +325,7 @@ def test_killed_while_fitting_nothing_is_left(fitted, tmp_path):
 @pytest.mark.slow
 def test_killed_while_writing_the_old_result_stays(fitted, tmp_path):
     words = ["fit", fitted / "loans.csv", "--sensitive", "sex", "--label", "repaid", "--gamma", "0.9", "--quick"]
-    words += ["--method", "flow", "-o", tmp_path / "out"]
+    words += ["--method", "flow", "-o", tmp_path / "out", "--replace"]
     command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
     shutil.copytree(fitted / "out", tmp_path / "out")
     before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()}

@@ -68,7 +68,8 @@ def encode(
 ) -> None:
     """Encode a file of any size; memory does not grow with it, and the target appears when it is complete.
 
-    Rows come out in a random order, without identifiers. What `--keep` adds is not covered by any certificate.
+    Rows come out in a random order, without identifiers. A model that was fitted with `--with-label` writes the label
+    beside the cells. What `--keep` adds is not covered by any certificate.
 
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
@@ -80,6 +81,7 @@ def encode(
         "sensitive": sensitive or (run and run["sensitive"]),
         "grouping": grouping_of(run),
         "identifier": identifier or (run and run["identifier"]),
+        "label": run["label"] if run and "label" in run["released"] else None,
         "keep": keep or (),
         "keep_order": keep_order,
         "precision": "float64" if exact else "float32",
@@ -170,6 +172,9 @@ def fit(
     delta: Delta = 0.05,
     most_rows: MostRows = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer models, and fewer adversaries.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the model, its key and all else that an earlier `fit` wrote.")
+    ] = False,
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
     ] = 0,
@@ -179,7 +184,7 @@ def fit(
     """Turn a table into one that can be shared, with a certificate and a report.
 
     Trains a frontier of encoders, chooses on validation persons, certifies once on persons that nothing has seen, and
-    attacks the result. Writes the model, `certificate.json`, `frontier.csv`, `report.html` and the encoded table.
+    attacks the result. Writes the model, `certificate.json`, `frontier.csv`, two reports and the encoded table.
 
     Exit code 0: certified within the target, or a latent within it by its model; without a target, 0 says that there is
     such a bound, and not that it is small. 1: not so. 2: bad input. 70: a bug in fairflows. 130: interrupted.
@@ -192,7 +197,7 @@ def fit(
     """
     from fairflows.table.grouping import GroupRules
     from fairflows.workflow.job import fit_table, write_fit
-    from fairflows.workflow.results import encoded_name, read_table, refuse_other_folder
+    from fairflows.workflow.results import encoded_name, read_table, refuse_earlier_result, refuse_other_folder
 
     reading: Reading = {
         "sensitive": sensitive,
@@ -205,6 +210,8 @@ def fit(
     }
     rules = GroupRules.of(groups or [], merge_small, keep_case)
     refuse_other_folder(out, table)
+    if not replace:
+        refuse_earlier_result(out)
     encoded = encoded_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
@@ -231,7 +238,7 @@ def fit(
         print_json({"out": str(out), "certificate": made.certificate.to_dict(), "chosen": made.chosen.to_dict()})
     else:
         typer.echo(repr(made.certificate))
-        typer.echo(f"\nwrote {out}: model/, certificate.json, frontier.csv, report.html, {encoded}")
+        typer.echo(f"\nwrote {out}: model/, certificate.json, frontier.csv, report.html, report-public.html, {encoded}")
     raise typer.Exit(0 if made.is_good else 1)
 
 

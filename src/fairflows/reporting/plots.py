@@ -23,6 +23,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _HATCHES = ("", "///", "...", "xx", "++")
 INK, FAINT = "#202124", "#dadce0"
 
+_WIDTH = 5.4  # inches of a figure
+_LEGEND_LINE = 0.22  # inches
+
 _SETTINGS: dict[str, Any] = {
     "text.parse_math": False,  # a column called $x$ is text
     "svg.fonttype": "none",  # text stays text: small, sharp, and in the reader's own fonts
@@ -89,7 +92,7 @@ def gauge(certificate: CertificateFields) -> str:
     target = certificate["target"]
     if target is None and certificate["target_accuracy"] is not None and is_plain(certificate):
         target = 2 * certificate["target_accuracy"] - 1
-    with _canvas(5.4, 1.3 + 0.32 * len(marks)) as (figure, to_svg):
+    with _canvas(_WIDTH, 1.3 + 0.32 * len(marks)) as (figure, to_svg):
         axes = figure.add_subplot()
         shown = [value for _, value, _, _ in marks] + [target or 0]
         end = min(1.0, max(0.1, 1.25 * max(shown, default=0.1)))
@@ -118,13 +121,13 @@ def gauge(certificate: CertificateFields) -> str:
 
 def frontier(points: list[FrontierPoint], y_name: str, x_name: str, target: float | None) -> str:
     """Every trained model: how well the task is done against how much is told; the chosen one is ringed."""
-    with _canvas(5.4, 3.6) as (figure, to_svg):
+    with _canvas(_WIDTH, 3.6) as (figure, to_svg):
         axes = figure.add_subplot()
         for i, method in enumerate(dict.fromkeys(point["method"] for point in points)):
             mine = sorted((p for p in points if p["method"] == method), key=lambda p: p["x"])
             axes.plot(
-                [p["x"] for p in mine], [p["y"] for p in mine], label=_short(method), color=COLOURS[i],
-                marker=MARKERS[i], linewidth=1, markersize=6, alpha=0.9,
+                [p["x"] for p in mine], [p["y"] for p in mine], label=_short(method), color=COLOURS[i % 7],
+                marker=MARKERS[i % 7], linewidth=1, markersize=6, alpha=0.9,
             )  # fmt: skip
             for point in mine:
                 if point.get("text"):
@@ -150,7 +153,8 @@ def frontier(points: list[FrontierPoint], y_name: str, x_name: str, target: floa
 def bars(names: list[str], series: dict[str, list[float | None]], x_name: str, *, limit: float | None = None) -> str:
     """Horizontal bars, several series side by side; the value is written at each bar's end."""
     n, k = len(names), len(series)
-    with _canvas(5.4, 1.1 + max(0.34 * n * k * 0.8, 0.6)) as (figure, to_svg):
+    legend = _legend_columns(list(series))
+    with _canvas(_WIDTH, 1.1 + max(0.34 * n * k * 0.8, 0.6) + _legend_room(k, legend)) as (figure, to_svg):
         axes = figure.add_subplot()
         height = 0.8 / k
         for j, (name, values) in enumerate(series.items()):
@@ -169,14 +173,15 @@ def bars(names: list[str], series: dict[str, list[float | None]], x_name: str, *
         axes.set_xlabel(_short(x_name, 48))
         axes.margins(x=0.14)
         if k > 1:
-            figure.legend(loc="outside upper left", ncols=min(k, 3))
+            figure.legend(loc="outside upper left", ncols=legend)
         return to_svg()
 
 
 def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str:
     """Many small bars, side by side, cell by cell."""
     n, k = len(names), len(series)
-    with _canvas(5.4, 3.0) as (figure, to_svg):
+    legend = _legend_columns(list(series))
+    with _canvas(_WIDTH, 3.0 + _legend_room(k, legend)) as (figure, to_svg):
         axes = figure.add_subplot()
         width = 0.84 / k
         for j, (name, values) in enumerate(series.items()):
@@ -189,22 +194,23 @@ def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str
             axes.tick_params(axis="x", labelrotation=90)
         axes.set_ylabel(_short(y_name))
         axes.margins(x=0.01)
-        figure.legend(loc="outside upper left", ncols=3)
+        figure.legend(loc="outside upper left", ncols=legend)
         return to_svg()
 
 
 def points(groups: list[PlacedGroup]) -> str:
     """The encoded rows of each group in two dimensions, one dot per person. Not for the public."""
-    with _canvas(5.4, 4.0) as (figure, to_svg):
+    legend = _legend_columns([group["name"] for group in groups])
+    with _canvas(_WIDTH, 4.0 + _legend_room(len(groups), legend)) as (figure, to_svg):
         axes = figure.add_subplot()
         for i, group in enumerate(groups):
             place = np.array(group["points"], dtype=float).reshape(-1, 2)
             axes.scatter(
-                place[:, 0], place[:, 1], c=COLOURS[i % 7], marker=MARKERS[i % 7], label=_short(group["name"]), s=9,
-                alpha=0.45, linewidths=0, rasterized=False,
+                place[:, 0], place[:, 1], c=COLOURS[i % 7], marker=MARKERS[(i + i // 7) % 7],
+                label=_short(group["name"]), s=9, alpha=0.45, linewidths=0, rasterized=False,
             )  # fmt: skip
         _plain_plane(axes)
-        figure.legend(loc="outside upper left", ncols=3, markerscale=2)
+        figure.legend(loc="outside upper left", ncols=legend, markerscale=2)
         return to_svg()
 
 
@@ -230,6 +236,17 @@ def _percent_right(distance: npt.ArrayLike) -> npt.NDArray[np.float64]:
 def _distance(percent_right: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """The inverse of `_percent_right`."""
     return np.asarray(percent_right, dtype=np.float64) / 50 - 1
+
+
+def _legend_columns(names: list[str]) -> int:
+    """How many names fit side by side: a letter is about 0.08 inches wide, and a key and its margins take 0.6."""
+    longest = max(len(_short(name)) for name in names)
+    return max(1, min(3, len(names), int(_WIDTH / (0.6 + 0.08 * longest))))
+
+
+def _legend_room(n_names: int, n_columns: int) -> float:
+    """Inches that the lines of a legend after its first take."""
+    return _LEGEND_LINE * (-(-n_names // n_columns) - 1)
 
 
 def _plain_plane(axes: Axes) -> None:

@@ -39,6 +39,7 @@ def encode_file(
     sensitive: str | Sequence[str] | None = None,
     grouping: Grouping | None = None,
     identifier: str | None = None,
+    label: str | None = None,
     keep: Sequence[str] = (),
     keep_order: bool = False,
     precision: Literal["float32", "float64"] = "float32",
@@ -64,8 +65,10 @@ def encode_file(
         How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
     identifier : str, optional
         The column that names a row's person. Without one, rows are known by their number in the file.
+    label : str, optional
+        The column of the label, to be written after the encoded ones: for a release of both, certified together.
     keep : sequence of str
-        Columns of the source to write as they are, after the encoded ones.
+        Columns of the source to write as they are, after the others.
     keep_order : bool
         Keep the rows in order.
     precision : {"float32", "float64"}
@@ -86,8 +89,9 @@ def encode_file(
     if precision not in ("float32", "float64"):
         raise ValueError(f"precision must be 'float32' or 'float64'; got {precision!r}.")
     check_file(Path(target), Path(source))
-    encode = RowEncoder(model, sensitive, identifier, keep, grouping)
+    encode = RowEncoder(model, sensitive, identifier, keep, grouping, label)
     reader = TableReader(Path(source), batch_rows, encode.schema)
+    encode.check_label(reader.columns, reader.path)
     frames = reader.batches(encode.columns)
     encoded = in_order(encode, frames, _checked_workers(n_workers))
     tables = _tables(encoded, encode.rounds(precision), reader.n_rows, on_progress)
@@ -170,6 +174,7 @@ class RowEncoder:
         identifier: str | None,
         keep: Sequence[str],
         grouping: Grouping | None = None,
+        label: str | None = None,
     ) -> None:
         self._released = Released.of(model)
         encoder = _encoder(self._released)
@@ -178,17 +183,26 @@ class RowEncoder:
             raise DataError("The model was fitted on rows without column names, so a file's columns cannot be matched.")
         self._sensitive = _sensitive_columns(encoder, sensitive) if encoder.needs_attribute else []
         self.identifier = identifier if identifier is not None else encoder.identifier
-        self._keep = list(dict.fromkeys(keep))
+        self._label = label
+        self._keep = list(dict.fromkeys([*([] if label is None else [label]), *keep]))
         extra = [*self._sensitive, *([] if self.identifier is None else [self.identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._features, *extra]))
         self._grouping = grouping
-        self.schema = self._released.table_schema(self._sensitive, grouping=grouping)
+        self.schema = self._released.table_schema(self._sensitive, label, grouping)
         self.unknown: Counter[Any] = Counter()
         self._lock = Lock()  # batches are encoded by several threads
 
     def rounds(self, precision: Literal["float32", "float64"]) -> bool:
         """Whether numbers are rounded to single precision; those of rows in the table's own columns never are."""
         return precision == "float32" and not self._released.draws_rows
+
+    def check_label(self, columns: Sequence[str], path: Path) -> None:
+        """Refuse rows without the label where it is to be written."""
+        if self._label is not None and self._label not in columns:
+            raise DataError(
+                f"{path}: has no column {self._label!r}: this model is released and certified together with the label, "
+                "which must be written beside the cells."
+            )
 
     def say_what_is_unknown(self) -> None:
         """Warn of rows with values that the training rows did not have, counted by group."""

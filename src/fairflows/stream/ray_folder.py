@@ -34,6 +34,7 @@ def encode_folder(
     identifier: str | None = None,
     sensitive: str | Sequence[str] | None = None,
     grouping: Grouping | None = None,
+    label: str | None = None,
     keep: Sequence[str] = (),
     keep_order: bool = False,
     precision: Literal["float32", "float64"] = "float32",
@@ -50,7 +51,7 @@ def encode_folder(
         How many rows were encoded.
     """
     ray = import_ray()
-    encode = RowEncoder(model, sensitive, identifier, keep, grouping)
+    encode = RowEncoder(model, sensitive, identifier, keep, grouping, label)
     if encode.identifier is None:
         raise DataError(
             "On a cluster a row has no number: name the column that says whose row it is (",
@@ -63,6 +64,7 @@ def encode_folder(
         raise DataError(f"{target}: exists already; Ray writes into a new folder.")
     context = ray.data.DataContext.get_current()
     context.execution_options.preserve_order = keep_order
+    encode.check_label(ray.data.read_parquet(str(source)).columns(), Path(source))
     rows = ray.data.read_parquet(str(source), columns=encode.columns)
     encoded = rows.map_batches(
         _encode_batch,

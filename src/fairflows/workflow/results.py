@@ -14,7 +14,7 @@ from fairflows.certificate.checking import difference_from_counts
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.file_list import file_sha256
 from fairflows.certificate.identification import rows_hash
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, Parameter
 from fairflows.release.released import Released, Transformer, beside
 from fairflows.reporting import Report
 from fairflows.storage.folders import check_folder, refuse_other_files
@@ -116,6 +116,16 @@ def refuse_other_folder(out: Path, source: Path | None = None) -> None:
     refuse_other_files(out, _FILES | set(ENCODED.values()))
     if (out / MODEL).is_dir():
         refuse_other_files(out / MODEL, FILES)
+
+
+def refuse_earlier_result(out: Path) -> None:
+    """Refuse a folder that holds a result: its key, without which its files cannot be matched, would be gone."""
+    if (out / RUN).is_file():
+        raise DataError(
+            f"{out}: holds the model and the key of an earlier fit; choose another folder, or replace them (",
+            Parameter("replace", True),
+            ").",
+        )
 
 
 def read_run(out: Path) -> Run:

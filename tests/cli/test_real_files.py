@@ -1,0 +1,132 @@
+"""Sensitive columns as files hold them: ages, spellings, rare levels; and what is done with files that come later."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+FIT = ["--sensitive", "AGE", "--label", "repaid", "--method", "transport", "--quick", "--gamma", "1"]
+
+
+def credit(n=1500, seed=0):
+    """A table with an age, a sex in four spellings, rare levels of education, and a label."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(20, 70, n)
+    income = np.round(rng.lognormal(3, 0.4, n) + age / 20, 1)
+    return pd.DataFrame(
+        {
+            "AGE": age,
+            "income": income,
+            "sex": rng.choice(["male", "MALE ", "Male", "female"], n, p=[0.4, 0.05, 0.05, 0.5]),
+            "education": rng.choice([0, 1, 2, 3, 4], n, p=[0.01, 0.3, 0.4, 0.28, 0.01]),
+            "repaid": (income + rng.normal(0, 3, n) > 24).astype(int),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(run, tmp_path_factory):
+    """A folder that `fit` wrote about two groups of ages, with the label; and a later file."""
+    folder = tmp_path_factory.mktemp("real")
+    credit().to_csv(folder / "credit.csv", index=False)
+    credit(600, seed=1).to_csv(folder / "later.csv", index=False)
+    words = ["fit", folder / "credit.csv", *FIT, "--groups", "AGE:40", "--with-label", "--drop", "sex"]
+    code, out, err = run(*words, "-o", folder / "out")
+    assert code == 0, err
+    assert "report-public.html" in out
+    return folder
+
+
+def test_the_run_keeps_how_the_groups_were_made(fitted):
+    certificate = json.loads((fitted / "out" / "certificate.json").read_text())
+    assert sorted(certificate["n"]) == ["40 and over", "under 40"]
+    record = json.loads((fitted / "out" / "run.json").read_text())
+    assert record["grouping"] == {
+        "kinds": {"AGE": "whole numbers"}, "cuts": {"AGE": [40.0]}, "spellings": {}, "merged": {},
+    }  # fmt: skip
+
+
+def test_later_files_are_grouped_the_same_way(run, fitted, tmp_path):
+    code, _, err = run("encode", fitted / "out", fitted / "later.csv", "-o", tmp_path / "shared.csv")
+    assert code == 0, err
+    assert len(pd.read_csv(tmp_path / "shared.csv")) == 600
+    for command in ("certify", "audit"):
+        words = [command, fitted / "out", fitted / "later.csv", "--json"]
+        code, text, err = run(*words, *(["--quick"] if command == "audit" else ["--draws", 1000]))
+        assert code in (0, 1), err
+        assert set(json.loads(text)["n"]) == {"40 and over", "under 40"}
+    assert run("verify", fitted / "out", fitted / "credit.csv")[0] == 0
+
+
+def test_encode_writes_the_label_that_the_certificate_is_about(run, fitted, tmp_path):
+    shared = tmp_path / "shared.csv"
+    assert run("encode", fitted / "out", fitted / "later.csv", "-o", shared)[0] == 0
+    later = pd.read_csv(fitted / "later.csv")
+    assert list(pd.read_csv(shared)) == ["cell", "repaid"]
+    assert pd.read_csv(shared)["repaid"].sum() == later["repaid"].sum()
+    later.drop(columns="repaid").to_csv(tmp_path / "bare.csv", index=False)
+    code, _, err = run("encode", fitted / "out", tmp_path / "bare.csv", "-o", tmp_path / "none.csv")
+    assert (code, "has no column 'repaid': this model is released and certified together with the label" in err) == (
+        2,
+        True,
+    )
+    assert not (tmp_path / "none.csv").exists()
+
+
+def test_values_that_belong_to_no_group_are_refused(run, fitted, tmp_path):
+    later = credit(50, seed=2).astype({"AGE": object})
+    later.loc[3, "AGE"] = "unknown"
+    later.to_csv(tmp_path / "odd.csv", index=False)
+    code, _, err = run("encode", fitted / "out", tmp_path / "odd.csv", "-o", tmp_path / "z.csv")
+    assert code == 2
+    assert "column 'AGE' must hold whole numbers" in err
+    assert "row 5 (the header is row 1) holds 'unknown'" in err
+
+
+def test_an_earlier_result_is_replaced_only_when_asked(run, fitted):
+    before = (fitted / "out" / "certificate.json").read_text()
+    words = ["fit", fitted / "credit.csv", *FIT, "--groups", "AGE:quantiles=2", "--drop", "sex", "-o", fitted / "out"]
+    code, _, err = run(*words)
+    assert code == 2
+    assert "holds the model and the key of an earlier fit; choose another folder, or replace them (--replace)" in err
+    assert (fitted / "out" / "certificate.json").read_text() == before
+
+
+def test_spellings_are_joined_with_a_notice(run, fitted):
+    words = ["describe", fitted / "credit.csv", "--sensitive", "sex", "--label", "repaid", "--json"]
+    command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert set(json.loads(done.stdout)["groups"]) == {"female", "male", "all"}
+    assert "'MALE ', 'Male' and 'male' count as one group, 'male'. Keep them apart with --keep-case." in done.stderr
+    apart = json.loads(run(*words, "--keep-case")[1])["groups"]
+    assert set(apart) == {"female", "male", "MALE ", "Male", "all"}
+
+
+def test_rare_levels_are_merged(run, fitted):
+    words = ["describe", fitted / "credit.csv", "--sensitive", "education", "--drop", "sex", "--json"]
+    code, out, err = run(*words, "--merge-small", "200")
+    assert code == 0, err
+    assert set(json.loads(out)["groups"]) == {"1", "2", "other", "all"}
+    assert json.loads(out)["notes"] == ["'0', '3' and '4' are one group, 'other'"]
+    code, _, err = run(*words, "--merge-small", "800")
+    assert code == 2
+    assert "Fewer than two groups of 'education' remain" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--groups", "AGE"], "--groups must be COLUMN:40"),
+        (["--groups", "AGE:x"], "--groups must be cut points in rising order for column 'AGE'"),
+        (["--groups", "income:20"], "sensitive column 'income' is not in the table"),
+        (["--groups", "AGE:10"], "no row is 'under 10' with the cut points 10"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused_before_the_work(run, fitted, words, message):
+    code, out, err = run("fit", fitted / "credit.csv", *FIT, *words, "-o", fitted / "none")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not (fitted / "none").exists()
