@@ -130,3 +130,23 @@ def test_groups_that_cannot_be_are_refused_before_the_work(run, fitted, words, m
     assert (code, out) == (2, "")
     assert message in err
     assert not (fitted / "none").exists()
+
+
+def test_describe_says_what_to_expect(run, fitted, tmp_path):
+    frame = credit().assign(
+        fee=lambda rows: [f"${v}" for v in rows["AGE"]], mail=lambda rows: [f"{i}@x" for i in rows.index]
+    )
+    frame.to_csv(tmp_path / "messy.csv", index=False)
+    words = ["describe", tmp_path / "messy.csv", "--sensitive", "AGE", "--label", "education"]
+    code, out, err = run(*words)
+    assert code == 0, err
+    said = " ".join(out.split())
+    assert "! mail is text with as many values as rows (1,500)" in said
+    assert "! education has 5 values: say --multiclass." in said
+    assert "! fee holds text: 1,500 of 1,500 values are amounts of money" in said
+    assert "--groups AGE:quantiles=4" in said
+    assert "What can be certified at best, with 30 % of the persons to certify on: nothing with 8 cells" in said
+    record = json.loads(run(*words, "--groups", "AGE:40", "--json")[1])
+    assert [bound["cells"] for bound in record["certified_at_best"]] == [8, 16, 64]
+    assert record["certified_at_best"][0]["distance"] < 0.3
+    assert any("fee holds text" in finding for finding in record["findings"])

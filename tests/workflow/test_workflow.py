@@ -1,12 +1,13 @@
 """The whole job, from a table to a folder."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import DataError, FairMatching, Table, load_adult
+from fairflows import DataError, DataWarning, FairMatching, Table, load_adult
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.verifying import verify
 from fairflows.frontiers.selection import Candidate, Target, choose
@@ -176,6 +177,31 @@ def test_without_a_label_the_most_cells_within_the_target(adult):
 def test_what_cannot_be_is_refused_before_any_training(adult, settings, message):
     with pytest.raises(ValueError, match=message):
         fit_table(adult, **settings)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "n_groups", "said"),
+    [
+        (0.6, 4, "The target of 60 % says next to nothing: among 4 groups a blind guess is right 25 % of the time"),
+        (1.0, 2, "with a release that gives everything away a guess is right 100 % of the time"),
+    ],
+)
+def test_a_target_that_a_blind_guess_nearly_meets_is_called_empty(accuracy, n_groups, said):
+    rng = np.random.default_rng(0)
+    rows = Table({"x": rng.normal(size=400), "a": rng.integers(0, n_groups, 400)}, sensitive="a")
+    with pytest.warns(DataWarning, match=said):
+        Target(accuracy=accuracy).check_reachable(rows, cells=False)
+
+
+def test_a_target_that_says_something_gives_no_warning():
+    rng = np.random.default_rng(0)
+    rows = Table({"x": rng.normal(size=400), "a": rng.integers(0, 4, 400)}, sensitive="a")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Target(accuracy=0.4).check_reachable(rows, cells=False)
+        Target(distance=0.3).check_reachable(rows, cells=False)
+    with pytest.warns(DataWarning, match="Every release meets a distance of 1"):
+        Target(distance=1.0).check_reachable(rows, cells=False)
 
 
 def test_choice():

@@ -111,6 +111,10 @@ def _typed(option: TyperOption, value: object) -> str:
     flag = option.opts[0]
     if option.is_flag or value is None or value is ...:
         return flag
+    if isinstance(value, dict):
+        value = [
+            f"{name}:{one if isinstance(one, str) else ','.join(f'{v:g}' for v in one)}" for name, one in value.items()
+        ]
     return " ".join(f"{flag} {shlex.quote(str(one))}" for one in (value if isinstance(value, list) else [value]))
 
 

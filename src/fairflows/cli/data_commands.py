@@ -22,6 +22,7 @@ from fairflows.cli.base import (
     Quiet,
     Sensitive,
     app,
+    in_options,
     print_frame,
     print_json,
     stages,
@@ -66,31 +67,58 @@ def describe(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say what a table holds: groups and their rates, and each column's kind, range and grid.
+    """Say what a table holds, what will go wrong with it, and what can be certified with so many persons.
 
     Example: `fairflows describe loans.csv --sensitive sex --label repaid`
     """
     from fairflows.table.grouping import GroupRules
+    from fairflows.table.prospects import best_bounds, find_names, find_needed, find_problems
+    from fairflows.table.reading import read_frame
     from fairflows.table.table import Table
+    from fairflows.workflow.results import CERTIFYING
 
-    table = Table.read(
-        file,
+    frame = read_frame(file)
+    named = find_names(frame, [*sensitive, *filter(None, [label, identifier]), *(drop or [])])
+    table = Table(
+        frame,
+        name=file.name,
         sensitive=sensitive,
         label=label,
         groups=GroupRules.of(groups or [], merge_small, keep_case),
         identifier=identifier,
-        drop=drop or (),
-        missing=missing,
-        multiclass=multiclass,
+        drop=[*(drop or []), *(str(finding.column) for finding in named)],
+        missing="category" if missing == "error" else missing,
+        multiclass=True,
     )
+    needed = find_needed(table, missing=missing, multiclass=multiclass)
+    found = [in_options(each) for each in [*named, *needed, *find_problems(table, certifying=CERTIFYING)]]
+    bounds = best_bounds(table, certifying=CERTIFYING)
     if as_json:
         summary, columns = (json.loads(part.to_json(orient="index")) for part in (table.summary(), table.columns()))
-        record = {"name": table.name, "rows": len(table), "groups": summary, "columns": columns, "notes": table.notes}
+        record = {
+            "name": table.name,
+            "rows": len(table),
+            "groups": summary,
+            "columns": columns,
+            "notes": table.notes,
+            "findings": found,
+            "certified_at_best": bounds.to_dict(orient="records"),
+        }
         print_json(record)
-    else:
-        if not quiet:
-            typer.echo(repr(table))
-        print_frame(table.columns().reset_index(), as_json=False, title="Columns")
+        return
+    if not quiet:
+        typer.echo(repr(table))
+    print_frame(table.columns().reset_index(), as_json=False, title="Columns")
+    for finding in found:
+        typer.echo(f"! {finding}")
+    at_best = ", ".join(
+        f"{'nothing' if bound.distance >= 1 else f'Δ ≤ {bound.distance:.2f}'} with {bound.cells} cells"
+        for bound in bounds.itertuples()
+    )
+    typer.echo(
+        f"What can be certified at best, with {100 * CERTIFYING:.0f} % of the persons to certify on: {at_best}. A "
+        "guess between two groups is then right at most (1 + Δ)/2 of the time."
+    )
 
 
 @app.command()

@@ -14,7 +14,7 @@ from fairflows.bounds.merging import chance_of_merging
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.certificate.evidence import CellEvidence, check_accuracy, check_distance, group_numbers
 from fairflows.encoder.base import Encoder
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.frontiers.sweep import Frontier
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released, repeatable_persons
@@ -83,6 +83,7 @@ class Target:
         if self.accuracy is not None and self.accuracy < 1 / len(groups):
             rule = f"must be above that of a blind guess, 1/{len(groups)}"
             raise ParameterError("max_adversary_accuracy", rule, self.accuracy)
+        self._warn_if_empty(len(groups))
         if not cells:
             return
         persons = rows.one_row_per_person(0)
@@ -92,6 +93,23 @@ class Target:
             check_distance(counted, self.distance, delta, groups)
         if self.accuracy is not None:
             check_accuracy(counted, self.accuracy, delta, groups)
+
+    def _warn_if_empty(self, n_groups: int) -> None:
+        """Warn of a target that says next to nothing: a release that gives a whole group away may meet it.
+
+        Where one of K groups is told for certain and the others look alike, the best guess is right 2/K of the time.
+        """
+        if self.accuracy is not None and self.accuracy >= 2 / n_groups:
+            told = "gives everything away" if n_groups == 2 else "tells one group from all others for certain"
+            warn_user(
+                f"The target of {100 * self.accuracy:.0f} % says next to nothing: among {n_groups} groups a blind guess "
+                f"is right {100 / n_groups:.0f} % of the time, and with a release that {told} a guess is right "
+                f"{200 / n_groups:.0f} % of the time. Limit how far two groups may be apart instead (",
+                Parameter("target", 0.1),
+                ").",
+            )
+        if self.distance == 1:
+            warn_user("Every release meets a distance of 1, also one that gives the group away: set a smaller target.")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,128 @@
+"""What is said about a table before anything is trained."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairflows as ff
+from fairflows.bounds import planned_cell_bound
+from fairflows.bounds.planning import delta_of_look
+from fairflows.table.grouping import GroupRules
+from fairflows.table.prospects import best_bounds, find_names, find_needed, find_problems
+
+N = 1200
+SEX = np.random.default_rng(1).permutation(["f", "m"] * (N // 2))
+TITLE = np.where(SEX == "f", "Ms", "Mr")
+
+
+def rows(**columns):
+    """Two groups of equal size, a harmless feature, and further columns."""
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"x": rng.normal(size=N), "sex": SEX, **columns})
+
+
+def said_of(column, table, certifying=1.0):
+    """What is said of one column."""
+    return [str(finding) for finding in find_problems(table, certifying=certifying) if finding.column == column]
+
+
+def test_nothing_is_said_of_a_harmless_table():
+    harmless = rows(town=["Ulm", "Bonn", "Kiel"] * (N // 3), age=np.arange(N) % 60)
+    assert find_problems(ff.Table(harmless, sensitive="sex"), certifying=1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([7] * N, "c holds one value, 7, in every row: drop it (drop=['c'])."),
+        (np.arange(N) + 5000, "c has 1,200 different values in 1,200 rows: if it names persons or rows"),
+        ([f"{v:,}" for v in np.arange(N) % 400 + 900],
+         "c holds text: 900 of 1,200 values are numbers with thousands separators, such as '1,299'."),
+        ([f"${v % 30}" for v in range(N)], "c holds text: 1,200 of 1,200 values are amounts of money, such as '$29'."),
+        ([f"{v % 30} %" for v in range(N)], "c holds text: 1,200 of 1,200 values are percentages, such as '29 %'."),
+        ([f"{v % 9 + 1}/{v % 9 + 1}/2020" for v in range(N)], "values are dates, such as '9/9/2020'."),
+        (["unknown" if v % 100 == 0 else str(v % 60) for v in range(N)],
+         "c holds text: 1,188 of 1,200 values are numbers, and 12 are not, such as 'unknown'."),
+        (TITLE, "c alone tells sex for 100% of the rows (the largest group has 50%)"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_column(values, said):
+    found = said_of("c", ff.Table(rows(c=values), sensitive="sex"))
+    assert len(found) == 1
+    assert said in found[0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [f"0{v % 50:03d}" for v in range(N)],  # codes
+        np.linspace(0, 1, N),  # measurements all differ
+        ["a", "b", "3"] * (N // 3),
+        np.where(np.arange(N) % 3, TITLE, "Dr"),  # tells much, but not nearly all
+    ],
+)
+def test_what_nothing_is_said_of(values):
+    assert said_of("c", ff.Table(rows(c=values), sensitive="sex")) == []
+
+
+def test_columns_that_name_the_rows_are_found_before_a_table_refuses_them():
+    frame = rows(mail=[f"{v}@x" for v in range(N)], person=[f"p{v}" for v in range(N)])
+    found = find_names(frame, ["sex", "person"])
+    assert [finding.column for finding in found] == ["mail"]
+    assert "Drop it (drop=['mail']), or make it the identifier (identifier='mail')" in str(found[0])
+
+
+def test_settings_that_the_table_needs():
+    gaps = rows(grade=np.where(np.arange(N) % 10, np.arange(N) % 4, np.nan), rating=np.arange(N) % 3)
+    table = ff.Table(gaps, sensitive="sex", label="rating", missing="category", multiclass=True)
+    found = [str(finding) for finding in find_needed(table, missing="error", multiclass=False)]
+    assert found == [
+        "Values are missing: grade (120). Keep them as a category of their own (missing='category') or drop their rows "
+        "(missing='drop').",
+        "rating has 3 values: say multiclass=True.",
+    ]
+    assert find_needed(table, missing="category", multiclass=True) == []
+
+
+def test_labels_of_few_rows():
+    table = ff.Table(rows(job=["x"] * (N - 3) + ["a", "b", "b"]), sensitive="sex", label="job", multiclass=True)
+    assert said_of("job", table) == [
+        "job has 2 values with fewer than 10 rows, such as 'a': these cannot be learnt. Join them, or cut numbers into "
+        "classes."
+    ]
+
+
+def test_a_sensitive_column_of_numbers_is_to_be_cut():
+    table = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age")
+    (said,) = said_of("age", table)
+    assert "groups={'age': [44.5]}" in said
+    assert "groups={'age': 'quantiles=4'}" in said
+    cut = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age", groups={"age": [44.5]})
+    assert said_of("age", cut) == []
+
+
+def test_groups_that_are_too_small_and_what_helps():
+    level = ["a"] * 700 + ["b"] * 480 + ["c"] * 15 + ["d"] * 5
+    (said,) = said_of("level", ff.Table(rows(level=level), sensitive="level"))
+    assert "too few persons to certify a distance of 0.25 in 2 groups: d (5), c (15)." in said
+    least = int(said.split("merge_small=")[1].rstrip(")."))
+    with pytest.warns(ff.DataWarning, match="'other'"):
+        merged = ff.Table(rows(level=level), sensitive="level", groups=GroupRules(merge_small=least))
+    assert said_of("level", merged) == []
+
+
+def test_persons_are_counted_and_not_rows():
+    frame = rows(level=["a", "b"] * (N // 2), person=[f"{v % 20}" for v in range(N)])
+    table = ff.Table(frame, sensitive="level", identifier="person", drop="sex")
+    (said,) = said_of("level", table)
+    assert "a (10), b (10)" in said
+
+
+def test_the_best_bounds_are_those_planned_for_groups_that_are_alike():
+    table = ff.Table(rows(), sensitive="sex")
+    bounds = best_bounds(table, certifying=0.5)
+    alike = planned_cell_bound(np.full((2, 8), 1 / 8), [300, 300], delta_of_look(0.05, 1))
+    assert bounds["cells"].tolist() == [8, 16, 64]
+    assert bounds["distance"].iloc[0] == pytest.approx(float(alike))
+    assert bounds["accuracy"].iloc[0] == pytest.approx((1 + float(alike)) / 2)
+    assert bounds["distance"].is_monotonic_increasing
