@@ -79,7 +79,7 @@ def test_a_bug_is_called_one_and_has_its_own_exit_code(run, folder, monkeypatch)
     def broken(*_, **__):
         raise KeyError("a column\nthat is there")
 
-    monkeypatch.setattr(Table, "read", broken)
+    monkeypatch.setattr(Table, "__init__", broken)
     words = ["describe", folder / "loans.csv", "--sensitive", "sex"]
     code, out, err = run(*words)
     assert (code, out) == (BUG, "")

@@ -182,7 +182,7 @@ def test_what_cannot_be_is_refused_before_any_training(adult, settings, message)
 @pytest.mark.parametrize(
     ("accuracy", "n_groups", "said"),
     [
-        (0.6, 4, "The target of 60 % says next to nothing: among 4 groups a blind guess is right 25 % of the time"),
+        (0.6, 4, "The target of 60 % says next to nothing: of 4 groups a blind guess is right 25 % of the time"),
         (1.0, 2, "with a release that gives everything away a guess is right 100 % of the time"),
     ],
 )

@@ -102,7 +102,7 @@ class Target:
         if self.accuracy is not None and self.accuracy >= 2 / n_groups:
             told = "gives everything away" if n_groups == 2 else "tells one group from all others for certain"
             warn_user(
-                f"The target of {100 * self.accuracy:.0f} % says next to nothing: among {n_groups} groups a blind guess "
+                f"The target of {100 * self.accuracy:.0f} % says next to nothing: of {n_groups} groups a blind guess "
                 f"is right {100 / n_groups:.0f} % of the time, and with a release that {told} a guess is right "
                 f"{200 / n_groups:.0f} % of the time. Limit how far two groups may be apart instead (",
                 Parameter("target", 0.1),
