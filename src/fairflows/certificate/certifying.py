@@ -459,9 +459,14 @@ def _refuse_used_rows(model: Released, rows: Table) -> None:
     used = model.already_used(rows)
     if used:
         what = "persons" if rows.persons.named else "rows"
+        several = (
+            " Models that share out persons without an identifier certify the whole Table that they were fitted to."
+        )
         raise DataError(
             f"The model was fitted to, or chosen by, {used:,} of the {rows.persons.n:,} {what} to certify on. A "
             "certificate takes persons that nothing has seen: certify on held-out rows."
+            + several
+            * (len(model.cells_of_models) > 1)
         )
 
 
