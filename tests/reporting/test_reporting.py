@@ -4,19 +4,22 @@ import json
 import re
 import subprocess
 import sys
-from html import escape
+from html import escape, unescape
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from fairflows.bounds import cells_to_merge
+from fairflows.bounds import cells_to_merge, planned_cell_bound, rows_needed
 from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.reporting import Report
 from fairflows.reporting.page import public_part
 from fairflows.reporting.plots import gauge
+from fairflows.reporting.plots import points as draw_points
+from fairflows.reporting.plots import shares as draw_shares
 from fairflows.reporting.recomputing import recomputing
-from fairflows.reporting.words import at_least, at_most, consequences, statements, title, to_whom, verdict
+from fairflows.reporting.remedies import remedies
+from fairflows.reporting.words import at_least, at_most, consequences, light, statements, title, to_whom, verdict
 from fairflows.workflow.contents import FEWEST_PEOPLE, _cells
 
 EVIL = "<script>alert(1)</script>"
@@ -159,12 +162,16 @@ def test_the_page_prints_the_numbers_of_the_json(page):
     ("values", "words"),
     [
         ({}, ["at most 54.0 % of the time", "50.0 % of the time", "probability of 3.0 %"]),
-        ({"n": {"a": 1, "b": 1, "c": 1}}, ["A blind guess is right 33.3 %"]),
-        ({"priors": [0.7, 0.3]}, ["at the given shares of the groups", "A blind guess is right 70.0 %"]),
+        ({"n": {"a": 1, "b": 1, "c": 1}}, ["a blind guess is right 33.3 %"]),
+        ({"priors": [0.7, 0.3]}, ["at the given shares of the groups", "a blind guess is right 70.0 %"]),
         ({"status": "MODEL_ONLY", "cell_upper": None, "released": ["latent"]}, ["not as a guarantee", "51.0 %"]),
         ({"status": "REFUTED", "attack_lower": 0.5}, ["Do not rely", "0.500", "0.020"]),
-        ({"status": "NOT_MET"}, ["No bound comes down"]),
-        ({"status": "NOT_MET", "target": None, "cell_upper": 1.0}, ["No bound is below 1"]),
+        (
+            {"status": "NOT_MET"},
+            ["Do not share this as it is", "does not come down to the target: it is Δ ≤ 0.080."],
+        ),
+        ({"status": "NOT_MET", "target": None, "cell_upper": 1.0}, ["Nothing is promised: no bound is below 1"]),
+        ({"counts": [{"folds": [{}, {}]}]}, ["Every row of the table is covered"]),
         ({}, ["New persons are covered: the 2,000", "trained on or chosen by are not covered"]),
         ({"target": None, "target_accuracy": 0.6}, ["right at most 60.0 %"]),
         ({"released": ["cell", "label"]}, ["cell and the label"]),
@@ -191,6 +198,91 @@ def test_to_whom_something_is_promised_depends_on_what_is_known(values, says):
     assert to_whom(made).startswith(says)
     shown = Report(short(certificate={**made, "n": {"town": 900, "m": 1100}})).to_html()
     assert ("What is promised" in shown) == (made["status"] == "CERTIFIED")
+
+
+@pytest.mark.parametrize(
+    ("values", "colour", "says"),
+    [
+        ({}, "green", "certified within the target"),
+        ({"target": None}, "amber", "no target was set"),
+        ({"status": "MODEL_ONLY"}, "amber", "a model alone vouches for it"),
+        ({"status": "NOT_MET"}, "red", "the target is not met"),
+        ({"status": "NOT_MET", "target": None}, "red", "nothing is promised"),
+        ({"status": "REFUTED"}, "red", "an attack succeeded"),
+    ],
+)
+def test_the_light_has_a_colour_and_words(values, colour, says):
+    made = certificate(**values)
+    assert light(made)["colour"] == colour
+    assert light(made)["text"].startswith(colour.capitalize())
+    assert says in light(made)["text"]
+    shown = unescape(Report(short(certificate={**made, "n": {"town": 900, "m": 1100}})).to_html())
+    assert f'<body class="{colour}">' in shown
+    assert shown.index(light(made)["text"]) < shown.index(verdict(made)[0]) < shown.index("<section>")
+
+
+def test_the_page_begins_with_one_sentence(page):
+    (first,) = re.findall(r'<p class="first">([^<]*)</p>', page)
+    assert first.count(". ") == 0
+    assert first.endswith(".")
+
+
+def test_what_holds_under_a_model_only_is_in_the_appendix(page):
+    main, appendix = page.split("Appendix: what holds only under a model")
+    for text in ("Δ ≤ 0.020", "Checks of the densities", "-3.200"):
+        assert text in appendix
+        assert text not in main
+    assert "<section>" not in appendix, "it is the last section"
+    assumed = "The model-based bound takes the estimated densities for the truth."
+    model_only = certificate(n={"town": 900, "m": 1100}, status="MODEL_ONLY", cell_upper=None, assumptions=[assumed])
+    main, appendix = Report(short(certificate=model_only)).to_html().split("Appendix: ")
+    assert assumed in appendix
+    assert assumed not in main
+    assert "model-based" in appendix.split("What would follow")[1]
+
+
+def missed(**values):
+    """A certificate that misses its target."""
+    plain = {"status": "NOT_MET", "cell_upper": 0.2, "n_cells": 64, "counts": [counts()], "model_upper": None}
+    return certificate(**{**plain, **values})
+
+
+def test_where_a_target_is_missed_two_commands_say_what_to_expect():
+    fewer, more = remedies(missed())
+    delta = certificate()["spent"]["cells"]
+    planned = {k: float(planned_cell_bound(np.full((2, k), 1 / k), [900, 1100], delta)) for k in (4, 8)}
+    assert planned[4] <= 0.1 < planned[8]
+    assert fewer.command == "fairflows fit … --n-cells 4 --replace"
+    assert f"about Δ ≤ {at_most(planned[4])}, within the target of 0.1" in fewer.expect
+    seen = np.array([[400, 470, 30], [560, 520, 20]]) / [[900], [1100]]
+    needed = rows_needed(0.1, delta, probabilities=seen, shares=[0.45, 0.55])
+    assert f"{int(needed.sum()):,} to certify on instead of 2,000" in more.expect
+    assert remedies(certificate()) == []
+    assert remedies(missed(target=None)) == [], "nobody asked for anything"
+
+
+def test_cells_that_are_too_far_apart_need_others_and_not_more_persons():
+    (_, more) = remedies(missed(target=0.03))
+    assert "too far apart for any number of persons. With 8 cells that are alike" in more.expect
+    fewer, _ = remedies(missed(target=0.01))
+    assert "--n-cells 2" in fewer.command
+    assert "still above the target of 0.01" in fewer.expect
+
+
+def test_remedies_of_other_releases():
+    cells, _ = remedies(missed(cell_upper=None, counts=[], released=["latent"], n_cells=None, spent={"model": 0.01}))
+    assert "--release cells" in cells.command
+    fewer, more = remedies(missed(n={"a": 900, "b": 900, "c": 900}, target=None, target_accuracy=0.4, counts=[]))
+    assert "--n-cells 32" in fewer.command
+    assert "Four times as many persons" in more.expect
+    pairs, _ = remedies(missed(released=["cell", "label"], n_cells=16, cell_odds_upper={"0": 0.5, "1": 0.5}))
+    assert "--n-cells 2 " in pairs.command, "each of them with two labels"
+
+
+def test_what_would_help_is_for_the_house_alone():
+    page = Report(short(certificate=missed(n={"town": 900, "m": 1100}, counts=[counts("town")])))
+    assert "What would help" in page.to_html()
+    assert "What would help" not in page.to_html(public=True)
 
 
 def test_no_target_is_not_a_target_missed():
@@ -333,3 +425,17 @@ def test_large_tables_of_counts_stay_in_the_certificate():
 def test_the_command_quotes_the_name_of_a_file():
     quoted = recomputing(certificate(counts=[counts()], released_files={"a b;rm.csv": "aa"})).command
     assert quoted == "fairflows check certificate.json 'a b;rm.csv'"
+
+
+def test_legends_show_every_group():
+    names = [f"EDUCATION=level {i} of them all" for i in range(9)]
+    drawn = draw_shares(["0", "1"], {name: [0.5, 0.5] for name in names}, "share of the group")
+    dots = draw_points([{"name": name, "points": [[0, 1], [1, 0]]} for name in names])
+    for svg in (drawn, dots):
+        width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
+        for name in names:
+            text = name if len(name) <= 28 else name[:27] + "…"
+            (drawn_text,) = re.findall(f"<text[^>]*>{re.escape(text)}<", svg)
+            place = re.search(r'(?: x="|translate\()([\d.]+)', drawn_text)
+            assert place is not None
+            assert float(place[1]) + 5.2 * len(text) < width, "a letter is about five points wide"

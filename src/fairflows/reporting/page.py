@@ -14,9 +14,13 @@ from markupsafe import Markup
 
 from fairflows.reporting import plots
 from fairflows.reporting.recomputing import recomputing
+from fairflows.reporting.remedies import remedies
 from fairflows.reporting.words import (
+    MODEL,
     at_least,
     consequences,
+    is_about_model,
+    light,
     percent,
     percent_at_least,
     statements,
@@ -53,6 +57,7 @@ class Report:
         contents = public_part(self.contents) if public else self.contents
         template = _environment().get_template("report.html.jinja")
         certificate = contents["certificate"]
+        said = statements(certificate)
         return template.render(
             c=certificate,
             r=contents,
@@ -60,7 +65,11 @@ class Report:
             verified=self.verified,
             title=title(certificate),
             verdict=verdict(certificate),
-            statements=statements(certificate),
+            light=light(certificate),
+            remedies=[] if public else remedies(certificate),
+            statements=[statement for statement in said if statement["name"] != MODEL],
+            modelled=[statement for statement in said if statement["name"] == MODEL],
+            assumed_of_model=[sentence for sentence in certificate["assumptions"] if is_about_model(sentence)],
             consequences=consequences(certificate),
             to_whom=to_whom(certificate),
             recomputing=recomputing(certificate),
@@ -95,7 +104,8 @@ def _figures(r: Contents) -> dict[str, Markup]:
     c = r["certificate"]
     drawn: dict[str, tuple[str, str]] = {}
     if any(c[name] is not None for name in ("attack_lower", "model_upper", "cell_upper")):
-        said = "; ".join(f"{s['name'].lower()}: {s['bound']}" for s in statements(c))
+        drawn_bounds = [s for s in statements(c) if s["name"] != MODEL or c["cell_upper"] is None]
+        said = "; ".join(f"{s['name'].lower()}: {s['bound']}" for s in drawn_bounds)
         drawn["gauge"] = plots.gauge(c), f"Distance between the groups on a scale from 0 to 1: {said}."
     if r.get("frontier"):
         f = r["frontier"]

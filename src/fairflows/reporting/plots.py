@@ -16,7 +16,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from fairflows.bounds.derived import rounded_down, rounded_up
-from fairflows.reporting.words import CertificateFields, is_plain
+from fairflows.reporting.words import CertificateFields, is_plain, target_distance
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -82,16 +82,15 @@ def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], 
 
 
 def gauge(certificate: CertificateFields) -> str:
-    """The bounds on Δ on one scale: what an attack reached, what the model says, and what is certified."""
+    """The bounds on Δ on one scale: what an attack reached, and what is certified, or else what the model says."""
+    certified = certificate["cell_upper"]
     marks = [
         ("attack reached at least", certificate["attack_lower"], ">", COLOURS[1]),
-        ("model says at most", certificate["model_upper"], "D", COLOURS[4]),
-        ("certified at most", certificate["cell_upper"], "<", COLOURS[2]),
+        ("model says at most", certificate["model_upper"] if certified is None else None, "D", COLOURS[4]),
+        ("certified at most", certified, "<", COLOURS[2]),
     ]
     marks = [mark for mark in marks if mark[1] is not None]
-    target = certificate["target"]
-    if target is None and certificate["target_accuracy"] is not None and is_plain(certificate):
-        target = 2 * certificate["target_accuracy"] - 1
+    target = target_distance(certificate)
     with _canvas(_WIDTH, 1.3 + 0.32 * len(marks)) as (figure, to_svg):
         axes = figure.add_subplot()
         shown = [value for _, value, _, _ in marks] + [target or 0]

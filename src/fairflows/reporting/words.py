@@ -9,12 +9,38 @@ from fairflows.bounds.derived import rounded_down, rounded_up
 CertificateFields: TypeAlias = dict[str, Any]
 """A certificate as `Certificate.to_dict` gives it."""
 
+MODEL = "Model"
+"""The name of the statement that holds only if the estimated densities are the truth."""
+
 _TITLES = {
     "CERTIFIED": "Certified",
     "MODEL_ONLY": "Holds for the model only",
     "REFUTED": "Refuted",
     "NOT_MET": "Target not met",
 }
+
+
+_LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
+
+
+def light(certificate: CertificateFields) -> dict[str, str]:
+    """A light for the reader in a hurry: its colour, and in words what it stands for.
+
+    Green: a target was set, and is certified. Red: it is missed, or nothing is bounded, or an attack refuted the model.
+    Amber: all between.
+    """
+    c = certificate
+    if c["status"] == "CERTIFIED":
+        colour, says = (
+            ("green", "certified within the target") if _target(c) else ("amber", "certified; no target was set")
+        )
+    elif c["status"] == "MODEL_ONLY":
+        colour, says = "amber", "nothing is certified; a model alone vouches for it"
+    else:
+        refuted = "an attack succeeded that should have been impossible"
+        missed = "the target is not met" if _target(c) else "nothing is promised"
+        colour, says = "red", refuted if c["status"] == "REFUTED" else missed
+    return {"colour": colour, "text": f"{_LIGHTS[colour]}: {says}"}
 
 
 def title(certificate: CertificateFields) -> str:
@@ -50,7 +76,7 @@ def at_least(lower: float | None) -> str:
 
 
 def verdict(certificate: CertificateFields) -> list[str]:
-    """What the status means for a decision about the release, in a few sentences."""
+    """What the status means for a decision about the release: one sentence that says it all, then a few more."""
     c = certificate
     chance = max(c.get("priors") or [1 / max(2, len(c["n"]))])
     shares = "at the given shares of the groups" if c.get("priors") else "when the groups are equally likely"
@@ -62,32 +88,34 @@ def verdict(certificate: CertificateFields) -> list[str]:
         spent = c["spent"]["cells"]
         return [
             f"Whoever sees a released {what} of a new person guesses the person's group right at most "
-            f"{percent_at_most(c['cell_accuracy_upper'])} of the time, {shares}. A blind guess is "
-            f"right {percent(chance)} of the time.",
+            f"{percent_at_most(c['cell_accuracy_upper'])} of the time, {shares}; a blind guess is right "
+            f"{percent(chance)} of the time.",
             "This holds for every method and any amount of computing, and for the true population: no model has to be "
             f"right. The statement itself may be wrong with a probability of {percent_at_most(spent)} at most.",
-            f"New persons are covered: the {sum((c.get('n_persons') or c['n']).values()):,} it was certified on, and "
-            "all of the same population whose rows are encoded later. Rows that the encoder was trained on or chosen "
-            "by are not covered, even where the same file holds them.",
+            _covered(c),
             *asked,
         ]
     if c["status"] == "MODEL_ONLY":
         return [
-            f"If the estimated densities are the truth, whoever sees a released {what} guesses the group right at most "
-            f"{percent_at_most(c['model_accuracy_upper'])} of the time (a blind guess: {percent(chance)}).",
+            f"Nothing is guaranteed: only if the estimated densities are the truth, whoever sees a released {what} "
+            f"guesses the group right at most {percent_at_most(c['model_accuracy_upper'])} of the time (a blind guess: "
+            f"{percent(chance)}).",
             "Nothing here proves that they are the truth. Treat this as the outcome of a model, not as a guarantee: "
             "neither for new persons nor, still less, for the rows that the encoder was trained on or chosen by.",
             *asked,
         ]
     if c["status"] == "REFUTED":
         return [
-            "Do not rely on the model-based bound. An actual adversary did better than it allows: the two groups are "
-            f"at least Δ = {at_least(c['attack_lower'])} apart, and the model says at most "
+            "Do not rely on the model-based bound: an actual adversary tells the groups further apart than it allows.",
+            f"They are at least Δ = {at_least(c['attack_lower'])} apart, and the model says at most "
             f"{at_most(c['model_upper'])}. The estimated densities are wrong.",
             *asked,
         ]
-    missed = "No bound comes down to the target." if asked else "No bound is below 1: the release may tell everything."
-    return [f"{missed} Encode more strongly, release coarser cells, or use more rows.", *asked]
+    if not asked:
+        return ["Nothing is promised: no bound is below 1, so that the release may tell everything about the group."]
+    upper = c["model_upper"] if c["cell_upper"] is None else c["cell_upper"]
+    reached = "" if upper is None else f": it is Δ ≤ {at_most(upper)}"
+    return [f"Do not share this as it is: the bound does not come down to the target{reached}.", *asked]
 
 
 def to_whom(certificate: CertificateFields) -> str:
@@ -95,6 +123,12 @@ def to_whom(certificate: CertificateFields) -> str:
     c = certificate
     seen = " and the ".join(c["released"])
     if c["cell_upper"] is not None and c["cell_upper"] < 1:
+        if is_cross_fitted(c):
+            return (
+                "The certified bound is about every row of the table that the models were fitted with, each encoded by "
+                "a model that has not seen it, and about everybody of the same population whose row is encoded later. "
+                f"It holds against anybody who sees the {seen} and nothing else."
+            )
         values = "" if c["n_cells"] is None else f" ({c['n_cells']:,} different values)"
         return (
             f"The certified bound is about persons who played no part in making the encoder: those counted below, and "
@@ -143,7 +177,7 @@ def statements(certificate: CertificateFields) -> list[dict[str, str]]:
         how = f"error probability {percent(spent, 2)}" if spent else "an exact sum"
         found.append(
             {
-                "name": "Model",
+                "name": MODEL,
                 "bound": f"Δ ≤ {at_most(c['model_upper'])}",
                 "accuracy": _guess(c, c["model_upper"], c["model_accuracy_upper"]),
                 "says": "No adversary does better, if the estimated densities are the truth.",
@@ -191,6 +225,23 @@ def consequences(certificate: CertificateFields) -> list[str]:
     return lines
 
 
+def is_about_model(assumption: str) -> bool:
+    """Whether an assumption is one of the model-based bound alone."""
+    return assumption.startswith(("The model-based bound", "Under other densities"))
+
+
+def is_cross_fitted(c: CertificateFields) -> bool:
+    """Whether several models share out the persons, so that every row is encoded by one that has not seen it."""
+    return any(len(statement["folds"]) > 1 for statement in c["counts"])
+
+
+def target_distance(c: CertificateFields) -> float | None:
+    """The target as a distance Δ; None where there is none, or it is about more than two groups at once."""
+    if c["target"] is not None or c["target_accuracy"] is None or not is_plain(c):
+        return c["target"]
+    return 2 * c["target_accuracy"] - 1
+
+
 def is_plain(c: CertificateFields) -> bool:
     """Whether there are two groups, equally likely: then the best guess is right (1 + Δ)/2 of the time."""
     return len(c["n"]) == 2 and not c.get("priors")
@@ -207,6 +258,20 @@ def _guess(c: CertificateFields, upper: float, accuracy: float) -> str:
 def _of_two(c: CertificateFields) -> str:
     """What (1 + Δ)/2 is the accuracy of, where that has to be said."""
     return "" if is_plain(c) else " between two groups, equally likely"
+
+
+def _covered(c: CertificateFields) -> str:
+    """Which persons a certified bound is about."""
+    if is_cross_fitted(c):
+        return (
+            "Every row of the table is covered: each is encoded by a model that has not seen it. New persons of the "
+            "same population, whose rows are encoded later, are covered too."
+        )
+    return (
+        f"New persons are covered: the {sum((c.get('n_persons') or c['n']).values()):,} it was certified on, and all "
+        "of the same population whose rows are encoded later. Rows that the encoder was trained on or chosen by are "
+        "not covered, even where the same file holds them."
+    )
 
 
 def _target(c: CertificateFields) -> list[str]:
