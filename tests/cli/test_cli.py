@@ -161,7 +161,10 @@ def test_a_mixed_table_with_three_groups_and_three_labels(run, tmp_path):
     assert record["certificate"]["status"] == "CERTIFIED"
     assert set(record["certificate"]["n"]) == {"mid", "north", "south"}
     assert "rating" in (out / "report.html").read_text()
-    assert list(pd.read_csv(out / "encoded.csv")) == ["cell"]
+    shared, raw = pd.read_csv(out / "shared.csv"), pd.read_csv(tmp_path / "people.csv")
+    assert list(shared) == [name for name in raw if name not in ("region", "person")]
+    assert len(shared) == len(raw)
+    assert set(shared["rating"]) <= set(raw["rating"])
 
     people(500, seed=1).to_csv(tmp_path / "tomorrow.csv", index=False)
     assert run("encode", out, tmp_path / "tomorrow.csv", "-o", tmp_path / "shared.csv")[0] == 0

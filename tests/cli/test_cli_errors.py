@@ -45,7 +45,7 @@ FIT = ["fit", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
         ([*FIT, "-o", "out", "--max-adversary-accuracy", "0.3", "--release", "latent"],
          "--max-adversary-accuracy must be above that of a blind guess, 1/2; got 0.3"),
         ([*FIT, "-o", "out", "--seed", "-1"], "--seed"),
-        (["demo", "-o", "loans.csv"], "loans.csv is a file"),
+        (["demo", "-o", "loans.csv"], "loans.csv: is a file"),
         (["certify", "nowhere", "loans.csv", "-o", "no/c.json"], "there is no folder no"),
         (["certify", "nowhere", "loans.csv", "-o", "loans.csv"], "would be lost"),
         (["certify", "nowhere", "loans.csv", "--draws", "-5"], "--draws"),

@@ -32,19 +32,19 @@ def made(run, tmp_path_factory):
 @pytest.fixture
 def received(made, tmp_path):
     """The public files alone."""
-    for name in ("certificate.json", "encoded.csv", "report-public.html"):
+    for name in ("certificate.json", "shared.csv", "report-public.html"):
         shutil.copy(made / "out" / name, tmp_path)
     return tmp_path
 
 
 def test_a_receiver_accepts_the_true_files(run, received):
-    code, out, err = run("check", received / "certificate.json", received / "encoded.csv")
+    code, out, err = run("check", received / "certificate.json", received / "shared.csv")
     assert (code, err) == (0, "")
     assert "ok       file" in out
     assert out.strip().splitlines()[-1].startswith("All checks passed")
     page = (received / "report-public.html").read_text(encoding="utf-8")
-    assert "fairflows check certificate.json encoded.csv" in page
-    assert run("check", received / "certificate.json", received / "encoded.csv", "-q")[:2] == (0, "")
+    assert "fairflows check certificate.json shared.csv" in page
+    assert run("check", received / "certificate.json", received / "shared.csv", "-q")[:2] == (0, "")
 
 
 def test_the_house_can_still_verify_what_names_its_file(run, made):
@@ -53,9 +53,9 @@ def test_the_house_can_still_verify_what_names_its_file(run, made):
 
 
 def test_a_changed_bound_and_a_changed_file(run, received):
-    rows = (received / "encoded.csv").read_text().splitlines(keepends=True)
-    (received / "encoded.csv").write_text("".join(rows[:-10]))
-    code, out, _ = run("check", received / "certificate.json", received / "encoded.csv", "--json")
+    rows = (received / "shared.csv").read_text().splitlines(keepends=True)
+    (received / "shared.csv").write_text("".join(rows[:-10]))
+    code, out, _ = run("check", received / "certificate.json", received / "shared.csv", "--json")
     assert code == 1
     assert [r["what"] for r in json.loads(out)["results"] if r["verdict"] == "FAILED"] == ["file"]
     values = json.loads((received / "certificate.json").read_text(encoding="utf-8"))
@@ -67,7 +67,7 @@ def test_a_changed_bound_and_a_changed_file(run, received):
 
 
 def test_bad_input_ends_with_one_line(run, received):
-    code, _, err = run("check", received / "encoded.csv")
+    code, _, err = run("check", received / "shared.csv")
     assert code == 2
     assert err.startswith("fairflows: ")
     assert "not a certificate" in err
@@ -90,7 +90,7 @@ def test_a_later_file_is_listed_and_signed(run, made, received):
     assert "certificate.files.json" in out
     public = received / "producer.public.pem"
     assert run("check", certificate, later, "--public-key", public)[0] == 0
-    assert run("check", certificate, received / "encoded.csv", "--public-key", public)[0] == 0
+    assert run("check", certificate, received / "shared.csv", "--public-key", public)[0] == 0
     values = json.loads(certificate.read_text(encoding="utf-8"))
     certificate.write_text(json.dumps({**values, "sensitive": "town"}))
     code, out, _ = run("check", certificate, later, "--public-key", public)

@@ -31,7 +31,7 @@ FLOW = {"n_epochs": 1, "hidden": (8,), "head": (8,), "density": MixtureDensity(1
 CELLS = {"density": "counts", "key": KEY}
 SCORE = {"transport": "score", "classifier": LogisticRegression(), "key": KEY}
 BEST = {
-    "score": LogisticRegression(),
+    "label_score": LogisticRegression(),
     "group_score": LogisticRegression(),
     "target": 0.22,
     "chance": 0.1,

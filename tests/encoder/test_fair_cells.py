@@ -20,7 +20,7 @@ from fairflows.table.table import Table
 pytestmark = pytest.mark.filterwarnings("ignore:No identifier says which rows are the same person")
 
 KEY = Key(range(32))
-PLAIN = {"score": LogisticRegression(), "group_score": LogisticRegression(), "key": KEY, "n_bins": 64}
+PLAIN = {"label_score": LogisticRegression(), "group_score": LogisticRegression(), "key": KEY, "n_bins": 64}
 
 
 def population(n: int, seed: int, n_groups: int = 2) -> Table:
@@ -176,7 +176,7 @@ def test_equalized_odds_do_not_follow_from_both_scores():
     a, x = rng.integers(0, 2, (2, 6000))
     table = Table(pd.DataFrame({"x": x.astype(float), "z": rng.normal(size=6000), "a": a, "y": x ^ a}),
                   sensitive="a", label="y")  # fmt: skip
-    settings = {**PLAIN, "score": None, "group_score": None}
+    settings = {**PLAIN, "label_score": None, "group_score": None}
     cells = FairCells(2, target=0.3, attribute="training", criterion="equalized_odds", n_certify=6000, **settings).fit(
         table
     )
@@ -202,7 +202,7 @@ def test_alike_given_the_label(criterion, attribute, train, test):
 
 def test_three_classes_and_class_probabilities(train, test):
     y = np.digitize(train.X["score"], [0.0, 1.0]).astype(str)
-    cells = FairCells(5, target=1.0, **{**PLAIN, "score": None}).fit(train.X, y, sensitive_features=train.a)
+    cells = FairCells(5, target=1.0, **{**PLAIN, "label_score": None}).fit(train.X, y, sensitive_features=train.a)
     probabilities = cells.predict_proba(test.X, sensitive_features=test.a)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     predicted = cells.predict(test.X, sensitive_features=test.a)
@@ -211,7 +211,7 @@ def test_three_classes_and_class_probabilities(train, test):
 
 
 def test_a_number_to_predict(train, test):
-    cells = FairCells(6, target=1.0, **{**PLAIN, "score": None})
+    cells = FairCells(6, target=1.0, **{**PLAIN, "label_score": None})
     cells.fit(train.X, train.X["score"] * 10 + 3, sensitive_features=train.a)
     assert cells.classes_ is None
     predicted = cells.predict(test.X, sensitive_features=test.a)
@@ -250,7 +250,7 @@ def test_saved_and_loaded(train, test, tmp_path):
 
 def test_any_classifier_with_probabilities(train, test):
     forest = RandomForestClassifier(10, max_depth=4, random_state=0)
-    settings = {**PLAIN, "score": forest, "group_score": forest}
+    settings = {**PLAIN, "label_score": forest, "group_score": forest}
     cells = FairCells(4, target=0.3, attribute="training", n_certify=8000, **settings).fit(train)
     assert (Released.of(cells).predict(test) == test.y).mean() > 0.55
 

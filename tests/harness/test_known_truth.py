@@ -31,7 +31,18 @@ def fit(run, population: Population, folder: Path, seed: int) -> dict:
     rng = np.random.default_rng(seed)
     population.rows(rng, population.n_persons).to_csv(folder / "rows.csv", index=False)
     named = [] if population.identifier is None else ["--id", population.identifier]
-    words = ["fit", folder / "rows.csv", "--sensitive", "sex", "--label", "paid", *named, "--method", "transport"]
+    words = [
+        "fit",
+        folder / "rows.csv",
+        "--sensitive",
+        "sex",
+        "--label",
+        "paid",
+        *named,
+        "--method",
+        "transport",
+        "--cells",
+    ]
     code, _, err = run(
         *words, "--gamma", population.strength, "--delta", DELTA, "--quick", "-q", "-o", folder / "out", "--seed", seed
     )

@@ -152,7 +152,7 @@ def worse(rows: pd.DataFrame, mine: np.ndarray) -> pd.DataFrame:
 RELEASES = {
     "tree": lambda: ff.FairTree("auto", target=0.5, unseen="other", **QUICK),
     "rows of a tree": lambda: ff.FairTree(4, output="row", unseen="other", **QUICK),
-    "best cells": lambda: ff.FairCells(4, target=0.4, unseen="other", score=QUICK["label_score"], key=KEY),
+    "best cells": lambda: ff.FairCells(4, target=0.4, unseen="other", label_score=QUICK["label_score"], key=KEY),
     "cells of a score": lambda: ff.CellRelease(
         ff.FairTransport(transport="score", classifier=QUICK["label_score"], unseen="other", key=KEY),
         "auto", method="quantiles", target=0.6, output="typical",

@@ -29,7 +29,9 @@ def adult():
 
 @pytest.fixture(scope="module")
 def cells(adult):
-    return fit_table(adult, max_adversary_accuracy=0.6, density="counts", quick=True, n_jobs=1)
+    return fit_table(
+        adult, method="auto", release="cells", max_adversary_accuracy=0.6, density="counts", quick=True, n_jobs=1
+    )
 
 
 def test_fit_chooses_certifies_and_attacks(cells):
@@ -53,7 +55,7 @@ def test_what_is_written_can_be_loaded_and_verified(cells, adult, tmp_path):
     out = tmp_path / "out"
     write_fit(cells, adult, out, run)
     names = {"model", "certificate.json", "frontier.csv", "report.html", "report-public.html", "report.json",
-             "run.json", "encoded.parquet"}  # fmt: skip
+             "run.json", "shared.parquet"}  # fmt: skip
     assert {path.name for path in out.iterdir()} == names
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert out.stat().st_mode & 0o777 == 0o700
@@ -64,7 +66,7 @@ def test_what_is_written_can_be_loaded_and_verified(cells, adult, tmp_path):
     with pytest.raises(DataError, match="fitted to, or chosen by"):
         certify(model, adult)
 
-    encoded = pd.read_parquet(out / "encoded.parquet")
+    encoded = pd.read_parquet(out / "shared.parquet")
     assert list(encoded) == ["cell"]  # no identifier, no attribute, no label
     assert len(encoded) == len(adult)
     expected = model.transform(adult)["cell"]
@@ -115,7 +117,7 @@ def test_a_file_that_happens_to_have_as_many_rows_is_verified_as_it_is(cells, ad
     ],
 )
 def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
-    run = {"format": 1, "sensitive": ["sex"], "drop": [], "rows": 9, "seed": 0, "encoded": "encoded.csv",
+    run = {"format": 1, "sensitive": ["sex"], "drop": [], "rows": 9, "seed": 0, "shared": "shared.csv",
            "released": ["cell"]}  # fmt: skip
     (tmp_path / "run.json").write_text(json.dumps(run))
     assert read_run(tmp_path)["missing"] == "error"
@@ -146,7 +148,9 @@ def test_a_latent_is_judged_by_its_model(adult):
 
 
 def test_releasing_the_label_too_is_certified_as_a_pair(adult):
-    made = fit_table(adult, method="transport", gamma=1.0, with_label=True, density="counts", quick=True, n_jobs=1)
+    made = fit_table(
+        adult, method="transport", release="cells", gamma=1.0, with_label=True, density="counts", quick=True, n_jobs=1
+    )
     assert made.certificate.released == ("cell", "label")
     # What the label itself tells is in the bound: the groups' rates differ by .2.
     assert made.certificate.cell_upper > 0.15
@@ -154,7 +158,7 @@ def test_releasing_the_label_too_is_certified_as_a_pair(adult):
 
 def test_without_a_label_the_most_cells_within_the_target(adult):
     table = Table(adult.X, sensitive=adult.a.to_numpy(), identifier=adult.identifier)
-    made = fit_table(table, target=0.5, density="counts", quick=True, n_jobs=1)
+    made = fit_table(table, method="auto", release="cells", target=0.5, density="counts", quick=True, n_jobs=1)
     frame = made.frontier()
     assert frame["accuracy"].isna().all()
     within = frame[frame["expected"] <= 0.5]

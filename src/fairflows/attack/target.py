@@ -307,11 +307,11 @@ def _encoded(
 def _as_seen(model: Released, parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Released cells, or rows drawn from them, as adversaries look at them."""
     if model.draws_rows:
-        return _without_gaps(parts)
+        return without_gaps(parts)
     return {part: cells.astype(str) for part, cells in parts.items()}  # cells have numbers, but no order or distance
 
 
-def _without_gaps(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def without_gaps(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Columns known everywhere: a missing category is one more; for a missing number the smallest stands in, marked."""
     whole = pd.concat(parts.values())
     for name, column in whole.items():

@@ -157,17 +157,41 @@ def fit(
     missing: Missing = "error",
     multiclass: Multiclass = False,
     method: Annotated[
-        Literal["auto", "flow", "matching", "transport"], typer.Option(help="Which encoder; auto tries what fits.")
-    ] = "auto",
+        Literal["tree", "cells", "auto", "flow", "matching", "transport"] | None,
+        typer.Option(
+            help="tree: cells for many purposes (the default). cells: the best ones for the label. The others train a "
+            "frontier of the paper's encoders and choose from it; auto takes those that fit.",
+            show_default=False,
+        ),
+    ] = None,
     target: Target = None,
     max_adversary_accuracy: MaxAccuracy = None,
-    gamma: Annotated[float | None, typer.Option(help="The trade-off itself: 0 for the task, 1 for fairness.")] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Of a frontier, the trade-off itself: 0 for the task, 1 for fairness.")
+    ] = None,
     release: Annotated[
-        Literal["cells", "latent"],
-        typer.Option(help="Cells can be certified; the latent keeps everything, and only its model vouches for it."),
-    ] = "cells",
+        Literal["rows", "cells", "latent"],
+        typer.Option(
+            help="Whole rows or cells can be certified; the latent keeps everything, and only its model vouches for it."
+        ),
+    ] = "rows",
+    cells: Annotated[bool, typer.Option("--cells", help="Release the numbers of cells: --release cells.")] = False,
+    n_cells: Annotated[
+        int | None, typer.Option("--n-cells", min=2, help="How many cells; as many as the target allows, or 64.")
+    ] = None,
+    without_attribute: Annotated[
+        bool,
+        typer.Option("--without-attribute", help="Encode later files without the sensitive attribute (method cells)."),
+    ] = False,
+    no_cross_fit: Annotated[
+        bool,
+        typer.Option("--no-cross-fit", help="One model for 70 % of the persons; the certificate is about the others."),
+    ] = False,
     with_label: Annotated[
-        bool, typer.Option("--with-label", help="Release the label too, and certify both together.")
+        bool, typer.Option("--with-label", help="Release the true label too, and certify both together.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write even what tells more of the group than the raw rows.")
     ] = False,
     delta: Delta = 0.05,
     most_rows: MostRows = None,
@@ -183,8 +207,9 @@ def fit(
 ) -> None:
     """Turn a table into one that can be shared, with a certificate and a report.
 
-    Trains a frontier of encoders, chooses on validation persons, certifies once on persons that nothing has seen, and
-    attacks the result. Writes the model, `certificate.json`, `frontier.csv`, two reports and the encoded table.
+    Writes `shared.csv` (all rows, in the table's own columns, in random order, without the sensitive attribute and the
+    identifier), `certificate.json`, `report-public.html` for the partner, `report.html` and the private model. Every
+    row is drawn from a cell, by a model that never saw the person, so that the certificate covers all of them.
 
     Exit code 0: certified within the target, or a latent within it by its model; without a target, 0 says that there is
     such a bound, and not that it is small. 1: not so. 2: bad input. 70: a bug in fairflows. 130: interrupted.
@@ -197,7 +222,8 @@ def fit(
     """
     from fairflows.table.grouping import GroupRules
     from fairflows.workflow.job import fit_table, write_fit
-    from fairflows.workflow.results import encoded_name, read_table, refuse_earlier_result, refuse_other_folder
+    from fairflows.workflow.results import read_table, refuse_earlier_result, refuse_other_folder, shared_name
+    from fairflows.workflow.summary import summary
 
     reading: Reading = {
         "sensitive": sensitive,
@@ -212,7 +238,7 @@ def fit(
     refuse_other_folder(out, table)
     if not replace:
         refuse_earlier_result(out)
-    encoded = encoded_name(table)
+    shared = shared_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
         rows = read_table(table, reading, rules=rules)
@@ -224,8 +250,12 @@ def fit(
             max_adversary_accuracy=max_adversary_accuracy,
             target=target,
             gamma=gamma,
-            release=release,
+            release="cells" if cells else release,
+            cross_fit=not no_cross_fit,
+            without_attribute=without_attribute,
+            n_cells=n_cells,
             with_label=with_label,
+            force=force,
             missing="category" if missing == "category" else "error",
             delta=delta,
             most_rows=most_rows,
@@ -233,12 +263,13 @@ def fit(
             random_state=seed,
             say=say,
         )
-        write_fit(made, rows, out, {**reading, "rows": len(rows), "seed": seed}, encoded=encoded)
+        write_fit(made, rows, out, {**reading, "rows": len(rows), "seed": seed}, shared=shared)
     if as_json:
-        print_json({"out": str(out), "certificate": made.certificate.to_dict(), "chosen": made.chosen.to_dict()})
+        chosen = None if made.chosen is None else made.chosen.to_dict()
+        tells = None if made.tells is None else made.tells.to_dict()
+        print_json({"out": str(out), "certificate": made.certificate.to_dict(), "chosen": chosen, "tells": tells})
     else:
-        typer.echo(repr(made.certificate))
-        typer.echo(f"\nwrote {out}: model/, certificate.json, frontier.csv, report.html, report-public.html, {encoded}")
+        typer.echo(summary(made, out, shared))
     raise typer.Exit(0 if made.is_good else 1)
 
 

@@ -52,7 +52,7 @@ class FairCells(GroupEncoder):
     criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
         What is to be alike in the groups, and what the target is about: cells; cells given the label; cells given the
         last label.
-    score : classifier or regressor, optional
+    label_score : classifier or regressor, optional
         Predicts the label; gradient-boosted trees when not given.
     group_score : classifier, optional
         Predicts the group, with ``attribute="training"``; gradient-boosted trees when not given.
@@ -86,12 +86,9 @@ class FairCells(GroupEncoder):
     Examples
     --------
     >>> from fairflows import load_adult
-    >>> train, _, test = load_adult().split(random_state=0)
-    >>> cells = FairCells(n_cells=8, target=0.1, attribute="training").fit(train)
-    >>> cells.needs_attribute, cells.planned_ <= 0.1
-    (False, True)
-    >>> sorted(set(cells.transform(test.X.head(1000))["cell"])) == list(range(cells.n_cells_))
-    True
+    >>> cells = FairCells(n_cells=8, target=0.1, attribute="training").fit(load_adult())
+    >>> cells.needs_attribute, cells.planned_ <= 0.1, cells.n_cells_
+    (False, True, 8)
     """
 
     strength_name = "target"
@@ -110,7 +107,7 @@ class FairCells(GroupEncoder):
         target: float = 0.05,
         attribute: Literal["encoding", "training"] = "encoding",
         criterion: Literal["demographic_parity", "equalized_odds", "equal_opportunity"] = "demographic_parity",
-        score: Classifier | None = None,
+        label_score: Classifier | None = None,
         group_score: Classifier | None = None,
         n_bins: int = 576,
         n_certify: int | None = None,
@@ -129,7 +126,7 @@ class FairCells(GroupEncoder):
         self.target = target
         self.attribute = attribute
         self.criterion = criterion
-        self.score = score
+        self.label_score = label_score
         self.group_score = group_score
         self.n_bins = n_bins
         self.n_certify = n_certify
@@ -268,7 +265,9 @@ class FairCells(GroupEncoder):
         for label in labels:
             trees = HistGradientBoostingRegressor(random_state=seed) if label.classes is None else None
             values = label.targets()[train, 0] if label.classes is None else label.values[train]
-            scores.append(fit_score(trees if self.score is None else self.score, X, values, categories, weight, seed))
+            scores.append(
+                fit_score(trees if self.label_score is None else self.label_score, X, values, categories, weight, seed)
+            )
         K, group = len(self.groups_), rows.group
         if self.needs_attribute:
             return BinnedScores(scores, None, K)

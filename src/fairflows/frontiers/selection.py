@@ -60,6 +60,12 @@ class Target:
         """What that number is."""
         return "adversary's accuracy" if self.accuracy is not None else "distance Δ"
 
+    def as_distance(self, n_groups: int) -> float | None:
+        """The distance of every pair of groups that is enough: guesses are right at most (1 + (K − 1)Δ)/K."""
+        if self.accuracy is None:
+            return self.distance
+        return min(max((n_groups * self.accuracy - 1) / (n_groups - 1), 1e-9), 1.0)
+
     def expected(self, laws: FloatArray, n: npt.NDArray[np.int64]) -> float:
         """The bound to expect from n persons of each group, if these are the laws of what is released.
 

@@ -52,6 +52,8 @@ class CellRelease(Encoder):
         it was fitted on; or a whole row in the table's own columns, drawn anew each time from a law of rows given the
         cell (`fairflows.encoder.rows_given_cell`), together with the label where there is one. Typical rows and the law
         of rows are the same for every group, so that the cell's certificate covers them.
+    draw_label : bool
+        Whether whole rows have a label, drawn with the rest; without, for those who release the true one beside it.
     randomise : float
         The probability that a person's cell is replaced by one drawn evenly from all (randomised response). The coin
         is keyed by the person. It shrinks every distance by the factor 1 − randomise.
@@ -103,6 +105,7 @@ class CellRelease(Encoder):
         *,
         method: Literal["tree", "quantiles", "kmeans"] = "tree",
         output: Literal["cell", "typical", "row"] = "cell",
+        draw_label: bool = True,
         randomise: float = 0.0,
         target: float | None = None,
         delta: float = 0.05,
@@ -112,6 +115,7 @@ class CellRelease(Encoder):
         self.n_cells = n_cells
         self.method = method
         self.output = output
+        self.draw_label = draw_label
         self.randomise = randomise
         self.target = target
         self.delta = delta
@@ -281,7 +285,7 @@ class CellRelease(Encoder):
                 rows.X,
                 cells,
                 self.n_cells_,
-                None if y is None else label_columns(y),
+                None if y is None or not self.draw_label else label_columns(y),
                 persons=rows.persons.codes,
                 key=self.key_,
                 random_state=self.random_state,

@@ -23,6 +23,7 @@ from fairflows.reporting.words import (
     light,
     percent,
     percent_at_least,
+    percent_at_most,
     statements,
     title,
     to_whom,
@@ -113,6 +114,10 @@ def _figures(r: Contents) -> dict[str, Markup]:
         where = "" if chosen is None else f" The chosen one: {f['x']} {chosen['x']:.3f}, {f['y']} {chosen['y']:.3f}."
         svg = plots.frontier(f["points"], f["y"], f["x"], f["target"])
         drawn["frontier"] = svg, f"{len(f['points'])} models: {f['y']} against {f['x']}.{where}"
+    if r.get("tells"):
+        columns = [*r["tells"]["columns"], r["tells"]["sensitive"]]
+        text = "; ".join(f"{column['name']} {100 * column['told']:.0f} %" for column in columns)
+        drawn["told"] = plots.told(columns), f"Of what a blind guess gets wrong, a shared row tells: {text}."
     if r.get("metrics"):
         m = r["metrics"]
         for side in ("rates", "accuracy"):
@@ -157,6 +162,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "percent": percent,
         "percent_at_least": percent_at_least,
+        "percent_at_most": percent_at_most,
         "at_least": at_least,
         "thousands": _thousands,
         "named": _named,

@@ -197,6 +197,37 @@ def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str
         return to_svg()
 
 
+class ToldColumn(TypedDict):
+    """How much of a column a shared row tells: shares of right guesses, and the share of a blind guess's errors."""
+
+    name: str
+    released: float
+    majority: float
+    raw: float
+    told: float
+
+
+def told(columns: list[ToldColumn]) -> str:
+    """One bar per column: the share of a blind guess's errors that a shared row avoids; a line for the raw table."""
+    n, size = len(columns), 9 if len(columns) <= 30 else 7
+    with _canvas(5.4, 0.9 + n * (0.26 if size == 9 else 0.17)) as (figure, to_svg):
+        axes = figure.add_subplot()
+        place = np.arange(n)
+        axes.barh(place, [100 * column["told"] for column in columns], 0.7, color=COLOURS[0], label="from a shared row")
+        raw = [100 * max(0.0, c["raw"] - c["majority"]) / max(1 - c["majority"], 1e-9) for c in columns]
+        axes.plot(raw, place, "|", color=INK, markersize=size, label="from the other columns of the raw row")
+        for i, column in enumerate(columns):
+            text = f"{100 * column['told']:.0f} %"
+            axes.annotate(text, (100 * column["told"], i), xytext=(3, 0), textcoords="offset points", va="center",
+                          size=size)  # fmt: skip
+        axes.set_yticks(place, [_short(column["name"], 28) for column in columns], size=size)
+        axes.set_ylim(n - 0.4, -0.6)
+        axes.set_xlim(0, 108)
+        axes.set_xlabel("of what a blind guess gets wrong, % told")
+        figure.legend(loc="outside upper left", ncols=1)
+        return to_svg()
+
+
 def points(groups: list[PlacedGroup]) -> str:
     """The encoded rows of each group in two dimensions, one dot per person. Not for the public."""
     legend = _legend_columns([group["name"] for group in groups])

@@ -18,6 +18,7 @@ from fairflows.certificate.evidence import group_numbers
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.task_score import category_columns, score_pipeline
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.explain.usefulness import StillTells
 from fairflows.metrics import class_numbers, count_predictions, group_metrics
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.partitions import NumericView
@@ -39,13 +40,19 @@ def report_contents(
     certificate: Certificate,
     *,
     audit: Audit | None = None,
+    before: Audit | None = None,
+    tells: StillTells | None = None,
     train: Table | None = None,
+    encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None,
     frontier: dict[str, Any] | None = None,
     recourse: Any = None,
     settings: dict[str, Any] | None = None,
     split: str = "",
 ) -> dict[str, Any]:
-    """Everything that `Report` prints, computed on the held-out rows of `table`; nothing but JSON values."""
+    """Everything that `Report` prints, computed on the held-out rows of `table`; nothing but JSON values.
+
+    `encoded` is what was released of the rows of `train` and of `table`, where the model need not be asked again.
+    """
     released_model = Released.of(model)
     sample = table.one_row_per_person(0)
     with warnings.catch_warnings():
@@ -57,9 +64,11 @@ def report_contents(
             "made": date.today().isoformat(),
             "certificate": certificate.to_dict(),
             "audit": None if audit is None else audit.to_dict(),
+            "before": None if before is None else _raw_attack(before),
+            "tells": None if tells is None else tells.to_dict(),
             "frontier": frontier,
-            "data": _data(table, split, _unknown(released_model, table)),
-            "metrics": None if train is None or train.y is None else _metrics(released_model, train, sample),
+            "data": _data(table, split, [] if encoded is not None else _unknown(released_model, table)),
+            "metrics": _metrics(released_model, train, sample if encoded is None else table, encoded),
             "cells": _cells(certificate, sample.group_names),
             **points,
             "densities": _densities(released_model.innermost, audit),
@@ -68,6 +77,12 @@ def report_contents(
             "settings": {name: str(value) for name, value in (settings or settings_of(model)).items()},
         }
     return contents
+
+
+def _raw_attack(before: Audit) -> dict[str, Any]:
+    """What adversaries reach on the raw rows, as far as they were tried: no bound, since better ones may exist."""
+    best = max(before.attacks, key=lambda attack: attack.validation)
+    return {"adversary": best.name, "balanced_accuracy": 0.5 * (1 + best.validation)}
 
 
 def settings_of(model: Any) -> dict[str, str]:
@@ -134,8 +149,12 @@ def _unknown(model: Released, table: Table) -> list[str]:
     return [f"rows with values that the training rows did not have take one map, the same for every group ({shown})"]
 
 
-def _metrics(model: Released, train: Table, test: Table) -> dict[str, Any]:
+def _metrics(
+    model: Released, train: Table | None, test: Table, encoded: tuple[pd.DataFrame, pd.DataFrame] | None
+) -> dict[str, Any] | None:
     """fairlearn's view of a classifier on the rows themselves, and of one on what is released."""
+    if train is None or train.y is None:
+        return None
     from fairlearn.metrics import MetricFrame
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import accuracy_score
@@ -144,7 +163,8 @@ def _metrics(model: Released, train: Table, test: Table) -> dict[str, Any]:
     trees = HistGradientBoostingClassifier(random_state=0)
     before = score_pipeline(trees, train.X, category_columns(train.X)).fit(train.X, train.y).predict(test.X)
     sides, overall = {}, {}
-    for side, predicted in (("before", before), ("after", model.predict(test))):
+    after = model.predict(test) if encoded is None else _predicted(encoded, train.y)
+    for side, predicted in (("before", before), ("after", after)):
         is_last = {"rates": lambda y_true, y_pred: float(np.mean(y_pred == labels[-1]))}
         frame = MetricFrame(
             metrics={**is_last, "accuracy": accuracy_score},
@@ -173,9 +193,25 @@ def _metrics(model: Released, train: Table, test: Table) -> dict[str, Any]:
             {"name": text, "before": overall["before"][name], "after": overall["after"][name]}
             for name, text in names.items()
         ],
-        "caption": "Before: gradient boosting on the rows themselves, without the sensitive column. After: the label "
-        f"that the release suggests. Measured on {len(test):,} held-out persons.",
+        "caption": "Before: gradient boosting on the rows themselves, without the sensitive column. After: "
+        + ("the label that the release suggests" if encoded is None else "the same on what is released")
+        + f". Measured on {len(test):,} rows of other persons.",
     }
+
+
+def _predicted(encoded: tuple[pd.DataFrame, pd.DataFrame], y: pd.Series) -> np.ndarray:
+    """The label that boosted trees learn from released rows, and predict for others; a released label is learnt."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    learnt = encoded[0].get(y.name, y)
+    fit, judged = (Z.drop(columns=[name for name in Z if name == y.name]) for Z in encoded)
+    if list(fit) == ["cell"]:  # a number without an order: the most frequent label of the cell
+        labels, codes = np.unique(np.asarray(learnt), return_inverse=True)
+        counts = np.zeros((1 + max(fit["cell"].max(), judged["cell"].max()), len(labels)))
+        np.add.at(counts, (fit["cell"], codes), 1)
+        return np.asarray(labels[counts.argmax(axis=1)][judged["cell"]])
+    trees = score_pipeline(HistGradientBoostingClassifier(random_state=0), fit, category_columns(fit))
+    return np.asarray(trees.fit(fit, np.asarray(learnt)).predict(judged))
 
 
 def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> dict[str, Any] | None:
@@ -211,7 +247,7 @@ def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> dic
 
 
 def _latent(released: pd.DataFrame, sample: Table) -> dict[str, Any]:
-    """Encoded rows along their two main directions: dots for the house, bins for the public."""
+    """Encoded rows along their two main directions: dots for the producer, bins for the public."""
     features = NumericView.fit(released, None, 0).features(released)
     centred = features - features.mean(axis=0)
     directions = np.linalg.svd(centred[:20_000], full_matrices=False)[2][:2]

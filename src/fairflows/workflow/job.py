@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,21 +11,24 @@ import numpy as np
 import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
+from fairflows.attack.target import without_gaps
 from fairflows.bounds.arguments import most_draws
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import Encoder
-from fairflows.encoder.fair_flow import FairFlow
-from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_transport import FairTransport
+from fairflows.encoder.fair_cells import FairCells
+from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, Parameter, ParameterError
-from fairflows.frontiers.selection import Candidate, Target, choose, judge_cells, judge_latents
-from fairflows.frontiers.sweep import Frontier, frontier
-from fairflows.release.released import Released
+from fairflows.explain.usefulness import StillTells, still_tells
+from fairflows.frontiers.selection import Candidate, Target
+from fairflows.frontiers.sweep import Frontier
+from fairflows.release.cell_release import CellRelease
+from fairflows.release.crossfit import CrossFit
+from fairflows.release.released import Released, repeatable_persons
 from fairflows.reporting import Report
 from fairflows.storage.folders import new_folder
 from fairflows.storage.saving import load, save
-from fairflows.table.columns import Kind
+from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
 from fairflows.workflow.contents import report_contents, settings_of
 from fairflows.workflow.results import (
@@ -38,17 +40,15 @@ from fairflows.workflow.results import (
     is_sealed,
     naming_file,
     refuse_other_folder,
-    write_encoded,
+    write_shared,
 )
+from fairflows.workflow.sweeping import NAMES, Say, Sweep, Swept, frontier_contents
 
-Method = Literal["auto", "flow", "matching", "transport"]
-Release = Literal["cells", "latent"]
-Say = Callable[[str], None]
+Method = Literal["tree", "cells"] | Swept
+Release = Literal["rows", "cells", "latent"]
 
-GAMMAS = (0.0, 0.1, 0.5, 0.9, 0.99)
-STRENGTHS = (0.0, 0.5, 0.8, 0.95, 1.0)
-
-_NAMES = {"FairFlow": "FNF, flows", "FairMatching": "FNF, matching", "FairTransport": "transport"}
+N_CELLS, CELLS_FOR_A_LABEL = 64, 8
+WITHOUT_A_TARGET = 0.1  # of cells for a label, which are made for a distance
 
 
 @dataclass(frozen=True)
@@ -58,28 +58,37 @@ class Fit:
     Attributes
     ----------
     model : encoder or release
-        What was chosen.
+        What was made.
+    shared : DataFrame
+        What it releases of the table: one row per row of it, in its order.
     certificate : Certificate
-        On persons that nothing was fitted to or chosen by.
+        On persons that the model which encodes them was neither fitted to nor chosen by.
     audit : Audit
         The adversaries' results.
-    candidates : list of Candidate
-        All that could have been chosen, as judged on validation persons.
-    chosen : Candidate
-        Which was.
+    before : Audit
+        The same adversaries' results on the raw rows.
+    tells : StillTells or None
+        What the released rows still tell of each column; None for a latent, which tells everything.
     report : Report
         The page.
+    candidates : list of Candidate
+        All that could have been chosen, as judged on validation persons, where several were.
+    chosen : Candidate or None
+        Which was.
     """
 
     model: Any
+    shared: pd.DataFrame
     certificate: Certificate
     audit: Audit
-    candidates: list[Candidate]
-    chosen: Candidate
+    before: Audit
+    tells: StillTells | None
     report: Report
+    candidates: list[Candidate] = field(default_factory=list)
+    chosen: Candidate | None = None
 
     def frontier(self) -> pd.DataFrame:
-        """One line a candidate, with the chosen one marked."""
+        """One line per candidate, with the chosen one marked."""
         frame = pd.DataFrame([candidate.to_dict() for candidate in self.candidates])
         return frame.assign(chosen=[candidate is self.chosen for candidate in self.candidates])
 
@@ -90,49 +99,88 @@ class Fit:
         return self.certificate.status == "CERTIFIED" or (latent and self.certificate.status == "MODEL_ONLY")
 
 
+@dataclass(frozen=True)
+class _Made:
+    """A fitted model, the persons who certify it, and persons for adversaries to learn from and to be judged on.
+
+    `encoded` is what is released of the latter two, where just that is to be attacked and measured.
+    """
+
+    model: Any
+    shared: pd.DataFrame
+    certifying: Table
+    learn: Table
+    judge: Table
+    split: str
+    encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None
+    candidates: list[Candidate] = field(default_factory=list)
+    chosen: Candidate | None = None
+
+
 def fit_table(
     table: Table,
     *,
-    method: Method = "auto",
-    max_adversary_accuracy: float | None = None,
+    method: Method | None = None,
+    release: Release = "rows",
+    cross_fit: bool = True,
+    without_attribute: bool = False,
+    n_cells: int | None = None,
     target: float | None = None,
+    max_adversary_accuracy: float | None = None,
     gamma: float | None = None,
-    release: Release = "cells",
     with_label: bool = False,
     missing: Literal["error", "category"] = "error",
     density: str | None = None,
     delta: float = 0.05,
     most_rows: int | None = None,
+    force: bool = False,
     quick: bool = False,
     n_jobs: int | None = 2,
     random_state: int = 0,
     say: Say = lambda text: None,
 ) -> Fit:
-    """Split a table by person, train the frontiers, choose on validation persons, certify once, audit.
+    """Turn a table into one that can be shared: fit, certify, attack, and measure what is left.
+
+    By default a matched tree (`FairTree`) is fitted twice, each time to half of the persons (`CrossFit`), and every
+    person gets a whole row that is drawn from the law of her cell, by the model that never saw her: so all rows of the
+    table are covered by the certificate.
 
     Parameters
     ----------
     table : Table
         All rows.
-    method : {"auto", "flow", "matching", "transport"}
-        "auto" tries the invertible encoder that fits the column kinds and, for cells, transport.
+    method : {"tree", "cells", "auto", "flow", "matching", "transport"}, optional
+        "tree", the default, is `FairTree`, for many purposes and without a label too. "cells" is `FairCells`, the best
+        cells for the label. The others train a frontier of encoders on one part of the persons, and choose on another:
+        "auto" takes the paper's encoder that fits the column kinds and, for cells, transport; it is the default for a
+        latent.
+    release : {"rows", "cells", "latent"}
+        Whole rows in the table's own columns, drawn from cells; the cells' numbers; or the latent, which keeps
+        everything, invertibly, under a certificate that takes the model for the truth.
+    cross_fit : bool
+        Whether "tree" and "cells" are two models, so that every row is covered; else one model is fitted to 70 % of
+        the persons, and the certificate is about the others and those who come later.
+    without_attribute : bool
+        Whether encoding must do without the sensitive attribute, which "cells" can.
+    n_cells : int, optional
+        How many cells. When not given, for "tree" as many as the target allows, and without a target 64, or fewer
+        where persons are few; for "cells" 8.
     target, max_adversary_accuracy, gamma : float, optional
-        The target, as a distance Δ or as the accuracy of the best guess of the group: the most accurate model within it
-        is taken. Or the trade-off itself. Without any, the model that tells least among those that are about as
-        accurate as the best.
-    release : {"cells", "latent"}
-        Cells can be certified for the true population. The latent keeps everything, invertibly, under a certificate
-        that takes the model for the truth.
+        The target, as a distance Δ or as the accuracy of the best guess of the group. Or, of a frontier, the trade-off
+        itself.
     with_label : bool
-        Whether the label is released beside it; the certificate is then about both together.
+        Whether the true label is released beside it; the certificate is then about both together. Whole rows have a
+        drawn label otherwise.
     missing : {"error", "category"}
         As the table was read.
     density : str, optional
-        Of the encoder; its own default when not given.
+        Of the encoders of a frontier; their own default when not given.
     delta : float
         δ of the certificate, and of the attack.
     most_rows : int, optional
-        The most rows that a person may have; the most that a training person has when not given.
+        The most rows that a person may have; the most that persons who were fitted to have when not given.
+    force : bool
+        Go on where what is released tells adversaries more of the group than the raw rows do.
     quick : bool
         Fewer models and adversaries.
     n_jobs : int, optional
@@ -150,62 +198,203 @@ def fit_table(
         raise DataError("The label is to be released, but the table has none.")
     if with_label and table.y is not None and str(table.y.name) == "cell":
         raise DataError("The label is called 'cell', as the column of released cells is: rename it to release both.")
+    if gamma is not None and method is None:
+        method = "auto"  # only a frontier has trade-offs to choose from
+    method = _checked_method(method, release, table, without_attribute)
     goal = Target(target, max_adversary_accuracy, delta)
-    train, validation, certifying = table.split(CERTIFYING, VALIDATION, random_state)
-    most = _most_rows(table, train, most_rows)
-    goal.check_reachable(certifying, cells=release == "cells")
-    estimators = _estimators(method, release, table, train.kinds, missing, density, random_state)
-    frontiers = {}
-    for name, estimator in estimators.items():
-        say(f"training: {name}")
-        frontiers[name] = frontier(
-            estimator, train, gammas=_gammas(estimator, table, gamma, quick), validation=validation
+    if method == "tree" or method == "cells":
+        encoder = _cells_encoder(method, table, goal, n_cells, cross_fit, without_attribute, missing, random_state)
+        output = CellRelease(
+            encoder,
+            output="row" if release == "rows" else "cell",
+            draw_label=not with_label,
+            random_state=random_state,
         )
-    say("choosing on validation persons")
-    if release == "cells":
-        candidates = judge_cells(frontiers, train, validation, certifying, goal, most, with_label=with_label)
+        made = (_cross_fitted if cross_fit else _split)(output, table, goal, most_rows, random_state, say)
     else:
-        candidates = judge_latents(frontiers, goal)
-    chosen = choose(candidates, goal)
+        sweep = Sweep(method, release != "latent", gamma, missing, density, random_state, with_label, quick)
+        made = _swept(sweep, table, goal, release, most_rows, say)
 
-    released = [*(["cell"] if release == "cells" else ["latent"]), *(["label"] if with_label else [])]
-    say("attacking")
+    say("attacking the raw rows")
+    raw = without_gaps({"learn": made.learn.X, "judge": made.judge.X})
+    before = audit(
+        (raw["learn"], raw["judge"]), made.learn, made.judge, delta=delta, quick=True, n_jobs=n_jobs,
+        most_rows=most_rows, random_state=random_state,
+    )  # fmt: skip
+    say("attacking what is released")
     settings: dict[str, Any] = {
-        "released": released,
+        "released": ["latent" if release == "latent" else "cell", *(["label"] if with_label else [])],
         "delta": delta,
-        "most_rows": most,
+        "most_rows": most_rows,
         "random_state": random_state,
     }
-    found = audit(chosen.model, train, certifying, quick=quick, n_jobs=n_jobs, **settings)
+    found = audit(made.model, made.learn, made.judge, encoded=made.encoded, quick=quick, n_jobs=n_jobs, **settings)
+    refuse_a_release_that_tells_more(before, found, force)
     say("certifying")
     certificate = certify(
-        chosen.model,
-        certifying,
+        made.model,
+        made.certifying,
         target=target,
         max_adversary_accuracy=max_adversary_accuracy,
         audit=found,
-        n_draws=min(100_000 if quick else 1_000_000, most_draws(len(train.groups))),
+        n_draws=min(100_000 if quick else 1_000_000, most_draws(len(table.groups))),
         **settings,
     )
+    tells = None
+    if release != "latent":
+        say("measuring what the released rows still tell")
+        tells = still_tells(made.model, made.learn, made.judge, encoded=made.encoded, random_state=random_state)
     say("writing the report")
     contents = report_contents(
-        chosen.model,
-        certifying,
+        made.model,
+        made.judge,
         certificate,
         audit=found,
-        train=train,
-        frontier=_frontier_contents(candidates, chosen, goal),
-        settings={**settings_of(chosen.model), "chosen by": f"{goal.name} on {len(validation):,} validation rows"},
-        split=f"{len(train):,} rows to train on, {len(validation):,} to choose by, {len(certifying):,} to certify on; "
-        "no person is in two parts. This page is about the last.",
+        before=before,
+        tells=tells,
+        train=made.learn,
+        encoded=made.encoded,
+        frontier=None if made.chosen is None else frontier_contents(made.candidates, made.chosen, goal),
+        settings=settings_of(made.model),
+        split=made.split,
     )
     page = Report(contents, verified=bool(certificate.seal))
-    return Fit(chosen.model, certificate, found, candidates, chosen, page)
+    return Fit(made.model, made.shared, certificate, found, before, tells, page, made.candidates, made.chosen)
 
 
-def write_fit(
-    fit: Fit, table: Table, out: str | Path, run: dict[str, Any], *, encoded: str = "encoded.parquet"
-) -> None:
+def _checked_method(method: Method | None, release: Release, table: Table, without_attribute: bool) -> Method:
+    """The method that was asked for, or the one that fits; refused where it cannot do what is asked."""
+    if release not in ("rows", "cells", "latent"):
+        raise ParameterError("release", "must be 'rows', 'cells' or 'latent'", release)
+    if method is None:
+        method = "auto" if release == "latent" else "cells" if without_attribute else "tree"
+    if method not in ("tree", "cells", "auto", "flow", "matching", "transport"):
+        rule = "must be 'tree', 'cells', 'auto', 'flow', 'matching' or 'transport'"
+        raise ParameterError("method", rule, method)
+    if release == "latent" and method in ("tree", "cells"):
+        raise ParameterError("method", "must be 'auto', 'flow', 'matching' or 'transport' for a latent", method)
+    if without_attribute and method != "cells":
+        raise ParameterError("method", "must be 'cells' to encode without the sensitive attribute", method)
+    if method == "cells" and table.y is None:
+        raise DataError("Cells are made for a label, and the table has none: name it (", Parameter("label", ...), ").")
+    return method
+
+
+def _cells_encoder(
+    method: Method,
+    table: Table,
+    goal: Target,
+    n_cells: int | None,
+    cross_fit: bool,
+    without_attribute: bool,
+    missing: Literal["error", "category"],
+    random_state: int,
+) -> Encoder:
+    """The encoder of cells, made for the certificate to come: for so many persons, at their share of δ."""
+    distance = goal.as_distance(len(table.groups))
+    common: dict[str, Any] = {
+        "missing": missing,
+        "unseen": "other",
+        "identifier": None if table.identifier is None else str(table.identifier.name),
+        "random_state": random_state,
+        "n_certify": max(2, int(table.persons.n * (0.5 if cross_fit else CERTIFYING))),
+        "delta": goal.delta / (2 if cross_fit else 1),
+    }
+    if method == "tree":
+        size: int | Literal["auto"] = n_cells or (_cells_for(table, cross_fit) if distance is None else "auto")
+        return FairTree(size, target=distance if size == "auto" else None, **common)
+    return FairCells(
+        n_cells or CELLS_FOR_A_LABEL,
+        target=WITHOUT_A_TARGET if distance is None else distance,
+        attribute="training" if without_attribute else "encoding",
+        **common,
+    )
+
+
+def _cells_for(table: Table, cross_fit: bool) -> int:
+    """Without a target: so many cells that chance alone, about .4·sqrt(k·(1/n_a + 1/n_b)), is not more than .1."""
+    persons = table.one_row_per_person(0)
+    n = persons.a.value_counts().to_numpy() * (0.5 if cross_fit else CERTIFYING)
+    smallest = np.sort(n)[:2]
+    return int(np.clip((0.1 / 0.4) ** 2 / (1 / smallest).sum(), 2, N_CELLS))
+
+
+def _cross_fitted(
+    release: CellRelease, table: Table, goal: Target, most_rows: int | None, random_state: int, say: Say
+) -> _Made:
+    """Two models, each for the persons it never saw: everybody certifies."""
+    goal.check_reachable(table, cells=True)
+    say("fitting two models, each for the persons that it never sees")
+    model = CrossFit(release, most_rows=most_rows)
+    shared = to_pandas(model.fit_transform(table))
+    parts = table.persons.split(CERTIFYING, random_state=random_state)
+    learn, judge = (table.take(part) for part in parts)
+    split = (
+        f"{len(table):,} rows. Every person is encoded by a model that was fitted to other persons, and all persons "
+        "certify."
+    )
+    return _Made(model, shared, table, learn, judge, split, (shared.iloc[parts[0]], shared.iloc[parts[1]]))
+
+
+def _split(
+    release: CellRelease, table: Table, goal: Target, most_rows: int | None, random_state: int, say: Say
+) -> _Made:
+    """One model, and other persons to certify it."""
+    train, certifying = table.split(CERTIFYING, 0, random_state)
+    _most_rows(table, train, most_rows)
+    goal.check_reachable(certifying, cells=True)
+    say("fitting")
+    model = release.fit(train)
+    return _Made(model, Released.of(model).encode(table), certifying, train, certifying, _parts(train, certifying))
+
+
+def _swept(sweep: Sweep, table: Table, goal: Target, release: Release, most_rows: int | None, say: Say) -> _Made:
+    """The best of a frontier, chosen on validation persons."""
+    train, validation, certifying = table.split(CERTIFYING, VALIDATION, sweep.random_state)
+    most = _most_rows(table, train, most_rows)
+    goal.check_reachable(certifying, cells=sweep.cells)
+    candidates, chosen = sweep.choose(train, validation, certifying, goal, most, say)
+    model = chosen.model
+    if release == "rows" and isinstance(model, CellRelease):
+        model = _with_whole_rows(model, train, draw_label=not sweep.with_label)
+    shared = Released.of(model).encode(table)
+    split = _parts(train, certifying, validation)
+    return _Made(model, shared, certifying, train, certifying, split, None, candidates, chosen)
+
+
+def _with_whole_rows(release: CellRelease, train: Table, *, draw_label: bool) -> CellRelease:
+    """The same cells, of which whole rows are drawn."""
+    encoder = release.encoder_
+    Z = encoder.encode(encoder.read(train, None, repeatable_persons(train)))
+    settings = {**release.get_params(deep=False), "encoder": None, "output": "row", "draw_label": draw_label}
+    rows = CellRelease(**settings)
+    return rows.fit_around(encoder, encoder.read(train), Z, train.y)
+
+
+def _parts(train: Table, certifying: Table, validation: Table | None = None) -> str:
+    chosen = "" if validation is None else f"{len(validation):,} to choose by, "
+    return (
+        f"{len(train):,} rows to train on, {chosen}{len(certifying):,} to certify on; no person is in two parts. The "
+        "certificate is about the last, and about everybody from the same population who comes later: rows that were "
+        "trained on or chosen by are not covered."
+    )
+
+
+def refuse_a_release_that_tells_more(before: Audit, after: Audit, force: bool) -> None:
+    """Refuse what adversaries tell the group from better than from the raw rows; what they find, not what is."""
+    raw = max(attack.validation for attack in before.attacks)
+    if after.attack_lower <= raw or force:
+        return
+    raise DataError(
+        f"What would be released tells more of the group than the raw rows do: adversaries are right at least "
+        f"{50 * (1 + after.attack_lower):.1f} % of the time with it (groups counted alike), and about "
+        f"{50 * (1 + raw):.1f} % with the raw rows. Release rows or cells instead of a latent, or go on all the same (",
+        Parameter("force", True),
+        ").",
+    )
+
+
+def write_fit(fit: Fit, table: Table, out: str | Path, run: dict[str, Any], *, shared: str = "shared.parquet") -> None:
     """Write everything into one folder, which appears whole or not at all.
 
     Parameters
@@ -213,21 +402,22 @@ def write_fit(
     fit : Fit
         What `fit_table` gave.
     table : Table
-        The rows to encode.
+        The rows that it was fitted to.
     out : path
         The folder. One that holds a result already is replaced; any other that is not empty is left alone.
     run : dict
         How the table was read; commands on the folder use it.
-    encoded : str
-        The file of encoded rows, CSV or Parquet.
+    shared : str
+        The file to share, CSV or Parquet.
     """
     refuse_other_folder(Path(out))
     with new_folder(Path(out)) as folder:
         save(fit.model, folder / MODEL)
-        fit.frontier().to_csv(folder / "frontier.csv", index=False)
-        labelled = "label" in fit.certificate.released
-        write_encoded(fit.model, table, folder / encoded, with_label=labelled)
-        certificate = naming_file(fit.certificate, folder / encoded, len(table), Released.of(fit.model).secret)
+        if fit.candidates:
+            fit.frontier().to_csv(folder / "frontier.csv", index=False)
+        label = table.y if "label" in fit.certificate.released else None
+        write_shared(fit.shared, label, folder / shared)
+        certificate = naming_file(fit.certificate, folder / shared, len(table), Released.of(fit.model).secret)
         (folder / "certificate.json").write_text(certificate.to_json(), encoding="utf-8")
         page = Report({**fit.report.contents, "certificate": certificate.to_dict()}, verified=fit.report.verified)
         (folder / "report.json").write_text(json.dumps(page.contents), encoding="utf-8")
@@ -238,7 +428,7 @@ def write_fit(
             "format": FORMAT,
             **run,
             "grouping": grouping,
-            "encoded": encoded,
+            "shared": shared,
             "released": list(certificate.released),
         }
         (folder / RUN).write_text(json.dumps(record, indent=1), encoding="utf-8")
@@ -310,92 +500,6 @@ def _most_rows(table: Table, train: Table, given: int | None) -> int:
     return most
 
 
-def _estimators(
-    method: Method,
-    release: Release,
-    table: Table,
-    kinds: Mapping[str, Kind],
-    missing: Literal["error", "category"],
-    density: str | None,
-    random_state: int,
-) -> dict[str, Encoder]:
-    """The encoders to try, by name."""
-    if method not in ("auto", "flow", "matching", "transport"):
-        raise ParameterError("method", "must be 'auto', 'flow', 'matching' or 'transport'", method)
-    categorical = all(kind == "categorical" for kind in kinds.values())
-    wanted = [method] if method != "auto" else ["matching" if categorical else "flow"]
-    if method == "auto" and release == "cells" and (table.y is not None or categorical):
-        wanted.append("transport")
-    common: dict[str, Any] = {
-        "kinds": kinds,
-        "missing": missing,
-        "unseen": "other",
-        "identifier": None if table.identifier is None else str(table.identifier.name),
-        "random_state": random_state,
-    }
-    of_density: dict[str, Any] = {} if density is None else {"density": density}
-    makers: dict[str, Callable[[], Any]] = {
-        "flow": lambda: FairFlow(off_grid="round", **common, **of_density),
-        "matching": lambda: FairMatching(**common, **of_density),
-        "transport": lambda: FairTransport(**common, **(of_density if categorical else {})),
-    }
-    made = [makers[name]() for name in wanted]
-    return {_NAMES[type(estimator).__name__]: estimator for estimator in made}
-
-
-def _gammas(estimator: Any, table: Table, gamma: float | None, quick: bool) -> Sequence[float]:
-    if gamma is not None:
-        return [gamma]
-    if not isinstance(estimator, FairTransport):
-        return GAMMAS[1::2] if quick else GAMMAS
-    if table.y is None:
-        return [1.0]  # without labels to spare there is nothing to trade the distance for
-    return STRENGTHS[1::2] if quick else STRENGTHS
-
-
-def _frontier_contents(candidates: list[Candidate], chosen: Candidate, goal: Target) -> dict[str, Any] | None:
-    """For every encoder its best number of cells: the highest use at each point of the frontier."""
-    points = []
-    for candidate in candidates:
-        use = candidate.accuracy if candidate.accuracy is not None else candidate.n_cells
-        if use is None:
-            continue
-        points.append(
-            {
-                "method": candidate.method,
-                "gamma": candidate.gamma,
-                "x": candidate.expected,
-                "y": float(use),
-                "chosen": candidate is chosen,
-            }
-        )
-    if len(points) < 2:
-        return None  # nothing was traded off
-    points = _upper_left(points)
-    has_cells = chosen.n_cells is not None
-    return {
-        "points": points,
-        "x": f"{goal.name} to expect" if has_cells else f"{goal.name} by the model",
-        "y": "accuracy" if chosen.accuracy is not None else "cells",
-        "target": goal.limit,
-        "caption": ("Each point is an encoder with a number of cells; those that another beats in both are left out. "
-                    if has_cells else "Each point is an encoder. ")
-        + "Judged on validation persons, before the certifying ones were looked at.",
-    }  # fmt: skip
-
-
-def _upper_left(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each method's points, those that no other of it beats in both; the chosen one stays in any case."""
-    kept = []
-    for method in dict.fromkeys(point["method"] for point in points):
-        best = -np.inf
-        for point in sorted((p for p in points if p["method"] == method), key=lambda p: (p["x"], -p["y"])):
-            if point["y"] > best or point["chosen"]:
-                best = max(best, point["y"])
-                kept.append(point)
-    return kept
-
-
 def _frontier_of(front: Frontier, model: Any) -> dict[str, Any] | None:
     measured = front.measured
     if "accuracy" not in measured:
@@ -403,7 +507,7 @@ def _frontier_of(front: Frontier, model: Any) -> dict[str, Any] | None:
     encoder = Released.of(model).innermost
     points = [
         {
-            "method": _NAMES.get(type(e).__name__, type(e).__name__),
+            "method": NAMES.get(type(e).__name__, type(e).__name__),
             "gamma": row["gamma"],
             "x": row["delta"],
             "y": row["accuracy"],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from jinja2 import TemplateError
 
@@ -26,8 +27,8 @@ from fairflows.table.reading import kind_of
 from fairflows.table.table import Table
 
 RUN, MODEL, FORMAT = "run.json", "model", 1
-ENCODED = {"csv": "encoded.csv", "tsv": "encoded.tsv", "parquet": "encoded.parquet"}
-"""The file of encoded rows, by what the table came in."""
+SHARED = {"csv": "shared.csv", "tsv": "shared.tsv", "parquet": "shared.parquet"}
+"""The file to share, by what the table came in."""
 
 _FILES = {
     RUN,
@@ -58,7 +59,7 @@ class Run(Reading):
 
     rows: int
     seed: int
-    encoded: str
+    shared: str
     released: list[str]
 
 
@@ -72,22 +73,22 @@ _RUN: dict[str, Callable[[Any], bool]] = {
     "grouping": lambda value: value is None or is_grouping(value),
     "rows": lambda value: type(value) is int,
     "seed": lambda value: type(value) is int and value >= 0,
-    "encoded": lambda value: value in ENCODED.values(),
+    "shared": lambda value: value in SHARED.values(),
     "released": lambda value: _are_texts(value) and bool(value) and set(value) <= {"cell", "latent", "label"},
 }
 CERTIFYING, VALIDATION = 0.3, 0.25
 """Shares of the persons that certify, and of the others that are chosen by."""
 
 
-def write_encoded(model: Transformer, table: Table, path: Path, *, with_label: bool = False) -> None:
-    """A table's encoded rows, in random order, without identifiers."""
-    encoded = Released.of(model).encode(table)
-    if with_label and table.y is not None:
-        encoded = beside(encoded, table.y.to_frame())
-    order = np.random.default_rng().permutation(len(encoded))  # from the system's entropy: no seed repeats it
-    rows: pa.Table = to_arrow(encoded.iloc[order].reset_index(drop=True), None, single=True)
+def write_shared(rows: pd.DataFrame, label: pd.Series | None, path: Path) -> None:
+    """Released rows in random order, with the label where that is released too; without identifiers."""
+    rows = rows.reset_index(drop=True)
+    if label is not None:
+        rows = beside(rows, label.to_frame())
+    order = np.random.default_rng().permutation(len(rows))  # from the system's entropy: no seed repeats it
+    written: pa.Table = to_arrow(rows.iloc[order].reset_index(drop=True), None, single=True)
     with TableWriter(path, path) as writer:
-        writer.write(rows)
+        writer.write(written)
 
 
 def naming_file(certificate: Certificate, path: Path, n_rows: int, key: bytes) -> Certificate:
@@ -98,9 +99,9 @@ def naming_file(certificate: Certificate, path: Path, n_rows: int, key: bytes) -
     return certificate.sealed(key) if key else certificate
 
 
-def encoded_name(source: Path) -> str:
-    """What the encoded rows of a file are called: of the same kind, and not packed."""
-    return ENCODED["tsv" if ".tsv" in source.name.lower() else kind_of(source)]
+def shared_name(source: Path) -> str:
+    """What the file to share is called: of the same kind as the table, and not packed."""
+    return SHARED["tsv" if ".tsv" in source.name.lower() else kind_of(source)]
 
 
 def refuse_other_folder(out: Path, source: Path | None = None) -> None:
@@ -113,7 +114,7 @@ def refuse_other_folder(out: Path, source: Path | None = None) -> None:
     if not (out / RUN).is_file():
         raise DataError(f"{out}: the folder is not empty and holds no earlier result; choose another one.")
     read_run(out)
-    refuse_other_files(out, _FILES | set(ENCODED.values()))
+    refuse_other_files(out, _FILES | set(SHARED.values()))
     if (out / MODEL).is_dir():
         refuse_other_files(out / MODEL, FILES)
 

@@ -1,0 +1,173 @@
+"""The default of `fit`: whole rows, every row covered; with or without the attribute or a label."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairflows import DataError, DataWarning, Table, audit
+from fairflows.workflow.job import fit_table, refuse_a_release_that_tells_more
+
+
+def loans(n: int, seed: int) -> pd.DataFrame:
+    """Numbers, text, dates and gaps; the groups differ in income."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    income = np.round(rng.lognormal(3, 0.4, n) + 4 * (sex == "m"), 1)
+    since = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D")
+    return pd.DataFrame(
+        {
+            "person": np.arange(n) + seed * 10**6,
+            "town": rng.choice(["Bonn", "Köln", "Ulm"], n),
+            "age": rng.integers(18, 80, n),
+            "income": income,
+            "since": since.strftime("%Y-%m-%d"),
+            "sex": sex,
+            "repaid": np.where(income + rng.normal(0, 4, n) > 24, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(run, tmp_path_factory):
+    """A table, later rows of others, and what `fit` made of the table."""
+    folder = tmp_path_factory.mktemp("sharing")
+    loans(3000, 1).to_csv(folder / "loans.csv", index=False)
+    loans(600, 2).to_csv(folder / "new.csv", index=False)
+    words = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--target", "0.3", "--quick"]
+    code, out, err = run("fit", folder / "loans.csv", *words, "-o", folder / "out")
+    assert code == 0, err
+    (folder / "said.txt").write_text(out, encoding="utf-8")
+    return folder
+
+
+def test_the_shared_table_has_the_tables_own_columns(folder):
+    raw, shared = pd.read_csv(folder / "loans.csv"), pd.read_csv(folder / "out" / "shared.csv")
+    assert list(shared) == ["town", "age", "income", "since", "repaid"]
+    assert len(shared) == len(raw), "nobody is held back"
+    assert (shared.dtypes == raw[list(shared)].dtypes).all()
+    assert set(shared["town"]) <= set(raw["town"])
+    assert shared["age"].between(18, 79).all()
+    assert shared["since"].between(raw["since"].min(), raw["since"].max()).all()
+    own = set(map(tuple, raw[list(shared)].to_numpy()))
+    assert not own & set(map(tuple, shared.to_numpy())), "no row is a person's own"
+
+
+def test_the_terminal_says_who_can_guess_what_and_which_file_goes_where(folder):
+    said = (folder / "said.txt").read_text(encoding="utf-8")
+    for words in (
+        "before   about",
+        "after    at most",
+        "learnt from the shared rows",
+        "Never share",
+        "fairflows check",
+    ):
+        assert words in said
+    assert said.count("CERTIFIED") == 1
+
+
+def test_the_pages_say_what_the_rows_still_tell(folder):
+    for name in ("report.html", "report-public.html"):
+        page = (folder / "out" / name).read_text(encoding="utf-8")
+        assert "What a shared row still tells" in page
+        assert "learnt from shared rows" in page
+
+
+def test_the_receiver_checks_and_the_producer_verifies(run, folder):
+    out = folder / "out"
+    code, text, err = run("check", out / "certificate.json", out / "shared.csv")
+    assert (code, err) == (0, "")
+    assert "All checks passed" in text
+    assert run("verify", out, folder / "loans.csv")[0] == 0
+    certificate = json.loads((out / "certificate.json").read_text())
+    assert sum(certificate["n"].values()) == 3000, "all persons certify"
+
+
+def test_later_persons_get_rows_too(run, folder, tmp_path):
+    code, _, err = run("encode", folder / "out", folder / "new.csv", "-o", tmp_path / "later.csv")
+    assert code == 0, err
+    later = pd.read_csv(tmp_path / "later.csv")
+    assert list(later) == ["town", "age", "income", "since", "repaid"]
+    assert len(later) == 600
+
+
+def test_without_the_attribute_at_encoding(run, folder, tmp_path):
+    words = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--target", "0.4", "--quick"]
+    out = tmp_path / "out"
+    code, _, err = run("fit", folder / "loans.csv", *words, "--without-attribute", "--cells", "-o", out)
+    assert code == 0, err
+    pd.read_csv(folder / "new.csv").drop(columns="sex").to_csv(tmp_path / "no-sex.csv", index=False)
+    code, _, err = run("encode", out, tmp_path / "no-sex.csv", "-o", tmp_path / "cells.csv")
+    assert code == 0, err
+    assert list(pd.read_csv(tmp_path / "cells.csv")) == ["cell"]
+    assert json.loads((out / "certificate.json").read_text())["status"] == "CERTIFIED"
+
+
+def table(n: int = 3000, **roles: str) -> Table:
+    frame = loans(n, 1).drop(columns=["since"])
+    settings = {"sensitive": "sex", "label": "repaid", "identifier": "person", **roles}
+    drop = {"person", "repaid"} - set(settings.values())
+    return Table(frame.drop(columns=list(drop)), **{role: name for role, name in settings.items() if name})
+
+
+@pytest.mark.filterwarnings("ignore:No identifier says which rows are the same person")
+def test_nobody_named_the_persons():
+    made = fit_table(table(identifier=""), quick=True, n_jobs=1)
+    assert made.certificate.status == "CERTIFIED"
+    assert len(made.shared) == 3000
+    assert made.audit.attack_lower <= made.certificate.cell_upper
+
+
+def test_no_label_is_needed():
+    made = fit_table(table(label=""), target=0.3, quick=True, n_jobs=1)
+    assert made.certificate.status == "CERTIFIED"
+    assert made.tells.label is None
+    assert list(made.shared) == ["town", "age", "income"]
+
+
+def test_one_model_for_most_persons():
+    made = fit_table(table(), cross_fit=False, release="cells", quick=True, n_jobs=1)
+    assert sum(made.certificate.n.values()) < 1000
+    assert "are not covered" in made.report.contents["data"]["split"]
+
+
+def test_the_true_label_beside_the_row_is_certified_with_it():
+    made = fit_table(table(), with_label=True, quick=True, n_jobs=1)
+    assert made.certificate.released == ("cell", "label")
+    with pytest.warns(DataWarning, match="Another model was certified on some of these persons"):
+        alone = fit_table(table(), quick=True, n_jobs=1)
+    assert made.certificate.cell_upper > alone.certificate.cell_upper
+
+
+def test_a_release_that_tells_more_than_the_raw_rows_is_refused():
+    rows = table(1000)
+    learn, judge = rows.split(0.5, 0)
+    noise, leak = (
+        tuple(pd.DataFrame({"z": values(part)}) for part in (learn, judge))
+        for values in (lambda part: np.random.default_rng(0).random(len(part)), lambda part: part.a == "m")
+    )
+    before, after = (audit(pair, learn, judge, quick=True) for pair in (noise, leak))
+    with pytest.raises(DataError, match=r"tells more of the group than the raw rows do: .* \(force=True\)"):
+        refuse_a_release_that_tells_more(before, after, force=False)
+    refuse_a_release_that_tells_more(before, after, force=True)
+    refuse_a_release_that_tells_more(after, before, force=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "tree", "without_attribute": True}, "method must be 'cells' to encode without"),
+        ({"method": "tree", "release": "latent"}, "for a latent; got 'tree'"),
+        ({"release": "magic"}, "release must be 'rows', 'cells' or 'latent'; got 'magic'"),
+        ({"target": 0.01}, "A group is too small for the target"),
+    ],
+)
+def test_what_cannot_be_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        fit_table(table(), quick=True, **settings)
+
+
+def test_cells_need_a_label():
+    with pytest.raises(DataError, match="Cells are made for a label"):
+        fit_table(table(label=""), method="cells")
