@@ -57,7 +57,9 @@ if TYPE_CHECKING:
     from fairflows.table.grouping import Grouping as Grouping
     from fairflows.table.grouping import GroupRules as GroupRules
     from fairflows.table.table import Table as Table
+    from fairflows.workflow.job import fit_table as fit_table
     from fairflows.workflow.job import report as report
+    from fairflows.workflow.job import write_fit as write_fit
     from fairflows.workflow.signed_list import sign as sign
 
 __version__ = "0.1.0"
@@ -93,6 +95,7 @@ _HOME = {
     "decode_file": "fairflows.stream.files",
     "describe_datasets": "fairflows.paper.datasets",
     "encode_file": "fairflows.stream.files",
+    "fit_table": "fairflows.workflow.job",
     "frontier": "fairflows.frontiers.sweep",
     "load": "fairflows.storage.saving",
     "load_adult": "fairflows.table.examples",
@@ -108,6 +111,7 @@ _HOME = {
     "report": "fairflows.workflow.job",
     "save": "fairflows.storage.saving",
     "sign": "fairflows.workflow.signed_list",
+    "write_fit": "fairflows.workflow.job",
     "still_tells": "fairflows.explain.usefulness",
     "verify": "fairflows.certificate.verifying",
 }

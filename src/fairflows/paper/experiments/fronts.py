@@ -281,7 +281,8 @@ def front_figure(table: pd.DataFrame) -> Figure:
             if name == "Health":
                 _draw_published(ax, measure)
             ax.set(xlabel=title, ylabel="accuracy", title=name)
-    axes[0, 0].legend(fontsize=6)
+    drawn = {str(line.get_label()): line for ax in axes.ravel() for line in ax.get_lines()}
+    figure.legend(list(drawn.values()), list(drawn), loc="outside lower center", ncols=4, fontsize=7)
     return figure
 
 
