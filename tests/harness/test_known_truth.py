@@ -144,7 +144,6 @@ def test_certificates_miss_no_more_often_than_they_say(population, how, run, tmp
         certificate = fit(run, population, folder, seed, how)
         results.append((distance(written_law(run, population, folder, seed)), certificate["cell_upper"]))
     truth, upper = np.array(results).T
-    print(
-        f"\n{population.name}, {how}: {(truth > upper).sum()} of {REPEATED} missed, largest ratio {(truth / upper).max():.3f}"
-    )
+    missed, ratio = (truth > upper).sum(), (truth / upper).max()
+    print(f"\n{population.name}, {how}: {missed} of {REPEATED} missed, largest ratio {ratio:.3f}")
     assert (truth > upper).mean() <= 0.1
