@@ -34,7 +34,7 @@ def test_nothing_is_said_of_a_harmless_table():
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([7] * N, "c holds one value, 7, in every row: drop it (drop=['c'])."),
+        ([7] * N, "The same in every row, or empty: c. Such columns tell nothing: drop them (drop=['c'])."),
         (np.arange(N) + 5000, "c has 1,200 different values in 1,200 rows: if it names persons or rows"),
         ([f"{v:,}" for v in np.arange(N) % 400 + 900],
          "c holds text: 900 of 1,200 values are numbers with thousands separators, such as '1,299'."),
@@ -63,6 +63,13 @@ def test_what_is_said_of_a_column(values, said):
 )
 def test_what_nothing_is_said_of(values):
     assert said_of("c", ff.Table(rows(c=values), sensitive="sex")) == []
+
+
+def test_constants_are_named_together():
+    table = ff.Table(rows(**{f"c{i}": [i] * N for i in range(10)}), sensitive="sex")
+    (found,) = find_problems(table, certifying=1.0)
+    assert "c0, c1, c2, c3, c4, c5, c6, c7 and 2 more" in str(found)
+    assert "'c9'" in str(found), "what to drop is named whole"
 
 
 def test_columns_that_name_the_rows_are_found_before_a_table_refuses_them():

@@ -28,7 +28,7 @@ from fairflows.cli.base import (
 )
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
 
 
 @app.command()
@@ -110,14 +110,7 @@ def describe(
     print_frame(table.columns().reset_index(), as_json=False, title="Columns")
     for finding in found:
         typer.echo(f"! {finding}")
-    at_best = ", ".join(
-        f"{'nothing' if bound.distance >= 1 else f'Δ ≤ {bound.distance:.2f}'} with {bound.cells} cells"
-        for bound in bounds.itertuples()
-    )
-    typer.echo(
-        f"What can be certified at best, with {100 * CERTIFYING:.0f} % of the persons to certify on: {at_best}. A "
-        "guess between two groups is then right at most (1 + Δ)/2 of the time."
-    )
+    typer.echo(_at_best(bounds, CERTIFYING))
 
 
 @app.command()
@@ -154,6 +147,19 @@ def demo(
         print_frame(made.shared.sample(3), False, title="What is shared: whole rows, drawn from cells")
         typer.echo(f"\n{summary(made, out, 'shared.csv')}")
         typer.echo(f"\nOpen {out / 'report.html'} in a browser.")
+
+
+def _at_best(bounds: pd.DataFrame, certifying: float) -> str:
+    """What can be certified with so many persons, in words."""
+    reached = bounds[bounds["distance"] < 1]
+    persons = f"with {100 * certifying:.0f} % of the persons to certify on"
+    if reached.empty:
+        return f"Nothing can be certified about these groups {persons}: they are too small, or too many."
+    listed = ", ".join(f"Δ ≤ {bound.distance:.2f} with {bound.cells} cells" for bound in reached.itertuples())
+    return (
+        f"What can be certified at best, {persons}: {listed}. A guess between two groups is then right at most "
+        "(1 + Δ)/2 of the time."
+    )
 
 
 @app.command()

@@ -92,7 +92,7 @@ def find_needed(table: Table, *, missing: str, multiclass: bool) -> list[Finding
     found = []
     counts = table.X.isna().sum()
     if missing == "error" and counts.any():
-        gaps = ", ".join(f"{name} ({count:,})" for name, count in counts[counts > 0].items())
+        gaps = _first([f"{name} ({count:,})" for name, count in counts[counts > 0].sort_values().items()])
         found.append(
             Finding(
                 None,
@@ -131,7 +131,7 @@ def find_problems(table: Table, *, certifying: float, delta: float = 0.05) -> li
 write plain numbers.
     """
     found = [finding for name, column in table.X.items() for finding in _of_column(str(name), column, table)]
-    return [*found, *_of_label(table), *_of_groups(table, certifying, delta)]
+    return [*_of_constants(table), *found, *_of_label(table), *_of_groups(table, certifying, delta)]
 
 
 def best_bounds(table: Table, *, certifying: float, delta: float = 0.05) -> pd.DataFrame:
@@ -157,8 +157,7 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
     drop = Parameter("drop", [name])
     n_values = column.nunique(dropna=False)
     if n_values == 1:
-        yield Finding(name, (f"{name} holds one value, {shown(column.iloc[0])}, in every row: drop it (", drop, ")."))
-        return
+        return  # said of all such columns at once
     if _may_be_a_name(column, n_values):
         yield Finding(
             name,
@@ -184,6 +183,13 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
                 ").",
             ),
         )
+
+
+def _of_constants(table: Table) -> Iterator[Finding]:
+    same = [str(name) for name, column in table.X.items() if column.nunique(dropna=False) == 1]
+    if same:
+        found = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them ("
+        yield Finding(same[0] if len(same) == 1 else None, (found, Parameter("drop", same), ")."))
 
 
 def _of_label(table: Table) -> Iterator[Finding]:
@@ -236,10 +242,9 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
     modest, good = (
         int(rows_needed(distance, first, probabilities=alike)[0] / certifying) for distance in (_MODEST, _GOOD)
     )
-    listed = ", ".join(f"{groups[a]} ({persons[a]:,})" for a in sorted(small, key=lambda a: persons[a])[:6])
-    more = f" and {len(small) - 6:,} more" if len(small) > 6 else ""
+    listed = _first([f"{groups[a]} ({persons[a]:,})" for a in sorted(small, key=lambda a: persons[a])])
     parts: Parts = (
-        f"{name}: too few persons to certify a distance of {_MODEST} in {_word(len(small), 'group')}: {listed}{more}. "
+        f"{name}: too few persons to certify a distance of {_MODEST} in {_word(len(small), 'group')}: {listed}. "
         f"That takes about {modest:,} persons of each group in the file with {CELLS[0]} cells; a distance of {_GOOD} "
         f"takes {good:,}.",
     )
@@ -325,6 +330,11 @@ def _binned(column: pd.Series) -> npt.NDArray[np.intp]:
 
 def _is_text(column: pd.Series) -> bool:
     return pd.api.types.infer_dtype(column, skipna=True) == "string"
+
+
+def _first(texts: Sequence[str], most: int = 8) -> str:
+    """A list in words, cut short where it is long."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
 
 
 def _word(count: int, word: str) -> str:
