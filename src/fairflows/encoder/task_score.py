@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.extensions import ExtensionDtype
 from sklearn.base import clone, is_regressor
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -66,7 +67,22 @@ def checked_columns(
         elif not (is_time if what == "times" else is_number)(column.dtype):
             raise DataError(f"Column {str(name)!r} must hold {what}, as it was fitted; got {column.dtype}.")
         checked[name] = column
-    return pd.DataFrame(checked, copy=False)
+    return with_plain_gaps(pd.DataFrame(checked, copy=False))
+
+
+def with_plain_gaps(X: pd.DataFrame) -> pd.DataFrame:
+    """Rows whose missing numbers are NaN, as scikit-learn knows them, also where pandas has a marker of its own."""
+    marked = [
+        name for name in X
+        if is_number(X[name].dtype) and isinstance(X[name].dtype, ExtensionDtype) and X[name].hasnans
+    ]  # fmt: skip
+    return X.astype(dict.fromkeys(marked, np.float64)) if marked else X
+
+
+def with_values(X: pd.DataFrame) -> pd.DataFrame:
+    """Rows to fit trees to, which cannot cut a column without any value: its numbers are 0, so that none splits it."""
+    empty = [name for name in X if is_number(X[name].dtype) and not X[name].notna().any()]
+    return X.fillna(dict.fromkeys(empty, 0.0)) if empty else X
 
 
 def category_columns(X: pd.DataFrame) -> list[Hashable]:
@@ -100,6 +116,7 @@ def fit_score(
         Seed of the trees.
     """
     model = HistGradientBoostingClassifier(random_state=random_state) if estimator is None else clone(estimator)
+    X = with_values(X)
     pipeline = score_pipeline(model, X, categories)
     weight = {} if sample_weight is None else {f"{pipeline.steps[-1][0]}__sample_weight": sample_weight}
     return plain_score(pipeline.fit(X, y, **weight), X)

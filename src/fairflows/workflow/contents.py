@@ -16,7 +16,7 @@ from fairflows.attack.auditing import Audit
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.evidence import group_numbers
 from fairflows.encoder.base import Encoder
-from fairflows.encoder.task_score import category_columns, score_pipeline
+from fairflows.encoder.task_score import category_columns, score_pipeline, with_plain_gaps, with_values
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.explain.usefulness import StillTells
 from fairflows.metrics import class_numbers, count_predictions, group_metrics
@@ -161,7 +161,8 @@ def _metrics(
 
     labels, groups = train.labels, train.groups
     trees = HistGradientBoostingClassifier(random_state=0)
-    before = score_pipeline(trees, train.X, category_columns(train.X)).fit(train.X, train.y).predict(test.X)
+    learnt, judged = with_values(with_plain_gaps(train.X)), with_plain_gaps(test.X)
+    before = score_pipeline(trees, learnt, category_columns(learnt)).fit(learnt, train.y).predict(judged)
     sides, overall = {}, {}
     after = model.predict(test) if encoded is None else _predicted(encoded, train.y)
     for side, predicted in (("before", before), ("after", after)):
