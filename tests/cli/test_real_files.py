@@ -145,9 +145,9 @@ def test_describe_says_what_to_expect(run, fitted, tmp_path):
     assert "! education has 5 values: say --multiclass." in said
     assert "! fee holds text: 1,500 of 1,500 values are amounts of money" in said
     assert "--groups AGE:quantiles=4" in said
-    assert "Nothing can be certified about these groups with 30 % of the persons to certify on" in said
+    assert "Nothing can be certified about these groups with so many persons" in said
     said = " ".join(run(*words, "--groups", "AGE:40")[1].split())
-    assert "What can be certified at best, with 30 % of the persons to certify on: Δ ≤ 0." in said
+    assert "What can be certified at best with so many persons: Δ ≤ 0." in said
     record = json.loads(run(*words, "--groups", "AGE:40", "--json")[1])
     assert [bound["cells"] for bound in record["certified_at_best"]] == [8, 16, 64]
     assert record["certified_at_best"][0]["distance"] < 0.3

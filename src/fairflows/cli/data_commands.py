@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fairflows.cli.base import (
+    Delta,
     Drop,
     Groups,
     Identifier,
@@ -29,6 +30,9 @@ from fairflows.cli.base import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_MODELS = 2  # that `fit` shares out the persons among; each certifies on those that it has not seen, with its part of δ
 
 
 @app.command()
@@ -63,6 +67,7 @@ def describe(
     drop: Drop = None,
     missing: Missing = "error",
     multiclass: Multiclass = False,
+    delta: Delta = 0.05,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -74,7 +79,6 @@ def describe(
     from fairflows.table.prospects import best_bounds, find_names, find_needed, find_problems
     from fairflows.table.reading import read_frame
     from fairflows.table.table import Table
-    from fairflows.workflow.results import CERTIFYING
 
     frame = read_frame(file)
     named = find_names(frame, [*sensitive, *filter(None, [label, identifier]), *(drop or [])])
@@ -90,8 +94,9 @@ def describe(
         multiclass=True,
     )
     needed = find_needed(table, missing=missing, multiclass=multiclass)
-    found = [in_options(each) for each in [*named, *needed, *find_problems(table, certifying=CERTIFYING)]]
-    bounds = best_bounds(table, certifying=CERTIFYING)
+    plan = {"certifying": 1 / _MODELS, "delta": delta / _MODELS}
+    found = [in_options(each) for each in [*named, *needed, *find_problems(table, **plan)]]
+    bounds = best_bounds(table, **plan)
     if as_json:
         summary, columns = (json.loads(part.to_json(orient="index")) for part in (table.summary(), table.columns()))
         record = {
@@ -110,7 +115,7 @@ def describe(
     print_frame(table.columns().reset_index(), as_json=False, title="Columns")
     for finding in found:
         typer.echo(f"! {finding}")
-    typer.echo(_at_best(bounds, CERTIFYING))
+    typer.echo(_at_best(bounds))
 
 
 @app.command()
@@ -149,16 +154,15 @@ def demo(
         typer.echo(f"\nOpen {out / 'report.html'} in a browser.")
 
 
-def _at_best(bounds: pd.DataFrame, certifying: float) -> str:
+def _at_best(bounds: pd.DataFrame) -> str:
     """What can be certified with so many persons, in words."""
     reached = bounds[bounds["distance"] < 1]
-    persons = f"with {100 * certifying:.0f} % of the persons to certify on"
     if reached.empty:
-        return f"Nothing can be certified about these groups {persons}: they are too small, or too many."
+        return "Nothing can be certified about these groups with so many persons: they are too small, or too many."
     listed = ", ".join(f"Δ ≤ {bound.distance:.2f} with {bound.cells} cells" for bound in reached.itertuples())
     return (
-        f"What can be certified at best, {persons}: {listed}. A guess between two groups is then right at most "
-        "(1 + Δ)/2 of the time."
+        f"What can be certified at best with so many persons: {listed}. A guess between two groups is then right at "
+        "most (1 + Δ)/2 of the time."
     )
 
 
