@@ -7,6 +7,10 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from typer.main import get_command
+
+from fairflows.cli.main import app
+from fairflows.reporting.remedies import remedies
 
 FIT = ["--sensitive", "AGE", "--label", "repaid", "--method", "transport", "--quick", "--gamma", "1"]
 
@@ -152,3 +156,26 @@ def test_describe_says_what_to_expect(run, fitted, tmp_path):
     assert [bound["cells"] for bound in record["certified_at_best"]] == [8, 16, 64]
     assert record["certified_at_best"][0]["distance"] < 0.3
     assert any("fee holds text" in finding for finding in record["findings"])
+
+
+def test_gaps_among_whole_numbers_and_an_empty_column(run, tmp_path):
+    frame = credit(900).drop(columns=["sex", "education"])
+    days = pd.Series(np.arange(900) % 30, dtype="Int64").mask(np.arange(900) % 7 == 0)
+    frame.assign(days=days, nothing=np.nan).to_csv(tmp_path / "gaps.csv", index=False)
+    words = ["fit", tmp_path / "gaps.csv", "--sensitive", "AGE", "--groups", "AGE:45", "--label", "repaid", "--quick"]
+    code, _, err = run(*words, "--missing", "category", "--n-cells", "4", "-o", tmp_path / "out")
+    assert code == 0, err
+    shared = pd.read_csv(tmp_path / "out" / "shared.csv")
+    assert set(shared) == {"income", "repaid", "days", "nothing"}
+    assert shared["days"].isna().any()
+    assert run("encode", tmp_path / "out", tmp_path / "gaps.csv", "-o", tmp_path / "more.csv")[0] == 0
+
+
+def test_what_would_help_can_be_typed():
+    """The options that a report names exist."""
+    known = {option for each in get_command(app).commands["fit"].params for option in each.opts}
+    missed = {"status": "NOT_MET", "target": 0.1, "target_accuracy": None, "n": {"f": 900, "m": 900}, "delta": 0.05,
+              "spent": {"cells": 0.03}, "n_cells": 64, "released": ["cell"], "counts": []}  # fmt: skip
+    for upper in (None, 0.3):
+        for remedy in remedies({**missed, "cell_upper": upper}):
+            assert {word for word in remedy.command.split() if word.startswith("--")} <= known

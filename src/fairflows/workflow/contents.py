@@ -211,6 +211,7 @@ def _predicted(encoded: tuple[pd.DataFrame, pd.DataFrame], y: pd.Series) -> np.n
         counts = np.zeros((1 + max(fit["cell"].max(), judged["cell"].max()), len(labels)))
         np.add.at(counts, (fit["cell"], codes), 1)
         return np.asarray(labels[counts.argmax(axis=1)][judged["cell"]])
+    fit, judged = with_values(with_plain_gaps(fit)), with_plain_gaps(judged)
     trees = score_pipeline(HistGradientBoostingClassifier(random_state=0), fit, category_columns(fit))
     return np.asarray(trees.fit(fit, np.asarray(learnt)).predict(judged))
 
