@@ -158,17 +158,24 @@ def test_describe_says_what_to_expect(run, fitted, tmp_path):
     assert any("fee holds text" in finding for finding in record["findings"])
 
 
+def with_gaps(n, seed):
+    """Rows with gaps among whole numbers, and a column without any value."""
+    days = pd.Series(np.arange(n) % 30, dtype="Int64").mask(np.arange(n) % 7 == 0)
+    return credit(n, seed).drop(columns=["sex", "education"]).assign(days=days, nothing=np.nan)
+
+
 def test_gaps_among_whole_numbers_and_an_empty_column(run, tmp_path):
-    frame = credit(900).drop(columns=["sex", "education"])
-    days = pd.Series(np.arange(900) % 30, dtype="Int64").mask(np.arange(900) % 7 == 0)
-    frame.assign(days=days, nothing=np.nan).to_csv(tmp_path / "gaps.csv", index=False)
+    with_gaps(900, 0).to_csv(tmp_path / "gaps.csv", index=False)
+    with_gaps(100, 1).to_csv(tmp_path / "later.csv", index=False)
     words = ["fit", tmp_path / "gaps.csv", "--sensitive", "AGE", "--groups", "AGE:45", "--label", "repaid", "--quick"]
     code, _, err = run(*words, "--missing", "category", "--n-cells", "4", "-o", tmp_path / "out")
     assert code == 0, err
     shared = pd.read_csv(tmp_path / "out" / "shared.csv")
     assert set(shared) == {"income", "repaid", "days", "nothing"}
     assert shared["days"].isna().any()
-    assert run("encode", tmp_path / "out", tmp_path / "gaps.csv", "-o", tmp_path / "more.csv")[0] == 0
+    code, _, err = run("encode", tmp_path / "out", tmp_path / "later.csv", "-o", tmp_path / "more.csv")
+    assert code == 0, err
+    assert len(pd.read_csv(tmp_path / "more.csv")) == 100
 
 
 def test_what_would_help_can_be_typed():
