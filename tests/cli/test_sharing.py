@@ -35,7 +35,19 @@ def folder(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sharing")
     loans(3000, 1).to_csv(folder / "loans.csv", index=False)
     loans(600, 2).to_csv(folder / "new.csv", index=False)
-    words = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--target", "0.3", "--quick"]
+    words = [
+        "--sensitive",
+        "sex",
+        "--label",
+        "repaid",
+        "--id",
+        "person",
+        "--target",
+        "0.3",
+        "--n-cells",
+        "8",
+        "--quick",
+    ]
     code, out, err = run("fit", folder / "loans.csv", *words, "-o", folder / "out")
     assert code == 0, err
     (folder / "said.txt").write_text(out, encoding="utf-8")
@@ -93,7 +105,7 @@ def test_later_persons_get_rows_too(run, folder, tmp_path):
 
 
 def test_without_the_attribute_at_encoding(run, folder, tmp_path):
-    words = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--target", "0.4", "--quick"]
+    words = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--target", "0.9", "--quick"]
     out = tmp_path / "out"
     code, _, err = run("fit", folder / "loans.csv", *words, "--without-attribute", "--cells", "-o", out)
     assert code == 0, err
@@ -120,7 +132,7 @@ def test_nobody_named_the_persons():
 
 
 def test_no_label_is_needed():
-    made = fit_table(table(label=""), target=0.3, quick=True, n_jobs=1)
+    made = fit_table(table(label=""), target=0.3, n_cells=8, quick=True, n_jobs=1)
     assert made.certificate.status == "CERTIFIED"
     assert made.tells.label is None
     assert list(made.shared) == ["town", "age", "income"]

@@ -30,12 +30,11 @@ from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, predicted_scores, score_columns
 from fairflows.exceptions import DataError, ParameterError, warn_user
 from fairflows.table.columns import check_choice, check_known
-from fairflows.table.persons import Key, content_hashes
+from fairflows.table.persons import Key
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
-_CANDIDATES = tuple(2**d for d in range(1, 11))
-_HELD = 0.3  # share of the calibration persons that judge numbers of cells
+_CANDIDATES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _CHANCE = 0.9  # with which the certificate stays within its plan
 _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
 _ROWS_PER_CHUNK = 2**15
@@ -56,8 +55,8 @@ class FairTree(GroupEncoder):
     Parameters
     ----------
     n_cells : int or "auto"
-        The number of cells. "auto" takes the most of 2, 4, …, 1024 for which the certificate to expect is within
-        ``target``, judged on persons kept aside in ``fit``.
+        The number of cells. "auto" takes the most, up to 1024, for which the certificate to expect is within
+        ``target`` nine times out of ten.
     output : {"cell", "row"}
         What is released: the number of the cell, or a whole row in the table's own columns, drawn anew each time from
         a law of rows given the cell (`fairflows.encoder.rows_given_cell`), together with the label where there is one.
@@ -267,7 +266,7 @@ class FairTree(GroupEncoder):
         """The tree with this number of cells, and what its cells say."""
         planned = None
         if n_cells == "auto":
-            planned = self._plan(rows, calibration, seed, show)
+            planned = self._plan(rows, calibration)
             n_cells = _most_within(planned, float(self.target or 0))
         tree, cell = grow(calibration.rows, int(n_cells), self.min_rows, show)
         if tree.n_cells < n_cells:
@@ -291,38 +290,28 @@ class FairTree(GroupEncoder):
             "planned_": planned,
         }
 
-    def _plan(self, rows: Rows, calibration: Calibration, seed: int, show: ShowProgress) -> dict[int, float]:
-        """The certificate to expect for 2, 4, … cells, until it is beyond the target.
+    def _plan(self, rows: Rows, calibration: Calibration) -> dict[int, float]:
+        """The certificate to expect for growing numbers of cells, until it is beyond the target.
 
-        Trees are grown on some of the calibration persons and judged on the others.
+        In the calibration rows every cell has the same share of every group. What others show differs by the chance of
+        both draws, of those who calibrated and of those who certify; the scores were fitted on neither.
         """
         if self.target is None:
             raise ValueError("n_cells='auto' needs the distance to certify: set target.")
-        persons = rows.persons.take(calibration.places)
-        grown, held = persons.split(_HELD, random_state=seed)
-        contents = content_hashes(rows.X.iloc[calibration.places[held]], b"planning")
-        of_held = persons.take(held)
-        draws = of_held.one_row_each(contents, seed)
-        if self.unit == "row":
-            draws = of_held.random_rows(contents, seed, self.most_rows_ or 1)
-        judges = calibration.rows.take(held[draws])
-        counts = np.bincount(judges.group, minlength=len(self.groups_))
-        if not counts.all():
-            raise DataError(
-                f"n_cells='auto' keeps persons of every group aside, but of {self.groups_[int(counts.argmin())]!r} "
-                "there are none."
-            )
-        n = counts * (self.n_certify or rows.persons.n) / of_held.n
-        coins = np.random.default_rng(seed)
+        K, group, weight = len(self.groups_), calibration.rows.group, calibration.rows.weight
+        codes = rows.persons.take(calibration.places).codes
+        of_person = np.stack([np.bincount(codes, weight * (group == a)) for a in range(K)])
+        calibrating = of_person.sum(axis=1) ** 2 / (of_person**2).sum(axis=1)  # as many persons of equal weight
+        each = rows.persons.rows_each()
+        thinning = 1.0 if self.unit == "person" else each.mean() / each.max()
+        shares = np.bincount(np.unique(rows.persons.codes * K + rows.group) % K, minlength=K) / rows.persons.n
+        n = np.maximum(shares * (self.n_certify or rows.persons.n) * thinning, 1)
         planned: dict[int, float] = {}
         for k in _CANDIDATES:
-            tree, _ = grow(calibration.rows.take(grown), k, self.min_rows, show)
-            cells = tree.cells(judges.scores, judges.group, lambda depth, places: coins.random(len(places)))
-            laws = np.zeros((len(counts), tree.n_cells))
-            np.add.at(laws, (judges.group, cells), 1)
-            laws = _without_chance(laws / counts[:, None], counts)
-            planned[k] = float(planned_cell_bound(laws, n, delta_of_look(self.delta, 1), chance=_CHANCE))
-            if planned[k] > self.target or tree.n_cells < k:
+            alike = np.full((K, k), 1 / k)
+            delta = delta_of_look(self.delta, 1)
+            planned[k] = float(planned_cell_bound(alike, n, delta, chance=_CHANCE, counted_from=calibrating))
+            if planned[k] > self.target or k * self.min_rows > calibrating.min():
                 break
         return planned
 
@@ -534,18 +523,6 @@ def _means_in_cells(targets: FloatArray, cell: Cells, weight: FloatArray, n_cell
     total = np.bincount(cell, weights=weight, minlength=n_cells)
     sums = np.stack([np.bincount(cell, weights=weight * column, minlength=n_cells) for column in targets.T], axis=1)
     return np.where(total[:, None] > 0, sums / np.where(total > 0, total, 1)[:, None], targets.mean(axis=0))
-
-
-def _without_chance(laws: FloatArray, n: npt.NDArray) -> FloatArray:
-    """Frequencies of cells in each group, moved together by what chance alone sets them apart.
-
-    The squared distance of the groups' frequencies from their mean is that of their laws and, on average, the variance
-    of the frequencies.
-    """
-    mean = laws.mean(axis=0)
-    spread = ((laws - mean) ** 2).sum()
-    by_chance = (laws * (1 - laws) / n[:, None]).sum() * (1 - 1 / len(laws))
-    return mean + (laws - mean) * np.sqrt(max(0.0, 1 - by_chance / spread) if spread > 0 else 0.0)
 
 
 def _most_within(planned: dict[int, float], target: float) -> int:

@@ -298,7 +298,7 @@ def _cells_encoder(
         "identifier": None if table.identifier is None else str(table.identifier.name),
         "random_state": random_state,
         "n_certify": max(2, int(table.persons.n * (0.5 if cross_fit else CERTIFYING))),
-        "delta": goal.delta / (2 if cross_fit else 1),
+        "delta": goal.delta,  # CrossFit gives each of its models a share of it
     }
     if method == "tree":
         size: int | Literal["auto"] = n_cells or (_cells_for(table, cross_fit) if distance is None else "auto")
