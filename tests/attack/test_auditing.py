@@ -185,12 +185,12 @@ class TestArrays:
 
     def test_nothing_there(self):
         train, test = pair_of(make_shifted_gaussians, distance=0.0, n_samples=4000, random_state=0)
-        found = audit(Unencoded().fit(train), train, test, quick=True)
+        found = audit((train.X, test.X), train, test, quick=True)
         assert found.attack_lower == 0
 
     def test_three_groups(self):
         train, test = pair_of(make_three_groups, n_samples=6000, random_state=0)
-        found = audit(Unencoded().fit(train), train, test, quick=True)
+        found = audit((train.X, test.X), train, test, quick=True)
         assert found.attack_lower > 0.9
         assert found.to_frame()["groups"].iloc[0] == "north / south"
 
@@ -233,7 +233,7 @@ class TestArrays:
 
     def test_says_nothing_about_a_model(self, adult, cells):
         train, _, test = adult
-        found = audit(Unencoded().fit(train), train, test, quick=True)
+        found = audit((train.X, test.X), train, test, quick=True)
         assert found.model == ""
         with pytest.raises(ValueError, match="it attacked an array"):
             certify(cells.encoder_, test, audit=found)
@@ -341,7 +341,7 @@ def test_persons_are_the_units():
     frame = table.X.assign(a=table.a.to_numpy(), who=np.arange(2000))
     many = Table(pd.concat([frame] * 3), sensitive="a", identifier="who")
     train, test = many.split(test=0.5, validation=0)
-    found = audit(Unencoded().fit(train), train, test, quick=True)
+    found = audit((train.X, test.X), train, test, quick=True)
     assert sum(found.n) == 1000
     assert found.attack_lower < 2 * norm.cdf(0.5) - 1
 
@@ -429,7 +429,7 @@ def test_what_is_written_is_attacked():
 
 def test_bounds_are_printed_rounded_down():
     train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=1000, random_state=0)
-    found = audit(Unencoded().fit(train), train, test, quick=True)
+    found = audit((train.X, test.X), train, test, quick=True)
     attacks = tuple(replace(attack, lower=0.12349) for attack in found.attacks)
     text = repr(replace(found, attacks=attacks, density_gap_lower={"0": 0.00019}))
     assert "Δ ≥ 0.1234 (balanced accuracy ≥ 56.1 %)" in text

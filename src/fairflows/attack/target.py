@@ -397,13 +397,13 @@ def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> Nume
     The first part is learnt from; in the others, too, numbers may be missing.
     """
     frame, columns = parts[0], []
-    for name in frame:
+    for j, name in enumerate(frame):
         column = frame[[name]]
         many = (
             not (is_number(column[name].dtype) or is_time(column[name].dtype)) and frame[name].nunique() > _MOST_LEVELS
         )
         rates = (group, n_groups) if many else (None, 0)
-        has_gaps = any(part[name].isna().any() for part in parts)
+        has_gaps = any(part.iloc[:, j].isna().any() for part in parts)  # by place: an array's columns have other names
         columns += NumericView.fit(column, *rates, standardise=False, has_gaps=has_gaps).columns
     return NumericView(columns)
 
