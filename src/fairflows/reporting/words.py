@@ -84,10 +84,11 @@ def verdict(certificate: CertificateFields) -> list[str]:
     if "label" in c["released"]:
         what += " and the label"
     asked = _target(c)
+    beside = ", the label too," if "label" in c["released"] else ""
     if c["status"] == "CERTIFIED":
         spent = c["spent"]["cells"]
         return [
-            f"Whoever sees a released {what} of a new person guesses the person's group right at most "
+            f"Whoever sees what is released of a person{beside} guesses the person's group right at most "
             f"{percent_at_most(c['cell_accuracy_upper'])} of the time, {shares}; a blind guess is right "
             f"{percent(chance)} of the time.",
             "This holds for every method and any amount of computing, and for the true population: no model has to be "

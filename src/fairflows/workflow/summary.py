@@ -60,8 +60,9 @@ def _share(told: Told) -> str:
 
 
 def _files(fit: Fit, out: Path, shared: str) -> str:
+    files = f"{out / shared}, {out / 'certificate.json'}, {out / 'report-public.html'}"
     lines = [
-        f"Share        {out / shared}, {out / 'certificate.json'}, {out / 'report-public.html'}",
+        f"Share        {files}" if fit.is_good else f"Not yet      {files}: what was asked for is not reached",
         f"Keep         {out / 'report.html'}" + (f", {out / 'frontier.csv'}" if fit.candidates else ""),
         f"Never share  {out / 'model'}: whoever has it and the key can tell persons apart",
         f"To check     fairflows check {out / 'certificate.json'} {out / shared}",
