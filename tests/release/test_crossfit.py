@@ -477,11 +477,11 @@ def test_rows_keep_the_types_of_the_table(rows, output):
     shared = ff.CrossFit(ff.CellRelease(tree, output=output))
     with pytest.warns(DataWarning):
         released = shared.fit_transform(whole)
-    expected = whole.X.dtypes.to_dict()
-    assert {name: released[name].dtype for name in expected} == expected
+    expected = {name: dtype.name for name, dtype in whole.X.dtypes.items()}
+    assert {name: released[name].dtype.name for name in expected} == expected
     one = shared.transform(whole.take([1]))
-    assert {name: one[name].dtype for name in expected} == expected
-    assert released["town"].isin(["Bonn", "Köln", "Ulm", "Jena"]).all()
+    assert {name: one[name].dtype.name for name in expected} == expected
+    assert set(released["town"].cat.categories) == set(released["town"]) <= {"Bonn", "Köln", "Ulm", "Jena"}
     assert list(released) == [*whole.X, *(["repaid"] if output == "row" else [])]
     assert shared.get_feature_names_out().tolist() == list(released)
     assert shared.row_schema.kinds["grade"] == "numbers"

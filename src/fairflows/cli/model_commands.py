@@ -177,7 +177,13 @@ def fit(
     ] = "rows",
     cells: Annotated[bool, typer.Option("--cells", help="Release the numbers of cells: --release cells.")] = False,
     n_cells: Annotated[
-        int | None, typer.Option("--n-cells", min=2, help="How many cells; as many as the target allows, or 64.")
+        int | None,
+        typer.Option(
+            "--n-cells",
+            min=2,
+            help="How many cells; when not given as many as the target allows, at most 64 without a target, and 8 for "
+            "method cells.",
+        ),
     ] = None,
     without_attribute: Annotated[
         bool,
@@ -208,8 +214,9 @@ def fit(
     """Turn a table into one that can be shared, with a certificate and a report.
 
     Writes `shared.csv` (all rows, in the table's own columns, in random order, without the sensitive attribute and the
-    identifier), `certificate.json`, `report-public.html` for the partner, `report.html` and the private model. Every
-    row is drawn from a cell, by a model that never saw the person, so that the certificate covers all of them.
+    identifier), `certificate.json`, `report-public.html` for the partner, `report.html` and the private model. By
+    default every row is drawn from a cell, by a model that never saw the person, so that the certificate covers all of
+    them; with `--no-cross-fit`, and for a frontier, it covers the 30 % that were held out, and later persons.
 
     Exit code 0: certified within the target, or a latent within it by its model; without a target, 0 says that there is
     such a bound, and not that it is small. 1: not so. 2: bad input. 70: a bug in fairflows. 130: interrupted.

@@ -14,6 +14,7 @@ from fairflows.codec.levels import Levels
 from fairflows.codec.ranges import Places, Ranges
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.columns import is_number, is_time
+from fairflows.table.frames import only_used_categories
 from fairflows.table.persons import Key, keyed_hashes
 from fairflows.table.schema import Schema
 
@@ -196,7 +197,7 @@ class RowsGivenCell:
                 "training person has. Fit on more rows, or release the cell's number (output='cell')."
             )
         columns = [_column(part, place) for part, place in zip(self.parts, places, strict=True)]
-        return pd.DataFrame(dict(zip(self.names, columns, strict=True)))
+        return only_used_categories(pd.DataFrame(dict(zip(self.names, columns, strict=True))))
 
     def _draw(self, cells: IntArray, generator: np.random.Generator) -> list[Places]:
         """A class of each cell, then every column from that class: places, column by column."""

@@ -32,7 +32,7 @@ from fairflows.encoder.checks import check_count
 from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.columns import check_known, shown
-from fairflows.table.frames import ColumnLike, Frame, to_pandas
+from fairflows.table.frames import ColumnLike, Frame, only_used_categories, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.own_types import check_texts, common_schema, own_type, own_types, plain_numbers
 from fairflows.table.persons import Key, Persons, Places, content_hashes, fingerprint, keyed_hashes, new_key
@@ -387,7 +387,7 @@ class CrossFit(Encoder):
         whole = pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True)
         if self.gives_cell_numbers:
             return whole
-        return whole.astype({name: self.types_[name] for name in whole if name in self.types_})
+        return only_used_categories(whole.astype({name: self.types_[name] for name in whole if name in self.types_}))
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """The label that each encoded row suggests."""

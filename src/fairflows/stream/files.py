@@ -90,7 +90,7 @@ def encode_file(
         raise ValueError(f"precision must be 'float32' or 'float64'; got {precision!r}.")
     check_file(Path(target), Path(source))
     encode = RowEncoder(model, sensitive, identifier, keep, grouping, label)
-    reader = TableReader(Path(source), batch_rows, encode.schema)
+    reader = TableReader(Path(source), batch_rows, encode.schema, _names(encode.identifier))
     encode.check_label(reader.columns, reader.path)
     frames = reader.batches(encode.columns)
     encoded = in_order(encode, frames, _checked_workers(n_workers))
@@ -142,7 +142,7 @@ def decode_file(
     """
     check_file(Path(target), Path(source), None if sensitive_from is None else Path(sensitive_from))
     decode = RowDecoder(model, sensitive, identifier, keep, grouping)
-    reader = TableReader(Path(source), batch_rows, decode.schema)
+    reader = TableReader(Path(source), batch_rows, decode.schema, _names(decode.identifier))
     if sensitive_from is None:
         frames = reader.batches([*decode.columns, *decode.sensitive])
     else:
@@ -229,6 +229,10 @@ class RowEncoder:
         return beside(Z, frame[self._keep]).set_axis(frame.index)
 
 
+def _names(identifier: str | None) -> list[str]:
+    return [] if identifier is None else [identifier]
+
+
 class RowDecoder:
     """Decodes frames of encoded rows.
 
@@ -255,9 +259,9 @@ class RowDecoder:
         self._encoder = encoder
         self._names = [str(name) for name in encoder.get_feature_names_out()]
         self.sensitive = _sensitive_columns(encoder, sensitive)
-        self._identifier = identifier if identifier is not None else encoder.identifier
+        self.identifier = identifier if identifier is not None else encoder.identifier
         self._keep = list(dict.fromkeys(keep))
-        extra = [*([] if self._identifier is None else [self._identifier]), *self._keep]
+        extra = [*([] if self.identifier is None else [self.identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._names, *extra]))
         self._grouping = grouping
         taken = encoder.encoded_schema.with_values(role_values(encoder, self.sensitive))
@@ -265,7 +269,7 @@ class RowDecoder:
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The decoded rows, and the columns to keep, with the frame's index."""
-        persons = None if self._identifier is None else Persons.of(frame[self._identifier])
+        persons = None if self.identifier is None else Persons.of(frame[self.identifier])
         attribute = _attribute(frame, self.sensitive, self._grouping)
         X = self._encoder.inverse_transform(frame[self._names], sensitive_features=attribute, persons=persons)
         return beside(X, frame[self._keep]).set_axis(frame.index)

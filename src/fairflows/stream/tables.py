@@ -33,7 +33,7 @@ from fairflows.table.reading import (
     named,
     refuse_repeated,
 )
-from fairflows.table.schema import Schema
+from fairflows.table.schema import TEXT, Schema
 
 _ROW_GROUP = 2**17
 ROWS_PER_BUCKET = 2**18
@@ -51,12 +51,15 @@ class TableReader:
         Rows of a batch; the last may be shorter.
     schema : Schema, optional
         What some columns must hold, by which those of a CSV file are read; other columns are judged by the whole file.
+    texts : sequence of str
+        Columns of a CSV file that are text, whatever it looks like: those that name persons.
     """
 
-    def __init__(self, path: Path, batch_rows: int, schema: Schema | None = None) -> None:
+    def __init__(self, path: Path, batch_rows: int, schema: Schema | None = None, texts: Sequence[str] = ()) -> None:
         self.path = path
         self.batch_rows = batch_rows
         self._schema = Schema({}) if schema is None else schema
+        self._texts = texts
         if not path.is_file():
             raise DataError(f"{path}: is a folder, not a file." if path.is_dir() else f"{path}: there is no such file.")
         with explained(path):
@@ -93,7 +96,7 @@ class TableReader:
         # A type must hold for the whole file: a batch of digits alone may be of a column of text.
         *_, last = self.columns
         fields = self._rows.batches([*(name for name in columns if name != last), last])
-        types = column_types(fields, schema.kinds)
+        types = column_types(fields, schema.kinds | {name: TEXT for name in self._texts if name in columns})
         for table in _slices(self._rows.batches(columns), self.batch_rows):
             yield as_types(table, types)
 

@@ -140,3 +140,9 @@ def _holds_dates(column: pd.Series) -> bool:
     if column.dtype != "M8[s]":
         return False
     return bool((column.dropna().astype(np.int64) % _DAY == 0).all())
+
+
+def only_used_categories(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with the categories that occur: a type lists all, also one that nobody is given."""
+    used = {n: c.cat.remove_unused_categories() for n, c in frame.items() if isinstance(c.dtype, pd.CategoricalDtype)}
+    return frame.assign(**{str(name): column for name, column in used.items()}) if used else frame

@@ -78,7 +78,7 @@ COMPRESSION: dict[str, Callable[[Path], IO[bytes]]] = {
 }
 
 
-def read_frame(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
+def read_frame(path: str | Path, schema: Schema | None = None, texts: Sequence[str] = ()) -> pd.DataFrame:
     """The table in a CSV (plain or compressed) or Parquet file, its values unchanged.
 
     A CSV column is what all its fields can be read as: numbers, true and false, ISO dates and times; else text, as is a
@@ -91,6 +91,9 @@ def read_frame(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
         The file.
     schema : Schema, optional
         What some columns must hold: a model's `schema_`, so that they are read as the model was fitted on them.
+    texts : sequence of str
+        Columns of a CSV file that are text, whatever it looks like: names such as 12e4, of which numbers would make
+        one person of several.
 
     Raises
     ------
@@ -110,7 +113,8 @@ def read_frame(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
         else:
             text = CsvText(path)
             batches = list(text.batches(text.columns))
-            types = column_types(batches, None if schema is None else schema.kinds)
+            kinds = {} if schema is None else schema.kinds
+            types = column_types(batches, kinds | {name: TEXT for name in texts if name in text.columns})
             frame = from_arrow(as_types(pa.Table.from_batches(batches), types))
     if schema is None:
         return frame

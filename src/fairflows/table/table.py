@@ -160,7 +160,9 @@ class Table:
     @classmethod
     def read(cls, path: str | Path, schema: Schema | None = None, **settings: Any) -> Table:
         """The table in a CSV or Parquet file, read as a model's `schema_` says; settings as for `Table`."""
-        return cls(read_frame(path, schema), **{"name": Path(path).name, **settings})
+        identifier = settings.get("identifier")
+        names = [identifier] if isinstance(identifier, str) else []
+        return cls(read_frame(path, schema, names), **{"name": Path(path).name, **settings})
 
     def __len__(self) -> int:
         return len(self.X)

@@ -16,6 +16,7 @@ from fairflows.attack.auditing import Audit
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.evidence import group_numbers
 from fairflows.encoder.base import Encoder
+from fairflows.encoder.labels import is_continuous
 from fairflows.encoder.task_score import category_columns, score_pipeline, with_plain_gaps, with_values
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.explain.usefulness import StillTells
@@ -153,7 +154,7 @@ def _metrics(
     model: Released, train: Table | None, test: Table, encoded: tuple[pd.DataFrame, pd.DataFrame] | None
 ) -> dict[str, Any] | None:
     """fairlearn's view of a classifier on the rows themselves, and of one on what is released."""
-    if train is None or train.y is None:
+    if train is None or train.y is None or is_continuous(train.y):
         return None
     from fairlearn.metrics import MetricFrame
     from sklearn.ensemble import HistGradientBoostingClassifier

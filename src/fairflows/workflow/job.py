@@ -13,9 +13,10 @@ import pandas as pd
 from fairflows.attack.auditing import Audit, audit
 from fairflows.attack.target import without_gaps
 from fairflows.bounds.arguments import most_draws
+from fairflows.bounds.planning import planned_cell_bound
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate
-from fairflows.encoder.base import Encoder
+from fairflows.encoder.base import Encoder, FloatArray
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, Parameter, ParameterError
@@ -303,9 +304,10 @@ def _cells_encoder(
     if method == "tree":
         size: int | Literal["auto"] = n_cells or (_cells_for(table, cross_fit) if distance is None else "auto")
         return FairTree(size, target=distance if size == "auto" else None, **common)
+    k = n_cells or CELLS_FOR_A_LABEL
     return FairCells(
-        n_cells or CELLS_FOR_A_LABEL,
-        target=WITHOUT_A_TARGET if distance is None else distance,
+        k,
+        target=_reachable(table, k, cross_fit, goal.delta / 4) if distance is None else distance,
         attribute="training" if without_attribute else "encoding",
         **common,
     )
@@ -313,10 +315,24 @@ def _cells_encoder(
 
 def _cells_for(table: Table, cross_fit: bool) -> int:
     """Without a target: so many cells that chance alone, about .4·sqrt(k·(1/n_a + 1/n_b)), is not more than .1."""
-    persons = table.one_row_per_person(0)
-    n = persons.a.value_counts().to_numpy() * (0.5 if cross_fit else CERTIFYING)
-    smallest = np.sort(n)[:2]
-    return int(np.clip((0.1 / 0.4) ** 2 / (1 / smallest).sum(), 2, N_CELLS))
+    smallest = np.sort(_counted_persons(table, cross_fit))[:2]
+    in_a_cell = smallest.min() / 20  # below ten they are merged, and count as if they told the group
+    return int(np.clip(min((0.1 / 0.4) ** 2 / (1 / smallest).sum(), in_a_cell), 2, N_CELLS))
+
+
+def _counted_persons(table: Table, cross_fit: bool) -> FloatArray:
+    """How many persons of each group a certificate will count: taken in proportion to their rows."""
+    most = table.persons.rows_each().max()
+    return table.a.value_counts().to_numpy() / most * (0.5 if cross_fit else CERTIFYING)
+
+
+def _reachable(table: Table, n_cells: int, cross_fit: bool, delta: float) -> float:
+    """Without a target: a distance that leaves room for so many cells, alike in all groups; .1 where that is enough."""
+    n = _counted_persons(table, cross_fit)
+    alike = np.full((len(n), n_cells), 1 / n_cells)
+    made_from = n / (0.5 if cross_fit else CERTIFYING) * 0.15
+    planned = planned_cell_bound(alike, n, delta, chance=0.9, counted_from=np.maximum(made_from, 1))
+    return min(max(WITHOUT_A_TARGET, float(planned) + 0.1), 1.0)
 
 
 def _cross_fitted(
@@ -416,7 +432,7 @@ def write_fit(fit: Fit, table: Table, out: str | Path, run: dict[str, Any], *, s
         if fit.candidates:
             fit.frontier().to_csv(folder / "frontier.csv", index=False)
         label = table.y if "label" in fit.certificate.released else None
-        write_shared(fit.shared, label, folder / shared)
+        write_shared(fit.shared, label, folder / shared, single=not Released.of(fit.model).draws_rows)
         certificate = naming_file(fit.certificate, folder / shared, len(table), Released.of(fit.model).secret)
         (folder / "certificate.json").write_text(certificate.to_json(), encoding="utf-8")
         page = Report({**fit.report.contents, "certificate": certificate.to_dict()}, verified=fit.report.verified)

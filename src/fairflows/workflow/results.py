@@ -80,13 +80,16 @@ CERTIFYING, VALIDATION = 0.3, 0.25
 """Shares of the persons that certify, and of the others that are chosen by."""
 
 
-def write_shared(rows: pd.DataFrame, label: pd.Series | None, path: Path) -> None:
-    """Released rows in random order, with the label where that is released too; without identifiers."""
+def write_shared(rows: pd.DataFrame, label: pd.Series | None, path: Path, *, single: bool) -> None:
+    """Released rows in random order, with the label where that is released too; without identifiers.
+
+    With `single`, numbers are rounded to single precision, as those of a latent are.
+    """
     rows = rows.reset_index(drop=True)
     if label is not None:
         rows = beside(rows, label.to_frame())
     order = np.random.default_rng().permutation(len(rows))  # from the system's entropy: no seed repeats it
-    written: pa.Table = to_arrow(rows.iloc[order].reset_index(drop=True), None, single=True)
+    written: pa.Table = to_arrow(rows.iloc[order].reset_index(drop=True), None, single=single)
     with TableWriter(path, path) as writer:
         writer.write(written)
 

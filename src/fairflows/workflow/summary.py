@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fairflows.bounds.derived import rounded_up
 from fairflows.explain.usefulness import StillTells, Told
+from fairflows.release.crossfit import CrossFit
 from fairflows.workflow.job import Fit
 
 _SHOWN = 8  # columns
@@ -16,7 +17,7 @@ def summary(fit: Fit, out: Path, shared: str) -> str:
     parts = [_guesses(fit)]
     if fit.tells is not None:
         parts.append(_tells(fit.tells))
-    parts.append(repr(fit.certificate).splitlines()[0] + "; what that rests on is in the report.")
+    parts.append(_verdict(fit))
     parts.append(_files(fit, out, shared))
     return "\n\n".join(parts)
 
@@ -38,6 +39,16 @@ def _guesses(fit: Fit) -> str:
     lines.append(f"  tried    at least {found:.1f} % is what {fit.audit.best} reaches against it")
     if len(c.n) > 2:
         lines.append(f"  A blind guess among all {len(c.n)} groups is right {chance:.1f} % of the time.")
+    return "\n".join(lines)
+
+
+def _verdict(fit: Fit) -> str:
+    c = fit.certificate
+    asked = "" if c.target is not None or c.target_accuracy is not None else " No target was given."
+    lines = [f"{repr(c).splitlines()[0]}; what that rests on is in the report.{asked}"]
+    if not isinstance(fit.model, CrossFit):
+        lines.append("It covers new persons, and not the rows that the model was trained on or chosen by, which are "
+                     "most of the file: encode others with it to share covered rows alone.")  # fmt: skip
     return "\n".join(lines)
 
 
