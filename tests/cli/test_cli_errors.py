@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -149,7 +150,9 @@ main()
 def test_stopped_in_the_middle_it_says_so_and_cleans_up(folder, number):
     words = ["encode", folder / "model", folder / "loans.csv", "--sensitive", "sex", "-o", folder / "z.csv"]
     command = [sys.executable, "-c", STOPPED, *map(str, words), str(number.value)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # A shell that runs the tests in the background ignores interrupts, and its children inherit that.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=heard)
     assert "partial" in done.stdout, "rows were being written"
     assert done.returncode == 128 + number, done.stderr
     assert done.stderr.splitlines()[-1] == "fairflows: interrupted"
