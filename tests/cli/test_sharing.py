@@ -225,3 +225,21 @@ def test_a_number_as_label_has_no_metrics_of_classes(tmp_path):
     made = fit_table(given, n_cells=4, quick=True, n_jobs=1)
     assert made.report.contents["metrics"] is None
     assert made.certificate.status == "CERTIFIED"
+
+
+def test_a_person_with_more_rows_than_all_others_is_refused_early_and_by_number(tmp_path):
+    frame = loans(1200, 1).drop(columns="since")
+    frame.loc[:8, "person"] = frame.loc[0, "person"]
+    given = Table(frame, sensitive="sex", label="repaid", identifier="person")
+    with pytest.raises(DataError, match=r"A person has 9 rows, .* \(most_rows=9\)"):
+        fit_table(given, n_cells=4, quick=True, n_jobs=1)
+
+
+def test_metrics_that_got_worse_are_marked(folder):
+    contents = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"))
+    for line in contents["metrics"]["overall"]:
+        if line["before"] is not None and line["after"] is not None:
+            lower = line["after"] < line["before"]
+            assert line["worse"] == (lower if "accuracy" in line["name"] else line["after"] > line["before"])
+    worse = [line for line in contents["metrics"]["overall"] if line["worse"]]
+    assert (folder / "out" / "report.html").read_text(encoding="utf-8").count("(worse)") == len(worse)

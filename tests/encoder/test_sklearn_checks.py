@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairflows.encoder.base import Encoder
+from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
@@ -76,6 +77,10 @@ class Tree(_NeedsEveryLabel, FairTree):
     pass
 
 
+class BestCells(_NeedsEveryLabel, FairCells):
+    pass
+
+
 CELLS = {"density": "counts", "output": "codes", "max_cells": 5000}
 ENCODERS = {
     "flow": Flow(n_epochs=2, dequantise=False),
@@ -83,6 +88,7 @@ ENCODERS = {
     "matching with coins": Matching(0.5, **CELLS),
     "transport": Transport(transport="cells", **CELLS),
     "tree": Tree(4, min_rows=1),
+    "cells": BestCells(2, target=1.0, n_certify=10**6, n_bins=4, missing="error"),
 }
 
 OF_CELLS = {
@@ -99,6 +105,23 @@ EXPECTED = {
     "matching": OF_CELLS,
     "matching with coins": OF_CELLS,
     "transport": OF_CELLS,
+    "cells": {
+        **dict.fromkeys(
+            [
+                "check_dont_overwrite_parameters",
+                "check_sample_weights_pandas_series",
+                "check_sample_weights_not_an_array",
+                "check_estimators_nan_inf",
+                "check_f_contiguous_array_estimator",
+                "check_fit2d_1feature",
+                "check_dict_unchanged",
+                "check_fit2d_predict1d",
+            ],
+            "of so few rows a part, to train the scores or to make the cells from, lacks a group or a label",
+        ),
+        "check_sample_weight_equivalence_on_dense_data": "rows are parted at random: weights and repeated rows agree "
+        "in distribution, not number by number",
+    },
     "tree": {
         "check_sample_weight_equivalence_on_dense_data": "rows are parted at random: weights and repeated rows agree "
         "in distribution, not number by number",

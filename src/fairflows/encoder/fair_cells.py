@@ -362,7 +362,8 @@ class FairCells(GroupEncoder):
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
         """The class probabilities that each row's cell suggests; a list where there are several labels."""
         self._refuse_attribute(sensitive_features)
-        return class_probabilities(self.labels_, self.levels_[self.cells(self.read(X, sensitive_features))])
+        cells = self.cells(self.read(X, sensitive_features))
+        return class_probabilities(self.labels_, self.levels_[cells])
 
     def _names_out(self) -> list[str]:
         return ["cell"]

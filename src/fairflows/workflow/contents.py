@@ -192,13 +192,25 @@ def _metrics(
         "before": sides["before"],
         "after": sides["after"],
         "overall": [
-            {"name": text, "before": overall["before"][name], "after": overall["after"][name]}
+            {
+                "name": text,
+                "before": overall["before"][name],
+                "after": overall["after"][name],
+                "worse": _is_worse(name, overall["before"][name], overall["after"][name]),
+            }
             for name, text in names.items()
         ],
         "caption": "Before: gradient boosting on the rows themselves, without the sensitive column. After: "
         + ("the label that the release suggests" if encoded is None else "the same on what is released")
         + f". Measured on {len(test):,} rows of other persons.",
     }
+
+
+def _is_worse(name: str, before: float | None, after: float | None) -> bool:
+    """Whether a metric got worse: a lower accuracy, or a larger difference between groups."""
+    if before is None or after is None:
+        return False
+    return after < before if "accuracy" in name else after > before
 
 
 def _predicted(encoded: tuple[pd.DataFrame, pd.DataFrame], y: pd.Series) -> np.ndarray:

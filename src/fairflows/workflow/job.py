@@ -343,6 +343,14 @@ def _cross_fitted(
     say("fitting two models, each for the persons that it never sees")
     model = CrossFit(release, most_rows=most_rows)
     shared = to_pandas(model.fit_transform(table))
+    largest = int(table.persons.rows_each().max())
+    if model.most_rows_ is not None and largest > model.most_rows_:
+        raise DataError(
+            f"A person has {largest:,} rows, and nobody whom her model was fitted to has more than "
+            f"{model.most_rows_:,}: state the most rows that a person may have (",
+            Parameter("most_rows", largest),
+            ").",
+        )
     parts = table.persons.split(CERTIFYING, random_state=random_state)
     learn, judge = (table.take(part) for part in parts)
     split = (
