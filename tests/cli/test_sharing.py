@@ -73,6 +73,7 @@ def test_the_terminal_says_who_can_guess_what_and_which_file_goes_where(folder):
         "after    at most",
         "learnt from the shared rows",
         "Never share",
+        "drawn again",
         "fairflows check",
     ):
         assert words in said
@@ -84,6 +85,7 @@ def test_the_pages_say_what_the_rows_still_tell(folder):
         page = (folder / "out" / name).read_text(encoding="utf-8")
         assert "What a shared row still tells" in page
         assert "learnt from shared rows" in page
+        assert "neither the column sex nor names of persons" in page
 
 
 def test_the_receiver_checks_and_the_producer_verifies(run, folder):

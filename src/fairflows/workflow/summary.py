@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fairflows.bounds.derived import rounded_up
 from fairflows.explain.usefulness import StillTells, Told
+from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.workflow.job import Fit
 
@@ -16,7 +17,7 @@ def summary(fit: Fit, out: Path, shared: str) -> str:
     """The result of a `fit` in a few lines."""
     parts = [_guesses(fit)]
     if fit.tells is not None:
-        parts.append(_tells(fit.tells))
+        parts.append("\n".join([_tells(fit.tells), *_redrawn(fit)]))
     parts.append(_verdict(fit))
     parts.append(_files(fit, out, shared))
     return "\n\n".join(parts)
@@ -37,6 +38,8 @@ def _guesses(fit: Fit) -> str:
         lines.append(f"  after    at most {after} % if the estimated densities were the truth; nothing about the world")
     found = 50 * (1 + fit.audit.attack_lower)
     lines.append(f"  tried    at least {found:.1f} % is what {fit.audit.best} reaches against it")
+    if c.target is not None and raw <= c.target:
+        lines.append("  The raw rows already tell no more than the target, as far as our adversaries find.")
     if len(c.n) > 2:
         lines.append(f"  A blind guess among all {len(c.n)} groups is right {chance:.1f} % of the time.")
     return "\n".join(lines)
@@ -64,6 +67,16 @@ def _tells(tells: StillTells) -> str:
     more = "" if len(tells.columns) <= _SHOWN else f" ({len(tells.columns) - _SHOWN} more columns in the report)"
     lines.append(f"Of what a blind guess gets wrong, a shared row tells: {shown}{more}.")
     return "\n".join(lines)
+
+
+def _redrawn(fit: Fit) -> list[str]:
+    """How many drawn rows were somebody's own, and are not shared."""
+    models = fit.model.models_ if isinstance(fit.model, CrossFit) else [fit.model]
+    laws = [model.rows_given_cell_ for model in models if isinstance(model, CellRelease)]
+    drawn = [law.n_redrawn_ for law in laws if law is not None]
+    return (
+        [f"{sum(drawn):,} drawn rows were the own row of one training person, and were drawn again."] if drawn else []
+    )
 
 
 def _share(told: Told) -> str:
