@@ -109,8 +109,6 @@ EXPECTED = {
         **dict.fromkeys(
             [
                 "check_dont_overwrite_parameters",
-                "check_sample_weights_pandas_series",
-                "check_sample_weights_not_an_array",
                 "check_estimators_nan_inf",
                 "check_f_contiguous_array_estimator",
                 "check_fit2d_1feature",

@@ -28,6 +28,7 @@ from fairflows.table.columns import check_choice, shown
 from fairflows.table.persons import Key, Persons
 from fairflows.table.table import Role
 
+_ATTEMPTS = 20  # to part persons so that both parts have every group and label
 _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from
 
 
@@ -208,10 +209,8 @@ class FairCells(GroupEncoder):
         self, rows: Rows, labels: list[Label], sample_weight: FloatArray | None, seed: int
     ) -> tuple[BinnedScores, PlannedProgramme, FloatArray]:
         """Scores fitted on some persons, the programme made from the others, and the laws of bins of all their rows."""
-        train, rest = rows.persons.split(_CALIBRATION, random_state=seed)
         given = self._label_that_counts(labels)
-        for label in labels:
-            self._check_parts(rows.group, given, label, (train, rest))
+        train, rest = self._part(rows, labels, given, seed)
         binned = self._fit_scores(rows, labels, given, sample_weight, train, seed)
         X, group, persons = rows.X.iloc[rest], rows.group[rest], rows.persons.take(rest)
         weight = np.ones(len(rest)) if sample_weight is None else sample_weight[rest]
@@ -297,6 +296,20 @@ class FairCells(GroupEncoder):
             return share
         each = persons.rows_each()
         return share * float(each.mean() / each.max())  # a certificate takes persons in proportion to their rows
+
+    def _part(self, rows: Rows, labels: list[Label], given: Groups | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Persons to train the scores, and persons to make the cells from; of few persons another part may do."""
+        for attempt in range(_ATTEMPTS):
+            train, rest = rows.persons.split(_CALIBRATION, random_state=seed + attempt)
+            try:
+                for label in labels:
+                    self._check_parts(rows.group, given, label, (train, rest))
+            except DataError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                break
+        return train, rest
 
     def _check_parts(self, group: Groups, given: Groups | None, label: Label, parts: Sequence[np.ndarray]) -> None:
         """Refuse rows of which a part lacks a group, a class, or a class in a group where that counts."""

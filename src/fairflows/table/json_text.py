@@ -93,8 +93,8 @@ def read_as(value: object, kind: Any) -> Any:
     if is_dataclass(kind) and isinstance(kind, type):
         return _read_as_dataclass(value, kind)
     if kind is float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return _checked(value, is_number and math.isfinite(value))  # type: ignore[arg-type]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return _checked(value, is_number)
     return _checked(value, value is None if kind is NoneType else type(value) is kind)
 
 
