@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from fairflows.exceptions import DataError
-from fairflows.paper.experiments import Result, list_experiments, run
+from fairflows.paper.experiments import Result, list_experiments, run, run_many
 from fairflows.paper.experiments import registry as experiments_registry
 from fairflows.paper.experiments.problems import adult, at_hand, changed, crime, health, law
 from fairflows.paper.experiments.result import Setting
@@ -50,10 +50,33 @@ def test_errors_name_what_is_wrong(tmp_path):
         run("figure-2", seeds=0)
 
 
-def test_seeds_are_the_papers():
-    assert Setting().seed_list() == [100, 101, 102, 103, 104]
-    assert Setting(seeds=2).seed_list(full=100) == [100, 101]
-    assert Setting(quick=True).seed_list(quick=1) == [100]
+def test_seeds_are_those_that_no_setting_was_chosen_with():
+    assert Setting().seed_list() == [200, 201, 202, 203, 204]
+    assert Setting(seeds=2).seed_list(full=100) == [200, 201]
+    assert Setting(quick=True).seed_list(quick=1) == [200]
+
+
+def test_experiments_side_by_side_give_what_they_give_alone(tmp_path):
+    alone = run("figure-2", quick=True, out=tmp_path / "alone", show=False)
+    both = {result.id: result for result in run_many(["figure-2", "table-3"], n_jobs=2, quick=True, out=tmp_path)}
+    assert set(both) == {"figure-2", "table-3"}
+    pd.testing.assert_frame_equal(both["figure-2"].table, alone.table)
+    assert (tmp_path / "figure-2.png").stat().st_size > 1000
+    assert "torch" in both["figure-2"].setting["machine"]
+
+
+def test_one_experiment_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
+    function = experiments_registry.Experiment.function.fget
+    monkeypatch.setattr(
+        experiments_registry.Experiment,
+        "function",
+        property(lambda self: 1 / 0 if self.id == "figure-1" else function(self)),
+    )
+    failed, done = run_many(["figure-1", "figure-2"], quick=True, out=tmp_path)
+    assert "ZeroDivisionError" in failed.failed
+    assert "failed" in str(failed)
+    assert done.failed == ""
+    assert len(done.table)
 
 
 def test_the_papers_settings():

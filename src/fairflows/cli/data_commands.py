@@ -31,6 +31,8 @@ from fairflows.cli.base import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fairflows.paper.experiments import Result
+
 
 _MODELS = 2  # that `fit` shares out the persons among; each certifies on those that it has not seen, with its part of δ
 
@@ -176,6 +178,7 @@ def reproduce(
     ] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to train.")] = "auto",
+    jobs: Annotated[int, typer.Option(min=1, help="How many to run side by side, as processes.")] = 1,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reproduction"),
     as_json: Json = False,
     quiet: Quiet = False,
@@ -183,14 +186,14 @@ def reproduce(
     """Run experiments of the paper, and print its numbers beside ours.
 
     Models that several of them share are trained once. The exit status is 1 when one that was named lacks its data, or
-    all do.
+    all do, or when one failed.
 
     Example: `fairflows reproduce figure-4a table-2 --quick`
     """
     import pandas as pd
 
     from fairflows.compute.resources import chosen_device
-    from fairflows.paper.experiments import list_experiments, run
+    from fairflows.paper.experiments import list_experiments, run_many
     from fairflows.storage.folders import check_folder
 
     known = list_experiments()
@@ -207,13 +210,23 @@ def reproduce(
     check_folder(out)
     results = []
     with stages(quiet or as_json) as say:
-        for number, name in enumerate(chosen, 1):
-            say(f"{name}, {number} of {len(chosen)}")
-            results.append(run(name, quick=quick, seeds=seeds, device=device, out=out, show=not as_json))
+        for result in run_many(chosen, n_jobs=jobs, quick=quick, seeds=seeds, device=device, out=out):
+            results.append(result)
+            say(f"{result.id}, {len(results)} of {len(chosen)}")
+            if not as_json:
+                typer.echo(str(result))
     if as_json:
         print_json([result.to_dict() for result in results])
     elif len(results) > 1:
-        lines = [(r.id, round(r.seconds), f"skipped: {r.skipped}" if r.skipped else "done") for r in results]
+        lines = [(r.id, round(r.seconds), _outcome(r)) for r in results]
         print_frame(pd.DataFrame(lines, columns=["experiment", "seconds", ""]), False, title="Experiments")
+        typer.echo(f"All files are in {out}.")
     missing = [bool(result.skipped) for result in results]
-    raise typer.Exit(int(all(missing) if every else any(missing)))
+    failed = any(result.failed for result in results)
+    raise typer.Exit(int(failed or (all(missing) if every else any(missing))))
+
+
+def _outcome(result: Result) -> str:
+    if result.failed:
+        return f"failed: {result.failed.splitlines()[-1]}"
+    return f"skipped: {result.skipped}" if result.skipped else "done"

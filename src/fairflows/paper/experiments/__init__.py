@@ -4,7 +4,7 @@
 the figure (PNG).
 """
 
-from fairflows.paper.experiments.registry import list_experiments, run
+from fairflows.paper.experiments.registry import list_experiments, run, run_many
 from fairflows.paper.experiments.result import Result
 
-__all__ = ["Result", "list_experiments", "run"]
+__all__ = ["Result", "list_experiments", "run", "run_many"]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import platform
 import time
+import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -61,6 +68,8 @@ FUNCTIONS = {
     "fronts": "fronts.run",
 }
 """Module and function of each, imported when it runs: listing the experiments must not import torch."""
+CHAINS = (("figure-4a", "figure-5", "attacks", "table-5"), ("figure-4b",), ("figure-6",))
+"""Experiments that share models, and therefore a process; the others have each their own."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,7 @@ def run(
     quick: bool = False,
     seeds: int | None = None,
     device: str = "auto",
+    n_jobs: int = 1,
     out: str | Path | None = None,
     show: bool = True,
 ) -> Result:
@@ -103,6 +113,8 @@ def run(
         How many seeds; the paper's number when not given, or few with ``quick``.
     device : str
         "auto" takes a GPU where there is one.
+    n_jobs : int
+        Tasks of the experiment to run side by side, where it has several.
     out : path, optional
         Folder to save to; ``reproduction/`` in the current folder when not given.
     show : bool
@@ -118,7 +130,9 @@ def run(
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds must be at least 1; got {seeds!r}.")
     experiment = Experiment(id, TITLES[id])
-    setting = Setting(quick, seeds, device)
+    if n_jobs < 1:
+        raise ValueError(f"n_jobs must be at least 1; got {n_jobs!r}.")
+    setting = Setting(quick, seeds, device, n_jobs)
     start = time.perf_counter()
     try:
         with warnings.catch_warnings():
@@ -128,8 +142,57 @@ def run(
         result = Result(pd.DataFrame(), "", skipped=str(error))
     result.id, result.title = experiment.id, experiment.title
     result.seconds = time.perf_counter() - start
-    result.setting |= {"quick" if quick else "full": "settings", "device": device}
+    result.setting |= {"quick" if quick else "full": "settings", "machine": machine(device)}
     written = result.save(Path("reproduction" if out is None else out))
     if show:
         print(result, *(f"  wrote {path}" for path in written), sep="\n", flush=True)
+    return result
+
+
+def machine(device: str) -> str:
+    """What an experiment ran on: the GPU where one is used, cores, and torch's version."""
+    import torch
+
+    cores = f"{os.cpu_count()} cores ({platform.machine()})"
+    if device != "cpu" and torch.cuda.is_available():
+        cores = f"{torch.cuda.get_device_name()}, {cores}"
+    return f"{cores}, torch {torch.__version__}"
+
+
+def run_many(
+    names: Sequence[str],
+    *,
+    n_jobs: int = 1,
+    quick: bool = False,
+    seeds: int | None = None,
+    device: str = "auto",
+    out: str | Path | None = None,
+) -> Iterator[Result]:
+    """Run experiments, several at once if asked, and yield each result when it is there.
+
+    An experiment that fails has its error in ``result.failed``, and the others go on. Those that share models run one
+    after the other in one process, so that each model is trained once. Parameters are those of `run`.
+    """
+    one = partial(_run_or_fail, n_jobs=n_jobs, quick=quick, seeds=seeds, device=device, out=out)
+    if n_jobs == 1:
+        yield from map(one, names)
+        return
+    chained = {name for chain in CHAINS for name in chain}
+    chains = [[name for name in chain if name in names] for chain in CHAINS]
+    chains += [[name] for name in names if name not in chained]
+    with ProcessPoolExecutor(n_jobs, multiprocessing.get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(_run_chain, one, chain) for chain in chains if chain]):
+            yield from future.result()
+
+
+def _run_chain(one: Callable[[str], Result], names: Sequence[str]) -> list[Result]:
+    return [one(name) for name in names]
+
+
+def _run_or_fail(name: str, **settings: Any) -> Result:
+    try:
+        result = run(name, show=False, **settings)
+    except Exception:
+        result = Result(pd.DataFrame(), "", failed=traceback.format_exc(), id=name, title=TITLES[name])
+    result.figure = None  # it is saved; between processes it would only be copied
     return result
