@@ -15,8 +15,7 @@ import ray
 from stream import write_rows
 
 from fairflows import FairFlow, load_crime
-from fairflows.stream.files import encode_file
-from fairflows.stream.ray_folder import encode_folder
+from fairflows.stream.files import encode_file, encode_folder
 
 COLUMNS = {"sensitive": "minority", "identifier": "person", "keep": ["person"]}
 

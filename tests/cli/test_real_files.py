@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from fairflows.cli.main import app
-from fairflows.reporting.remedies import remedies
+from fairflows.reporting.words import remedies
 
 FIT = ["--sensitive", "AGE", "--label", "repaid", "--method", "transport", "--quick", "--gamma", "1"]
 

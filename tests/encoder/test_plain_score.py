@@ -7,8 +7,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression
 
 from fairflows import DataError
-from fairflows.encoder.plain_score import PlainScore, plain_score
-from fairflows.encoder.task_score import category_columns, predicted_scores, score_pipeline
+from fairflows.encoder.task_score import PlainScore, category_columns, plain_score, predicted_scores, score_pipeline
 
 
 def table(n=3000, n_classes=2):
@@ -51,7 +50,7 @@ def test_trees_without_a_split_and_rows_in_several_chunks(monkeypatch):
     assert len(plain.model.feature) == 0
     np.testing.assert_array_equal(plain.predict_proba(X), pipeline.predict_proba(X))
     pipeline = score_pipeline(HistGradientBoostingClassifier(max_iter=3), X, category_columns(X)).fit(X, y)
-    monkeypatch.setattr("fairflows.encoder.plain_score._ROWS_PER_CHUNK", 7)
+    monkeypatch.setattr("fairflows.encoder.task_score._ROWS_PER_CHUNK", 7)
     np.testing.assert_array_equal(plain_score(pipeline, X).predict_proba(X), pipeline.predict_proba(X))
 
 

@@ -8,8 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from fairflows.encoder.cell_coupling import class_distance
 from fairflows.encoder.cell_maps import statistical_distance_of_cells
-from fairflows.encoder.fair_transport import FairTransport
-from fairflows.encoder.transported_score import Barycentre, _best_threshold
+from fairflows.encoder.fair_transport import Barycentre, FairTransport, _best_threshold
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.persons import Key

@@ -17,9 +17,18 @@ from fairflows.reporting.page import public_part
 from fairflows.reporting.plots import gauge
 from fairflows.reporting.plots import points as draw_points
 from fairflows.reporting.plots import shares as draw_shares
-from fairflows.reporting.recomputing import recomputing
-from fairflows.reporting.remedies import remedies
-from fairflows.reporting.words import at_least, at_most, consequences, light, statements, title, to_whom, verdict
+from fairflows.reporting.words import (
+    at_least,
+    at_most,
+    consequences,
+    light,
+    recomputing,
+    remedies,
+    statements,
+    title,
+    to_whom,
+    verdict,
+)
 from fairflows.workflow.contents import FEWEST_PEOPLE, _cells
 
 EVIL = "<script>alert(1)</script>"

@@ -33,8 +33,8 @@ from fairflows.density.latent_class import LatentClassMixture
 from fairflows.density.made import CategoricalMADE
 from fairflows.density.smoothed_counts import SmoothedCounts
 from fairflows.release.cell_release import CellRelease
-from fairflows.storage.forms import _HOMES, class_named
 from fairflows.storage.saving import FORMAT, load, save
+from fairflows.storage.values import _HOMES, class_named
 from fairflows.stream.files import encode_file
 from fairflows.table.persons import Persons
 

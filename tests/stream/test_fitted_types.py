@@ -9,8 +9,7 @@ from pandas.testing import assert_frame_equal
 from fairflows import DataError, FairMatching, Table
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import load, save
-from fairflows.stream.files import RowEncoder, decode_file, encode_file
-from fairflows.stream.ray_folder import _encode_batch
+from fairflows.stream.files import RowEncoder, _encode_batch, decode_file, encode_file
 
 N = 2000
 FEATURES = ["flag", "code", "owns"]

@@ -306,7 +306,7 @@ def test_ray_gives_the_same_rows(frame, flow, tmp_path):
     pytest.importorskip("ray", reason="fairflows[ray] is not installed")
     import ray
 
-    from fairflows.stream.ray_folder import encode_folder
+    from fairflows.stream.files import encode_folder
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:

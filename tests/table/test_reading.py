@@ -18,7 +18,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows.codec.product import Codec
 from fairflows.exceptions import DataError
-from fairflows.stream.ray_folder import _encode_batch
+from fairflows.stream.files import _encode_batch
 from fairflows.stream.tables import TableReader
 from fairflows.table.frames import like, to_pandas
 from fairflows.table.persons import Persons

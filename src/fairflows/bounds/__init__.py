@@ -1,6 +1,5 @@
 """Upper and lower bounds on what a release tells about the group, as pure functions of arrays."""
 
-from fairflows.bounds.betting import betting_upper_bound
 from fairflows.bounds.counts import (
     cell_radius,
     cell_upper_bound,
@@ -40,6 +39,7 @@ from fairflows.bounds.model import (
     accuracy_terms,
     adversary_accuracy,
     adversary_accuracy_upper_bound,
+    betting_upper_bound,
     distance_terms,
     pairwise_statistical_distance,
     statistical_distance,

@@ -18,8 +18,7 @@ from fairflows.table.persons import Persons
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
-    from fairflows.density.base import Density
-    from fairflows.density.groups import GroupDensities
+    from fairflows.density.base import Density, GroupDensities
 
 DensityLike: TypeAlias = "str | Density | GroupDensities | Sequence[str | Density | GroupDensities]"
 """Densities to certify with: their names, their settings, or fitted ones."""
@@ -78,8 +77,7 @@ def best_densities(
     """
     import torch
 
-    from fairflows.density.base import Density
-    from fairflows.density.groups import GroupDensities
+    from fairflows.density.base import Density, GroupDensities
 
     if not isinstance(encoder, FairFlow):
         raise ValueError(f"density is for encoders of continuous tables (FairFlow); got {type(encoder).__name__}.")

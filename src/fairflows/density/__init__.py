@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fairflows.density.base import Density as Density
-    from fairflows.density.groups import GroupDensities as GroupDensities
+    from fairflows.density.base import GroupDensities as GroupDensities
     from fairflows.density.known import KnownDensity as KnownDensity
     from fairflows.density.mixture import KernelDensity as KernelDensity
     from fairflows.density.mixture import MixtureDensity as MixtureDensity
@@ -16,7 +16,7 @@ _HOME = {
     "AutoregressiveDensity": "fairflows.density.trained",
     "Density": "fairflows.density.base",
     "FlowDensity": "fairflows.density.trained",
-    "GroupDensities": "fairflows.density.groups",
+    "GroupDensities": "fairflows.density.base",
     "KernelDensity": "fairflows.density.mixture",
     "KnownDensity": "fairflows.density.known",
     "MixtureDensity": "fairflows.density.mixture",

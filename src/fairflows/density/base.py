@@ -1,4 +1,4 @@
-"""What every density of this folder promises."""
+"""What every density of this folder promises, and the densities of all groups, evaluated together."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import copy
 import inspect
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
 from fairflows.exceptions import DataError
+
+Criterion = Literal["demographic_parity", "equalized_odds", "equal_opportunity"]
 
 
 class DensityStack(Protocol):
@@ -97,3 +99,161 @@ def checked_rows(x: Tensor) -> Tensor:
     if not bool(torch.isfinite(x).all()):
         raise DataError("the rows of a density must be finite; got NaN or infinity.")
     return x
+
+
+class GroupDensities(nn.Module):
+    """One density for each of K groups, or for each group and each of L labels (equalized odds).
+
+    Points have axes (..., K, R, D): row blocks under group a are evaluated under p̂_a. With labels, the R rows of a
+    group are L blocks of equal length, and block l is evaluated under p̂(x | a, y = l).
+
+    Parameters
+    ----------
+    densities
+        K densities, or K lists of L.
+
+    Examples
+    --------
+    >>> from fairflows.density import MixtureDensity
+    >>> rows = [torch.randn(300, 2), torch.randn(200, 2) + 1]
+    >>> densities = GroupDensities.fit(MixtureDensity(1), rows)
+    >>> densities.log_prob(torch.zeros(5, 2, 10, 2)).shape
+    torch.Size([5, 2, 10])
+    """
+
+    def __init__(self, densities: Sequence[Density] | Sequence[Sequence[Density]]):
+        super().__init__()
+        table = [[entry] if isinstance(entry, Density) else list(entry) for entry in densities]
+        self.n_groups, self.n_labels = len(table), len(table[0])
+        self._members = nn.ModuleList(density for row in table for density in row)
+        self.n_features = table[0][0].n_features
+        if len({density.n_features for row in table for density in row}) > 1:
+            raise ValueError("the densities must have the same number of features.")
+        self._stack: DensityStack | None = None
+        self._restack()
+
+    @property
+    def members(self) -> list[Density]:
+        """The densities, group after group and label after label."""
+        return [member for member in self._members if isinstance(member, Density)]
+
+    @classmethod
+    def fit(
+        cls,
+        density: Density | Sequence[Density],
+        rows: Sequence[Tensor],
+        labels: Sequence[Tensor] | None = None,
+        *,
+        criterion: Criterion = "demographic_parity",
+        group_names: Sequence[object] | None = None,
+        random_state: int = 0,
+    ) -> Self:
+        """Estimate the densities that a criterion needs.
+
+        Parameters
+        ----------
+        density
+            Settings for all groups, or one for each.
+        rows, labels
+            The rows (n_a, D) and labels (n_a,) of each group; labels 0, 1, … are needed unless the criterion is
+            demographic parity.
+        criterion
+            ``"demographic_parity"``: p̂(x | a). ``"equalized_odds"``: p̂(x | a, y) for every label.
+            ``"equal_opportunity"``: p̂(x | a, y = 1).
+        group_names
+            What to call the groups in messages; their numbers when not given.
+        random_state
+            Makes the estimate repeatable.
+        """
+        parts = _rows_by_label(rows, labels, criterion)
+        names = list(group_names) if group_names is not None else list(range(len(rows)))
+        for name, blocks in zip(names, parts, strict=True):
+            for block in blocks:
+                if len(block) < max(block.shape[1], 2):
+                    raise DataError(
+                        f"group {name!r} has {len(block)} rows for a density of {block.shape[1]} features; "
+                        f"at least {max(block.shape[1], 2)} are needed."
+                    )
+        n_labels = len(parts[0])
+        if isinstance(density, Density):
+            fitted = density.fit_groups([block for blocks in parts for block in blocks], random_state)
+        else:
+            fitted = [
+                member
+                for template, blocks in zip(density, parts, strict=True)
+                for member in template.fit_groups(blocks, random_state)
+            ]
+        return cls([fitted[i : i + n_labels] for i in range(0, len(fitted), n_labels)])
+
+    def for_label(self, label: int) -> GroupDensities:
+        """The K densities of one label."""
+        return GroupDensities(self.members[label :: self.n_labels])
+
+    @property
+    def capturable(self) -> bool:
+        """Whether log_prob may become part of a CUDA graph."""
+        return all(member.capturable for member in self.members)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-densities (..., K, R) of points (..., K, R, D), each group's rows under its own density."""
+        *lead, n_groups, n_rows, n_features = x.shape
+        if n_groups != self.n_groups or n_rows % self.n_labels or n_features != self.n_features:
+            raise ValueError(
+                f"the points must have axes (..., {self.n_groups} groups, rows in {self.n_labels} equal blocks, "
+                f"{self.n_features} features); got {tuple(x.shape)}."
+            )
+        blocks = x.reshape(-1, len(self.members), n_rows // self.n_labels, n_features)
+        by_member = blocks.transpose(0, 1).flatten(1, 2)  # (K·L, rows of all models, D)
+        log_p = self._log_prob(by_member).unflatten(1, (blocks.shape[0], -1)).transpose(0, 1)
+        return log_p.reshape(*lead, n_groups, n_rows)
+
+    def _log_prob(self, x: Tensor) -> Tensor:
+        if self._stack is not None:
+            return self._stack.log_prob(x)
+        return torch.stack([member.log_prob(part) for member, part in zip(self.members, x, strict=True)])
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draws (K, L·n, D): n of every density, label after label."""
+        if self._stack is not None:
+            draws = self._stack.sample(n, generator)
+        else:
+            draws = torch.stack([member.sample(n, generator) for member in self.members])
+        return draws.reshape(self.n_groups, self.n_labels * n, self.n_features)
+
+    def score(self, rows: Sequence[Tensor]) -> list[float]:
+        """Mean log-likelihood of each group's held-out rows; with labels, of the K·L blocks of rows."""
+        return [member.score(x) for member, x in zip(self.members, rows, strict=True)]
+
+    def _restack(self) -> None:
+        families = {type(member) for member in self.members}
+        self._stack = families.pop().stack(self.members) if len(families) == 1 else None
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Self:
+        moved = super()._apply(*args, **kwargs)
+        self._restack()  # the stack holds copies, which must follow to the new device or precision
+        return moved
+
+    def to_state(self) -> dict[str, Any]:
+        """What is saved."""
+        return {"members": self.members, "n_labels": self.n_labels}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The densities that `to_state` described."""
+        members, n = state["members"], state["n_labels"]
+        return cls([members[i : i + n] for i in range(0, len(members), n)])
+
+
+def _rows_by_label(rows: Sequence[Tensor], labels: Sequence[Tensor] | None, criterion: Criterion) -> list[list[Tensor]]:
+    """The rows each density is estimated from: by group, and by label where the criterion speaks of labels."""
+    if criterion == "demographic_parity":
+        return [[x] for x in rows]
+    if criterion not in ("equalized_odds", "equal_opportunity"):
+        raise ValueError(
+            f"criterion must be 'demographic_parity', 'equalized_odds' or 'equal_opportunity'; got {criterion!r}."
+        )
+    if labels is None:
+        raise ValueError(f"criterion {criterion!r} needs labels; got none.")
+    last = max(int(y.max()) for y in labels)  # the favourable label
+    wanted = [last] if criterion == "equal_opportunity" else range(last + 1)
+    return [[x[y == label] for label in wanted] for x, y in zip(rows, labels, strict=True)]

@@ -16,12 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.bounds.planning import delta_of_look
 from fairflows.codec.levels import Levels
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelsLike, Learnt, Rows, RowsLike
-from fairflows.encoder.cell_programme import Bins, CellProgramme
+from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
 from fairflows.encoder.checks import Classifier, check_classifier, check_count
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.encoder.labels import Label, class_probabilities, predicted_labels, read_labels
-from fairflows.encoder.planned_programme import PlannedProgramme
-from fairflows.encoder.score_bins import BinnedScores, ScoreBins, calibrated
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.table.columns import check_choice, shown

@@ -24,10 +24,16 @@ from fairflows.encoder.checks import check_classifier, check_count, takes_weight
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.encoder.labels import Label, class_probabilities, label_columns, predicted_labels, read_labels
 from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
-from fairflows.encoder.plain_score import PlainScore
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
-from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, predicted_scores, score_columns
+from fairflows.encoder.task_score import (
+    PlainScore,
+    ScoreColumn,
+    checked_columns,
+    fit_score,
+    predicted_scores,
+    score_columns,
+)
 from fairflows.exceptions import DataError, ParameterError, warn_user
 from fairflows.table.columns import check_choice, check_known
 from fairflows.table.persons import Key

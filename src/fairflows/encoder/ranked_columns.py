@@ -19,8 +19,7 @@ from sklearn.decomposition import PCA
 
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
-from fairflows.encoder.plain_score import seconds
-from fairflows.encoder.task_score import ScoreColumn
+from fairflows.encoder.task_score import ScoreColumn, seconds
 from fairflows.table.columns import is_time
 
 FloatArray = npt.NDArray[np.float64]

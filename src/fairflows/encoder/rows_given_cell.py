@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from fairflows.codec.levels import Levels
-from fairflows.codec.ranges import Places, Ranges
+from fairflows.codec.levels import Levels, Places, Ranges
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.columns import is_number, is_time
 from fairflows.table.frames import only_used_categories

@@ -2,27 +2,34 @@
 
 Scores are fitted on some persons and used on others: what is learnt about a score's law from the persons that it was
 fitted on would be wrong for everybody else.
+
+scikit-learn fits a score, and has no file format but pickle, which runs code on loading. So an encoder keeps what the
+score needs as plain arrays (`PlainScore`): columns made numeric, then trees or a logistic regression. The same arrays
+are used, hashed and saved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionDtype
-from sklearn.base import clone, is_regressor
+from scipy.special import expit
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.utils.extmath import softmax
 
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.checks import Classifier
-from fairflows.encoder.plain_score import PlainScore, plain_score, seconds
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_column, check_complete, is_number, is_time
 
@@ -30,6 +37,10 @@ FloatArray = npt.NDArray[np.float64]
 
 ScoreColumn = Levels | Literal["numbers", "times"]
 """What a column of a score's table holds: categories, each with its level, or numbers, or times."""
+
+_ROWS_PER_CHUNK = 2**14  # a column of a chunk stays in a core's own cache
+_LEAVES = 32  # of a word, a bit each
+_ROWS_COMPARED = 256
 
 
 def score_columns(
@@ -152,3 +163,256 @@ def predicted_scores(scores: Sequence[PlainScore | Pipeline], X: pd.DataFrame) -
         probabilities = score.predict_proba(X)
         columns.append(probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities)
     return np.concatenate(columns, axis=1)
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """Gradient-boosted trees as tests that rule out leaves (QuickScorer; Lucchese et al., 2015).
+
+    The leaves of a tree are numbered from left to right. A row that goes right at a node cannot end in a leaf to the
+    left of it, and ends in the first leaf that no node rules out. Leaves are the bits of words, so that a test is a
+    comparison and an "or" over many rows at once: twice as fast as going down the trees, and bit for bit the same sum.
+
+    Attributes
+    ----------
+    feature, threshold, missing_left : ndarray of shape (n_tests,)
+        A row goes right where its feature is above the threshold, or missing unless it then goes left.
+    ruled_out : ndarray of uint32, shape (n_tests,)
+        The leaves of the test's word that a row which goes right does not reach.
+    tests : ndarray of shape (n_words + 1,)
+        The first test of each word.
+    words : ndarray of shape (n_trees + 1,)
+        The first word of each tree; trees lie iteration by iteration, one per score.
+    value : ndarray of shape (n_words, 32)
+        The value of each leaf.
+    baseline : ndarray of shape (n_scores,)
+        What the trees add to.
+    """
+
+    feature: npt.NDArray[np.int64]
+    threshold: FloatArray
+    missing_left: npt.NDArray[np.bool_]
+    ruled_out: npt.NDArray[np.uint32]
+    tests: npt.NDArray[np.int64]
+    words: npt.NDArray[np.int64]
+    value: FloatArray
+    baseline: FloatArray
+
+    @classmethod
+    def of(cls, model: HistGradientBoostingClassifier | HistGradientBoostingRegressor) -> BoostedTrees | None:
+        """The trees of a fitted classifier; None where a node tests categories instead of a threshold."""
+        trees = [tree.nodes for iteration in model._predictors for tree in iteration]
+        if any(nodes["is_categorical"].any() for nodes in trees):
+            return None
+        of_words, values, words = [], [], [0]
+        for nodes in trees:
+            leaf = nodes["is_leaf"].astype(bool)
+            inner, leaf_values = nodes[~leaf], nodes["value"][leaf]
+            # A node comes before those below it, and the left subtree before the right one: it is left:right.
+            leaves_before = np.concatenate([[0], np.cumsum(leaf)])
+            start, stop = leaves_before[inner["left"]], leaves_before[inner["right"]]
+            for first in range(0, len(leaf_values), _LEAVES):
+                low, high = (np.clip(bound - first, 0, _LEAVES).astype(np.uint64) for bound in (start, stop))
+                bits = (np.uint64(1) << high) - (np.uint64(1) << low)
+                of_words.append((inner[bits > 0], bits[bits > 0].astype(np.uint32)))
+                values.append(np.resize(leaf_values[first : first + _LEAVES], _LEAVES))
+            words.append(len(values))
+        nodes = np.concatenate([nodes for nodes, _ in of_words])
+        return cls(
+            nodes["feature_idx"].astype(np.int64),
+            nodes["num_threshold"].copy(),
+            nodes["missing_go_to_left"].astype(bool),
+            np.concatenate([bits for _, bits in of_words]),
+            np.cumsum([0, *(len(bits) for _, bits in of_words)]),
+            np.array(words),
+            np.stack(values),
+            np.asarray(model._baseline_prediction, dtype=np.float64).ravel(),
+        )
+
+    def raw_scores(self, x: FloatArray) -> FloatArray:
+        """Sums of leaves (n_rows, n_scores) for rows (n_rows, n_features)."""
+        raw = np.empty((len(x), len(self.baseline)))
+        tests = list(
+            zip(self.feature.tolist(), self.threshold.tolist(), self.missing_left.tolist(), self.ruled_out, strict=True)
+        )
+        of_words = [tests[i:j] for i, j in zip(self.tests[:-1], self.tests[1:], strict=True)]
+        x = np.asfortranarray(x)  # each column in one piece
+        for start in range(0, len(x), _ROWS_PER_CHUNK):
+            columns = x[start : start + _ROWS_PER_CHUNK].T
+            total = np.repeat(self.baseline[:, None], columns.shape[1], axis=1)
+            for tree in range(len(self.words) - 1):
+                total[tree % len(total)] += self._leaf_values(columns, tree, of_words)
+            raw[start : start + _ROWS_PER_CHUNK] = total.T
+        return raw
+
+    def _leaf_values(
+        self, columns: FloatArray, tree: int, of_words: list[list[tuple[int, float, bool, np.uint32]]]
+    ) -> FloatArray:
+        """The value of the leaf that each row ends in: the first that is not gone, so words go from last to first."""
+        values = np.empty(columns.shape[1])
+        bits = np.empty(columns.shape[1], dtype=np.uint32)
+        for word in reversed(range(self.words[tree], self.words[tree + 1])):
+            gone = np.zeros_like(bits)
+            for feature, threshold, missing_left, ruled_out in of_words[word]:
+                column = columns[feature]
+                goes_right = column > threshold if missing_left else ~(column <= threshold)
+                gone |= np.multiply(goes_right, ruled_out, out=bits)
+            lowest = ~gone & (gone + np.uint32(1))  # the lowest bit that is not gone; 0 where all are
+            leaf = np.frexp(lowest.astype(np.float64))[1] - 1
+            values = np.where(lowest > 0, self.value[word].take(leaf, mode="clip"), values)
+        return values
+
+
+@dataclass(frozen=True)
+class LogisticScores:
+    """A logistic regression.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_features, n_scores)
+    intercepts : ndarray of shape (n_scores,)
+    """
+
+    weights: FloatArray
+    intercepts: FloatArray
+
+    def raw_scores(self, x: FloatArray) -> FloatArray:
+        """Linear scores (n_rows, n_scores) of rows (n_rows, n_features)."""
+        missing = ~np.isfinite(x).all(axis=1)
+        if missing.any():
+            raise DataError(
+                f"A logistic regression takes no missing values, and {missing.sum():,} rows have some; "
+                "HistGradientBoostingClassifier takes them."
+            )
+        return x @ self.weights + self.intercepts
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """A column of categories, each with its row of numbers.
+
+    Attributes
+    ----------
+    name : object
+        The column.
+    values : list
+        The categories, the missing one left out.
+    table : ndarray of shape (n_values + 2, n_numbers)
+        The numbers of each category; then of a missing value, then of an unknown one.
+    """
+
+    name: Hashable
+    values: list[Hashable]
+    table: FloatArray
+
+    def features(self, column: pd.Series) -> FloatArray:
+        """Each value's numbers."""
+        place = pd.Index(self.values, dtype=object).get_indexer(column.astype(object))
+        place = np.where(place < 0, len(self.values) + 1, place)
+        return self.table[np.where(column.isna(), len(self.values), place)]
+
+
+@dataclass(frozen=True)
+class PlainScore:
+    """Columns as numbers, then trees or a logistic regression.
+
+    Attributes
+    ----------
+    times : list
+        Names of columns that hold times.
+    texts : list of TextColumn
+        Columns that hold categories.
+    numbers : list
+        Names of the other columns.
+    model : BoostedTrees or LogisticScores
+        What gives the scores behind the probabilities.
+    classifies : bool
+        Whether the scores stand for probabilities of classes, and not for the mean of a number.
+    """
+
+    times: list[Hashable]
+    texts: list[TextColumn]
+    numbers: list[Hashable]
+    model: BoostedTrees | LogisticScores
+    classifies: bool = True
+
+    def predict_proba(self, X: pd.DataFrame) -> FloatArray:
+        """Class probabilities of rows."""
+        raw = self.raw_scores(X)
+        if raw.shape[1] > 1:
+            return softmax(raw)
+        positive = expit(raw[:, 0])
+        return np.stack([1 - positive, positive], axis=1)
+
+    def raw_scores(self, X: pd.DataFrame) -> FloatArray:
+        """The scores behind the probabilities, (n_rows, n_scores); of a regression, the mean."""
+        width = len(self.times) + sum(text.table.shape[1] for text in self.texts) + len(self.numbers)
+        x, at = np.empty((len(X), width), order="F"), 0
+        for name in self.times:
+            x[:, at] = seconds(X[[name]]).to_numpy(dtype=np.float64)[:, 0]
+            at += 1
+        for text in self.texts:
+            x[:, at : at + text.table.shape[1]] = text.features(X[text.name])
+            at += text.table.shape[1]
+        for name in self.numbers:
+            column = X[name]
+            plain = isinstance(column.dtype, np.dtype)  # which is converted as it is copied
+            x[:, at] = column.to_numpy() if plain else column.to_numpy(dtype=np.float64, na_value=np.nan)
+            at += 1
+        return self.model.raw_scores(x)
+
+
+def plain_score(score: Pipeline, X: pd.DataFrame) -> PlainScore | Pipeline:
+    """A fitted pipeline of columns and an estimator as plain arrays; the pipeline itself where there is no such form.
+
+    Boosted trees and logistic regressions have one. Some rows are compared: another release of scikit-learn may lay
+    out its trees, or make probabilities of its scores, in another way.
+    """
+    columns, classifier = score[0], score[-1]
+    model: BoostedTrees | LogisticScores | None = None
+    if isinstance(classifier, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
+        model = BoostedTrees.of(classifier)
+    elif isinstance(classifier, LogisticRegression):
+        model = LogisticScores(np.ascontiguousarray(classifier.coef_.T), np.asarray(classifier.intercept_))
+    if model is None:
+        return score
+    (_, _, times), (_, encoder, texts) = columns.transformers_[:2]
+    numbers = [name for name in X if name not in {*times, *texts}]
+    classifies = is_classifier(classifier)
+    plain = PlainScore(list(times), _text_columns(encoder, list(texts)), numbers, model, classifies)
+    some = X.head(_ROWS_COMPARED)
+    if classifies:
+        same = np.allclose(plain.predict_proba(some), score.predict_proba(some))
+    else:
+        same = np.allclose(plain.raw_scores(some)[:, 0], score.predict(some))
+    return plain if same else score
+
+
+def seconds(frame: pd.DataFrame) -> pd.DataFrame:
+    """Times as seconds since 1970, durations as seconds."""
+    return frame.apply(
+        lambda column: (
+            column.dt.total_seconds()
+            if column.dtype.kind == "m"
+            else (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds()
+        )
+    )
+
+
+def _text_columns(encoder: OneHotEncoder, names: list[Hashable]) -> list[TextColumn]:
+    columns = []
+    rare = getattr(encoder, "infrequent_categories_", [None] * len(names))
+    for name, categories, together in zip(names, encoder.categories_ if names else [], rare, strict=True):
+        is_rare = np.isin(np.arange(len(categories)), [] if together is None else _places(together, categories))
+        n_columns = int((~is_rare).sum()) + (together is not None)
+        one_hot = np.eye(n_columns)[np.where(is_rare, n_columns - 1, np.cumsum(~is_rare) - 1)]
+        unknown = np.eye(n_columns)[-1] if together is not None else np.zeros(n_columns)
+        missing = pd.isna(categories)
+        of_missing = one_hot[missing][0] if missing.any() else unknown
+        values = np.asarray(categories, dtype=object)[~missing].tolist()
+        columns.append(TextColumn(name, values, np.vstack([one_hot[~missing], of_missing, unknown])))
+    return columns
+
+
+def _places(some: np.ndarray, categories: np.ndarray) -> npt.NDArray[np.intp]:
+    return pd.Index(categories, dtype=object).get_indexer(pd.Index(some, dtype=object))

@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from fairflows.encoder.plain_score import seconds
+from fairflows.encoder.task_score import seconds
 from fairflows.exceptions import DataError
 from fairflows.table.columns import is_number, is_time, sorted_values
 

@@ -13,8 +13,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fairflows.reporting import plots
-from fairflows.reporting.recomputing import recomputing
-from fairflows.reporting.remedies import remedies
 from fairflows.reporting.words import (
     MODEL,
     at_least,
@@ -24,6 +22,8 @@ from fairflows.reporting.words import (
     percent,
     percent_at_least,
     percent_at_most,
+    recomputing,
+    remedies,
     statements,
     title,
     to_whom,

@@ -1,10 +1,18 @@
-"""The certificate in plain words, for a reader who knows no statistics."""
+"""The certificate in plain words, for a reader who knows no statistics: what it says, how to check it, what helps."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import shlex
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from fairflows.bounds.derived import rounded_down, rounded_up
+from fairflows.bounds.planning import planned_cell_bound, rows_needed
+from fairflows.certificate.counted import CountedStatement, FoldCounts
+from fairflows.table.json_text import read_as
 
 CertificateFields: TypeAlias = dict[str, Any]
 """A certificate as `Certificate.to_dict` gives it."""
@@ -21,6 +29,9 @@ _TITLES = {
 
 
 _LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
+_MOST_GROUPS, _MOST_CELLS = 8, 300  # a larger table is for machines: certificate.json has it
+FloatArray = npt.NDArray[np.float64]
+_FEWER = (32, 16, 8, 4, 2)
 
 
 def light(certificate: CertificateFields) -> dict[str, str]:
@@ -281,3 +292,172 @@ def _target(c: CertificateFields) -> list[str]:
     if c["target"] is not None:
         return [f"The target was a distance of at most Δ = {c['target']:.4g}."]
     return []
+
+
+class Recomputing(NamedTuple):
+    """What a reader needs to compute the headline again.
+
+    Attributes
+    ----------
+    formulas : list of str
+        The formula, and the same with the numbers in it; for two models one for each, and their sum.
+    groups : list of str
+        The groups, for the columns of the tables.
+    tables : list of list of list of str
+        For each model the counts, one row per cell, with the merged ones and the sums below; none where too large.
+    merged : int
+        Cells that are merged.
+    command : str
+        What to type.
+    """
+
+    formulas: list[str]
+    groups: list[str]
+    tables: list[list[list[str]]]
+    merged: int
+    command: str
+
+
+def recomputing(certificate: CertificateFields) -> Recomputing | None:
+    """What a reader needs to compute the certificate's headline again; None where nothing was counted."""
+    statements: tuple[CountedStatement, ...] = read_as(certificate["counts"], tuple[CountedStatement, ...])
+    headline = next((each for each in statements if each.law == "row" and each.label is None), None)
+    if headline is None:
+        return None
+    folds = headline.folds
+    formulas = [_formula(fold) for fold in folds]
+    if len(folds) > 1:
+        parts = " + ".join(f"{fold.share:g}·{fold.upper:.6f}" for fold in folds)
+        formulas.append(f"Δ ≤ {parts} = {rounded_up(headline.upper, 6)}")
+    is_small = len(folds[0].n) <= _MOST_GROUPS and all(len(fold.cells) <= _MOST_CELLS for fold in folds)
+    file = next(iter(certificate["released_files"]), "")
+    return Recomputing(
+        formulas=formulas,
+        groups=list(folds[0].n),
+        tables=[_table(fold) for fold in folds] if is_small else [],
+        merged=sum(int(certificate["n_cells"] or 0) - len(fold.cells) for fold in folds),
+        command=" ".join(["fairflows check certificate.json", *([shlex.quote(file)] if file else [])]),
+    )
+
+
+def _formula(fold: FoldCounts) -> str:
+    """The bound of one model, with its numbers."""
+    pair = fold.worst_pair
+    a, b = f"{fold.n[pair.one]:,}", f"{fold.n[pair.other]:,}"
+    eta = "" if fold.eta == 1 else f"{fold.eta:g}·"
+    distance = f"{eta}½·Σ|c/{a} − c′/{b}|"
+    merged = f"{eta}½·({fold.merged[pair.one]:,}/{a} + {fold.merged[pair.other]:,}/{b})"
+    if len(fold.n) == 2:
+        radius = f"{eta}√(½·(1/{a} + 1/{b})·ln(1/{fold.delta:.6g}))"
+    else:
+        radius = f"the radius of {len(fold.n)} groups at δ = {fold.delta:.6g}"
+    terms = f"{pair.printed:.6f} + {pair.merged:.6f} + {pair.radius:.6f}"
+    return f"Δ ≤ {distance} + {merged} + {radius} = {terms} = {rounded_up(fold.upper, 6)}"
+
+
+def _table(fold: FoldCounts) -> list[list[str]]:
+    counts = zip(*fold.counts.values(), strict=True)
+    rows = [[str(cell), *(f"{count:,}" for count in row)] for cell, row in zip(fold.cells, counts, strict=True)]
+    rows.append(["merged", *(f"{count:,}" for count in fold.merged.values())])
+    rows.append(["all", *(f"{count:,}" for count in fold.n.values())])
+    return rows
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A command to try, and what it would bring.
+
+    Attributes
+    ----------
+    command : str
+        What to type; the dots stand for the options that were given before.
+    expect : str
+        What to expect, in one or two sentences.
+    """
+
+    command: str
+    expect: str
+
+
+def remedies(certificate: CertificateFields) -> list[Remedy]:
+    """Two ways to come within a target that was missed; none where it was met, or there was none.
+
+    Both expectations are plans for groups that are alike in the cells, or as far apart as they were seen; neither is a
+    promise.
+    """
+    c = certificate
+    target = target_distance(c)
+    if c["status"] == "CERTIFIED" or (target is None and c["target_accuracy"] is None):
+        return []
+    n = np.array(list(c["n"].values()), dtype=np.float64)
+    delta = c["spent"].get("cells", c["delta"])
+    if c["cell_upper"] is None:
+        said = f"Cells can be certified: {_said(8, _planned(n, 8, delta), target)}"
+        return [
+            Remedy("fairflows fit … --release cells --n-cells 8 --replace", said),
+            _more_persons(c, n, delta, target),
+        ]
+    return [_fewer_cells(c, n, delta, target), _more_persons(c, n, delta, target)]
+
+
+def _fewer_cells(c: CertificateFields, n: FloatArray, delta: float, target: float | None) -> Remedy:
+    n_labels = max(1, len(c["cell_odds_upper"])) if "label" in c["released"] else 1
+    now = max(3, (c["n_cells"] or 64) // n_labels)
+    bounds = {k: _planned(n, k * n_labels, delta) for k in _FEWER if k < now}
+    wide_enough = [k for k, bound in bounds.items() if target is None or bound <= target]
+    k = wide_enough[0] if wide_enough else min(bounds)
+    command = f"fairflows fit … --n-cells {k} --replace"
+    return Remedy(command, f"Fewer cells tell less, and are counted more surely: {_said(k, bounds[k], target)}")
+
+
+def _more_persons(c: CertificateFields, n: FloatArray, delta: float, target: float | None) -> Remedy:
+    command = "fairflows fit MORE-PERSONS.csv … --replace"
+    if target is None:
+        return Remedy(command, "Four times as many persons halve what the bound adds to the distance that is seen.")
+    shares = n / n.sum()
+    needed = _needed(_seen(c), shares, delta, target)
+    said = "With these cells the bound comes down to the target"
+    if needed is None:
+        needed = rows_needed(target, delta, probabilities=np.full((len(n), 8), 1 / 8), shares=shares)
+        said = "With 8 cells that are alike in all groups the bound comes down to the target"
+        if c["cell_upper"] is not None:
+            said = f"These cells are too far apart for any number of persons. {said}"
+    times = float((needed / n).max())
+    if times <= 1:
+        return Remedy(command, f"{said} with as many persons as now, on average; chance decided against it this time.")
+    return Remedy(
+        command,
+        f"{said} with about {times:.1f} times as many persons: {int(needed.sum()):,} to certify on instead of "
+        f"{int(n.sum()):,}.",
+    )
+
+
+def _needed(seen: FloatArray | None, shares: FloatArray, delta: float, target: float) -> npt.NDArray[np.int64] | None:
+    """Persons of each group that it takes with cells as they were seen; None where no number of them suffices."""
+    if seen is None or float(planned_cell_bound(seen, shares * 1e15, delta)) > target:
+        return None
+    return rows_needed(target, delta, probabilities=seen, shares=shares)
+
+
+def _seen(c: CertificateFields) -> FloatArray | None:
+    """The shares of the cells in each group, as the certificate prints them; of several models, all cells together."""
+    statement = next((each for each in c["counts"] if each["law"] == "row" and each["label"] is None), None)
+    if statement is None:
+        return None
+    rows = [
+        np.concatenate([[*fold["counts"][group], fold["merged"][group]] for fold in statement["folds"]])
+        for group in c["n"]
+    ]
+    counts = np.array(rows, dtype=np.float64)
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+def _planned(n: FloatArray, n_cells: int, delta: float) -> float:
+    return float(planned_cell_bound(np.full((len(n), n_cells), 1 / n_cells), n, delta))
+
+
+def _said(n_cells: int, bound: float, target: float | None) -> str:
+    reached = f"with {n_cells} cells that are alike in all groups, so many persons give about Δ ≤ {at_most(bound)}"
+    if target is None:
+        return f"{reached}."
+    return f"{reached}, {'within' if bound <= target else 'still above'} the target of {target:.4g}."
