@@ -29,7 +29,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "load": load_crime,
         "gammas": [0, 0.02, 0.1, 0.2, 0.9],
         "flow": {
-            "density": [MixtureDensity(4), MixtureDensity(2)],
+            "density": [MixtureDensity(2), MixtureDensity(4)],
             "n_epochs": 60,
             "ramp_epochs": 50,
             "batch_size": 128,

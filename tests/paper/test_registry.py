@@ -81,7 +81,7 @@ def test_one_experiment_that_fails_does_not_stop_the_others(tmp_path, monkeypatc
 def test_the_papers_settings():
     assert crime().gammas == (0.0, 0.02, 0.1, 0.2, 0.9)
     assert crime().encoder.dequantise is False
-    assert [d.n_components for d in crime().encoder.density] == [4, 2]
+    assert [d.n_components for d in crime().encoder.density] == [2, 4]
     assert law().encoder.n_epochs == 100
     assert health().encoder.hidden == (100, 100, 50)
     assert health().encoder.n_blocks == 6

@@ -138,13 +138,13 @@ def test_divergence_of_three_groups_is_the_mean_over_pairs():
     assert float(kl) == pytest.approx(expected, rel=0.01)
 
 
-def test_divergence_of_equalized_odds_is_the_sum_over_labels():
+def test_divergence_of_equalized_odds_is_the_mean_over_labels():
     members = [[normal(0), normal(3)], [normal(1), normal(5)]]
     densities = GroupDensities(members)
     f, _ = small([0])
     x = densities.sample(100_000, torch.Generator().manual_seed(0))
     kl = divergence(f, densities, x)
-    assert float(kl) == pytest.approx(1.0 + 4.0, rel=0.01)  # |0 − 1|² + |3 − 5|², times D/2 = 1
+    assert float(kl) == pytest.approx((1.0 + 4.0) / 2, rel=0.01)  # |0 − 1|² and |3 − 5|², times D/2 = 1
 
 
 def test_three_groups_with_labels_decode_block_by_block():
@@ -153,7 +153,7 @@ def test_three_groups_with_labels_decode_block_by_block():
     f, _ = small([0], n_groups=3)
     x = densities.sample(100_000, torch.Generator().manual_seed(0))
     kl = divergence(f, densities, x)
-    expected = sum((a - b) ** 2 + (2 * a - 2 * b) ** 2 for a in range(3) for b in range(3)) / 6
+    expected = sum((a - b) ** 2 + (2 * a - 2 * b) ** 2 for a in range(3) for b in range(3)) / 12
     assert float(kl) == pytest.approx(expected, rel=0.02)
 
 

@@ -8,7 +8,9 @@ For two groups, as in the paper, with draws :math:`x_a \sim \hat p_a`, :math:`z_
           \qquad \mathcal L_{KL} = \tfrac12 (\mathcal L_0 + \mathcal L_1).
 
 The paper writes :math:`\mathcal L_0 + \mathcal L_1` without the half; the authors' code has it. For K groups
-:math:`\mathcal L_a` is the mean over all groups b other than a, and :math:`\mathcal L_{KL}` the mean over a.
+:math:`\mathcal L_a` is the mean over all groups b other than a, and :math:`\mathcal L_{KL}` the mean over a. Under
+equalized odds it is also the mean over the labels, with draws of :math:`\hat p(x | a, y)`: the authors' code takes this
+mean, so that γ weighs the divergence against the task as much as it does under demographic parity.
 
 Everything here has leading axes (M models, K groups): the models differ in γ and in their seed, share the densities,
 and no number of one reaches another.
@@ -92,7 +94,7 @@ def algorithm_1(
     z_rows, z_draws = z.split([z.shape[2] - N, N], dim=2)
     log_p_z = batch.log_p_x - log_det[..., -N:]  # log p̂_Za(z_a), eq. 4
     log_p_z_others = log_prob_under_others(f, p, z_draws)  # log p̂_Zb(z_a) for every b ≠ a
-    L_a = p.n_labels * (log_p_z.unsqueeze(2) - log_p_z_others).mean((2, 3))  # (M, K): L_0, L_1, ...
+    L_a = (log_p_z.unsqueeze(2) - log_p_z_others).mean((2, 3))  # (M, K): L_0, L_1, ...
     L_KL = L_a.mean(1)  # (L_0 + L_1) / 2 for two groups
     L_clf = classification_loss(h, z_rows, batch.y)
     L = scalarise(L_KL, L_clf, gamma)

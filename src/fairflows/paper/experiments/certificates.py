@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from fairflows.attack.auditing import audit
+from fairflows.attack.auditing import Audit
 from fairflows.bounds import cell_upper_bound, fare_upper_bound, weissman_upper_bound
 from fairflows.certificate.candidates import best_densities
 from fairflows.certificate.certifying import certify
@@ -24,7 +25,16 @@ from fairflows.density import Density, FlowDensity, KernelDensity, MixtureDensit
 from fairflows.encoder.base import Encoder
 from fairflows.paper.baselines.fare import FARE
 from fairflows.paper.experiments.adversaries import task_accuracy
-from fairflows.paper.experiments.problems import CATEGORICAL, PROBLEMS, Problem, apart_from, at_hand, changed, labels_of
+from fairflows.paper.experiments.problems import (
+    CATEGORICAL,
+    PROBLEMS,
+    Problem,
+    apart_from,
+    at_hand,
+    audits,
+    changed,
+    labels_of,
+)
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, bounds_figure, new_figure
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
@@ -100,7 +110,10 @@ def run_best_densities(setting: Setting) -> Result:
     """Certify every γ with the paper's density and with the best one, and attack both claims."""
     names = ("crime", "adult") if setting.quick else tuple(PROBLEMS)
     models, notes = at_hand({name: partial(honest, name, setting) for name in names})
-    table = pd.concat([judged(name, model, setting) for name, model in models.items()], ignore_index=True)
+    targets = [(encoder, model.train, model.test) for model in models.values() for encoder in model.encoders]
+    found = iter(audits(targets, setting))
+    parts = [judged(name, model, list(islice(found, len(model.encoders))), setting) for name, model in models.items()]
+    table = pd.concat(parts, ignore_index=True)
     refuted = [int((table[column] == "REFUTED").sum()) for column in ("status", "status, best density")]
     notes += [
         f"Of {len(table)} models {refuted[0]} are REFUTED with the paper's density, and {refuted[1]} with the best one "
@@ -156,8 +169,8 @@ def candidates(quick: bool) -> list[Density]:
     return [*small, MixtureDensity(32), wide, splines]
 
 
-def judged(name: str, model: Honest, setting: Setting) -> pd.DataFrame:
-    """Both certificates of every encoder, and what the suite reaches."""
+def judged(name: str, model: Honest, attacks: Sequence[Audit], setting: Setting) -> pd.DataFrame:
+    """Both certificates of every encoder, and what the suite reached."""
     encoders, test = model.encoders, model.test
     best, kind = None, ""
     if name in CATEGORICAL:
@@ -166,8 +179,7 @@ def judged(name: str, model: Honest, setting: Setting) -> pd.DataFrame:
         best, described, _ = best_densities(encoders[0], candidates(setting.quick), model.train, 0)
         kind = described.split(", the best")[0]
     rows, n_draws = [], 50_000 if setting.quick else 400_000
-    for gamma, encoder in zip(model.problem.gammas, encoders, strict=True):
-        found = audit(encoder, model.train, test, quick=setting.quick)
+    for gamma, encoder, found in zip(model.problem.gammas, encoders, attacks, strict=True):
         own = certify(encoder, test, audit=found, n_draws=n_draws)
         better = own if best is None else certify(encoder, test, audit=found, density=best, n_draws=n_draws)
         rows.append(
