@@ -79,6 +79,7 @@ def test_the_true_files_are_accepted(public):
     found = {result.what: result.verdict for result in checked.results}
     assert found["file"] == found["histogram"] == found["bound, a random row"] == "ok"
     assert "counted in their true groups" in repr(checked), "what cannot be known is said"
+    assert "Rows that the model was fitted to are not covered" in repr(checked)
     assert not checked.certificate.unchecked
     assert check(public, None)
     json.dumps(checked.to_dict())

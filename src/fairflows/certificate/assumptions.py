@@ -30,6 +30,9 @@ def assumptions(
             "The certifying persons are independent draws, group by group, from the distribution that the release will "
             "be used on."
         )
+        sentences.append(
+            "Which groups there are was decided by the sensitive column alone, and by no other column of these persons."
+        )
         if n_models == 1:
             sentences += [
                 "The bound is for a fresh person; rows that the model was trained on are not covered.",

@@ -359,6 +359,13 @@ def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
     if any(fold.eta < 1 for statement in c.counts for fold in statement.folds):
         text = "That a released cell is random as often as eta says is taken on trust."
         yield Result("not checked", "note", text)
+    if c.counts and all(len(statement.folds) == 1 for statement in c.counts):
+        text = (
+            "The bound is about new persons. Rows that the model was fitted to are not covered, even in the same file."
+        )
+        yield Result("covered", "note", text)
+    elif c.counts:
+        yield Result("covered", "note", "The bound is about every row of the fitted table, and about new persons.")
     if c.counts:
         yield Result(
             "not checked",
