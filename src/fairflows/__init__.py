@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from fairflows.storage.saving import save as save
     from fairflows.stream.files import decode_file as decode_file
     from fairflows.stream.files import encode_file as encode_file
+    from fairflows.table.dialect import Dialect as Dialect
     from fairflows.table.examples import load_adult as load_adult
     from fairflows.table.examples import make_gaussians as make_gaussians
     from fairflows.table.examples import make_shifted_gaussians as make_shifted_gaussians
@@ -74,6 +75,7 @@ _HOME = {
     "CrossFit": "fairflows.release.crossfit",
     "DataError": "fairflows.exceptions",
     "DataWarning": "fairflows.exceptions",
+    "Dialect": "fairflows.table.dialect",
     "Encoder": "fairflows.encoder.base",
     "FairFlow": "fairflows.encoder.fair_flow",
     "FairMatching": "fairflows.encoder.fair_matching",

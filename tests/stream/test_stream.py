@@ -231,7 +231,7 @@ def test_other_refusals(frame, flow, tmp_path):
         encode_file(flow, tmp_path / "nothing.csv", tmp_path / "z.csv", sensitive="sex")
     with pytest.raises(DataError, match="name it"):
         encode_file(flow, source, tmp_path / "z.csv")
-    with pytest.raises(DataError, match="CSV or Parquet"):
+    with pytest.raises(DataError, match="an Excel file is read but not written"):
         encode_file(flow, source, tmp_path / "z.xlsx", sensitive="sex", identifier="person")
     with pytest.raises(DataError, match="there is no folder"):
         encode_file(flow, source, tmp_path / "no" / "z.csv", sensitive="sex", identifier="person")

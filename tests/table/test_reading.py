@@ -20,6 +20,7 @@ from fairflows.codec.product import Codec
 from fairflows.exceptions import DataError
 from fairflows.stream.files import _encode_batch
 from fairflows.stream.tables import TableReader
+from fairflows.table.dialect import Dialect
 from fairflows.table.frames import like, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.reading import read_frame
@@ -54,9 +55,11 @@ FIELDS = "every row must have the {} fields of the header; row {} .* has {}"
     ("name", "content", "message"),
     [
         ("absent.csv", None, "there is no such file"),
-        ("table.xlsx", b"PK", "must be a CSV or Parquet file .* got '.xlsx'"),
-        ("table.csv.gz.zip", b"PK", "must be a CSV or Parquet file .* got '.gz'"),
-        ("table.parquet.gz", b"PK", "a Parquet file is compressed within; unpack it first"),
+        ("table.xlsx", b"PK", "the workbook cannot be read"),
+        ("table.xls", b"", "a workbook must be an .xlsx file; save it as one"),
+        ("table.pdf", b"", "must be a CSV, Excel or Parquet file .* got '.pdf'"),
+        ("table.csv.gz.zip", b"PK", "must be a CSV, Excel or Parquet file .* got '.gz'"),
+        ("table.parquet.gz", b"PK", "a .parquet file is compressed within; unpack it first"),
         ("empty.csv", b"", "the file is empty"),
         ("more.csv", b"a,b\n1,2\n1,2,3\n", FIELDS.format(2, 3, 3)),
         ("comma.csv", b"x,y,s\n1,0,m,\n2,1,f,\n", FIELDS.format(3, 2, 4)),
@@ -65,8 +68,7 @@ FIELDS = "every row must have the {} fields of the header; row {} .* has {}"
         ("quote.csv", b'a,b\n"1,2\n3,4\n', "has 1. It holds a line end in quotes: is one of them never closed?"),
         ("quote-at-the-end.csv", b'a,b\n1,"2\n3,4\n', "a quote that opens the last field is never closed"),
         ("cut-in-quotes.csv", b'a,b\n1,2\n3,"4', "a quote that opens the last field is never closed"),
-        ("latin.csv", "a,b\nä,ö\n".encode("latin-1"), "not UTF-8"),
-        ("latin-header.csv", "ä,b\n1,2\n".encode("latin-1"), "not UTF-8 text"),
+        ("greek.csv", "a,b\nΑθήνα,1\n".encode("cp1253"), "neither UTF-8 text nor plainly Windows-1252: line 2 would"),
         ("twice.csv", b"a,a\n1,2\n", "unique; 'a' occurs more than once"),
         ("cut.csv.gz", gzip.compress(PLAIN, mtime=0)[:-9], "damaged or cut off"),
         ("cut.csv.xz", lzma.compress(PLAIN)[:-9], "damaged or cut off"),
@@ -262,5 +264,5 @@ def test_tables_of_other_kinds_are_named():
 def test_a_row_that_is_too_long_and_no_text_either(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\n1,2\n3,4,\xb8\n")
-    with pytest.raises(DataError, match="not UTF-8 text; save the file as UTF-8"):
-        read_frame(path)
+    with pytest.raises(DataError, match="not UTF-8 text: name its encoding"):
+        read_frame(path, dialect=Dialect(encoding="utf-8"))

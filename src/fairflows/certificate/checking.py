@@ -17,8 +17,9 @@ from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.certificate.document import Certificate, Plain
 from fairflows.certificate.file_list import FileList, canonical_sha256, file_sha256, is_signed, list_beside
 from fairflows.exceptions import DataError
+from fairflows.table.dialect import written
 from fairflows.table.json_text import read_text
-from fairflows.table.reading import read_frame
+from fairflows.table.reading import kind_of, read_frame
 
 Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
 
@@ -332,7 +333,7 @@ def difference_from_counts(path: Path, certificate: Certificate) -> str:
     certificate : Certificate
         One that states counts.
     """
-    frame = read_frame(path)
+    frame = read_frame(path) if kind_of(path) == "parquet" else read_frame(path, dialect=written(path))
     if "cell" not in frame:
         return "It has no column 'cell', and should hold the cells that were counted."
     n_counted = sum(certificate.n.values())

@@ -21,19 +21,21 @@ import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_known
+from fairflows.table.csv_text import COMPRESSION
+from fairflows.table.dialect import Dialect, written
+from fairflows.table.field_types import as_types, column_types
 from fairflows.table.frames import from_arrow
 from fairflows.table.reading import (
-    COMPRESSION,
-    CsvText,
     ParquetRows,
-    as_types,
-    column_types,
     explained,
     kind_of,
     named,
-    refuse_repeated,
+    open_table,
+    say_what_was_recognised,
+    with_texts,
 )
-from fairflows.table.schema import TEXT, Schema
+from fairflows.table.recognition import number_marks
+from fairflows.table.schema import Schema
 
 _ROW_GROUP = 2**17
 ROWS_PER_BUCKET = 2**18
@@ -46,26 +48,34 @@ class TableReader:
     Parameters
     ----------
     path : Path
-        A CSV (plain or compressed) or Parquet file.
+        A CSV (plain or compressed), Excel or Parquet file.
     batch_rows : int
         Rows of a batch; the last may be shorter.
     schema : Schema, optional
-        What some columns must hold, by which those of a CSV file are read; other columns are judged by the whole file.
+        What some columns must hold, by which those of a CSV or Excel file are read; other columns are judged by the
+        whole file.
     texts : sequence of str
-        Columns of a CSV file that are text, whatever it looks like: those that name persons.
+        Columns of such a file that are text, whatever it looks like: those that name persons.
+    dialect : Dialect, optional
+        How the file is written; what it does not state is recognised, and a warning says as what.
     """
 
-    def __init__(self, path: Path, batch_rows: int, schema: Schema | None = None, texts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        batch_rows: int,
+        schema: Schema | None = None,
+        texts: Sequence[str] = (),
+        dialect: Dialect | None = None,
+    ) -> None:
         self.path = path
         self.batch_rows = batch_rows
         self._schema = Schema({}) if schema is None else schema
         self._texts = texts
-        if not path.is_file():
-            raise DataError(f"{path}: is a folder, not a file." if path.is_dir() else f"{path}: there is no such file.")
+        self._stated = dialect or Dialect()
         with explained(path):
-            self._rows = ParquetRows(path) if kind_of(path) == "parquet" else CsvText(path)
+            self._rows = open_table(path, self._stated)
         self.columns = self._rows.columns
-        refuse_repeated(path, self.columns)
 
     @property
     def n_rows(self) -> int | None:
@@ -93,12 +103,15 @@ class TableReader:
         if isinstance(self._rows, ParquetRows):
             yield from self._rows.batches(columns, self.batch_rows)
             return
-        # A type must hold for the whole file: a batch of digits alone may be of a column of text.
+        # Marks and types must hold for the whole file: a batch of digits alone may be of a column of text.
         *_, last = self.columns
-        fields = self._rows.batches([*(name for name in columns if name != last), last])
-        types = column_types(fields, schema.kinds | {name: TEXT for name in self._texts if name in columns})
+        fields, kinds = [*(name for name in columns if name != last), last], with_texts(schema.kinds, self._texts)
+        dialect = number_marks(self._rows.batches(fields), self._rows.dialect, self.path, kinds)
+        say_what_was_recognised(self.path, self._stated, dialect)
+        kinds = {name: kind for name, kind in kinds.items() if name in columns}
+        types = column_types(self._rows.batches(fields), kinds, dialect)
         for table in _slices(self._rows.batches(columns), self.batch_rows):
-            yield as_types(table, types)
+            yield as_types(table, types, dialect)
 
 
 def _slices(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
@@ -129,7 +142,9 @@ class TableWriter:
         self._path, self._kind = path, kind_of(name)
         if name.suffix.lower() in COMPRESSION:
             raise DataError(f"{name}: a packed CSV file is read but not written; choose .csv, .tsv or .parquet.")
-        self._separator = "\t" if ".tsv" in [suffix.lower() for suffix in name.suffixes] else ","  # as it is read
+        if self._kind == "excel":
+            raise DataError(f"{name}: an Excel file is read but not written; choose .csv, .tsv or .parquet.")
+        self._separator = written(name).separator
         self._parquet: pq.ParquetWriter | None = None
         self._csv: Any = None
         self._waiting: list[pa.Table] = []

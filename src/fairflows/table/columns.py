@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -19,6 +20,13 @@ from fairflows.table.grid import find_grid
 Kind = Literal["continuous", "discrete", "categorical"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Dtype: TypeAlias = "np.dtype | ExtensionDtype"
+
+
+def refuse_repeated(path: Path, names: list[str]) -> None:
+    """Refuse two columns of one name."""
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"{path}: column names must be unique; {repeated[0]!r} occurs more than once.")
 
 
 def is_time(dtype: Dtype) -> bool:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fairflows.exceptions import DataError, Parameter
 from fairflows.table.columns import is_number
-from fairflows.table.reading import column_types
+from fairflows.table.field_types import column_types
 from fairflows.table.schema import NUMBERS, TEXT, WHOLE, Schema, whole_where_exact
 
 

@@ -29,6 +29,7 @@ from fairflows.table.columns import (
     sorted_values,
     step_text,
 )
+from fairflows.table.dialect import Dialect
 from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
 from fairflows.table.grid import find_grid
 from fairflows.table.grouping import CutsLike, Grouping, GroupRules, joined
@@ -158,11 +159,25 @@ class Table:
         self._declared = {str(column): cast(Kind, kind) for column, kind in (kinds or {}).items()}
 
     @classmethod
-    def read(cls, path: str | Path, schema: Schema | None = None, **settings: Any) -> Table:
-        """The table in a CSV or Parquet file, read as a model's `schema_` says; settings as for `Table`."""
+    def read(
+        cls, path: str | Path, schema: Schema | None = None, *, dialect: Dialect | None = None, **settings: Any
+    ) -> Table:
+        """The table in a CSV, Excel or Parquet file.
+
+        Parameters
+        ----------
+        path : path
+            The file, by its name; CSV files may be packed.
+        schema : Schema, optional
+            What columns must hold: a model's `schema_`.
+        dialect : Dialect, optional
+            How a CSV file is written; what it does not state is recognised, and a warning says as what.
+        **settings
+            As for `Table`.
+        """
         identifier = settings.get("identifier")
         names = [identifier] if isinstance(identifier, str) else []
-        return cls(read_frame(path, schema, names), **{"name": Path(path).name, **settings})
+        return cls(read_frame(path, schema, names, dialect), **{"name": Path(path).name, **settings})
 
     def __len__(self) -> int:
         return len(self.X)

@@ -1,0 +1,191 @@
+"""The fields of a CSV file, plain or compressed, as text."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import lzma
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.csv
+
+from fairflows.exceptions import DataError, Parameter
+from fairflows.table.columns import refuse_repeated
+from fairflows.table.dialect import Dialect, is_tab_separated
+from fairflows.table.recognition import encoding_of, separator_of
+
+_BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
+
+
+def _unpack(codec: str) -> Callable[[Path], IO[bytes]]:
+    return lambda path: pa.CompressedInputStream(pa.OSFile(str(path)), codec)
+
+
+def _unzip(path: Path) -> IO[bytes]:
+    archive = zipfile.ZipFile(path)
+    files = [file for file in archive.infolist() if not file.is_dir() and not file.filename.startswith("__MACOSX/")]
+    if len(files) != 1:
+        raise DataError(f"{path}: the archive must hold one file; it holds {len(files)}.")
+    return archive.open(files[0])
+
+
+COMPRESSION: dict[str, Callable[[Path], IO[bytes]]] = {
+    ".gz": _unpack("gzip"),
+    ".bz2": _unpack("bz2"),
+    ".zst": _unpack("zstd"),
+    ".xz": lzma.open,
+    ".zip": _unzip,
+}
+
+
+class CsvText:
+    """The fields of a CSV file as text, an empty one missing; every row has as many as the header.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    dialect : Dialect
+        How it is written, as far as that is known.
+
+    Attributes
+    ----------
+    columns : list of str
+        The names in the header; a column without one is called "Unnamed: j", by its place.
+    dialect : Dialect
+        How it is written, with its encoding and its separator; the marks of its numbers where they were known.
+    """
+
+    def __init__(self, path: Path, dialect: Dialect) -> None:
+        if dialect.sheet is not None:
+            raise DataError(f"{path}: only Excel files have sheets: leave out ", Parameter("sheet"), ".")
+        self.path = path
+        encoding = dialect.encoding or encoding_of(self._open, path)
+        self.dialect = replace(dialect, encoding=encoding)
+        if self.dialect.separator is None:
+            with self._lines() as lines:
+                separator = "\t" if is_tab_separated(path) else separator_of(lines, path)
+            self.dialect = replace(self.dialect, separator=separator)
+        with self._lines() as lines:
+            header = next(filter(None, csv.reader(lines, delimiter=self.separator)), None)
+        if header is None:
+            raise DataError(f"{path}: the file is empty.")
+        header[0] = header[0].removeprefix("\ufeff")  # where an encoding is stated that does not expect the mark
+        self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
+        refuse_repeated(path, self.columns)
+
+    @property
+    def separator(self) -> str:
+        """What separates two fields."""
+        return self.dialect.separator or ","
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns, some thousand rows at a time."""
+        fields = [f"f{self.columns.index(name)}" for name in columns]
+        bad_rows: list[pyarrow.csv.InvalidRow] = []
+
+        def refuse(row: pyarrow.csv.InvalidRow) -> str:
+            bad_rows.append(row)
+            return "error"
+
+        with self._open() as stream:
+            text = Utf8Stream(stream, self.dialect.encoding or "utf-8")
+            try:
+                # Columns go by their place: the header is read as a row, and dropped. One thread counts the rows.
+                reader = pyarrow.csv.open_csv(
+                    pa.PythonFile(text, "r"),
+                    pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=True),
+                    pyarrow.csv.ParseOptions(
+                        delimiter=self.separator,
+                        newlines_in_values=True,
+                        invalid_row_handler=refuse,
+                    ),
+                    pyarrow.csv.ConvertOptions(
+                        include_columns=fields,
+                        column_types=dict.fromkeys(fields, pa.string()),
+                        strings_can_be_null=True,
+                        null_values=[""],
+                    ),
+                )
+                last = None
+                for number, batch in enumerate(reader):
+                    rows = batch.slice(0 if number else 1)
+                    yield pa.RecordBatch.from_arrays(rows.columns, names=list(columns))
+                    last = batch[-1][-1].as_py() if batch.num_rows else last
+            except pa.ArrowInvalid as error:
+                raise self._explained(bad_rows) if bad_rows else error from None
+        if columns[-1] == self.columns[-1] and text.ends_within_quotes(last or "", self.separator):
+            raise DataError(f"{self.path}: cannot be read: a quote that opens the last field is never closed.")
+
+    def _explained(self, rows: list[pyarrow.csv.InvalidRow]) -> DataError:
+        row = rows[0]
+        reason = (
+            f"{self.path}: every row must have the {row.expected_columns} fields of the header; row {row.number} (the "
+            f"header is row 1) has {row.actual_columns}."
+        )
+        if "\n" in row.text:
+            return DataError(f"{reason} It holds a line end in quotes: is one of them never closed?")
+        comma = " A number with a decimal comma must then be in quotes." if self.separator == "," else ""
+        return DataError(
+            f"{reason} They are separated by {self.separator!r}: if not, say so (",
+            Parameter("separator", ...),
+            f").{comma}",
+        )
+
+    def _lines(self) -> io.TextIOWrapper:
+        encoding = "utf-8-sig" if self.dialect.encoding == "utf-8" else self.dialect.encoding
+        return io.TextIOWrapper(self._open(), encoding, newline="")
+
+    def _open(self) -> IO[bytes]:
+        return COMPRESSION.get(self.path.suffix.lower(), lambda path: path.open("rb"))(self.path)
+
+
+class Utf8Stream(io.RawIOBase):
+    """A stream of text in any encoding, as UTF-8, that remembers how it ended.
+
+    Text is checked here, and not where a row is found to be wrong: there the error could not be raised.
+    """
+
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+        self._stream = stream
+        self._is_utf8 = encoding == "utf-8"
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._waiting = b""
+        self._tail = b""
+
+    def read(self, n: int = -1) -> bytes:
+        """The next bytes, n at most."""
+        data = self._read_utf8(n) if self._is_utf8 else self._read_decoded(n)
+        self._tail = (self._tail + data[-_BLOCK:])[-_BLOCK:] if len(data) < _BLOCK else data
+        return data
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def ends_within_quotes(self, last: str, separator: str) -> bool:
+        """Whether the last field was opened with a quote and never closed, so that it took all that followed."""
+        tail = self._tail
+        if tail.rstrip(b"\r\n").endswith(b'"'):
+            return False
+        return "\n" in last or "\r" in last or tail.rstrip(b"\r\n").endswith(f'{separator}"{last}'.encode())
+
+    def _read_utf8(self, n: int) -> bytes:
+        data = self._stream.read(n)
+        self._decoder.decode(data, final=not data)
+        return data
+
+    def _read_decoded(self, n: int) -> bytes:
+        """As many bytes of UTF-8 as were asked for; what the last read gave beyond them waits for the next."""
+        while not self._waiting and (data := self._stream.read(n)):
+            self._waiting = self._decoder.decode(data).encode()
+        if not self._waiting:
+            self._waiting = self._decoder.decode(b"", final=True).encode()
+        data, self._waiting = self._waiting[:n], self._waiting[n:]
+        return data

@@ -1,0 +1,111 @@
+"""The cells of an Excel sheet as text, in the form in which a CSV file would hold them."""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from fairflows.exceptions import DataError, Parameter
+from fairflows.table.columns import refuse_repeated
+from fairflows.table.dialect import Dialect
+
+EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
+
+_BATCH_ROWS = 2**16
+_ERRORS = {"#N/A", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"}
+
+
+class ExcelText:
+    """The cells of a sheet as text; an empty one, or one that shows an error, is missing.
+
+    The workbook must have one sheet with rows, unless the dialect names one. Needs the extra ``fairflows[excel]``.
+
+    Parameters
+    ----------
+    path : Path
+        The workbook.
+    dialect : Dialect
+        The sheet, where there are several.
+
+    Attributes
+    ----------
+    columns : list of str
+        The cells of the first row; a column without a name is called "Unnamed: j", by its place.
+    dialect : Dialect
+        The sheet, and the form of the text here: plain numbers.
+    """
+
+    def __init__(self, path: Path, dialect: Dialect) -> None:
+        for name in ("separator", "encoding", "decimal", "thousands"):
+            if dialect.to_dict()[name] is not None:
+                raise DataError(f"{path}: a workbook itself says how it is written: leave out ", Parameter(name), ".")
+        sheets = {name: rows for name, rows in _sheets(path, dialect.sheet).items() if rows}
+        if not sheets:
+            raise DataError(f"{path}: the file is empty.")
+        if len(sheets) > 1:
+            names = ", ".join(map(repr, sheets))
+            raise DataError(
+                f"{path}: holds several sheets ({names}): name one (", Parameter("sheet", next(iter(sheets))), ")."
+            )
+        ((self._sheet, (header, *self._rows)),) = sheets.items()
+        self.path = path
+        self.dialect = replace(dialect, decimal=".", thousands="")
+        self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
+        refuse_repeated(path, self.columns)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns, some thousand rows at a time."""
+        places = [self.columns.index(name) for name in columns]
+        for start in range(0, max(len(self._rows), 1), _BATCH_ROWS):
+            rows = self._rows[start : start + _BATCH_ROWS]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([row[j] for row in rows], pa.string()) for j in places], names=list(columns)
+            )
+
+
+def _sheets(path: Path, wanted: str | None) -> dict[str, list[list[str | None]]]:
+    """The sheets of a workbook, or one of them, without rows and columns at the end that hold nothing."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise DataError(
+            f"{path}: reading Excel files needs openpyxl: pip install 'fairflows[excel]', or save the sheet as CSV."
+        ) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of styles and forms, which hold no values
+        try:
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        except Exception as error:  # whatever a damaged archive of XML gives rise to
+            raise DataError(f"{path}: the workbook cannot be read: {error}") from None
+        try:
+            if wanted is not None and wanted not in book.sheetnames:
+                known = ", ".join(map(repr, book.sheetnames))
+                raise DataError(f"{path}: has no sheet {wanted!r}; it has {known}.")
+            names = [sheet.title for sheet in book.worksheets if wanted in (None, sheet.title)]
+            return {name: _trimmed(book[name].iter_rows(values_only=True)) for name in names}
+        finally:
+            book.close()
+
+
+def _trimmed(cells: Iterator[tuple[object, ...]]) -> list[list[str | None]]:
+    rows = [[_text(cell) for cell in row] for row in cells]
+    while rows and not any(rows[-1]):
+        rows.pop()
+    width = max((j + 1 for row in rows for j, cell in enumerate(row) if cell), default=0)
+    return [[*row[:width], *[None] * (width - len(row))] for row in rows]
+
+
+def _text(cell: object) -> str | None:
+    """A cell as a CSV file would hold it, without a loss of digits."""
+    if cell is None or cell == "" or (isinstance(cell, str) and cell in _ERRORS):
+        return None
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+        return str(int(cell))
+    if isinstance(cell, datetime.datetime):
+        return cell.date().isoformat() if cell.time() == datetime.time() else cell.isoformat(sep=" ")
+    return str(cell)
