@@ -333,7 +333,7 @@ def difference_from_counts(path: Path, certificate: Certificate) -> str:
     certificate : Certificate
         One that states counts.
     """
-    frame = read_frame(path) if kind_of(path) == "parquet" else read_frame(path, dialect=written(path))
+    frame = read_frame(path, dialect=written(path) if kind_of(path) == "csv" else None)
     if "cell" not in frame:
         return "It has no column 'cell', and should hold the cells that were counted."
     n_counted = sum(certificate.n.values())
