@@ -1,13 +1,15 @@
 # `make demo` and `make test` are all the set-up there is: each builds .venv when it is missing or out of date.
 PYTHON ?= python3
 BIN := .venv/bin
+# For a GPU: make demo TORCH_INDEX=https://download.pytorch.org/whl/cu128
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
 # Tests whose numbers pass through matrix products.
 KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
 	tests/encoder/test_matching.py tests/training/test_training.py tests/storage tests/stream
 
-.PHONY: demo test test-all test-kernels fast-tests lint clean
+.PHONY: demo test test-all test-kernels fast-tests lint docs wheel clean
 
 demo: .venv/installed
 	$(BIN)/fairflows demo
@@ -32,12 +34,25 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# torch first and alone: its pinned CPU build must be there before anything that depends on it is resolved.
+docs: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	$(BIN)/mkdocs build --strict --quiet --site-dir site
+
+# Builds the wheel, and does a small job with it in a folder where the sources are not.
+wheel: .venv/installed
+	rm -rf dist
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+	$(BIN)/python tools/try_wheel.py dist/fairflows-*.whl
+
+# torch first and alone: its pinned build must be there before anything that depends on it is resolved. The CPU build
+# lies in an index of its own, which is asked where it can be reached; PyPI's build brings gigabytes of CUDA.
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	index=$$($(BIN)/python -c "import urllib.request as web; web.urlopen('$(TORCH_INDEX)/torch/', timeout=5); \
+		print('--extra-index-url $(TORCH_INDEX)')" 2>/dev/null || true); \
+	$(BIN)/pip install --quiet --constraint constraints.txt $$index torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[test]"
 	touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv dist site .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -106,3 +106,14 @@ def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?://|#|mailto:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_links_of_the_readme_lead_somewhere_wherever_it_is_read():
+    """The README is also the project's page on PyPI, where relative links lead nowhere."""
+    text = (ROOT / "README.md").read_text()
+    assert re.findall(r"\]\((?!https://)([^)]+)", text) == []
+    own = re.findall(
+        r"\]\(https://(?:raw\.githubusercontent\.com|github\.com)/fairflows/fairflows/(?:blob/)?main/([^)#]+)", text
+    )
+    assert len(own) > 5
+    assert [target for target in own if not (ROOT / target).exists()] == []

@@ -1,0 +1,36 @@
+"""Do a small job with a wheel, where the sources are not: what is missing in it shows here.
+
+    python tools/try_wheel.py dist/fairflows-0.1.0-py3-none-any.whl
+
+The wheel's own dependencies are those of the Python that runs this.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+JOB = """
+import pathlib, fairflows as ff
+assert pathlib.Path(ff.__file__).is_relative_to(pathlib.Path.cwd()), ff.__file__
+adult = ff.load_adult()
+train, _, test = adult.split(random_state=0)
+release = ff.FairTree(n_cells=8).fit(train)
+print(ff.certify(release, test, target=0.2).status, len(adult))
+"""
+
+
+def main(wheel: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder]
+        subprocess.run([*install, wheel], check=True)
+        licences = list(Path(folder).glob("fairflows-*.dist-info/licenses/**/ATTRIBUTION.md"))
+        assert licences, "the wheel lacks the attribution of its data"
+        subprocess.run([sys.executable, "-c", JOB], check=True, cwd=folder)
+        subprocess.run([sys.executable, "-m", "fairflows.cli.main", "--help"], check=True, cwd=folder, stdout=-3)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
