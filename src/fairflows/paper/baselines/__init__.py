@@ -2,5 +2,6 @@
 
 from fairflows.paper.baselines.adversarial import LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
 from fairflows.paper.baselines.fare import FARE
+from fairflows.paper.baselines.fcrl import FCRL
 
-__all__ = ["FARE", "LAFTR", "AdversarialEncoder", "AdversarialForgetting", "MaxEntARL"]
+__all__ = ["FARE", "FCRL", "LAFTR", "AdversarialEncoder", "AdversarialForgetting", "MaxEntARL"]

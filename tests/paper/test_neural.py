@@ -1,0 +1,282 @@
+"""The neural baselines: the same interface, stacked training equals separate training, the losses' formulas."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from fairflows import certify, make_gaussians, make_three_groups
+from fairflows.certificate.identification import model_hash
+from fairflows.exceptions import DataError
+from fairflows.frontiers.sweep import frontier
+from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, game
+from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error, error_weights
+from fairflows.paper.baselines.fcrl import Critic
+from fairflows.paper.baselines.game import Batch, TrainingRows
+from fairflows.release.cell_release import CellRelease
+
+KEY = bytes(range(32))
+ALL = [AdversarialEncoder, LAFTR, MaxEntARL, AdversarialForgetting, FCRL]
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Two groups; the index names the persons."""
+    table = make_gaussians(600, random_state=0)[0]
+    table.X.index.name = "person"
+    return table
+
+
+def made(baseline, **settings):
+    """The baseline with a key where it has one, so that two fits give a person the same noise."""
+    keyed = {"key": KEY, "identifier": "person"} if baseline is FCRL else {}
+    return baseline(**settings, **keyed)
+
+
+def encoded(encoder, blobs):
+    """z, with the attribute where encoding needs it."""
+    needed = {"sensitive_features": blobs.a} if encoder.needs_attribute else {}
+    return encoder.transform(blobs.X, **needed)
+
+
+@pytest.mark.parametrize("baseline", ALL)
+def test_fit_transform_predict(baseline, blobs):
+    encoder = made(baseline, n_epochs=3).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
+    Z = encoded(encoder, blobs)
+    assert isinstance(Z, pd.DataFrame)
+    assert list(Z) == encoder.get_feature_names_out().tolist()
+    assert Z.index.equals(blobs.X.index)
+    assert np.isfinite(Z).all(axis=None)
+    assert set(encoder.predict(blobs.X, sensitive_features=blobs.a)) <= {0, 1}
+    assert np.allclose(Z, encoder.transform(blobs.X, sensitive_features=blobs.a))
+    with pytest.raises(NotFittedError):
+        clone(encoder).transform(blobs.X)
+
+
+@pytest.mark.parametrize("baseline", ALL)
+def test_many_seeds_in_one_run_are_each_what_they_would_be_alone(baseline, blobs):
+    settings = {"n_epochs": 3, "batch_size": 64, "learning_rate": 1e-3}
+    weight = baseline.strength_name
+    strengths = [getattr(baseline(), weight), 0.5]
+    together = made(baseline, **settings).fit_many(
+        blobs.X, blobs.y, sensitive_features=blobs.a, strengths=strengths, seeds=[3, 4, 5]
+    )
+    alone = made(baseline, **{weight: 0.5}, random_state=4, **settings)
+    alone.fit(blobs.X, blobs.y, sensitive_features=blobs.a)
+    assert getattr(together[4], weight) == 0.5
+    assert together[4].random_state == 4
+    assert np.allclose(encoded(together[4], blobs), encoded(alone, blobs), atol=1e-5)
+    assert not np.allclose(encoded(together[3], blobs), encoded(alone, blobs), atol=1e-3)
+
+
+@pytest.mark.parametrize("baseline", ALL)
+def test_the_attribute_may_be_a_column_and_is_never_a_feature(baseline, blobs):
+    data = blobs.X.assign(a=blobs.a)
+    named = made(baseline, n_epochs=2, sensitive="a").fit(data, blobs.y)
+    passed = made(baseline, n_epochs=2).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
+    assert np.allclose(named.transform(data), encoded(passed, blobs))
+    assert named.feature_names == list(blobs.X)
+
+
+@pytest.mark.parametrize(("baseline", "in_22_batches"), [
+    (AdversarialEncoder, (22, 22)),
+    (LAFTR, (22, 22)),
+    (MaxEntARL, (11, 11)),
+    (AdversarialForgetting, (2, 20)),
+    (FCRL, (22, 0)),
+])  # fmt: skip
+def test_whose_turn_it_is(baseline, in_22_batches, blobs, monkeypatch):
+    """Steps of the encoder's side, and of the adversary, as in the methods' own sources."""
+    steps = {}
+
+    class Counted(game.AdamSteps):
+        def step(self):
+            steps[self] = steps.get(self, 0) + 1
+            super().step()
+
+    monkeypatch.setattr(game, "AdamSteps", Counted)
+    made(baseline, n_epochs=11, batch_size=300).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
+    assert sorted(steps.values()) == sorted(filter(None, in_22_batches))
+
+
+def test_categories_and_three_groups():
+    table, _ = make_three_groups(300, random_state=0)
+    X = table.X.rename_axis("person").assign(kind=np.where(table.X["x1"] > 0, "right", "left"))
+    for baseline in ALL:
+        encoder = made(baseline, n_epochs=2).fit(X, table.y, sensitive_features=table.a)
+        assert encoder.transform(X, sensitive_features=table.a).shape == (300, encoder.n_latent)
+        if baseline is not FCRL:
+            assert encoder.players_.adversary.weights[-1].shape[-1] == 3
+
+
+def test_without_price_the_task_is_learnt(blobs):
+    free = AdversarialEncoder(0.0, n_epochs=30, learning_rate=0.01)
+    encoder = free.fit(blobs.X, blobs.y, sensitive_features=blobs.a)
+    assert (encoder.predict(blobs.X) == blobs.y).mean() > 0.97
+
+
+def test_the_price_confuses_the_adversary_that_it_is_paid_for(blobs):
+    """The discriminator of MaxEnt-ARL reads the group where hiding is free of charge, and is unsure where it pays."""
+    encoders = MaxEntARL(n_epochs=60, learning_rate=1e-3).fit_many(
+        blobs.X, blobs.y, sensitive_features=blobs.a, strengths=[0.0, 10.0], seeds=[0]
+    )
+    sure = []
+    for encoder in encoders:
+        z = torch.tensor(encoded(encoder, blobs).to_numpy(copy=True), dtype=torch.float32)
+        sure.append(encoder.players_.adversary(z[None])[0].softmax(-1).max(-1).values.mean().item())
+    assert sure[0] > 0.75
+    assert sure[1] < 0.6
+
+
+def some_rows(n_classes=2):
+    """Six rows of two groups; the second group is the smaller."""
+    a, y = torch.tensor([0, 0, 0, 0, 1, 1]), torch.tensor([0, 0, 0, 1, 0, 1])
+    return TrainingRows(torch.zeros(6, 3), y, a, n_classes, 2)
+
+
+def test_the_error_of_a_sure_adversary_is_one_less_the_parity_distance():
+    rows = some_rows()
+    says = torch.tensor([[0, 0, 0, 1, 1, 0]])
+    logits = 100.0 * torch.nn.functional.one_hot(says, 2).float()
+    weights = error_weights(rows, "demographic_parity")
+    error = (weights[rows.y, rows.a] * absolute_error(logits, rows.a[None])).mean().item()
+    assert 1 - error == pytest.approx(abs(1 / 4 - 1 / 2))
+
+
+@pytest.mark.parametrize(("criterion", "expected"), [
+    ("demographic_parity", [[6 / 4, 6 / 2], [6 / 4, 6 / 2]]),
+    ("equalized_odds", [[6 / 3, 6 / 1], [6 / 1, 6 / 1]]),
+    ("equal_opportunity", [[0, 0], [6 / 1, 6 / 1]]),
+])  # fmt: skip
+def test_errors_are_weighted_by_label_and_group(criterion, expected):
+    assert error_weights(some_rows(), criterion).tolist() == expected
+
+
+def test_the_adversary_sees_the_label_where_the_criterion_speaks_of_it(blobs):
+    wide = {}
+    for criterion in ("demographic_parity", "equalized_odds", "equal_opportunity"):
+        encoder = LAFTR(criterion=criterion, n_epochs=1).fit(blobs)
+        assert isinstance(encoder.players_, NormalisedL1)
+        wide[criterion] = encoder.players_.adversary.n_inputs
+        assert encoder.transform(blobs).shape == (600, 8)
+    assert wide == {"demographic_parity": 8, "equalized_odds": 9, "equal_opportunity": 9}
+
+
+class SaysTheFirstColumn(torch.nn.Module):
+    """A sure adversary: its guess is the first column that it sees."""
+
+    def forward(self, seen):
+        return 100 * torch.nn.functional.one_hot(seen[..., 0].long(), 2).float()
+
+
+def test_a_label_tells_the_group_apart_and_leaves_the_odds_equal():
+    """z = y, which the groups have unequally often: no parity, and odds that no adversary can tell apart."""
+    number = torch.arange(200)
+    a = number % 2
+    y = (number % 10 < 2 + 6 * a).long()
+    rows = TrainingRows(torch.zeros(200, 1), y, a, 2, 2)
+    batch = Batch(y[None, :, None].float(), y[None], a[None], torch.empty(1, 200, 0))
+    error = {}
+    for criterion in ("demographic_parity", "equalized_odds", "equal_opportunity"):
+        by_label = criterion != "demographic_parity"
+        weights = error_weights(rows, criterion)
+        networks = torch.nn.Identity(), torch.nn.Identity(), SaysTheFirstColumn()
+        error[criterion] = NormalisedL1(*networks, weights, sees_label=by_label).adversary_loss(batch).item()
+    shares = [(y[a == g] == 1).float().mean().item() for g in (0, 1)]
+    assert error["demographic_parity"] == pytest.approx(1 - (shares[1] - shares[0]), abs=1e-5)
+    assert error["equalized_odds"] == pytest.approx(2, abs=1e-5), "one for each label, as of any guess"
+    assert error["equal_opportunity"] == pytest.approx(1, abs=1e-5)
+
+
+def test_forgetting_moves_the_mask_and_not_the_code(blobs):
+    encoder = AdversarialForgetting(n_epochs=1).fit(blobs)
+    players = encoder.players_.requires_grad_(True)
+    x = torch.tensor(blobs.X.to_numpy(np.float32, copy=True))[None]
+    batch = Batch(x, torch.tensor(blobs.y.tolist())[None], torch.tensor(blobs.a.tolist())[None], x[..., :0])
+    free, paid = (players.loss(batch, torch.tensor([delta])).sum() for delta in (0.0, 1.0))
+    networks = {"code": players.encoder, "mask": players.mask}
+    for name, network in networks.items():
+        weights = list(network.parameters())
+        without, with_price = (
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, weights, retain_graph=True)])
+            for loss in (free, paid)
+        )
+        assert torch.allclose(without, with_price, atol=1e-7) == (name == "code")
+
+
+def test_the_contrastive_estimate():
+    """Nothing where z is the same for all; at most the logarithm of the group's rows in the batch."""
+    critic = Critic(3, (8,), 2, 2, seeds=[0, 1])
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 40, 3, generator=generator)
+    a = torch.arange(40).remainder(2).expand(2, -1)
+    nothing = critic.information(x, torch.ones(2, 40, 2), a)
+    assert nothing.abs().max().item() < 1e-5
+    z = 30 * torch.randn(2, 40, 2, generator=generator)
+    assert (critic.information(x, z, a) <= np.log(20) + 1e-5).all()
+
+
+def test_a_strong_fcrl_hides_more(blobs):
+    weak, strong = made(FCRL, n_epochs=40, learning_rate=5e-3).fit_many(
+        blobs.X, blobs.y, sensitive_features=blobs.a, strengths=[0.001, 10.0], seeds=[0]
+    )
+    assert (weak.predict(blobs.X) == blobs.y).mean() > 0.95
+
+    def told(encoder):
+        """How well the nearest group mean of z recovers the group."""
+        Z = encoder.transform(blobs.X).to_numpy()
+        means = np.stack([Z[blobs.a == g].mean(axis=0) for g in (0, 1)])
+        return (((Z[:, None] - means) ** 2).sum(axis=-1).argmin(axis=1) == blobs.a).mean()
+
+    assert told(weak) > told(strong) + 0.05
+
+
+def test_noise_belongs_to_persons(blobs):
+    encoder = made(FCRL, n_epochs=1).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
+    again = FCRL(n_epochs=1, identifier="person").fit(blobs.X, blobs.y, sensitive_features=blobs.a)
+    assert encoder.is_randomised
+    assert np.array_equal(encoder.transform(blobs.X[::-1]), encoder.transform(blobs.X)[::-1])
+    assert not np.allclose(encoder.transform(blobs.X), again.transform(blobs.X)), "another key, other noise"
+
+
+@pytest.mark.parametrize("baseline", ALL)
+def test_a_frontier_of_a_baseline(baseline, blobs):
+    train, validation, _ = blobs.split()
+    front = frontier(made(baseline, n_epochs=1), train, gammas=[0.1, 0.5], seeds=[0, 1], validation=validation)
+    assert len(front.encoders) == 4
+
+
+def test_cells_of_a_baseline_can_be_certified(blobs):
+    train, _, test = blobs.split()
+    release = CellRelease(LAFTR(n_epochs=1), 4).fit(train)
+    assert 0 < certify(release, test).cell_upper <= 1
+
+
+def test_nothing_is_certified_of_the_latent_of_a_baseline(blobs):
+    train, _, test = blobs.split()
+    encoder = LAFTR(n_epochs=1).fit(train)
+    assert encoder.latent_law() is None
+    certificate = certify(encoder, test)
+    assert certificate.status == "NOT_MET"
+    assert certificate.cell_upper is certificate.model_upper is None
+
+
+def test_the_name_of_a_model_depends_on_what_it_learnt(blobs):
+    one, other = (LAFTR(n_epochs=1).fit(blobs.X, y, sensitive_features=blobs.a) for y in (blobs.y, 1 - blobs.y))
+    assert model_hash(one, b"key") == model_hash(pickle.loads(pickle.dumps(one)), b"key")
+    assert model_hash(one, b"key") != model_hash(other, b"key")
+
+
+def test_errors_name_what_is_wrong(blobs):
+    with pytest.raises(ValueError, match="gamma must be in"):
+        AdversarialEncoder(1.5).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
+    with pytest.raises(ValueError, match="alpha must be at least 0"):
+        MaxEntARL(-1).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
+    with pytest.raises(DataError, match="pass y"):
+        LAFTR().fit(blobs.X, sensitive_features=blobs.a)
+    with pytest.raises(DataError, match="sample_weight"):
+        LAFTR().fit(blobs.X, blobs.y, sensitive_features=blobs.a, sample_weight=np.ones(600))
