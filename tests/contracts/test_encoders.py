@@ -20,7 +20,7 @@ from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.paper.baselines import FARE, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
+from fairflows.paper.baselines import FARE, FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.table.persons import Key
@@ -51,6 +51,7 @@ ENCODERS = {
     "rows as they are": lambda: Unencoded(key=KEY),
     "FARE": lambda: FARE(0.2, max_leaves=6, min_rows=10, key=KEY),
     "LAFTR": lambda: LAFTR(n_epochs=1),
+    "FCRL": lambda: FCRL(n_epochs=1, key=KEY),
     "MaxEnt-ARL": lambda: MaxEntARL(n_epochs=1),
     "forgetting": lambda: AdversarialForgetting(n_epochs=1),
     "plain adversary": lambda: AdversarialEncoder(n_epochs=1),
@@ -61,8 +62,8 @@ ENCODERS = {
     "cross-fitted cells of rows": lambda: CrossFit(CellRelease(Unencoded(key=KEY), 4, output="typical"), most_rows=7),
 }
 NEED_NO_ATTRIBUTE = {
-    "best cells without the attribute", "rows as they are", "FARE", "LAFTR",
-    "MaxEnt-ARL", "forgetting", "plain adversary", "cells of rows", "cross-fitted cells of rows",
+    "best cells without the attribute", "rows as they are", "FARE", "FCRL", "forgetting",
+    "plain adversary", "cells of rows", "cross-fitted cells of rows",
 }  # fmt: skip
 INVERTIBLE = {"flow", "matching", "matching with coins"}
 GIVE_CELLS = {
@@ -71,7 +72,7 @@ GIVE_CELLS = {
 }  # fmt: skip
 HAVE_A_LAW = {"flow", "matching", "matching with coins", "transported cells", "transported score"}
 TOSS_COINS = {
-    "best cells", "best cells without the attribute", "matched tree", "flow", "matching with coins",
+    "best cells", "best cells without the attribute", "matched tree", "flow", "FCRL", "matching with coins",
     "transported cells", "transported score", "cells of matched rows",
     "typical rows of a score", "cross-fitted tree", "cross-fitted cells of rows",
 }  # fmt: skip

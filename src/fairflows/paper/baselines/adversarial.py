@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from fairflows.bijection.networks import StackedMLP, augment
-from fairflows.density.groups import Criterion
+from fairflows.density.base import Criterion
 from fairflows.paper.baselines.game import Batch, Players, TrainingRows, Turns, indicators, mean_cross_entropy
 from fairflows.paper.baselines.neural import NeuralBaseline, check_weights
 from fairflows.table.columns import check_choice
@@ -326,7 +326,7 @@ class Forgetting(Players):
 
     def __init__(
         self,
-        code: StackedMLP,
+        encoder: StackedMLP,
         predictor: StackedMLP,
         adversary: StackedMLP,
         mask: StackedMLP,
@@ -334,7 +334,7 @@ class Forgetting(Players):
         rho: float,
         lam: float,
     ):
-        super().__init__(code, predictor, adversary)
+        super().__init__(encoder, predictor, adversary)
         self.mask, self.decoder, self.rho, self.lam = mask, decoder, rho, lam
 
     def represent(self, x: Tensor, noise: Tensor) -> Tensor:

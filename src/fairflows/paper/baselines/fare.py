@@ -24,7 +24,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from fairflows.bounds import fare_upper_bound
-from fairflows.density.groups import Criterion
+from fairflows.density.base import Criterion
 from fairflows.encoder.base import FloatArray, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError

@@ -129,9 +129,10 @@ class Critic(StackedMLP):
 
     def __init__(self, n_features: int, hidden: Sequence[int], n_latent: int, n_groups: int, *, seeds: Sequence[int]):
         super().__init__(n_features, hidden, n_latent, seeds=seeds, stream="critic of x")
+        self.n_features, self.n_latent = n_features, n_latent
         self.of_z = StackedMLP(n_latent, (), n_latent, seeds=seeds, stream="critic of z")
         starts = [torch.randn(n_groups, n_latent, n_latent, generator=generator_of(s, "critic")) for s in seeds]
-        self.forms = nn.Parameter(torch.stack(starts))
+        self.forms = nn.Parameter(torch.stack(starts))  # (M, K, d, d)
 
     def information(self, x: Tensor, z: Tensor, a: Tensor) -> Tensor:
         """The contrastive estimate of I(z; x | a) for each model, (M,): z of a row against z of its group's rows."""
@@ -162,7 +163,7 @@ class ContrastiveLearner(Learner):
     @property
     def n_noise(self) -> int:
         """One number per dimension of z."""
-        return self.encoder.n_outputs // 2
+        return self.critic.n_latent
 
     def represent(self, x: Tensor, noise: Tensor) -> Tensor:
         """z = μ(x) + σ(x)·noise."""
@@ -174,7 +175,7 @@ class ContrastiveLearner(Learner):
         mu, sigma = self._law(batch.x)
         z = mu + sigma * batch.noise
         kl = 0.5 * (mu.square() + sigma.square() - 1 - 2 * sigma.log()).sum(-1).mean(-1)
-        group = indicators(batch.a, self.critic.forms.shape[1])
+        group = indicators(batch.a, self.critic.n_groups)
         task = mean_cross_entropy(self.informed(torch.cat([z, group], dim=-1)), batch.y)
         read = mean_cross_entropy(self.predictor(z.detach()), batch.y)
         beta = strength / 2 if self.beta is None else self.beta
