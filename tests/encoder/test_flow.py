@@ -14,13 +14,15 @@ from sklearn.pipeline import make_pipeline
 from torch.distributions import MultivariateNormal
 
 from fairflows.bounds import statistical_distance
-from fairflows.density import KnownDensity, MixtureDensity
+from fairflows.density import FlowDensity, GroupDensities, KnownDensity, MixtureDensity
+from fairflows.density.noise import FreshNoise
 from fairflows.encoder import flow_fitting
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError
 from fairflows.frontiers.sweep import frontier
 from fairflows.table.examples import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.table.persons import Key, Persons
+from fairflows.training.draws import FreshDraws, GroupRows
 from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import DivergedError
 from precision import assert_same_release
@@ -399,3 +401,47 @@ def test_a_known_density_needs_the_tables_dimensions():
     three = KnownDensity(torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3)))
     with pytest.raises(ValueError, match="the table's 2 dimensions; got 3"):
         FairFlow(density=[three, three], n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
+
+
+def test_fresh_noise_is_another_encoding_of_the_same_rows(mixed, fitted):
+    codec = fitted.codec_
+    x, _ = codec.encode(mixed.X, Persons.of(np.arange(len(mixed))))
+    s, width = codec.grid_points(x)
+    fresh = FreshNoise(torch.as_tensor(width)).add(torch.as_tensor(s), torch.Generator().manual_seed(0)).numpy()
+    noisy = width > 0
+    assert noisy.any()
+    assert not noisy.all()
+    assert (fresh[:, noisy] != x[:, noisy]).all()
+    np.testing.assert_allclose(fresh[:, ~noisy], x[:, ~noisy], atol=1e-9)
+    exact = ["age", "rate", "town", "owner", "since"]
+    assert_frame_equal(codec.decode(fresh)[0][exact], codec.decode(x)[0][exact], check_exact=True)
+
+
+def test_every_batch_gets_new_noise():
+    s = torch.full((4, 2), 0.5)
+    data = GroupRows([s, s], noise=FreshNoise(torch.tensor([0.1, 0.0])))
+    densities = GroupDensities.fit(MixtureDensity(1), [torch.randn(50, 2), torch.randn(50, 2)])
+    x = FreshDraws(data, densities, seeds=[0], batch_size=100).take(2).x[:, 0, :, :100]
+    assert len(x[..., 0].unique()) > 390, "400 draws; equal ones are rounding"
+    assert (x[..., 0] >= 0).all()
+    assert (x[..., 0] < torch.logit(torch.tensor(0.6)) + 1e-5).all()
+    assert (x[..., 1] == 0).all()
+
+
+@pytest.mark.parametrize("density", [MixtureDensity(1), FlowDensity(hidden=(8,), n_steps=60)])
+def test_densities_of_grid_points_see_their_noise(density):
+    """Rows on one grid point: without noise their spread is zero, with it that of the noise."""
+    s = 0.4 + 0.2 * torch.rand(300, 1, generator=torch.Generator().manual_seed(0)).expand(300, 2)
+    noise = FreshNoise(torch.tensor([0.0, 0.3]))
+    fitted = density.fit_groups([s, s], 0, noise=noise)
+    for member in fitted:
+        spread = member.sample(4000, torch.Generator().manual_seed(0)).std(0)
+        assert spread[1] > 1.5 * spread[0]
+
+
+def test_a_flow_is_trained_with_fresh_noise(mixed):
+    encoder = FairFlow(**QUICK, fresh_noise=True).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
+    Z = encoder.transform(mixed.X, sensitive_features=mixed.a)
+    back = encoder.inverse_transform(Z, sensitive_features=mixed.a)
+    assert_frame_equal(back[["age", "town"]], mixed.X[["age", "town"]], check_exact=True)
+    np.testing.assert_array_equal(Z, encoder.transform(mixed.X, sensitive_features=mixed.a))  # a person keeps hers

@@ -229,6 +229,16 @@ class Codec:
         low, width = self.units_
         return low + width * self._place(np.asarray(x, dtype=np.float64))[0]
 
+    def grid_points(self, x: Array) -> tuple[Array, Array]:
+        """Encoded training rows before the logit and without their noise, s, and the width w of the noise, (D,).
+
+        x = logit(s + w·u) with u in [0, 1) is another encoding of the same rows; w is zero where there is no noise.
+        """
+        positions = self._place(np.asarray(x, dtype=np.float64))[0] * self._n
+        positions = np.where(self._noisy, np.floor(positions), positions)
+        step = (1 - self.alpha) / self._n
+        return self.alpha / 2 + positions * step, np.where(self._noisy, step, 0.0)
+
     def _place(self, x: Array) -> tuple[Array, Array]:
         """p/n, each value's place in the training range, and the slope of the logistic function there."""
         limit = logit(1 - self.alpha / 2)

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, Self
 import torch
 from torch import Tensor, nn
 
+from fairflows.density.noise import FreshNoise, with_noise
 from fairflows.exceptions import DataError
 
 Criterion = Literal["demographic_parity", "equalized_odds", "equal_opportunity"]
@@ -42,9 +43,15 @@ class Density(nn.Module):
         self.__dict__.update(fitted.__dict__)
         return self
 
-    def fit_groups(self, rows: Sequence[Tensor], random_state: int = 0) -> list[Self]:
-        """A density with these settings for each of several groups, fitted together where that is faster."""
-        return [copy.deepcopy(self)._fit(checked_rows(x), random_state) for x in rows]
+    def fit_groups(
+        self, rows: Sequence[Tensor], random_state: int = 0, *, noise: FreshNoise | None = None
+    ) -> list[Self]:
+        """A density with these settings for each of several groups, fitted together where that is faster.
+
+        With ``noise``, rows are grid points, and the noise is added here: anew for every batch by a family that is
+        trained in batches, once by the others.
+        """
+        return [copy.deepcopy(self)._fit(checked_rows(x), random_state) for x in with_noise(rows, noise, random_state)]
 
     def _fit(self, x: Tensor, random_state: int) -> Self:
         """Estimate from checked rows; a family that fits groups together has its own ``fit_groups`` instead."""
@@ -147,6 +154,7 @@ class GroupDensities(nn.Module):
         criterion: Criterion = "demographic_parity",
         group_names: Sequence[object] | None = None,
         random_state: int = 0,
+        noise: FreshNoise | None = None,
     ) -> Self:
         """Estimate the densities that a criterion needs.
 
@@ -164,6 +172,8 @@ class GroupDensities(nn.Module):
             What to call the groups in messages; their numbers when not given.
         random_state
             Makes the estimate repeatable.
+        noise
+            The noise of rows that are given as grid points.
         """
         parts = _rows_by_label(rows, labels, criterion)
         names = list(group_names) if group_names is not None else list(range(len(rows)))
@@ -176,12 +186,13 @@ class GroupDensities(nn.Module):
                     )
         n_labels = len(parts[0])
         if isinstance(density, Density):
-            fitted = density.fit_groups([block for blocks in parts for block in blocks], random_state)
+            every_block = [block for blocks in parts for block in blocks]
+            fitted = density.fit_groups(every_block, random_state, noise=noise)
         else:
             fitted = [
                 member
                 for template, blocks in zip(density, parts, strict=True)
-                for member in template.fit_groups(blocks, random_state)
+                for member in template.fit_groups(blocks, random_state, noise=noise)
             ]
         return cls([fitted[i : i + n_labels] for i in range(0, len(fitted), n_labels)])
 

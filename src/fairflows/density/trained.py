@@ -15,6 +15,7 @@ from fairflows.bijection import Bijection, NeuralSpline, RealNVP
 from fairflows.bijection.networks import Stacked, StackedMLP, apply_networks, augment
 from fairflows.compute.steps import AdamSteps, milestone_rate
 from fairflows.density.base import Density, checked_rows
+from fairflows.density.noise import FreshNoise, with_noise
 
 _ROUND = 64  # steps whose rows are drawn at once
 
@@ -70,14 +71,17 @@ class TrainedDensity(Density, ABC):
     def _shape(self) -> tuple[object, ...]:
         """The settings that networks must share to become one stack."""
 
-    def fit_groups(self, rows: Sequence[Tensor], random_state: int = 0) -> list[Self]:
-        """A density for each group, all trained at once."""
+    def fit_groups(
+        self, rows: Sequence[Tensor], random_state: int = 0, *, noise: FreshNoise | None = None
+    ) -> list[Self]:
+        """A density for each group, all trained at once; with ``noise``, rows are grid points."""
         rows = [checked_rows(x) for x in rows]
+        shown = with_noise(rows, noise, random_state)
         n_features = rows[0].shape[1]
         networks = self._new_networks(n_features, len(rows), random_state).to(rows[0])
-        location = torch.stack([x.mean(0) for x in rows])
-        scale = torch.stack([x.std(0) for x in rows]).clamp_min(1e-6)
-        self._maximise_likelihood(self._stack_of(networks, location, scale), networks, rows, random_state)
+        location = torch.stack([x.mean(0) for x in shown])
+        scale = torch.stack([x.std(0) for x in shown]).clamp_min(1e-6)
+        self._maximise_likelihood(self._stack_of(networks, location, scale), networks, rows, random_state, noise)
         return [
             copy.deepcopy(self)._keep(
                 n_features, networks=networks.select_group(g), location=location[g].clone(), scale=scale[g].clone()
@@ -86,12 +90,17 @@ class TrainedDensity(Density, ABC):
         ]
 
     def _maximise_likelihood(
-        self, stack: TrainedStack, networks: Stacked, rows: Sequence[Tensor], random_state: int
+        self,
+        stack: TrainedStack,
+        networks: Stacked,
+        rows: Sequence[Tensor],
+        random_state: int,
+        noise: FreshNoise | None,
     ) -> None:
         """Train G densities on rows of G groups: each step takes ``batch_size`` rows of every group, with replacement.
 
-        The loss is the sum of the groups' negative mean log-likelihoods, so every group is trained as it would be
-        alone.
+        Noise, if any, is new in every step. The loss is the sum of the groups' negative mean log-likelihoods, so every
+        group is trained as it would be alone.
         """
         data = torch.cat(list(rows))
         device = data.device
@@ -118,7 +127,7 @@ class TrainedDensity(Density, ABC):
             if step % _ROUND == 0:
                 uniform = torch.rand(*shape, generator=generator, device=device, dtype=torch.float64)
                 chosen = first[:, None] + (uniform * sizes[:, None]).long()
-                pool.copy_(data[chosen])
+                pool.copy_(data[chosen] if noise is None else noise.add(data[chosen], generator))
                 position.zero_()
             steps.set_learning_rate(milestone_rate(self.learning_rate, step, self.n_steps))
             steps.step()

@@ -59,8 +59,11 @@ class FairFlow(GroupEncoder):
         "mixture" (Gaussians, their number chosen by BIC), "realnvp", "spline", "autoregressive" or "kde"; or a density
         of `fairflows.density` to fit; or *known* densities in table units, one for each group, as a list in the order
         of the sorted groups or a dict: `torch.distributions` objects, zuko flows or fitted densities.
+        Choose by ``held_out_log_likelihood_``, never by Δ: a density that is trained for a shorter time, or has too few
+        parameters, makes the groups look more alike than they are, so that Δ is smaller and the claim is false.
     criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
-        Which laws are made alike: of z, of z given each label, of z given the last label.
+        Which laws are made alike: of z, of z given each label (the divergence is then the mean over the labels), of z
+        given the last label.
     scalarisation : {"convex", "chebyshev"}
         How the two losses are joined.
     n_epochs, batch_size, ramp_epochs : int or "auto"
@@ -74,6 +77,9 @@ class FairFlow(GroupEncoder):
         Share of the persons held out for that, and for the densities' held-out likelihood; 0 holds out none.
     alpha, dequantise, outside, off_grid, unseen, missing, kinds
         As for `Codec`.
+    fresh_noise : bool
+        Train densities and encoders with noise that is new in every step, instead of the noise that each person keeps
+        when rows are encoded. A trained density then cannot learn the noise of its rows; others get one draw.
     sensitive, identifier : str, optional
         Columns of X that hold the sensitive attribute and name the person of a row.
     key : bytes, optional
@@ -133,6 +139,7 @@ class FairFlow(GroupEncoder):
         unseen: Literal["error", "other"] = "error",
         missing: Literal["error", "category"] = "error",
         kinds: Mapping[str, str] | None = None,
+        fresh_noise: bool = False,
         sensitive: str | list[str] | None = None,
         identifier: str | None = None,
         key: bytes | None = None,
@@ -162,6 +169,7 @@ class FairFlow(GroupEncoder):
         self.unseen = unseen
         self.missing = missing
         self.kinds = kinds
+        self.fresh_noise = fresh_noise
         self.sensitive = sensitive
         self.identifier = identifier
         self.key = key

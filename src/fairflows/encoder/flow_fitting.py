@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ from fairflows.density import (
     MixtureDensity,
 )
 from fairflows.density.known import InModelSpace
+from fairflows.density.noise import FreshNoise
 from fairflows.encoder.base import Rows
 from fairflows.encoder.checks import check_count
 from fairflows.exceptions import DataError
@@ -111,6 +112,10 @@ def fit_flows(
     train_rows, held_rows = _hold_out(rows, settings.validation, settings.random_state)
     groups = _Groups.of(x, labels, rows.group, weight, n_groups, device)
     fit_part, held_part = groups.at(train_rows), groups.at(held_rows)
+    if settings.fresh_noise:
+        s, width = settings.codec_.grid_points(x)
+        noise = FreshNoise(torch.as_tensor(width, dtype=torch.float32, device=device))
+        fit_part = replace(_Groups.of(s, labels, rows.group, weight, n_groups, device).at(train_rows), noise=noise)
     training = _training_settings(settings, fit_part.smallest)
     _check_size(settings, x.shape[1], n_groups, training.batch_size, len(gammas) * len(seeds) * settings.n_restarts)
     densities, label_densities, label_numbers = _densities(settings, fit_part)
@@ -195,7 +200,7 @@ class _Groups(GroupRows):
             return None if values is None else [v[k] for v, k in zip(values, kept, strict=True)]
 
         places = [p[rows[p]] for p in self.places]
-        return _Groups(part(self.x) or [], part(self.y), part(self.weight), places=places)
+        return replace(self, x=part(self.x) or [], y=part(self.y), weight=part(self.weight), places=places)
 
     def as_weighted(self) -> _Groups:
         """As many rows, each as often as its weight says: the sample that a density is estimated from."""
@@ -204,7 +209,8 @@ class _Groups(GroupRows):
         chosen = [_repeated(w) for w in self.weight]
         x = [v[c] for v, c in zip(self.x, chosen, strict=True)]
         y = None if self.y is None else [v[c] for v, c in zip(self.y, chosen, strict=True)]
-        return _Groups(x, y, places=[p[c.cpu().numpy()] for p, c in zip(self.places, chosen, strict=True)])
+        places = [p[c.cpu().numpy()] for p, c in zip(self.places, chosen, strict=True)]
+        return replace(self, x=x, y=y, weight=None, places=places)
 
 
 def _repeated(weight: Tensor) -> Tensor:
@@ -242,13 +248,19 @@ def _densities(settings: FairFlow, rows: _Groups) -> tuple[GroupDensities, Group
         raise DataError(f"density must have one entry per group ({len(settings.groups_)}); got {len(template)}.")
     names, seed = settings.groups_, settings.random_state
     rows = rows.as_weighted()
-    densities = GroupDensities.fit(template, rows.x, group_names=names, random_state=seed)
+    densities = GroupDensities.fit(template, rows.x, group_names=names, random_state=seed, noise=rows.noise)
     if settings.criterion == "demographic_parity":
         return densities, None, ()
     last = len(settings.label_classes) - 1
     numbers = (last,) if settings.criterion == "equal_opportunity" else tuple(range(last + 1))
     by_label = GroupDensities.fit(
-        template, rows.x, rows.y, criterion=settings.criterion, group_names=names, random_state=seed
+        template,
+        rows.x,
+        rows.y,
+        criterion=settings.criterion,
+        group_names=names,
+        random_state=seed,
+        noise=rows.noise,
     )
     return densities, by_label, numbers
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairflows.bijection.networks import generator_of
 from fairflows.density import GroupDensities
+from fairflows.density.noise import FreshNoise
 from fairflows.training.algorithm1 import Batch
 
 
@@ -26,11 +27,14 @@ class GroupRows:
         Their labels, (n_a,), whole numbers from 0 on; None when there is no task.
     weight
         Their weights, (n_a,): a row is drawn with a probability proportional to its weight. None for equal weights.
+    noise
+        The noise that rows get anew in every batch; x then holds their grid points.
     """
 
     x: list[Tensor]
     y: list[Tensor] | None = None
     weight: list[Tensor] | None = None
+    noise: FreshNoise | None = None
 
     @property
     def smallest(self) -> int:
@@ -58,7 +62,7 @@ class FreshDraws:
     def __init__(self, data: GroupRows, densities: GroupDensities, *, seeds: Sequence[int], batch_size: int):
         self._densities = densities
         self._batch_size = batch_size
-        self._x = torch.cat(data.x)
+        self._x, self._noise = torch.cat(data.x), data.noise
         self._y = torch.cat(data.y) if data.y is not None else None
         device = self._x.device
         weights = data.weight if data.weight is not None else [x.new_ones(len(x)) for x in data.x]
@@ -91,13 +95,16 @@ class FreshDraws:
         uniform = torch.rand(size, generator=generator, device=self._x.device, dtype=torch.float64)
         rows = torch.searchsorted(self._cumulative, uniform + self._groups[:, None], right=True)
         rows = torch.minimum(rows, self._last_row[:, None])
+        x = self._x[rows]
+        if self._noise is not None:
+            x = self._noise.add(x, generator)
         draws = self._densities.sample(n_steps * B, generator)
         log_p_x = self._densities.log_prob(draws)
         # (K, L·T·B, D) -> (T, K, L·B, D): the draws of a step are L blocks, label after label
         blocks = (self._densities.n_labels, n_steps, B)
         draws = draws.unflatten(1, blocks).movedim(2, 0).flatten(2, 3)
         log_p_x = log_p_x.unflatten(1, blocks).movedim(2, 0).flatten(2, 3)
-        return torch.cat([self._x[rows], draws.to(self._x)], dim=2), log_p_x.to(self._x), rows
+        return torch.cat([x, draws.to(x)], dim=2), log_p_x.to(x), rows
 
 
 _STEPS_AT_ONCE = 32  # few enough that memory grows with the batch only

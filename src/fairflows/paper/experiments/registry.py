@@ -42,6 +42,7 @@ TITLES = {
     "certificates": "Bounds for the true distribution: ours and FARE's, as rows and cells grow",
     "attacks": "What black-box and white-box adversaries reach against every model",
     "densities": "The same encoders with every grid dequantised, judged by the best density found",
+    "density-length": "The better the density of held-out rows, the weaker and the truer the claim",
     "fronts": "One front for all methods: accuracy against what is certified for the true distribution",
 }
 FUNCTIONS = {
@@ -65,6 +66,7 @@ FUNCTIONS = {
     "certificates": "certificates.run_true_bounds",
     "attacks": "attacks.run_suite",
     "densities": "certificates.run_best_densities",
+    "density-length": "density_length.run",
     "fronts": "fronts.run",
 }
 """Module and function of each, imported when it runs: listing the experiments must not import torch."""
