@@ -3,8 +3,8 @@
     python benchmarks/sweep.py crime [--device cpu|cuda] [--bijection realnvp|spline] [--json FILE]
     python benchmarks/sweep.py health --device cuda
 
-The datasets come from FAIRFLOWS_DATA. Seconds are wall-clock, of one run, once the libraries are imported; those of the
-densities and of the training are stated apart.
+The settings are those of `fairflows.paper.experiments.problems`, the datasets come from FAIRFLOWS_DATA. Seconds are
+wall-clock, of one run, once the libraries are imported; those of the densities and of the training are stated apart.
 """
 
 from __future__ import annotations
@@ -17,57 +17,15 @@ from typing import Any
 
 import torch
 
-from fairflows.density import FlowDensity, MixtureDensity
 from fairflows.encoder import flow_fitting
-from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataWarning
 from fairflows.frontiers.sweep import frontier
-from fairflows.paper.datasets import load_crime, load_health, load_law_school
-
-SETTINGS: dict[str, dict[str, Any]] = {
-    "crime": {
-        "load": load_crime,
-        "gammas": [0, 0.02, 0.1, 0.2, 0.9],
-        "flow": {
-            "density": [MixtureDensity(2), MixtureDensity(4)],
-            "n_epochs": 60,
-            "ramp_epochs": 50,
-            "batch_size": 128,
-            "dequantise": False,
-        },
-    },
-    "law": {
-        "load": load_law_school,
-        "gammas": [0, 0.001, 0.02, 0.1, 0.9],
-        "flow": {
-            "density": MixtureDensity(8),
-            "n_epochs": 100,
-            "ramp_epochs": 50,
-            "batch_size": 128,
-            "kinds": {"gpa": "continuous"},
-        },
-    },
-    "health": {
-        "load": load_health,
-        "gammas": [0, 0.05, 0.1, 0.5, 0.95],
-        "flow": {
-            "density": FlowDensity("realnvp", n_blocks=4, hidden=(20, 20)),
-            "n_blocks": 6,
-            "hidden": (100, 100, 50),
-            "head": (100, 50, 20),
-            "learning_rate": 0.001,
-            "weight_decay": 0.0,
-            "n_epochs": 80,
-            "ramp_epochs": 10,
-            "batch_size": 256,
-        },
-    },
-}
+from fairflows.paper.experiments.problems import PROBLEMS, changed
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", choices=SETTINGS)
+    parser.add_argument("data", choices=["crime", "law", "health"])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--bijection", default="realnvp", choices=["realnvp", "spline"])
     parser.add_argument("--seeds", type=int, default=5)
@@ -77,12 +35,11 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", DataWarning)
 
-    chosen = SETTINGS[arguments.data]
-    table = chosen["load"]()
-    train, test = table.take(table.parts != "test"), table.take(table.parts == "test")
-    settings = {**chosen["flow"], **({"n_epochs": arguments.epochs} if arguments.epochs else {})}
-    estimator = FairFlow(
-        **settings, bijection=arguments.bijection, validation=0.01, device=arguments.device, key=bytes(32)
+    problem = PROBLEMS[arguments.data]()
+    train, test = problem.tables()
+    settings = {"n_epochs": arguments.epochs} if arguments.epochs else {}
+    estimator = changed(
+        problem.encoder, bijection=arguments.bijection, device=arguments.device, key=bytes(32), **settings
     )
     torch.zeros(1, device=arguments.device)  # the device is up before the clock starts
     timed = _time_parts()
@@ -90,7 +47,7 @@ def main() -> None:
     for _ in range(arguments.repeats):
         timed.update(densities=0.0, training=0.0)
         start = time.perf_counter()
-        front = frontier(estimator, train, gammas=chosen["gammas"], seeds=arguments.seeds, validation=test)
+        front = frontier(estimator, train, gammas=problem.gammas, seeds=arguments.seeds, validation=test)
         total = time.perf_counter() - start
         runs.append({"total": total, **timed, "rest": total - sum(timed.values())})
     n_models = len(front.encoders)
