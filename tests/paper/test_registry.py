@@ -93,6 +93,9 @@ def test_the_papers_settings():
     assert law().encoder.n_epochs == 100
     assert health().encoder.hidden == (100, 100, 50)
     assert health().encoder.n_blocks == 6
+    density = health().encoder.density
+    assert (density.hidden, density.batch_size, density.n_steps) == ((20,), 256, 15_520)
+    assert (health().encoder.validation, health().encoder.fresh_noise) == (0.2, True)
 
 
 def test_a_setting_decides_the_size_and_the_device():
