@@ -24,7 +24,7 @@ from fairflows.paper.experiments.result import COLOURS, Result, Setting, bounds_
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-N_DRAWS = 10_000  # behind the bound of figure 5
+N_DRAWS = 10_000  # behind a bound, as in figure 5
 
 
 def run_paper_adversary(setting: Setting) -> Result:

@@ -20,7 +20,7 @@ import torch
 
 from fairflows.density import FlowDensity, MixtureDensity
 from fairflows.paper.experiments.adversaries import balanced_accuracy, latents, predicted, trained_networks
-from fairflows.paper.experiments.attacks import model_upper
+from fairflows.paper.experiments.attacks import N_DRAWS, model_upper
 from fairflows.paper.experiments.problems import (
     AUTHORS_STEPS,
     PROBLEMS,
@@ -61,7 +61,7 @@ def run(setting: Setting) -> Result:
             of_gamma = part["gamma"] == frame["gamma"].iloc[i]
             lower = attacks[model, i].attack_lower
             part.loc[of_gamma, "attack: Δ ≥"] = lower
-            part.loc[of_gamma, "refuted"] = lower > model_upper(model.frontier.encoders[i], 100_000)
+            part.loc[of_gamma, "refuted"] = lower > model_upper(model.frontier.encoders[i], N_DRAWS)
         parts.append(part)
         if case == AUTHORS:
             parts.append(with_new_head(model, part, setting).assign(density=f"{case}, head trained again"))
