@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -102,8 +102,8 @@ class LAFTR(AdversarialBaseline):
     For the best adversary of two groups, 1 − L_adv is the demographic parity distance. For equalized odds the adversary
     also sees y and errors are normalised by P̂(a, y); for equal opportunity only rows of the last label count.
 
-    As in the authors' code the encoder sees the attribute, so encoding needs it; features are whitened and hidden units
-    leaky.
+    As in the authors' code the encoder sees the attribute by default, so encoding needs it; features are whitened and
+    hidden units leaky.
 
     Parameters
     ----------
@@ -111,6 +111,8 @@ class LAFTR(AdversarialBaseline):
         γ, the weight of the adversary's loss.
     criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
         What the adversary is to measure.
+    attribute : {"encoding", "training"}
+        Whether the encoder sees the sensitive attribute, or only training does; encoding then does without it.
     n_latent : int
         Dimensions of z.
     hidden, head, adversary : sequence of int
@@ -130,6 +132,7 @@ class LAFTR(AdversarialBaseline):
     gamma: float = 2.0
     _: KW_ONLY
     criterion: Criterion = "demographic_parity"
+    attribute: Literal["encoding", "training"] = "encoding"
     hidden: Sequence[int] = (8,)
     head: Sequence[int] = (8,)
     adversary: Sequence[int] = (8,)
@@ -139,11 +142,16 @@ class LAFTR(AdversarialBaseline):
     weight_decay: float = 0.0
 
     _turns: ClassVar[Turns] = (("encoder", "adversary"),)
-    _sees_attribute: ClassVar[bool] = True
     _whitens: ClassVar[bool] = True
+
+    @property
+    def needs_attribute(self) -> bool:
+        """Whether the encoder reads the group beside the features."""
+        return self.attribute == "encoding"
 
     def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Players:
         check_choice("criterion", self.criterion, get_args(Criterion))
+        check_choice("attribute", self.attribute, ("encoding", "training"))
         by_label = self.criterion != "demographic_parity"
         seen = self.n_latent + (rows.n_classes - 1) * by_label
         return NormalisedL1(
@@ -223,12 +231,14 @@ class MaxEntARL(AdversarialBaseline):
     .. math:: L_{task} - α\, \overline{\textstyle\frac1K \sum_a \log p_a(z)},
 
     the cross-entropy of the uniform law under the discriminator's: it is to be unsure, not wrong. Both sides take turns
-    batch by batch. The encoder sees the attribute, so encoding needs it.
+    batch by batch. The encoder sees the attribute by default, so encoding needs it.
 
     Parameters
     ----------
     alpha : float
         α, the weight of the discriminator's doubt.
+    attribute : {"encoding", "training"}
+        Whether the encoder sees the sensitive attribute, or only training does; encoding then does without it.
     n_latent : int
         Dimensions of z.
     hidden, head, adversary : sequence of int
@@ -247,12 +257,18 @@ class MaxEntARL(AdversarialBaseline):
 
     alpha: float = 10.0
     _: KW_ONLY
+    attribute: Literal["encoding", "training"] = "encoding"
 
     strength_name: ClassVar[str] = "alpha"
     _turns: ClassVar[Turns] = (("encoder",), ("adversary",))
-    _sees_attribute: ClassVar[bool] = True
+
+    @property
+    def needs_attribute(self) -> bool:
+        """Whether the encoder reads the group beside the features."""
+        return self.attribute == "encoding"
 
     def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Players:
+        check_choice("attribute", self.attribute, ("encoding", "training"))
         return MaximumEntropy(*self._networks(rows, seeds))
 
 

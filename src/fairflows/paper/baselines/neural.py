@@ -26,8 +26,8 @@ from fairflows.release.partitions import NumericView
 class NeuralBaseline(GroupEncoder):
     """Base of the neural baselines: one network encodes all groups, trained with a method's loss.
 
-    The sensitive attribute is needed to fit; to encode, only where the method's authors give it to the encoder. A
-    subclass states its defaults, its networks and their loss (`Learner`), and whose turn it is on each batch.
+    The sensitive attribute is needed to fit; to encode, only where the encoder reads it, as some methods' authors have
+    it. A subclass states its defaults, its networks and their loss (`Learner`), and whose turn it is on each batch.
 
     Parameters
     ----------
@@ -67,8 +67,6 @@ class NeuralBaseline(GroupEncoder):
     """Whose step it is on each of a cycle of batches."""
     _most: ClassVar[float] = np.inf
     """The greatest strength."""
-    _sees_attribute: ClassVar[bool] = False
-    """Whether the encoder reads the group beside the features."""
     _whitens: ClassVar[bool] = False
     """Whether features have mean 0 and deviation 1; if not, each is divided by its greatest absolute value."""
     _balanced: ClassVar[bool] = False
@@ -80,8 +78,8 @@ class NeuralBaseline(GroupEncoder):
 
     @property
     def needs_attribute(self) -> bool:
-        """Whether the encoder reads the group beside the features, as the method's authors have it."""
-        return self._sees_attribute
+        """Whether the encoder reads the group beside the features."""
+        return False
 
     def _fit(
         self,
@@ -136,7 +134,7 @@ class NeuralBaseline(GroupEncoder):
         """What the encoder network reads of each row."""
         scaled = (self.view_.features(rows.X) - self.shift_) / self.scale_
         x = torch.as_tensor(scaled, dtype=torch.float32)
-        if not self._sees_attribute:
+        if not self.needs_attribute:
             return x
         return torch.cat([x, indicators(torch.as_tensor(rows.group), len(self.groups_))], dim=1)
 

@@ -93,12 +93,17 @@ def adversary_accuracies(
     a_train, a_test = (np.searchsorted(np.array(encoders[0].groups_), part.a.to_numpy()) for part in (train, test))
     z_train, z_test = (latents(encoders, part, device) for part in (train, test))
     if standardise:
-        mean, scale = z_train.mean(1, keepdim=True), z_train.std(1, keepdim=True).clamp_min(1e-30)
-        z_train, z_test = (z_train - mean) / scale, (z_test - mean) / scale
+        z_train, z_test = standardised(z_train, z_test)
     target = torch.as_tensor(a_train, device=z_train.device)
     seeds = list(range(len(encoders)))
     network = trained_networks(z_train, target, hidden=hidden, epochs=epochs, seeds=seeds)
     return balanced_accuracy(predicted(network, z_test), a_test, a_test)
+
+
+def standardised(z_train: Tensor, z_test: Tensor) -> tuple[Tensor, Tensor]:
+    """Representations (M, n, D) with mean 0 and deviation 1 on training rows."""
+    mean, scale = z_train.mean(1, keepdim=True), z_train.std(1, keepdim=True).clamp_min(1e-30)
+    return (z_train - mean) / scale, (z_test - mean) / scale
 
 
 def latents(encoders: Sequence[Encoder], table: Table, device: str = "cpu") -> Tensor:
