@@ -82,6 +82,17 @@ def test_the_attribute_may_be_a_column_and_is_never_a_feature(baseline, blobs):
     assert named.feature_names == list(blobs.X)
 
 
+@pytest.mark.parametrize("baseline", [LAFTR, MaxEntARL])
+def test_the_encoder_sees_the_attribute_or_not(baseline, blobs):
+    sees, does_not = (baseline(n_epochs=1, attribute=when).fit(blobs) for when in ("encoding", "training"))
+    assert (sees.needs_attribute, does_not.needs_attribute) == (True, False)
+    swapped = 1 - blobs.a
+    assert not np.allclose(sees.transform(blobs.X, sensitive_features=swapped), sees.transform(blobs))
+    assert np.array_equal(does_not.transform(blobs.X), does_not.transform(blobs))
+    with pytest.raises(ValueError, match="attribute must be one of 'encoding', 'training'"):
+        baseline(attribute="never").fit(blobs)
+
+
 @pytest.mark.parametrize(("baseline", "in_22_batches"), [
     (AdversarialEncoder, (22, 22)),
     (LAFTR, (22, 22)),
