@@ -9,8 +9,9 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -86,6 +87,25 @@ def _standardised(make: Make) -> Make:
     return lambda seed, n_groups: make_pipeline(StandardScaler(), make(seed, n_groups))
 
 
+def _stacked(seed: int, n_groups: int) -> ClassifierMixin:
+    """Several learners, and a logistic regression on what they predict for rows that they did not learn from.
+
+    Both sorts of boosted trees learn without early stopping, which would need two rows of every group in each half.
+    """
+    rounds = max(1, min(40, _MOST_TREES // (4 * n_groups)))
+    trees = {"class_weight": "balanced", "early_stopping": False, "random_state": seed}
+    members = [
+        ("boosted trees", HistGradientBoostingClassifier(max_iter=rounds, **trees)),
+        ("small boosted trees", HistGradientBoostingClassifier(max_iter=rounds, max_leaf_nodes=4, **trees)),
+        ("forest", RandomForestClassifier(25, min_samples_leaf=5, class_weight="balanced", random_state=seed)),
+        ("logistic regression", _standardised(_logistic)(seed, n_groups)),
+        ("nearest neighbours", make_pipeline(StandardScaler(), KNeighborsClassifier(15))),
+    ]
+    halves = StratifiedKFold(2, shuffle=True, random_state=seed)
+    last = LogisticRegression(max_iter=300, class_weight="balanced")
+    return StackingClassifier(members, last, cv=halves, stack_method="predict_proba")
+
+
 LEARNERS = {
     "boosted trees": Learner(_boosting(100), 200_000),
     "random forest": Learner(_forest, 40_000),
@@ -94,9 +114,12 @@ LEARNERS = {
     "network 50, 50": Learner(_network((50, 50), 20), 20_000),
     "network 50, 50, standardised": Learner(_standardised(_network((50, 50), 20)), 20_000),
     "network 200, 200, standardised": Learner(_standardised(_network((200, 200), 15)), 20_000),
+    "stacked learners": Learner(_stacked, 8_000),
 }
 
-WHITE_BOX_LEARNERS = {name: LEARNERS[name] for name in ("boosted trees", "random forest")}
+WHITE_BOX_LEARNERS = {name: LEARNERS[name] for name in ("boosted trees", "random forest", "stacked learners")}
+
+DENSITY_LEARNERS = {name: LEARNERS[name] for name in ("boosted trees", "random forest")}
 
 QUICK_LEARNERS = {
     "boosted trees": Learner(_boosting(40), 20_000),

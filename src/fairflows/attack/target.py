@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.attack.learners import (
+    DENSITY_LEARNERS,
     LEARNERS,
     QUICK_LEARNERS,
     QUICK_WHITE_BOX_LEARNERS,
@@ -238,7 +239,7 @@ class Target:
                 is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
             view = _view([rows[part] for part in parts], is_drawn["fit"], 2)
             judged = view.features(rows["validation"]), view.features(rows["test"])
-            for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
+            for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else DENSITY_LEARNERS).items():
                 yield Trial(
                     f"{name}, density of {group}", "white", learner, view.features(rows["fit"]), is_drawn["fit"],
                     judged, (is_drawn["validation"], is_drawn["test"]), density_of=a,

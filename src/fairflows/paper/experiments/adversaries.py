@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,30 @@ from fairflows.paper.experiments.problems import labels_of
 from fairflows.table.table import Table
 
 Array = npt.NDArray[np.float64]
+Schedule = Callable[[float, int, int], Array]
+"""The learning rate of every step, (epochs, steps), from the first rate, the epochs and the steps in each."""
+
+
+def thirds(start: float, epochs: int, n_steps: int) -> Array:
+    """Divided by ten after one and after two thirds of the epochs."""
+    rates = [milestone_rate(start, epoch, epochs) for epoch in range(epochs)]
+    return np.repeat(rates, n_steps).reshape(epochs, n_steps)
+
+
+def constant(start: float, epochs: int, n_steps: int) -> Array:
+    """The same in all steps."""
+    return np.full((epochs, n_steps), start)
+
+
+def thirds_in_batches(start: float, epochs: int, n_steps: int) -> Array:
+    """The schedule of the attack on adversarial training in the paper's code, which counts batches as epochs.
+
+    The rate is divided by ten after every ``epochs // 3`` batches; those of validation, as many as those of training,
+    count too. Epochs after the rate has fallen by ten orders of magnitude are left out: nothing moves in them.
+    """
+    step = np.arange(epochs)[:, None] * 2 * n_steps + np.arange(n_steps)
+    tenths = step // max(1, epochs // 3)
+    return start * 0.1 ** tenths[tenths[:, 0] < 10].astype(np.float64)
 
 
 def trained_networks(
@@ -30,29 +54,35 @@ def trained_networks(
     learning_rate: float = 0.01,
     weight_decay: float = 0.0,
     balanced: bool = True,
+    strata: Tensor | None = None,
+    batch_size: int = 256,
+    schedule: Schedule = thirds,
 ) -> StackedMLP:
     """One network for each of M representations z (M, n, D), or M of one representation (1, n, D).
 
-    Batches have equally many rows of every class where ``balanced``; an epoch is then a pass over the smallest. The
-    learning rate is divided by ten after one and two thirds.
+    Where ``balanced``, batches have equally many rows of every class of ``strata``, which is the target when not given;
+    an epoch is then a pass over the smallest class.
     """
     n_classes = int(target.max()) + 1
     network = StackedMLP(z.shape[-1], hidden, n_classes, seeds=seeds, stream="adversary").to(z)
-    strata = rows_by_class(target) if balanced else [torch.arange(len(target), device=z.device)]
+    everybody = [torch.arange(len(target), device=z.device)]
+    parts = rows_by_class(target if strata is None else strata) if balanced else everybody
     generator = generator_of(seeds[0], "adversary batches")
-    rows_per_stratum = 256 // len(strata)
-    batch_size = rows_per_stratum * len(strata)
+    rows_per_part = batch_size // len(parts)
+    batch_size = rows_per_part * len(parts)
     chosen = torch.empty(batch_size, dtype=torch.int64, device=z.device)
 
     def loss() -> Tensor:
         return mean_cross_entropy(network(z[:, chosen]), target[chosen].expand(len(seeds), -1)).sum()
 
-    steps = AdamSteps(loss, network.parameters(), learning_rate=learning_rate, weight_decay=weight_decay)
-    n_steps = max(1, min(map(len, strata)) // rows_per_stratum)
-    for epoch in range(epochs):
-        steps.set_learning_rate(milestone_rate(learning_rate, epoch, epochs))
+    steps = AdamSteps(
+        loss, network.parameters(), learning_rate=learning_rate, weight_decay=weight_decay, capture=z.is_cuda
+    )
+    n_steps = max(1, min(map(len, parts)) // rows_per_part)
+    for rates in schedule(learning_rate, epochs, n_steps):
         uniform = torch.rand(n_steps, batch_size, generator=generator).to(z.device)
-        for batch in stratified_rows(uniform, strata):
+        for rate, batch in zip(rates, stratified_rows(uniform, parts), strict=True):
+            steps.set_learning_rate(float(rate))
             chosen.copy_(batch)
             steps.step()
     return network
@@ -83,6 +113,8 @@ def adversary_accuracies(
     epochs: int,
     hidden: Sequence[int] = (50, 50),
     standardise: bool = False,
+    batch_size: int = 256,
+    schedule: Schedule = thirds,
     device: str = "cpu",
 ) -> Array:
     """Balanced accuracy of a network that guesses the group from z, one per encoder.
@@ -96,7 +128,9 @@ def adversary_accuracies(
         z_train, z_test = standardised(z_train, z_test)
     target = torch.as_tensor(a_train, device=z_train.device)
     seeds = list(range(len(encoders)))
-    network = trained_networks(z_train, target, hidden=hidden, epochs=epochs, seeds=seeds)
+    network = trained_networks(
+        z_train, target, hidden=hidden, epochs=epochs, seeds=seeds, batch_size=batch_size, schedule=schedule
+    )
     return balanced_accuracy(predicted(network, z_test), a_test, a_test)
 
 
