@@ -157,6 +157,25 @@ class TestLearner:
         (scores,) = QUICK_LEARNERS["boosted trees"].scores(rows, group, [rows[:100]], 0)
         assert scores.shape == (100, 3)
 
+    @pytest.mark.filterwarnings("ignore:The least populated class")
+    def test_a_stack_reads_what_no_member_is_made_for_and_repeats_itself(self):
+        """One column in steps and one straight: the stack of trees and lines is as good as the better of both."""
+        rng = np.random.default_rng(0)
+        rows = rng.normal(size=(1600, 2))
+        group = (np.sin(3 * rows[:, 0]) + rows[:, 1] > 0).astype(int)
+        fit, other = rows[:800], rows[800:]
+        (first,), (second,) = (LEARNERS["stacked learners"].scores(fit, group[:800], [other], seed=3) for _ in range(2))
+        np.testing.assert_array_equal(first, second)
+        assert (first.argmax(axis=1) == group[800:]).mean() > 0.85
+
+    def test_a_stack_takes_groups_of_few_rows(self):
+        rng = np.random.default_rng(0)
+        group = np.repeat([0, 1, 2], [1, 3, 400])
+        rows = rng.normal(size=(len(group), 1)) + group[:, None]
+        (scores,) = LEARNERS["stacked learners"].scores(rows, group, [rows[:100]], 0)
+        assert scores.shape == (100, 3)
+        assert (scores.argmax(axis=1) != 0).all()
+
     def test_the_sample_is_in_proportion(self):
         group = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [10, 3000, 9000]))
         chosen = stratified_sample(group, 1200, seed=0)

@@ -3,10 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from fairflows import load_adult, make_gaussians
+from fairflows import Table, load_adult, make_gaussians
 from fairflows.paper.experiments import baseline_comparison, drawn_data, list_experiments, problems, run
-from fairflows.paper.experiments.adversaries import adversary_accuracies, balanced_accuracy
+from fairflows.paper.experiments.adversaries import (
+    adversary_accuracies,
+    balanced_accuracy,
+    predicted,
+    thirds,
+    thirds_in_batches,
+    trained_networks,
+)
 from fairflows.paper.experiments.certificates import simulated
 from fairflows.paper.experiments.problems import apart_from
 from fairflows.paper.experiments.result import Setting
@@ -34,6 +42,52 @@ def test_the_papers_adversary_reads_what_is_not_hidden_and_guesses_what_is():
     assert blank == pytest.approx(0.5)
 
 
+def test_the_rate_that_counts_batches_as_epochs_vanishes():
+    """100 epochs of 16 batches, and as many of validation: divided by ten after every 33."""
+    by_batch, by_epoch = (schedule(0.01, 100, 16) for schedule in (thirds_in_batches, thirds))
+    assert by_batch[0] == pytest.approx(0.01)
+    assert by_batch[1, :3] == pytest.approx([0.01, 0.001, 0.001])
+    assert by_batch[6].max() < 1e-6
+    assert by_epoch[32] == pytest.approx(0.01)
+    assert by_epoch[[33, 66], 0] == pytest.approx([0.001, 0.0001])
+
+
+def test_an_attack_whose_rate_vanishes_recovers_less():
+    """A ring around a ring: seen by a network that is trained to the end, and not in fifty steps."""
+    rng = np.random.default_rng(0)
+    a = np.tile([0, 1], 1024)
+    angle, radius = rng.uniform(0, 2 * np.pi, 2048), 0.5 + 0.1 * a + rng.normal(0, 0.02, 2048)
+    x = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    table = Table(pd.DataFrame(x, columns=["x1", "x2"]).assign(a=a), sensitive="a")
+    undertrained, trained = (
+        adversary_accuracies([Identity()], table, table, epochs=60, schedule=schedule)[0]
+        for schedule in (thirds_in_batches, thirds)
+    )
+    assert trained > undertrained + 0.2
+
+
+def test_networks_come_out_as_they_would_alone():
+    rng = np.random.default_rng(0)
+    z, target = torch.tensor(rng.normal(size=(1, 300, 2)), dtype=torch.float32), torch.tensor(rng.integers(2, size=300))
+    both, alone = (
+        trained_networks(z, target, hidden=(8,), epochs=3, seeds=seeds, batch_size=64) for seeds in ([3, 4], [4])
+    )
+    np.testing.assert_allclose(both.select(1)(z).detach(), alone(z).detach(), atol=1e-4)
+    assert predicted(both, z).shape == (2, 300)
+
+
+def test_strata_decide_what_the_loss_is_the_mean_of():
+    """Nine in ten rows are of a group without a pattern; with the groups as strata both count alike."""
+    group = np.repeat([0, 1], [900, 100])
+    target = np.where(group == 1, 1, np.arange(1000) % 10 == 0).astype(int)
+    z, y = torch.ones(1, 1000, 1), torch.tensor(target)
+    settings = {"hidden": (8,), "epochs": 60, "seeds": [0], "batch_size": 100}
+    plain = trained_networks(z, y, balanced=False, **settings)
+    by_group = trained_networks(z, y, strata=torch.tensor(group), **settings)
+    share = [network(z).softmax(-1)[0, 0, 1].item() for network in (plain, by_group)]
+    assert share == pytest.approx([0.19, 0.55], abs=0.06)
+
+
 def test_balanced_accuracy_is_the_mean_over_the_groups():
     guess, truth, group = np.array([[1, 1, 0, 0]]), np.array([1, 1, 1, 0]), np.array([0, 0, 0, 1])
     assert balanced_accuracy(guess, truth, group) == pytest.approx([(2 / 3 + 1) / 2])
@@ -51,8 +105,6 @@ def test_the_area_of_a_known_curve():
 
 
 def test_adversaries_meet_no_test_person():
-    from fairflows import Table
-
     data = {"x": [1.0, 2.0, 3.0, 4.0] * 2, "a": [0, 1] * 4, "who": [1, 2, 3, 4, 1, 2, 5, 6]}
     table = Table(data, sensitive="a", identifier="who")
     train, test = table.take(range(4)), table.take(range(4, 8))
@@ -77,10 +129,13 @@ def test_experiments_on_crime(name, tmp_path, tiny_problems, data_folder):
 
 @pytest.mark.slow
 def test_the_blobs_in_tiny(tmp_path, monkeypatch):
-    monkeypatch.setattr(drawn_data, "RECOVERY_EPOCHS", 1)
+    monkeypatch.setattr(drawn_data, "QUICK_FLOW_EPOCHS", {"realnvp": 1, "spline": 1})
     result = run("figure-3", quick=True, seeds=2, out=tmp_path)
-    assert result.table["method"].tolist() == ["FNF", "adversarial"]
-    assert len(result.details["models"]) == 4
+    methods, attacks = result.table["method"].unique(), result.table["attack"].unique()
+    assert len(methods) == 4
+    assert len(attacks) == 2
+    assert len(result.table) == len(methods) * len(attacks)
+    assert len(result.details["models"]) == 2 * len(methods)
 
 
 @pytest.mark.slow

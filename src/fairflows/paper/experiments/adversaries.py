@@ -60,28 +60,31 @@ def trained_networks(
 ) -> StackedMLP:
     """One network for each of M representations z (M, n, D), or M of one representation (1, n, D).
 
-    Where ``balanced``, batches have equally many rows of every class of ``strata``, which is the target when not given;
-    an epoch is then a pass over the smallest class.
+    Each has its own first weights and batches, and comes out as alone. Where ``balanced``, batches have equally
+    many rows of every class of ``strata``, which is the target when not given; an epoch is then a pass over the
+    smallest class.
     """
     n_classes = int(target.max()) + 1
     network = StackedMLP(z.shape[-1], hidden, n_classes, seeds=seeds, stream="adversary").to(z)
     everybody = [torch.arange(len(target), device=z.device)]
     parts = rows_by_class(target if strata is None else strata) if balanced else everybody
-    generator = generator_of(seeds[0], "adversary batches")
+    generators = [generator_of(seed, "adversary batches") for seed in seeds]
     rows_per_part = batch_size // len(parts)
     batch_size = rows_per_part * len(parts)
-    chosen = torch.empty(batch_size, dtype=torch.int64, device=z.device)
+    z = z.expand(len(seeds), -1, -1)
+    models = torch.arange(len(seeds), device=z.device)[:, None]
+    chosen = torch.empty(len(seeds), batch_size, dtype=torch.int64, device=z.device)
 
     def loss() -> Tensor:
-        return mean_cross_entropy(network(z[:, chosen]), target[chosen].expand(len(seeds), -1)).sum()
+        return mean_cross_entropy(network(z[models, chosen]), target[chosen]).sum()
 
     steps = AdamSteps(
         loss, network.parameters(), learning_rate=learning_rate, weight_decay=weight_decay, capture=z.is_cuda
     )
     n_steps = max(1, min(map(len, parts)) // rows_per_part)
     for rates in schedule(learning_rate, epochs, n_steps):
-        uniform = torch.rand(n_steps, batch_size, generator=generator).to(z.device)
-        for rate, batch in zip(rates, stratified_rows(uniform, parts), strict=True):
+        uniform = torch.stack([torch.rand(n_steps, batch_size, generator=g) for g in generators], dim=1)
+        for rate, batch in zip(rates, stratified_rows(uniform.to(z.device), parts), strict=True):
             steps.set_learning_rate(float(rate))
             chosen.copy_(batch)
             steps.step()

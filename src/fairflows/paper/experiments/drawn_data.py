@@ -152,7 +152,7 @@ def _contestants(
 
 
 def _estimated(rows: npt.NDArray[np.float64]) -> Distribution:
-    """Two Gaussians, estimated in the table's units: there they are the truth, behind an encoder's logit they are not."""
+    """Two Gaussians estimated in the table's units: they are the truth there, behind its logit they are not."""
     fitted = GaussianMixture(2, covariance_type="diag", random_state=0).fit(rows)
     means, variances = torch.as_tensor(fitted.means_), torch.as_tensor(fitted.covariances_)
     return MixtureSameFamily(
