@@ -172,6 +172,8 @@ def play(
                 for side in turns[step % len(turns)]:
                     sides[side].step()
                 step += 1
+    if x.device.type == "cuda":
+        torch.cuda.synchronize(x.device)  # captured steps must have ended before their graphs are given up
 
 
 @contextmanager
