@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fairflows import Table, load_adult, make_gaussians
-from fairflows.paper.experiments import baseline_comparison, drawn_data, list_experiments, problems, run
+from fairflows.density import MixtureDensity
+from fairflows.paper.experiments import baseline_comparison, density_length, drawn_data, list_experiments, problems, run
 from fairflows.paper.experiments.adversaries import (
     adversary_accuracies,
     balanced_accuracy,
@@ -125,6 +126,20 @@ def test_experiments_on_crime(name, tmp_path, tiny_problems, data_folder):
     assert not result.skipped
     assert result.table.notna().any(axis=None)
     assert (tmp_path / f"{name}.csv").exists()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_density_length_in_tiny(tmp_path, tiny_problems, data_folder, monkeypatch):
+    monkeypatch.setattr(density_length, "GAMMAS", {"crime": (0.1, 0.9)})
+    single = {"density": MixtureDensity(1)}
+    monkeypatch.setattr(density_length, "crime_cases", lambda quick: {density_length.AUTHORS: {}, "single": single})
+    table = run("density-length", quick=True, seeds=2, out=tmp_path).table
+    names = [density_length.AUTHORS, f"{density_length.AUTHORS}, head trained again", "single"]
+    assert table["density"].tolist() == names
+    assert table[["Δ", "attack: Δ ≥", "parity", "balanced accuracy"]].notna().all(axis=None)
+    first, again, single_gaussian = (row for _, row in table.iterrows())
+    assert first["Δ"] == again["Δ"], "another head leaves the encoder as it is"
+    assert first["log-likelihood, a = 0"] != single_gaussian["log-likelihood, a = 0"]
 
 
 @pytest.mark.slow

@@ -185,7 +185,7 @@ def run_transfer(setting: Setting) -> Result:
     notes = [
         "Δ is of the encoder and does not depend on the label: the same number in both lines by construction.",
         "γ = 0 and .2 are those of the authors' script, which holds out a fifth of the rows, as here; .95 is ours.",
-        "The paper's accuracies are means over the two groups, as everywhere: compare them with the balanced ones.",
+        "In the paper's other tables accuracy is the mean over the two groups; for these it does not say which it is.",
         "Charlson index, which the encoder was trained for: accuracy "
         + ", ".join(f"{accuracy:.3f} at γ = {g:g}" for g, accuracy in zip(TRANSFER_GAMMAS, own, strict=True)),
     ]
