@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,13 +9,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import torch
-from joblib import Parallel, delayed
 
 from fairflows.attack.auditing import audit
 from fairflows.bounds import cell_upper_bound, exact_statistical_distance
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
-from fairflows.exceptions import DataWarning
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialForgetting, MaxEntARL
 from fairflows.paper.baselines.game import Players
 from fairflows.paper.baselines.neural import NeuralBaseline
@@ -30,6 +27,7 @@ from fairflows.paper.experiments.adversaries import (
     trained_networks,
 )
 from fairflows.paper.experiments.problems import changed, labels_of, train_and_test
+from fairflows.paper.experiments.processes import in_processes
 from fairflows.paper.experiments.result import Result, Setting
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.examples import load_adult
@@ -75,8 +73,7 @@ BASELINES = {
 def run(setting: Setting) -> Result:
     """Train, then attack: from inside the family, from outside, and with the whole suite."""
     train, test = train_and_test(load_adult("all"), 10_000 if setting.quick else None)
-    tasks = [delayed(_baseline_quietly)(name, attacked, train, test, setting) for name, attacked in BASELINES.items()]
-    rows = Parallel(n_jobs=setting.n_jobs)(tasks)
+    rows = in_processes(partial(_baseline, train=train, test=test, setting=setting), BASELINES, setting.n_jobs)
     train, test = train_and_test(load_adult())
     rows += [_matching(train, test, setting), _transport(train, test, setting)]
     table = pd.DataFrame(rows)
@@ -116,13 +113,8 @@ def misses(table: pd.DataFrame) -> str:
     return f"Misses, more than {MISS} from the paper: {'; '.join(found) or 'none'}."
 
 
-def _baseline_quietly(name: str, attacked: Attacked, train: Table, test: Table, setting: Setting) -> dict[str, object]:
-    with warnings.catch_warnings():  # they are switched off for each process
-        warnings.simplefilter("ignore", DataWarning)
-        return _baseline(name, attacked, train, test, setting)
-
-
-def _baseline(name: str, attacked: Attacked, train: Table, test: Table, setting: Setting) -> dict[str, object]:
+def _baseline(name: str, train: Table, test: Table, setting: Setting) -> dict[str, object]:
+    attacked = BASELINES[name]
     short = {"n_epochs": attacked.quick_epochs} if setting.quick else {}
     baseline = changed(attacked.baseline, **short, device=setting.device)
     encoders = baseline.fit_many(train, strengths=[attacked.strength], seeds=setting.seed_list(full=5, quick=1))

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from fairflows.attack.auditing import audit
 from fairflows.bounds import cell_upper_bound, total_variation
-from fairflows.compute.resources import chosen_device, one_thread
+from fairflows.compute.resources import chosen_device
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
@@ -30,6 +29,7 @@ from fairflows.paper.baselines import FARE, FCRL, LAFTR, AdversarialForgetting, 
 from fairflows.paper.baselines.neural import NeuralBaseline
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
 from fairflows.paper.experiments.problems import at_hand, changed
+from fairflows.paper.experiments.processes import in_processes
 from fairflows.paper.experiments.result import COLOURS, Result, Setting, new_figure
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released
@@ -217,14 +217,8 @@ def measure_all(tasks: Sequence[Task], n_jobs: int) -> pd.DataFrame:
     """Every release of every task, tasks side by side in processes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        found = Parallel(n_jobs=n_jobs)(delayed(_measure_quietly)(task) for task in tasks)
+        found = in_processes(measure, tasks, n_jobs)
     return pd.DataFrame([row for rows in found for row in rows])
-
-
-def _measure_quietly(task: Task) -> list[dict[str, object]]:
-    with one_thread(), warnings.catch_warnings():  # warnings are switched off for each process
-        warnings.simplefilter("ignore", DataWarning)
-        return measure(task)
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:

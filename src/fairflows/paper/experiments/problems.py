@@ -14,7 +14,6 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from fairflows.attack.auditing import Audit, audit
@@ -25,6 +24,7 @@ from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
 from fairflows.frontiers.sweep import Frontier, frontier
 from fairflows.paper import datasets
+from fairflows.paper.experiments.processes import in_processes
 from fairflows.paper.experiments.result import Setting
 from fairflows.table.table import Table
 
@@ -286,8 +286,12 @@ def audits(targets: Sequence[tuple[Encoder, Table, Table]], setting: Setting) ->
     """
     # Those of many rows take longest; begun first, they leave no process alone at the end.
     order = sorted(range(len(targets)), key=lambda i: len(targets[i][1]), reverse=True)
-    found = Parallel(n_jobs=setting.n_jobs)(delayed(audit)(*targets[i], quick=setting.quick) for i in order)
+    found = in_processes(partial(_audit, quick=setting.quick), [targets[i] for i in order], setting.n_jobs)
     return [attack for _, attack in sorted(zip(order, found, strict=True), key=itemgetter(0))]
+
+
+def _audit(target: tuple[Encoder, Table, Table], quick: bool) -> Audit:
+    return audit(*target, quick=quick)
 
 
 def all_trained(names: Sequence[str], setting: Setting) -> tuple[dict[str, Trained], list[str]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import platform
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -19,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.paper.experiments.processes import new_pool
 from fairflows.paper.experiments.result import Result, Setting
 
 TITLES = {
@@ -70,8 +70,17 @@ FUNCTIONS = {
     "fronts": "fronts.run",
 }
 """Module and function of each, imported when it runs: listing the experiments must not import torch."""
-CHAINS = (("figure-4a", "figure-5", "attacks", "table-5"), ("figure-4b",), ("figure-6",))
-"""Experiments that share models, and therefore a process; the others have each their own."""
+CHAINS = (
+    ("fronts",),
+    ("figure-4a", "figure-5", "attacks", "table-5"),
+    ("densities",),
+    ("density-length",),
+    ("table-1",),
+    ("figure-6",),
+    ("figure-3",),
+    ("figure-9",),
+)
+"""Side by side, those that share models share a process; these begin first, since they take longest."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +191,7 @@ def run_many(
     chained = {name for chain in CHAINS for name in chain}
     chains = [[name for name in chain if name in names] for chain in CHAINS]
     chains += [[name] for name in names if name not in chained]
-    with ProcessPoolExecutor(n_jobs, multiprocessing.get_context("spawn")) as pool:
+    with new_pool(n_jobs) as pool:
         for future in as_completed([pool.submit(_run_chain, one, chain) for chain in chains if chain]):
             yield from future.result()
 
