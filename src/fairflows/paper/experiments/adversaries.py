@@ -78,9 +78,7 @@ def trained_networks(
     def loss() -> Tensor:
         return mean_cross_entropy(network(z[models, chosen]), target[chosen]).sum()
 
-    steps = AdamSteps(
-        loss, network.parameters(), learning_rate=learning_rate, weight_decay=weight_decay, capture=z.is_cuda
-    )
+    steps = AdamSteps(loss, network.parameters(), learning_rate=learning_rate, weight_decay=weight_decay)
     n_steps = max(1, min(map(len, parts)) // rows_per_part)
     for rates in schedule(learning_rate, epochs, n_steps):
         uniform = torch.stack([torch.rand(n_steps, batch_size, generator=g) for g in generators], dim=1)
