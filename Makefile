@@ -5,6 +5,8 @@ BIN := .venv/bin
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
+# Both test processes would otherwise compile all test files at every run.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests whose numbers pass through matrix products.
 KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
 	tests/encoder/test_matching.py tests/training/test_training.py tests/storage tests/stream

@@ -99,6 +99,36 @@ def data_folder() -> Path:
     return Path(folder)
 
 
+@pytest.fixture(scope="module")
+def undrawn_figures():
+    """Reports are written with empty images: drawing takes a third of a `fit`, and is tested with the reports."""
+    from fairflows.reporting import plots
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots.FigureCanvasSVG, "print_svg", lambda self, stream, **_: stream.write("<svg/>"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_trees():
+    """Boosted trees stop after ten, where how well they predict is not the question."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(HistGradientBoostingClassifier.__init__.__kwdefaults__, "max_iter", 10)
+        yield
+
+
+@pytest.fixture(scope="module")
+def short_made():
+    """Networks over cells train for few epochs, where what they reach is not the question."""
+    from fairflows.density.made import CategoricalMADE
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CategoricalMADE.__init__.__kwdefaults__, "n_epochs", 5)
+        yield
+
+
 @pytest.fixture(scope="session")
 def run():
     """Run the command in this process: exit code, standard output, standard error."""

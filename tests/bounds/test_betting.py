@@ -82,16 +82,16 @@ def test_coverage_for_shifted_gaussians(distance, delta, rng, gaussians, covers)
 @pytest.mark.parametrize(("distance", "width"), [(0.01, 0.00018), (0.1, 0.0011)])
 def test_width_for_coin_flips(distance, width, rng, gaussians):
     """Ten thousand draws a group on average, one of them per number, its group by the toss of a coin."""
-    table = gaussians.at_distance(distance).table(100 * 20_000, rng)
+    table = gaussians.at_distance(distance).table(30 * 20_000, rng)
     told_apart = np.abs(np.tanh((table[:, :, 0] - table[:, :, 1]) / 2))
-    x = np.where(rng.uniform(size=len(table)) < 1 / 2, told_apart[:, 0], told_apart[:, 1]).reshape(100, 20_000)
+    x = np.where(rng.uniform(size=len(table)) < 1 / 2, told_apart[:, 0], told_apart[:, 1]).reshape(30, 20_000)
     assert betting_upper_bound(x, 0.05).mean() - distance <= 1.1 * width
 
 
 @pytest.mark.parametrize(("distance", "width"), [(0.01, np.log(1 / 0.05) / 10_000), (0.1, 0.0011)])
 def test_width_for_rows_with_a_draw_from_each_group(distance, width, rng, gaussians):
     """Stakes below one give a width of at least log(1/δ)/N: the floor where the variance is next to none."""
-    x = distance_terms(gaussians.at_distance(distance).table(100 * 10_000, rng)).reshape(100, 10_000)
+    x = distance_terms(gaussians.at_distance(distance).table(30 * 10_000, rng)).reshape(30, 10_000)
     assert betting_upper_bound(x, 0.05).mean() - distance <= 1.1 * width
 
 

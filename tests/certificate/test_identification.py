@@ -22,7 +22,10 @@ from fairflows.density import KernelDensity, MixtureDensity
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.release.released import Released
 
-pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Values outside the training range"),
+    pytest.mark.usefixtures("short_made"),
+]
 
 KEY = bytes(32)
 

@@ -187,7 +187,7 @@ def test_both_statements_miss_no_more_often_than_delta(tmp_path, monkeypatch):
         "rows by persons": (lambda c: c.person_upper, rows),
     }
     missed = misses(
-        MIXED, statements, runs=100, n=200, settings={}, tmp_path=tmp_path, monkeypatch=monkeypatch
+        MIXED, statements, runs=60, n=200, settings={}, tmp_path=tmp_path, monkeypatch=monkeypatch
     )  # fmt: skip
     assert missed["rows"] <= 0.2
     assert missed["persons"] <= 0.2
@@ -269,7 +269,7 @@ def test_one_request_per_person_has_a_coin_of_its_own(index, randomise):
     encoder = Unencoded() if randomise else FairTransport(density="counts", reference=0, kinds={"x": "categorical"})
     model = CellRelease(encoder, 2, randomise=randomise).fit(tables[0])
     assert certify(model, tables[1]).cell_upper < 0.13
-    new = BINARY.draw(400, rng)
+    new = BINARY.draw(200, rng)
     requests = [new.X.iloc[[i]].set_axis(pd.Index([0], name=index)) for i in range(len(new))]
     released = [
         model.transform(request, sensitive_features=[group])["cell"].iloc[0]

@@ -26,6 +26,8 @@ from fairflows.release.crossfit import CrossFit
 from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 KEY = Key(range(32))
 FLOW = {"n_epochs": 1, "hidden": (8,), "head": (8,), "density": MixtureDensity(1), "key": KEY}
 CELLS = {"density": "counts", "key": KEY}

@@ -103,13 +103,13 @@ def test_the_programme_is_at_its_optimum_with_two_cells():
 
 @pytest.mark.parametrize(("attribute", "target"), [("encoding", 0.15), ("training", 0.3)])
 def test_the_certificate_is_within_the_target_nine_times_out_of_ten(attribute, target):
-    """A whole fit and a whole certificate each time; a binomial with p = .9 is below 18 of 24 once in a hundred."""
+    """A whole fit and a whole certificate each time; of 16, fewer than 11 are rare at p = .9 (.003), not at .5 (.9)."""
     within = 0
-    for seed in range(24):
+    for seed in range(16):
         cells = FairCells(4, target=target, attribute=attribute, n_certify=4000, **PLAIN).fit(population(3000, seed))
         counts = counts_of(cells, population(4000, seed + 100))
         within += bool(cell_upper_bound(counts, delta_of_look(0.05, 1)) <= target)
-    assert within >= 18
+    assert within >= 11
 
 
 def test_a_target_that_so_few_persons_cannot_certify_is_refused(train):

@@ -261,10 +261,10 @@ def test_chebyshev_scalarisation_trains(mixed):
 def test_a_single_feature_gets_an_elementwise_map():
     d = 1.5
     rng = np.random.default_rng(0)
-    a = np.arange(2000) % 2
-    X = pd.DataFrame({"x": rng.normal(size=2000) + d * a}).rename_axis("who")
+    a = np.arange(1000) % 2
+    X = pd.DataFrame({"x": rng.normal(size=1000) + d * a}).rename_axis("who")
     known = [torch.distributions.MultivariateNormal(torch.tensor([m]), torch.eye(1)) for m in (0.0, d)]
-    encoder = FairFlow(gamma=1.0, density=known, n_epochs=30).fit(X, sensitive_features=a)
+    encoder = FairFlow(gamma=1.0, density=known, n_epochs=15).fit(X, sensitive_features=a)
     assert statistical_distance(encoder.log_density_table(4000)) < 0.1 < 2 * norm.cdf(d / 2) - 1
     back = encoder.inverse_transform(encoder.transform(X, sensitive_features=a), sensitive_features=a)
     np.testing.assert_allclose(back["x"], X["x"], atol=1e-6)
@@ -272,14 +272,14 @@ def test_a_single_feature_gets_an_elementwise_map():
 
 def test_shifted_gaussians_become_alike():
     d = 2.0
-    table, densities = make_shifted_gaussians(d, 2000, random_state=0)
-    encoder = FairFlow(gamma=1.0, density=densities, n_epochs=40, n_blocks=2).fit(table.X, sensitive_features=table.a)
+    table, densities = make_shifted_gaussians(d, 1000, random_state=0)
+    encoder = FairFlow(gamma=1.0, density=densities, n_epochs=30, n_blocks=2).fit(table.X, sensitive_features=table.a)
     raw = FairFlow(gamma=1.0, density=densities, n_epochs=1, learning_rate=1e-9).fit(
         table.X, sensitive_features=table.a
     )
     # Flows of both groups start from the same weights, so an untrained encoder has the distance of the data.
     assert statistical_distance(raw.log_density_table(20_000)) == pytest.approx(2 * norm.cdf(d / 2) - 1, abs=0.02)
-    assert statistical_distance(encoder.log_density_table(20_000)) < 0.05
+    assert statistical_distance(encoder.log_density_table(20_000)) < 0.1
 
 
 # A flow has to swap the humps of one group, which splines find far more often than affine couplings, though not in
@@ -295,9 +295,9 @@ def blobs_reach(seed: int, n: int, **settings) -> tuple[float, float]:
 
 
 def test_the_four_blobs():
-    """Most starts reach Δ = .05 … .06 at these settings; the others end above .1 with an accuracy of .6."""
-    delta, accuracy = blobs_reach(seed=0, n=1000, n_epochs=60, batch_size=128)
-    assert delta < 0.07
+    """Most starts reach Δ = .06 … .07 at these settings; the others end above .1 with an accuracy of .6."""
+    delta, accuracy = blobs_reach(seed=0, n=1000, n_epochs=40, batch_size=128)
+    assert delta < 0.09
     assert accuracy > 0.97
 
 
@@ -316,8 +316,8 @@ def three_groups_reach(seed: int, n: int, **settings) -> tuple[float, float]:
 
 
 def test_three_groups_become_alike():
-    delta, accuracy = three_groups_reach(seed=0, n=900, n_blocks=2, n_epochs=50, batch_size=100, hidden=(24,))
-    assert delta < 0.1
+    delta, accuracy = three_groups_reach(seed=0, n=900, n_blocks=2, n_epochs=30, batch_size=100, hidden=(24,))
+    assert delta < 0.12
     assert accuracy > 0.97
 
 

@@ -141,7 +141,7 @@ def test_three_groups_and_polars(categorical):
 
 
 @pytest.mark.parametrize("density", ["made", "latent_class", "best"])
-def test_every_density(categorical, density):
+def test_every_density(categorical, density, short_made):
     encoder = fit(categorical, density=density)
     assert encoder.held_out_log_likelihood_.shape == (2,)
     np.testing.assert_allclose(np.exp(encoder.model_.log_p).sum(axis=1), 1, atol=1e-10)

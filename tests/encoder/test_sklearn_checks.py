@@ -22,6 +22,7 @@ from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError
 
 pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
     pytest.mark.filterwarnings("ignore:No identifier says which rows are the same person"),
     pytest.mark.filterwarnings("ignore:Values outside the training range"),
     pytest.mark.filterwarnings("ignore:Values between the points of the training grid"),

@@ -47,7 +47,7 @@ def fit(run, population: Population, folder: Path, seed: int, how: str = "transp
 
 
 @pytest.fixture(scope="module")
-def fitted(run, tmp_path_factory):
+def fitted(run, undrawn_figures, few_trees, tmp_path_factory):
     """The folder and the certificate of a population's first run, made once for the tests that only read it."""
     made: dict[tuple[str, str], tuple[Path, dict]] = {}
 
@@ -95,9 +95,19 @@ def population(request) -> Population:
     return request.param
 
 
-@pytest.mark.parametrize("how", HOW)
+OFTEN = {"tree": ("words", "visits", "three groups"), "no attribute": ("codes", "heavy", "unnamed")}
+"""The populations that every run of the tests fits in these ways, beside all of them by transport."""
+
+
+def _each_way(population: Population, how: str) -> object:
+    is_often = population.name in OFTEN.get(how, [population.name])
+    marks = () if is_often else (pytest.mark.slow,)
+    return pytest.param(population, how, marks=marks, id=f"{population.name}-{how}")
+
+
+@pytest.mark.parametrize(("population", "how"), [_each_way(p, how) for p in POPULATIONS for how in HOW])
 def test_a_certificate_covers_what_is_written(population, how, run, fitted):
-    """One run of each population: a gross mistake shows at once."""
+    """One run of each population, and of each way to fit several: a gross mistake shows at once."""
     folder, certificate = fitted(population, how)
     assert certificate["cell_upper"] is not None
     assert distance(written_law(run, population, folder, seed=0)) <= certificate["cell_upper"] + 0.02

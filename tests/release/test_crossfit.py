@@ -364,7 +364,10 @@ def test_nor_does_it_where_nobody_has_a_name():
 
 
 def test_the_bound_covers_the_truth():
-    """Maps that are learnt from few rows of a population of known law, over many tables."""
+    """Maps that are learnt from few rows of a population of known law, over 60 tables.
+
+    A bound that misses twice as often as it says would pass once in a thousand times.
+    """
     laws = np.array([[0.3, 0.3, 0.2, 0.1, 0.1], [0.1, 0.2, 0.2, 0.2, 0.3]])
 
     class Likely(Unencoded):
@@ -385,7 +388,7 @@ def test_the_bound_covers_the_truth():
             return self.cell_of_[rows.X["kind"].to_numpy()]
 
     delta, misses, slack = 0.2, 0, []
-    for seed in range(150):
+    for seed in range(60):
         rng = np.random.default_rng(seed)
         group = rng.integers(2, size=400)
         kind = np.array([rng.choice(5, p=laws[a]) for a in group])
@@ -399,7 +402,7 @@ def test_the_bound_covers_the_truth():
         truth = np.mean([np.abs(law[0] - law[1]).sum() / 2 for law in sent])
         misses += truth > upper
         slack.append(upper - truth)
-    assert misses <= 0.2 * 150
+    assert misses <= 0.2 * 60
     assert np.mean(slack) < 0.25
 
 

@@ -15,6 +15,8 @@ from fairflows.exceptions import DataError
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 class OwnCells(Unencoded):
     """An encoder whose output is a cell: whether `score` is above zero, the other way round in group 1."""

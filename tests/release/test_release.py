@@ -19,6 +19,8 @@ from fairflows.exceptions import DataError, DataWarning, ParameterError
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released, beside
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 METHODS = ["tree", "quantiles", "kmeans"]
 
 

@@ -38,6 +38,8 @@ from fairflows.storage.values import _HOMES, class_named
 from fairflows.stream.files import encode_file
 from fairflows.table.persons import Persons
 
+pytestmark = pytest.mark.usefixtures("short_made")
+
 
 @pytest.fixture(scope="module")
 def mixed():

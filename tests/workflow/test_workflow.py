@@ -16,6 +16,8 @@ from fairflows.storage.saving import load
 from fairflows.workflow.job import fit_table, report, write_fit
 from fairflows.workflow.results import certified_part, read_certificate, read_report, read_run
 
+pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees")
+
 
 @pytest.fixture(scope="module")
 def adult():

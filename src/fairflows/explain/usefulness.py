@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 from fairflows.compute.resources import one_thread
+from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Model, Released
 from fairflows.table.columns import is_number, is_time, numbers
@@ -69,7 +70,7 @@ class StillTells:
         The sensitive attribute, by balanced accuracy: every group counts alike.
     label : Told or None
         The label: learnt from released rows, and tested on released rows of other persons against their true labels.
-        Where the release draws a label, that is what is learnt from.
+        Where the release draws a label, that is what is learnt from. Of a number its quarter is predicted.
     n : int
         How many held-out rows the columns were judged on.
     """
@@ -267,12 +268,13 @@ def _label(train: Table, test: Table, rows: tuple[pd.DataFrame, ...], drawn: boo
     learnt, released = true_train, [*rows]
     if drawn and name in rows[0]:
         learnt, released = rows[0][name], [frame.drop(columns=name) for frame in rows]
+    size = _COARSE if is_continuous(true_train) else _FINE
     accuracy = []
     for (fit, judged), y in ((released, learnt), ((train.X, test.X), true_train)):
-        view, target = _View.of(fit, judged), _Codes.of(y, true_test, _FINE)
+        view, target = _View.of(fit, judged), _Codes.of(y, true_test, size)
         trees = HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=random_state)
         accuracy.append(float((trees.fit(view.train, target.train).predict(view.test) == target.test).mean()))
-    return Told(name, accuracy[0], _Codes.of(true_train, true_test, _FINE).majority, accuracy[1])
+    return Told(name, accuracy[0], _Codes.of(true_train, true_test, size).majority, accuracy[1])
 
 
 def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> tuple[IntArray, IntArray]:
