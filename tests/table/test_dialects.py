@@ -199,6 +199,11 @@ def test_what_a_file_does_not_show_is_as_in_the_file_that_the_model_was_fitted_o
         assert recognise(small, usual=usual) == Dialect(";", "utf-8", ",", ".")
     other = put(tmp_path / "other.csv", "a,b\n1,1.234\n")  # written by another program
     assert recognise(other, usual=usual) == Dialect(",", "utf-8", ".", "")
+    both = put(tmp_path / "both.csv", "a,b;c\n1,2;3\n")  # could be separated by either
+    with pytest.warns(DataWarning, match="; separated"):
+        assert recognise(both, usual=usual).separator == ";"
+    polish = put(tmp_path / "polish.csv", "town,n\nŁódź,1\n", "cp1250")
+    assert recognise(polish, usual=Dialect(",", "cp1250", ".", "")).encoding == "cp1250"
     contrary = put(tmp_path / "contrary.csv", "a;b\n1;1.25\n")  # what a file shows counts
     with pytest.warns(DataWarning, match="; separated, UTF-8"):
         assert recognise(contrary, usual=usual).decimal == "."

@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 app = typer.Typer(
     help="Share a table without giving away a sensitive attribute.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )

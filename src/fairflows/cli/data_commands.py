@@ -27,6 +27,8 @@ from fairflows.cli.base import (
     print_json,
     stages,
 )
+from fairflows.cli.files_read import reads_files
+from fairflows.table.dialect import Dialect
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +60,9 @@ def datasets(as_json: Json = False, quiet: Quiet = False) -> None:
 
 
 @app.command()
+@reads_files
 def describe(
-    file: Annotated[Path, typer.Argument(help="A CSV or Parquet file.")],
+    file: Annotated[Path, typer.Argument(help="A CSV, Excel or Parquet file, or - for standard input.")],
     sensitive: Sensitive,
     label: Label = None,
     groups: Groups = None,
@@ -72,6 +75,8 @@ def describe(
     delta: Delta = 0.05,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Say what a table holds, what will go wrong with it, and what can be certified with so many persons.
 
@@ -79,10 +84,12 @@ def describe(
     """
     from fairflows.table.grouping import GroupRules
     from fairflows.table.prospects import best_bounds, find_names, find_needed, find_problems
-    from fairflows.table.reading import read_frame
+    from fairflows.table.reading import read_frame, recognise
     from fairflows.table.table import Table
 
-    frame = read_frame(file)
+    texts = [] if identifier is None else [identifier]
+    known = recognise(file, dialect, texts=texts)
+    frame = read_frame(file, texts=texts, dialect=known)
     named = find_names(frame, [*sensitive, *filter(None, [label, identifier]), *(drop or [])])
     table = Table(
         frame,
@@ -104,6 +111,7 @@ def describe(
         record = {
             "name": table.name,
             "rows": len(table),
+            "dialect": known.to_dict(),
             "groups": summary,
             "columns": columns,
             "notes": table.notes,

@@ -34,13 +34,24 @@ from fairflows.cli.base import (
     row_counter,
     stages,
 )
+from fairflows.cli.config_file import Config, config_of
+from fairflows.cli.files_read import STANDARD, reads_files, written_to
 from fairflows.exceptions import DataError
+from fairflows.table.dialect import Dialect
 
 if TYPE_CHECKING:
     from fairflows.explain.flipping import Recourse
     from fairflows.workflow.results import Reading, Run
 
-OutFile = Annotated[Path, typer.Option("--out", "-o", help="CSV, TSV or Parquet file to write.", show_default=False)]
+OutFile = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        "-o",
+        help="CSV (commas, UTF-8), TSV or Parquet file to write; - for CSV on standard output.",
+        show_default=False,
+    ),
+]
 Keep = Annotated[list[str] | None, typer.Option(help="Column to write as it is; may be repeated.", callback=distinct)]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Batches at once; as many as processors when not given.")
@@ -48,9 +59,15 @@ Workers = Annotated[
 
 
 @app.command()
+@reads_files
 def encode(
     folder: Folder,
-    source: Annotated[Path, typer.Argument(help="CSV or Parquet file; with Ray, a folder of Parquet files.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV, Excel or Parquet file, or - for standard input; with Ray, a folder of Parquet files."
+        ),
+    ],
     out: OutFile,
     sensitive: SensitiveIfNotKnown = None,
     identifier: Identifier = None,
@@ -65,6 +82,8 @@ def encode(
     n_workers: Workers = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Encode a file of any size; memory does not grow with it, and the target appears when it is complete.
 
@@ -74,8 +93,9 @@ def encode(
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
     from fairflows.stream.files import encode_file
-    from fairflows.workflow.results import grouping_of
+    from fairflows.workflow.results import dialect_of, grouping_of
 
+    _refuse_mixed_output(out, as_json)
     model, run = open_model(folder)
     settings: dict[str, Any] = {
         "sensitive": sensitive or (run and run["sensitive"]),
@@ -91,15 +111,19 @@ def encode(
 
         n_rows = encode_folder(model, source, out, **settings)
     else:
-        with row_counter(quiet or as_json, "encoding") as count:
-            n_rows = encode_file(model, source, out, n_workers=n_workers, on_progress=count, **settings)
+        known = dialect if run is None else dialect_of(source, run, model, dialect)
+        with written_to(out) as target, row_counter(quiet or as_json, "encoding") as count:
+            n_rows = encode_file(
+                model, source, target, dialect=known, n_workers=n_workers, on_progress=count, **settings
+            )
     _say_done(n_rows, out, as_json, quiet)
 
 
 @app.command()
+@reads_files
 def decode(
     folder: Folder,
-    source: Annotated[Path, typer.Argument(help="CSV or Parquet file of encoded rows.")],
+    source: Annotated[Path, typer.Argument(help="CSV or Parquet file of encoded rows, or -.")],
     out: OutFile,
     sensitive: SensitiveIfNotKnown = None,
     sensitive_from: Annotated[
@@ -110,6 +134,8 @@ def decode(
     n_workers: Workers = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Decode a file of encoded rows (written with `--exact`, `--keep-order`, and the columns that are needed).
 
@@ -119,15 +145,17 @@ def decode(
     from fairflows.workflow.results import grouping_of
 
     model, run = open_model(folder)
-    with row_counter(quiet or as_json, "decoding") as count:
+    _refuse_mixed_output(out, as_json)
+    with written_to(out) as target, row_counter(quiet or as_json, "decoding") as count:
         n_rows = decode_file(
             model,
             source,
-            out,
+            target,
             sensitive=sensitive or (run and run["sensitive"]),
             sensitive_from=sensitive_from,
             grouping=grouping_of(run),
             identifier=identifier or (run and run["identifier"]),
+            dialect=dialect,
             keep=keep or (),
             n_workers=n_workers,
             on_progress=count,
@@ -140,12 +168,16 @@ Fixed = Annotated[
 ]
 Rising = Annotated[list[str] | None, typer.Option("--increase", help="Column that may only rise.", callback=distinct)]
 Falling = Annotated[list[str] | None, typer.Option("--decrease", help="Column that may only fall.", callback=distinct)]
-HeldOut = Annotated[Path, typer.Argument(help="CSV or Parquet file of rows that the model has not seen.")]
+HeldOut = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of rows that the model has not seen, or -.")]
 
 
 @app.command()
+@reads_files
 def fit(
-    table: Annotated[Path, typer.Argument(help="A CSV or Parquet file.", show_default=False)],
+    context: typer.Context,
+    table: Annotated[
+        Path, typer.Argument(help="A CSV, Excel or Parquet file, or - for standard input.", show_default=False)
+    ],
     sensitive: Sensitive,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.", show_default=False)],
     label: Label = None,
@@ -208,8 +240,11 @@ def fit(
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
     ] = 0,
+    config: Config = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Turn a table into one that can be shared, with a certificate and a report.
 
@@ -229,7 +264,13 @@ def fit(
     """
     from fairflows.table.grouping import GroupRules
     from fairflows.workflow.job import fit_table, write_fit
-    from fairflows.workflow.results import read_table, refuse_earlier_result, refuse_other_folder, shared_name
+    from fairflows.workflow.results import (
+        dialect_of,
+        read_table,
+        refuse_earlier_result,
+        refuse_other_folder,
+        shared_name,
+    )
     from fairflows.workflow.summary import summary
 
     reading: Reading = {
@@ -240,6 +281,7 @@ def fit(
         "missing": missing,
         "multiclass": multiclass,
         "grouping": None,
+        "dialect": None,
     }
     rules = GroupRules.of(groups or [], merge_small, keep_case)
     refuse_other_folder(out, table)
@@ -248,7 +290,9 @@ def fit(
     shared = shared_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
-        rows = read_table(table, reading, rules=rules)
+        known = dialect_of(table, reading, None, dialect)
+        reading["dialect"] = known.to_dict()
+        rows = read_table(table, reading, dialect=known, rules=rules)
         if identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         made = fit_table(
@@ -270,7 +314,14 @@ def fit(
             random_state=seed,
             say=say,
         )
-        write_fit(made, rows, out, {**reading, "rows": len(rows), "seed": seed}, shared=shared)
+        write_fit(
+            made,
+            rows,
+            out,
+            {**reading, "rows": len(rows), "seed": seed},
+            shared=shared,
+            settings=config_of(context, known),
+        )
     if as_json:
         chosen = None if made.chosen is None else made.chosen.to_dict()
         tells = None if made.tells is None else made.tells.to_dict()
@@ -281,6 +332,7 @@ def fit(
 
 
 @app.command()
+@reads_files
 def certify(
     folder: Folder,
     rows: HeldOut,
@@ -297,6 +349,8 @@ def certify(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the certificate.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Certify a model on held-out rows. Each certificate from the same rows spends its share of δ.
 
@@ -312,7 +366,7 @@ def certify(
     if out is not None:
         check_file(out, rows, train)  # a certificate that cannot be written would have spent its share all the same
     model, run = open_result(folder)
-    table = read_table(rows, run, model)
+    table = read_table(rows, run, model, dialect=dialect)
     if max_adversary_accuracy is None and target is None:
         before = read_certificate(folder / "certificate.json")
         max_adversary_accuracy, target = before.target_accuracy, before.target
@@ -321,7 +375,7 @@ def certify(
     with stages(quiet or as_json) as say:
         if train is not None:
             say("attacking")
-            found = attack(model, read_table(train, run, model), table, n_jobs=2, **settings)
+            found = attack(model, read_table(train, run, model, dialect=dialect), table, n_jobs=2, **settings)
         say("certifying")
         accuracy = max_adversary_accuracy
         certificate = make(
@@ -336,6 +390,7 @@ def certify(
 
 
 @app.command()
+@reads_files
 def verify(
     folder: Folder,
     rows: Annotated[Path, typer.Argument(help="The certified rows, or the file that `fit` was given.")],
@@ -344,6 +399,8 @@ def verify(
     ] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing: the exit code does.")] = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Compute a certificate again, and say what differs. Exit code 1 when anything does.
 
@@ -354,7 +411,7 @@ def verify(
 
     model, run = open_result(folder)
     document = read_certificate(certificate or folder / "certificate.json")
-    found = check(document, model, certified_part(read_table(rows, run, model), run, document, model))
+    found = check(document, model, certified_part(read_table(rows, run, model, dialect=dialect), run, document, model))
     if as_json:
         print_json({"holds": bool(found), "differences": [d.text for d in found.differences]})
     elif not quiet:
@@ -363,6 +420,7 @@ def verify(
 
 
 @app.command()
+@reads_files
 def audit(
     folder: Folder,
     rows: HeldOut,
@@ -373,6 +431,8 @@ def audit(
     quick: Annotated[bool, typer.Option("--quick", help="Few adversaries on few rows.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Attack what a model releases with many adversaries, and report what the best of them proves.
 
@@ -382,11 +442,11 @@ def audit(
     from fairflows.workflow.results import read_table
 
     model, run = open_result(folder)
-    table = read_table(rows, run, model)
+    table = read_table(rows, run, model, dialect=dialect)
     if train is None:
         learn, judged = table.split(test=0.5, validation=0)
     else:
-        learn, judged = read_table(train, run, model), table
+        learn, judged = read_table(train, run, model, dialect=dialect), table
     found = attack(
         model,
         learn,
@@ -401,15 +461,18 @@ def audit(
 
 
 @app.command()
+@reads_files
 def recourse(
     folder: Folder,
-    rows: Annotated[Path, typer.Argument(help="CSV or Parquet file with rejected rows among others.")],
+    rows: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file with rejected rows among others, or -.")],
     keep: Fixed = None,
     increase: Rising = None,
     decrease: Falling = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file, one line per person.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Say what rejected rows would have to change to be accepted. The result shows single rows.
 
@@ -421,7 +484,7 @@ def recourse(
         check_file(out, rows)
     with stages(quiet or as_json) as say:
         say("searching for what rejected rows would have to change")
-        found = _recourse(folder, rows, keep, increase, decrease)
+        found = _recourse(folder, rows, keep, increase, decrease, dialect)
     if out is not None:
         with new_file(out) as side:
             found.to_frame().to_csv(side, index=False)
@@ -429,7 +492,12 @@ def recourse(
 
 
 def _recourse(
-    folder: Path, rows: Path, keep: list[str] | None, increase: list[str] | None, decrease: list[str] | None
+    folder: Path,
+    rows: Path,
+    keep: list[str] | None,
+    increase: list[str] | None,
+    decrease: list[str] | None,
+    dialect: Dialect,
 ) -> Recourse:
     from fairflows.encoder.fair_flow import FairFlow
     from fairflows.explain import recourse as find
@@ -444,7 +512,7 @@ def _recourse(
             f"{type(encoder).__name__}. Fit with --method flow."
         )
     unlabelled: Run = {**run, "label": None}
-    table = read_table(rows, unlabelled, model)
+    table = read_table(rows, unlabelled, model, dialect=dialect)
     return find(
         encoder,
         table.X.drop(columns=[run["label"]], errors="ignore"),
@@ -456,6 +524,7 @@ def _recourse(
 
 
 @app.command()
+@reads_files
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder that `fit` wrote.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
@@ -468,6 +537,8 @@ def report(
     decrease: Falling = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    *,
+    dialect: Dialect,
 ) -> None:
     """Write the report of a result as one HTML file, for internal use or for the public.
 
@@ -485,7 +556,7 @@ def report(
     if rejected is not None and not public:  # a public page does not show it
         from fairflows.workflow.contents import recourse_contents
 
-        page.contents["recourse"] = recourse_contents(_recourse(folder, rejected, keep, increase, decrease))
+        page.contents["recourse"] = recourse_contents(_recourse(folder, rejected, keep, increase, decrease, dialect))
     page.save(out, public=public)
     if as_json:
         print_json({"out": str(out), "public": public})
@@ -493,8 +564,14 @@ def report(
         typer.echo(f"wrote {out}")
 
 
+def _refuse_mixed_output(out: Path, as_json: bool) -> None:
+    if out == STANDARD and as_json:
+        raise DataError("--json prints on standard output, where the rows go (-o -): write them to a file.")
+
+
 def _say_done(n_rows: int, out: Path, as_json: bool, quiet: bool) -> None:
     if as_json:
         print_json({"rows": n_rows, "out": str(out)})
     elif not quiet:
-        typer.echo(f"{n_rows:,} rows written to {out}")
+        where = "standard output" if out == STANDARD else out
+        typer.echo(f"{n_rows:,} rows written to {where}", err=out == STANDARD)

@@ -20,6 +20,7 @@ from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.release.released import Released, beside, role_values
 from fairflows.storage.folders import check_file, new_file, side_folder
 from fairflows.stream.tables import TableReader, TableWriter, number_of_buckets, shuffled, to_arrow
+from fairflows.table.dialect import Dialect
 from fairflows.table.frames import from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
@@ -42,6 +43,7 @@ def encode_file(
     grouping: Grouping | None = None,
     identifier: str | None = None,
     label: str | None = None,
+    dialect: Dialect | None = None,
     keep: Sequence[str] = (),
     keep_order: bool = False,
     precision: Literal["float32", "float64"] = "float32",
@@ -49,7 +51,7 @@ def encode_file(
     batch_rows: int = BATCH_ROWS,
     on_progress: OnProgress | None = None,
 ) -> int:
-    """Encode a CSV or Parquet file into another; memory does not grow with the file.
+    """Encode a CSV, Excel or Parquet file into another; memory does not grow with the file, but with an Excel sheet.
 
     Rows come out in a random order, every order being equally likely, unless `keep_order` asks for the file's own. Only
     the encoded columns are written, and those that `keep` names: a certificate speaks of the encoded columns alone.
@@ -60,7 +62,8 @@ def encode_file(
     model : encoder or pipeline
         Fitted.
     source, target : path
-        CSV or Parquet, by their names; they need not be of one kind.
+        CSV or Parquet, by their names; they need not be of one kind. The source may be an Excel file. A CSV file is
+        written in UTF-8, with decimal points and commas, or tabs where its name ends in .tsv.
     sensitive : str or list of str, optional
         The columns that hold the sensitive attribute; those that the encoder was told when not given.
     grouping : Grouping, optional
@@ -69,6 +72,8 @@ def encode_file(
         The column that names a row's person. Without one, rows are known by their number in the file.
     label : str, optional
         The column of the label, to be written after the encoded ones: for a release of both, certified together.
+    dialect : Dialect, optional
+        How the source is written; what it does not state is recognised, and a warning says as what.
     keep : sequence of str
         Columns of the source to write as they are, after the others.
     keep_order : bool
@@ -92,7 +97,7 @@ def encode_file(
         raise ValueError(f"precision must be 'float32' or 'float64'; got {precision!r}.")
     check_file(Path(target), Path(source))
     encode = RowEncoder(model, sensitive, identifier, keep, grouping, label)
-    reader = TableReader(Path(source), batch_rows, encode.schema, _names(encode.identifier))
+    reader = TableReader(Path(source), batch_rows, encode.schema, _names(encode.identifier), dialect)
     encode.check_label(reader.columns, reader.path)
     frames = reader.batches(encode.columns)
     encoded = in_order(encode, frames, _checked_workers(n_workers))
@@ -111,6 +116,7 @@ def decode_file(
     sensitive_from: str | Path | None = None,
     grouping: Grouping | None = None,
     identifier: str | None = None,
+    dialect: Dialect | None = None,
     keep: Sequence[str] = (),
     n_workers: int | None = None,
     batch_rows: int = BATCH_ROWS,
@@ -132,6 +138,8 @@ def decode_file(
         As for `encode_file`.
     identifier : str, optional
         The column that names a row's person, which randomised encoders need.
+    dialect : Dialect, optional
+        How the source is written, as for `encode_file`; `sensitive_from` is recognised.
     keep : sequence of str
         Columns of the source to write as they are.
     n_workers, batch_rows, on_progress
@@ -144,7 +152,7 @@ def decode_file(
     """
     check_file(Path(target), Path(source), None if sensitive_from is None else Path(sensitive_from))
     decode = RowDecoder(model, sensitive, identifier, keep, grouping)
-    reader = TableReader(Path(source), batch_rows, decode.schema, _names(decode.identifier))
+    reader = TableReader(Path(source), batch_rows, decode.schema, _names(decode.identifier), dialect)
     if sensitive_from is None:
         frames = reader.batches([*decode.columns, *decode.sensitive])
     else:

@@ -53,6 +53,8 @@ class CsvText:
         The file.
     dialect : Dialect
         How it is written, as far as that is known.
+    usual : Dialect, optional
+        How such files are written, where this one could be read in several ways.
 
     Attributes
     ----------
@@ -62,15 +64,16 @@ class CsvText:
         How it is written, with its encoding and its separator; the marks of its numbers where they were known.
     """
 
-    def __init__(self, path: Path, dialect: Dialect) -> None:
+    def __init__(self, path: Path, dialect: Dialect, usual: Dialect | None = None) -> None:
         if dialect.sheet is not None:
             raise DataError(f"{path}: only Excel files have sheets: leave out ", Parameter("sheet"), ".")
         self.path = path
-        encoding = dialect.encoding or encoding_of(self._open, path)
+        usual = usual or Dialect()
+        encoding = dialect.encoding or encoding_of(self._open, path, usual.encoding)
         self.dialect = replace(dialect, encoding=encoding)
         if self.dialect.separator is None:
             with self._lines() as lines:
-                separator = "\t" if is_tab_separated(path) else separator_of(lines, path)
+                separator = "\t" if is_tab_separated(path) else separator_of(lines, path, usual.separator)
             self.dialect = replace(self.dialect, separator=separator)
         with self._lines() as lines:
             header = next(filter(None, csv.reader(lines, delimiter=self.separator)), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from fairflows.exceptions import ParameterError
 
@@ -39,8 +38,8 @@ class Dialect:
 
     separator: str | None = None
     encoding: str | None = None
-    decimal: Literal[".", ","] | None = None
-    thousands: Literal["", ",", ".", " ", "'"] | None = None
+    decimal: str | None = None
+    thousands: str | None = None
     sheet: str | None = None
 
     def __post_init__(self) -> None:

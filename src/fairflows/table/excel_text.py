@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from fairflows.table.dialect import Dialect
 EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
 
 _BATCH_ROWS = 2**16
+_WRITTEN = {"separator": None, "encoding": None, "decimal": ".", "thousands": ""}  # here, as text
 _ERRORS = {"#N/A", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"}
 
 
@@ -41,8 +41,8 @@ class ExcelText:
     """
 
     def __init__(self, path: Path, dialect: Dialect) -> None:
-        for name in ("separator", "encoding", "decimal", "thousands"):
-            if dialect.to_dict()[name] is not None:
+        for name, value in dialect.to_dict().items():
+            if name != "sheet" and value not in (None, _WRITTEN[name]):
                 raise DataError(f"{path}: a workbook itself says how it is written: leave out ", Parameter(name), ".")
         sheets = {name: rows for name, rows in _sheets(path, dialect.sheet).items() if rows}
         if not sheets:
@@ -54,7 +54,7 @@ class ExcelText:
             )
         ((self._sheet, (header, *self._rows)),) = sheets.items()
         self.path = path
-        self.dialect = replace(dialect, decimal=".", thousands="")
+        self.dialect = Dialect(**_WRITTEN, sheet=dialect.sheet)
         self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
         refuse_repeated(path, self.columns)
 

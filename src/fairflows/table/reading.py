@@ -102,7 +102,8 @@ def recognise(
     dialect : Dialect, optional
         What is known of it.
     kinds : dict, optional
-        What columns must hold, as a `Schema` has it: those of a model that will encode the file.
+        What columns must hold, as a `Schema` has it: those of a model that will encode the file. Only these are looked
+        at; all columns without.
     texts : sequence of str
         Columns that are text, whatever it looks like.
     usual : Dialect, optional
@@ -110,22 +111,24 @@ def recognise(
     """
     path, stated = Path(path), dialect or Dialect()
     with explained(path):
-        rows = open_table(path, stated)
+        rows = open_table(path, stated, usual)
         if isinstance(rows, ParquetRows):
             return stated
-        known = number_marks(rows.batches(rows.columns), rows.dialect, path, with_texts(kinds or {}, texts), usual)
+        columns = [name for name in rows.columns if not kinds or name in kinds]
+        batches = rows.batches(columns) if columns else []
+        known = number_marks(batches, rows.dialect, path, with_texts(kinds or {}, texts), usual)
     if known != usual:
         say_what_was_recognised(path, stated, known)
     return known
 
 
-def open_table(path: Path, dialect: Dialect) -> TextFields | ParquetRows:
+def open_table(path: Path, dialect: Dialect, usual: Dialect | None = None) -> TextFields | ParquetRows:
     """The rows of a file, by its kind."""
     kind = kind_of(path)
     if not path.is_file():
         raise DataError(f"{path}: is a folder, not a file." if path.is_dir() else f"{path}: there is no such file.")
     if kind == "csv":
-        return CsvText(path, dialect)
+        return CsvText(path, dialect, usual)
     if kind == "excel":
         return ExcelText(path, dialect)
     if dialect.is_stated:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,7 @@ Evidence = dict[str, "Found"]
 _BLOCK = 2**20
 _SEPARATORS = (",", ";", "\t", "|")
 _SAMPLE_LINES = 500
+_THOUSANDS = (",", ".", " ", "'")
 
 # That of UTF-32 begins as that of UTF-16 does, so it is looked for first.
 _BYTE_ORDER_MARKS = {
@@ -93,8 +94,8 @@ class Found:
         return f"column {self.column!r} holds {self.text!r} in row {self.row:,} (the header is row 1)"
 
 
-def encoding_of(open_file: OpenFile, path: Path) -> str:
-    """The encoding of a file: by its byte order mark, else UTF-8 where all of it is, else Windows-1252.
+def encoding_of(open_file: OpenFile, path: Path, usual: str | None = None) -> str:
+    """The encoding of a file: by its byte order mark, else UTF-8 where all of it is, else the usual, or Windows-1252.
 
     Raises
     ------
@@ -123,6 +124,8 @@ def encoding_of(open_file: OpenFile, path: Path) -> str:
             pass
         else:
             return "utf-8"
+    if usual is not None and usual not in {"utf-8", *_BYTE_ORDER_MARKS.values()}:
+        return usual
     with io.TextIOWrapper(open_file(), "cp1252", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.isascii() and (doubtful := _NOT_WESTERN.search(line)):
@@ -136,19 +139,21 @@ def encoding_of(open_file: OpenFile, path: Path) -> str:
     return "cp1252"
 
 
-def separator_of(text: io.TextIOBase, path: Path) -> str:
+def separator_of(text: io.TextIOBase, path: Path, usual: str | None = None) -> str:
     """What separates the fields: that by which every row has as many as the header.
 
     Raises
     ------
     DataError
-        Two do.
+        Two do, and neither is the usual one.
     """
     lines = list(islice(text, _SAMPLE_LINES))
     is_whole = len(lines) < _SAMPLE_LINES
     fits = {mark: _share_that_fits(lines, mark, is_whole) for mark in _SEPARATORS}
     best = max(fits.values())
     found = [mark for mark, share in fits.items() if share == best and share >= 0]
+    if len(found) > 1 and usual in found:
+        return usual
     if len(found) > 1:
         names = " or ".join(repr(mark) for mark in found)
         raise DataError(
@@ -208,7 +213,7 @@ def number_marks(
     return replace(dialect, decimal=decimal, thousands=_thousands(shown, decimal, same, path))
 
 
-def _decimal(shown: Evidence, dialect: Dialect, usual: Dialect, path: Path) -> Literal[".", ","]:
+def _decimal(shown: Evidence, dialect: Dialect, usual: Dialect, path: Path) -> str:
     if dialect.thousands in (".", ","):
         return "," if dialect.thousands == "." else "."
     point = shown.get("decimal .") or shown.get("thousands ,") or shown.get("grouped .")
@@ -229,11 +234,8 @@ def _decimal(shown: Evidence, dialect: Dialect, usual: Dialect, path: Path) -> L
     return "."
 
 
-def _thousands(
-    shown: Evidence, decimal: Literal[".", ","], usual: Dialect, path: Path
-) -> Literal["", ",", ".", " ", "'"]:
-    marks: tuple[Literal[",", ".", " ", "'"], ...] = (",", ".", " ", "'")
-    proven = [mark for mark in marks if mark != decimal and f"thousands {mark}" in shown]
+def _thousands(shown: Evidence, decimal: str, usual: Dialect, path: Path) -> str:
+    proven = [mark for mark in _THOUSANDS if mark != decimal and f"thousands {mark}" in shown]
     if len(proven) > 1:
         one, other = (shown[f"thousands {mark}"] for mark in proven[:2])
         either = (Parameter("thousands", mark) for mark in proven[:2])

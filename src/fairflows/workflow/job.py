@@ -37,6 +37,7 @@ from fairflows.workflow.results import (
     FORMAT,
     MODEL,
     RUN,
+    SETTINGS,
     VALIDATION,
     is_sealed,
     naming_file,
@@ -418,7 +419,15 @@ def refuse_a_release_that_tells_more(before: Audit, after: Audit, force: bool) -
     )
 
 
-def write_fit(fit: Fit, table: Table, out: str | Path, run: dict[str, Any], *, shared: str = "shared.parquet") -> None:
+def write_fit(
+    fit: Fit,
+    table: Table,
+    out: str | Path,
+    run: dict[str, Any],
+    *,
+    shared: str = "shared.parquet",
+    settings: str | None = None,
+) -> None:
     """Write everything into one folder, which appears whole or not at all.
 
     Parameters
@@ -433,6 +442,8 @@ def write_fit(fit: Fit, table: Table, out: str | Path, run: dict[str, Any], *, s
         How the table was read; commands on the folder use it.
     shared : str
         The file to share, CSV or Parquet.
+    settings : str, optional
+        The options of the command as TOML, to run it again.
     """
     refuse_other_folder(Path(out))
     with new_folder(Path(out)) as folder:
@@ -456,6 +467,8 @@ def write_fit(fit: Fit, table: Table, out: str | Path, run: dict[str, Any], *, s
             "released": list(certificate.released),
         }
         (folder / RUN).write_text(json.dumps(record, indent=1), encoding="utf-8")
+        if settings is not None:
+            (folder / SETTINGS).write_text(settings, encoding="utf-8")
 
 
 def report(

@@ -21,13 +21,15 @@ from fairflows.reporting import Report
 from fairflows.storage.folders import check_folder, refuse_other_files
 from fairflows.storage.saving import FILES, load
 from fairflows.stream.tables import TableWriter, to_arrow
+from fairflows.table.dialect import Dialect
 from fairflows.table.grouping import Grouping, GroupingFields, GroupRules, is_grouping
 from fairflows.table.json_text import read_json, read_text
-from fairflows.table.reading import kind_of
+from fairflows.table.reading import kind_of, recognise
+from fairflows.table.schema import Schema
 from fairflows.table.table import Table
 
-RUN, MODEL, FORMAT = "run.json", "model", 1
-SHARED = {"csv": "shared.csv", "tsv": "shared.tsv", "parquet": "shared.parquet"}
+RUN, SETTINGS, MODEL, FORMAT = "run.json", "fit.toml", "model", 1
+SHARED = {"csv": "shared.csv", "tsv": "shared.tsv", "excel": "shared.csv", "parquet": "shared.parquet"}
 """The file to share, by what the table came in."""
 
 _FILES = {
@@ -35,6 +37,7 @@ _FILES = {
     MODEL,
     "certificate.json",
     "certificate.files.json",
+    SETTINGS,
     "frontier.csv",
     "report.json",
     "report.html",
@@ -43,7 +46,7 @@ _FILES = {
 
 
 class Reading(TypedDict):
-    """How a table is read: the roles of its columns, its groups, and what happens to missing values."""
+    """How a table is read: its file, the roles of its columns, its groups, and what happens to missing values."""
 
     sensitive: list[str]
     label: str | None
@@ -52,6 +55,7 @@ class Reading(TypedDict):
     missing: Literal["error", "category", "drop"]
     multiclass: bool
     grouping: GroupingFields | None
+    dialect: dict[str, str | None] | None
 
 
 class Run(Reading):
@@ -71,6 +75,7 @@ _RUN: dict[str, Callable[[Any], bool]] = {
     "missing": lambda value: value in ("error", "category", "drop"),
     "multiclass": lambda value: isinstance(value, bool),
     "grouping": lambda value: value is None or is_grouping(value),
+    "dialect": lambda value: value is None or _is_dialect(value),
     "rows": lambda value: type(value) is int,
     "seed": lambda value: type(value) is int and value >= 0,
     "shared": lambda value: value in SHARED.values(),
@@ -144,7 +149,15 @@ def read_run(out: Path) -> Run:
         raise DataError(f"{path}: not a result of fairflows: it states no format.")
     if run["format"] != FORMAT:
         raise DataError(f"{path}: written by another release of fairflows (format {run['format']}).")
-    run = {"label": None, "identifier": None, "missing": "error", "multiclass": False, "grouping": None, **run}
+    run = {
+        "label": None,
+        "identifier": None,
+        "missing": "error",
+        "multiclass": False,
+        "grouping": None,
+        "dialect": None,
+        **run,
+    }
     for name, is_right in _RUN.items():
         if name not in run or not is_right(run[name]):
             raise DataError(f"{path}: the file is damaged: {name!r} is missing or cannot be {run.get(name)!r}.")
@@ -191,17 +204,40 @@ def grouping_of(run: Reading | None) -> Grouping | None:
     return None if run is None or run["grouping"] is None else Grouping.from_dict(run["grouping"])
 
 
-def read_table(path: Path, run: Reading, model: Transformer | None = None, *, rules: GroupRules | None = None) -> Table:
+def dialect_of(path: Path, run: Reading, model: Transformer | None, stated: Dialect) -> Dialect:
+    """How a file is written that a result is used on: as stated, as it shows, else as the file that was fitted."""
+    texts = [] if run["identifier"] is None else [run["identifier"]]
+    kinds = {} if model is None else _schema(run, model).kinds
+    return recognise(path, stated, kinds=kinds, texts=texts, usual=Dialect(**run["dialect"] or {}))
+
+
+def _schema(run: Reading, model: Transformer) -> Schema:
+    return Released.of(model).table_schema(run["sensitive"], run["label"], grouping_of(run))
+
+
+def read_table(
+    path: Path, run: Reading, model: Transformer | None = None, *, dialect: Dialect, rules: GroupRules | None = None
+) -> Table:
     """A file's table in the roles of an earlier `fit`, its columns read and grouped as the model's own rows were.
 
-    Before there is a model, `rules` say which groups to make.
+    Parameters
+    ----------
+    path : Path
+        The file.
+    run : Reading
+        How the table of `fit` was read.
+    model : transformer, optional
+        What `fit` made of it.
+    dialect : Dialect
+        What is stated of how the file is written.
+    rules : GroupRules, optional
+        Before there is a model, which groups to make.
     """
-    grouping = grouping_of(run)
-    schema = None if model is None else Released.of(model).table_schema(run["sensitive"], run["label"], grouping)
     return Table.read(
         path,
-        schema=schema,
-        groups=grouping or rules,
+        schema=None if model is None else _schema(run, model),
+        dialect=dialect_of(path, run, model, dialect),
+        groups=grouping_of(run) or rules,
         sensitive=run["sensitive"] if len(run["sensitive"]) > 1 else run["sensitive"][0],
         label=run["label"],
         identifier=run["identifier"],
@@ -216,6 +252,14 @@ def certified_part(table: Table, run: Run, certificate: Certificate, model: Tran
     if len(table) != run["rows"] or rows_hash(table, Released.of(model).secret) == certificate.rows:
         return table
     return table.split(CERTIFYING, VALIDATION, run["seed"])[2]
+
+
+def _is_dialect(value: Any) -> bool:
+    try:
+        Dialect(**value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _are_texts(value: object) -> bool:

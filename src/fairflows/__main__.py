@@ -1,0 +1,5 @@
+"""``python -m fairflows``: the command."""
+
+from fairflows.cli.main import main
+
+main()

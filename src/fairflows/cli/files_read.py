@@ -1,0 +1,90 @@
+"""What every command that reads a user's file takes: options that say how it is written, and - for standard input."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+import typer
+
+from fairflows.exceptions import DataError
+from fairflows.table.dialect import Dialect
+
+STANDARD = Path("-")
+"""What stands for standard input, and for standard output."""
+
+_PANEL = "How the file is written (recognised when not given)"
+_OPTIONS = {
+    "separator": Annotated[
+        str | None, typer.Option(help="What separates fields: , ; | or tab.", rich_help_panel=_PANEL)
+    ],
+    "encoding": Annotated[
+        str | None, typer.Option(help="How text is encoded: utf-8, cp1252, utf-16, ...", rich_help_panel=_PANEL)
+    ],
+    "decimal": Annotated[Literal[".", ","] | None, typer.Option(help="The decimal mark.", rich_help_panel=_PANEL)],
+    "thousands": Annotated[
+        str | None,
+        typer.Option(help="What groups thousands: , . ' blank, or none.", rich_help_panel=_PANEL),
+    ],
+    "sheet": Annotated[str | None, typer.Option(help="The sheet of an Excel file.", rich_help_panel=_PANEL)],
+}
+_NAMES = {"tab": "\t", "\\t": "\t", "blank": " ", "none": ""}
+
+
+def reads_files(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that also takes the options of a `Dialect`, handed to it as one, and reads - as standard input."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "dialect"]
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in _OPTIONS.items()
+    ]
+
+    @functools.wraps(command)
+    def run(**given: object) -> None:
+        stated = {name: cast(str | None, given.pop(name)) for name in _OPTIONS}
+        dialect = Dialect(**{name: _NAMES.get(value or "", value) for name, value in stated.items()})
+        with ExitStack() as stack:
+            piped = [name for name, value in given.items() if value == STANDARD and name != "out"]
+            if len(piped) > 1:
+                raise DataError(f"Only one file can come from standard input; got - for {' and '.join(piped)}.")
+            for name in piped:
+                given[name] = stack.enter_context(_standard_input())
+            command(**given, dialect=dialect)
+
+    run.__dict__["__signature__"] = signature.replace(parameters=[*own, *options])
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
+    return run
+
+
+@contextmanager
+def _standard_input() -> Iterator[Path]:
+    """Standard input as a file, since tables are read more than once; in a private folder, and gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="fairflows-") as folder:
+        head = sys.stdin.buffer.read(4)
+        path = Path(folder) / f"standard-input.{'parquet' if head == b'PAR1' else 'csv'}"
+        with path.open("wb") as file:
+            file.write(head)
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
+
+
+@contextmanager
+def written_to(out: Path) -> Iterator[Path]:
+    """A path to write to: `out` itself, or for - a CSV file that goes to standard output when it is complete."""
+    if out != STANDARD:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="fairflows-") as folder:
+        path = Path(folder) / "standard-output.csv"
+        yield path
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
