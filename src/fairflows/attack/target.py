@@ -30,7 +30,7 @@ from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Model, Released, Transformer
 from fairflows.table.columns import is_number, is_time, numbers
-from fairflows.table.frames import TableLike, is_polars, to_pandas
+from fairflows.table.frames import TableLike, has_names, to_pandas
 from fairflows.table.ledger import RowsSeen
 from fairflows.table.persons import content_hashes
 from fairflows.table.table import Table
@@ -256,7 +256,7 @@ class Target:
 
 def _is_model(model: Model | Representation) -> TypeGuard[Model]:
     """Whether rows can be passed through it; pandas and polars frames have a method of that name, too."""
-    is_frame = isinstance(model, tuple | list | np.ndarray | pd.DataFrame) or is_polars(model)
+    is_frame = isinstance(model, tuple | list | np.ndarray) or has_names(model)
     return not is_frame and isinstance(model, Transformer)
 
 
@@ -268,7 +268,7 @@ def _representation(given: Representation, train: Table, test: Table) -> tuple[p
         if [len(part) for part in pair] != [n, m]:
             raise DataError(f"A pair of representations must have as many rows as train ({n:,}) and as test ({m:,}).")
         first, second = pair
-    elif isinstance(given, np.ndarray | pd.DataFrame) or is_polars(given):
+    elif isinstance(given, np.ndarray) or has_names(given):
         whole = to_pandas(given)
         if len(whole) != n + m:
             raise DataError(

@@ -13,12 +13,13 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.arguments import checked_draws
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, Parameter, warn_user
-from fairflows.table.frames import ColumnLike, Frame, TableLike, is_polars, like
+from fairflows.table.frames import ColumnLike, Frame, TableLike, has_names, is_arrow, like, settled
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons
 from fairflows.table.schema import Schema
@@ -402,6 +403,12 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         rows = self.read(X, sensitive_features)
         encoded = self.encode(rows)
         rows.outside.warn()
+        return self._handed_over(X, encoded)
+
+    def _handed_over(self, X: RowsLike, encoded: pd.DataFrame) -> Frame:
+        """Encoded rows as the kind of table that X is; where `set_output` names another, scikit-learn makes that."""
+        if is_arrow(X) and _get_output_config("transform", self)["dense"] != "default":
+            return encoded  # it cannot make anything of Arrow tables
         return wrap_output(X, encoded)
 
     def fit_transform(
@@ -413,6 +420,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         sample_weight: ColumnLike | None = None,
     ) -> Frame:
         """Fit, then encode the same rows."""
+        X = settled(X)
         self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
         return self.transform(X, sensitive_features=sensitive_features if self.needs_attribute else None)
 
@@ -486,8 +494,3 @@ def wrap_output(X: RowsLike, frame: pd.DataFrame) -> Frame:
     if isinstance(X, pd.DataFrame):
         frame = frame.set_axis(X.index)
     return like(X if has_names(X) else np.empty(0), frame)
-
-
-def has_names(X: object) -> bool:
-    """Whether a table has names for its columns."""
-    return isinstance(X, pd.DataFrame) or is_polars(X)

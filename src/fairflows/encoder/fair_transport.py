@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.codec.cell_codec import CellCodec
 from fairflows.codec.levels import Levels
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
-from fairflows.encoder.base import ExactLaw, FloatArray, LabelsLike, Learnt, Rows, has_names
+from fairflows.encoder.base import ExactLaw, FloatArray, LabelsLike, Learnt, Rows
 from fairflows.encoder.cell_coupling import TransportedCells
 from fairflows.encoder.cell_model import KnownCells, check_labels, fit_cell_model
 from fairflows.encoder.checks import Classifier, Output, check_cell_settings, check_classifier
@@ -36,7 +36,7 @@ from fairflows.encoder.task_score import (
 )
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice, infer_kind
-from fairflows.table.frames import TableLike, to_pandas
+from fairflows.table.frames import TableLike, has_names, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 

@@ -21,13 +21,12 @@ from fairflows.encoder.base import (
     Learnt,
     Rows,
     RowsLike,
-    has_names,
 )
 from fairflows.encoder.checks import check_key, check_kinds
 from fairflows.encoder.labels import is_continuous, label_classes, label_column
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import check_known, shown, sorted_values
-from fairflows.table.frames import ColumnLike, TableLike, to_pandas
+from fairflows.table.frames import ColumnLike, TableLike, has_names, settled, to_pandas
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, KeySetting, Persons, new_key
 from fairflows.table.schema import Schema
@@ -252,6 +251,7 @@ class GroupEncoder(Encoder):
         return weight
 
     def _frame(self, X: TableLike) -> pd.DataFrame:
+        X = settled(X)
         if has_names(X):
             return to_pandas(X)
         finite: bool | Literal["allow-nan"] = "allow-nan" if self._allows_missing else True

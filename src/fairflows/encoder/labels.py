@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.encoder.base import FloatArray, LabelsLike, has_names
+from fairflows.encoder.base import FloatArray, LabelsLike
 from fairflows.exceptions import DataError
 from fairflows.table.columns import is_number, shown, sorted_values
-from fairflows.table.frames import is_polars, to_pandas
+from fairflows.table.frames import has_names, is_polars, to_pandas
 
 _MOST_FRACTIONS, _MOST_INTEGERS = 20, 100  # different numbers that may still be the names of classes
 

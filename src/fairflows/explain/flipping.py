@@ -21,7 +21,7 @@ from fairflows.encoder.base import Rows
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.columns import check_known, is_number, is_time
-from fairflows.table.frames import Frame, is_polars, to_pandas
+from fairflows.table.frames import Frame, has_names, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role, Table, role_column
 
@@ -332,8 +332,8 @@ def _read(encoder: FairFlow, X: Frame | Table, sensitive_features: Role | None) 
         )
     if isinstance(X, Table):
         return X.X, X.a
-    if not isinstance(X, pd.DataFrame) and not is_polars(X):
-        raise DataError("Recourse speaks of columns by name: pass a Table, or a pandas or polars frame.")
+    if not has_names(X):
+        raise DataError("Recourse speaks of columns by name: pass a Table, or a pandas, polars or Arrow table.")
     frame = to_pandas(X)
     given = encoder.sensitive if sensitive_features is None else sensitive_features
     if given is None:

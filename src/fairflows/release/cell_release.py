@@ -20,7 +20,7 @@ from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import CentrePartition, NumericView, Partition, QuantilePartition, TreePartition
 from fairflows.table.columns import check_choice, is_number, is_time
-from fairflows.table.frames import ColumnLike
+from fairflows.table.frames import ColumnLike, settled
 from fairflows.table.persons import Key, Persons, content_hashes
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
@@ -201,6 +201,7 @@ class CellRelease(Encoder):
             Weight of each row, for the encoder.
         """
         self._check_settings()
+        X = settled(X)
         y = X.y if y is None and isinstance(X, Table) else y
         with self._restored_if_fit_fails():
             encoder = self._new_encoder()
@@ -220,6 +221,7 @@ class CellRelease(Encoder):
     ) -> list[Self]:
         """The same cells around an encoder of every strength and seed."""
         self._check_settings()
+        X = settled(X)
         y = X.y if y is None and isinstance(X, Table) else y
         encoders = self._new_encoder().fit_many(
             X,

@@ -25,14 +25,12 @@ from fairflows.encoder.base import (
     LabelsLike,
     Rows,
     RowsLike,
-    has_names,
-    wrap_output,
 )
 from fairflows.encoder.checks import check_count
 from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.columns import check_known, shown
-from fairflows.table.frames import ColumnLike, Frame, only_used_categories, to_pandas
+from fairflows.table.frames import ColumnLike, Frame, has_names, only_used_categories, settled, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.own_types import check_texts, common_schema, own_type, own_types, plain_numbers
 from fairflows.table.persons import Key, Persons, Places, content_hashes, fingerprint, keyed_hashes, new_key
@@ -227,7 +225,7 @@ class CrossFit(Encoder):
         rows = self._fit_models(Given(X, y, sensitive_features, sample_weight))
         encoded = self.encode(rows)
         rows.outside.warn()
-        return wrap_output(X, encoded)
+        return self._handed_over(X, encoded)
 
     def fit_many(
         self,
@@ -468,6 +466,9 @@ class Given:
     y: LabelsLike | None
     sensitive_features: Role | None
     sample_weight: ColumnLike | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "X", settled(self.X))
 
     def take(self, places: Places) -> Given:
         """The rows at these places, their columns in the types that these rows have."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,25 @@ from fairflows.exceptions import DataError
 if TYPE_CHECKING:
     import polars
 
-Frame: TypeAlias = "pd.DataFrame | polars.DataFrame | np.ndarray"
+Frame: TypeAlias = "pd.DataFrame | polars.DataFrame | pa.Table | np.ndarray"
 """A table as users get it back."""
 
-TableLike: TypeAlias = "Frame | pa.Table | Mapping[str, Sequence[object]] | npt.ArrayLike"
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """Whatever hands over its rows as Arrow does: tables and readers of pyarrow, relations of DuckDB, frames."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """A capsule with a stream of record batches."""
+
+
+TableLike: TypeAlias = "Frame | ArrowStream | Mapping[str, Sequence[object]] | npt.ArrayLike"
 """A table as users may bring it."""
 
 ColumnLike: TypeAlias = "pd.Series | polars.Series | npt.ArrayLike"
 """One value per row."""
+
+Given = TypeVar("Given")
 
 _DAY = 86_400
 _NULLABLE = {
@@ -39,12 +50,35 @@ def is_polars(data: object) -> TypeGuard[polars.DataFrame | polars.Series]:
     return loaded is not None and isinstance(data, loaded.DataFrame | loaded.Series)
 
 
+def is_arrow(data: object) -> TypeGuard[ArrowStream]:
+    """Whether `data` is a table that Arrow can read, and neither a pandas nor a polars object, nor a column."""
+    known_otherwise = isinstance(data, pd.DataFrame | pd.Series | pa.ChunkedArray) or is_polars(data)
+    return not known_otherwise and isinstance(data, ArrowStream)
+
+
+def has_names(data: object) -> bool:
+    """Whether a table has names for its columns."""
+    return isinstance(data, pd.DataFrame) or is_polars(data) or is_arrow(data)
+
+
+def settled(data: Given) -> Given | pa.Table:
+    """The rows of a stream or query as a table, since a second reading may give none, or another order.
+
+    A lazy frame is refused; all else is returned as it is.
+    """
+    loaded = sys.modules.get("polars")
+    if loaded is not None and isinstance(data, loaded.LazyFrame):
+        raise DataError("A LazyFrame holds no rows yet: call .collect() first.")
+    return pa.table(data) if is_arrow(data) and not isinstance(data, pa.Table) else data
+
+
 def to_pandas(data: TableLike, columns: list[str] | None = None) -> pd.DataFrame:
     """A pandas frame of `data`: a pandas, polars or Arrow table, a mapping of columns, or a two-dimensional array.
 
     Columns of an array are named ``columns``, else x0, x1, ...; duplicate column names are refused, since no
     value could be given back to the right one.
     """
+    data = settled(data)
     if is_polars(data):
         import polars
 
@@ -106,6 +140,11 @@ def like(original: object, frame: pd.DataFrame) -> Frame:
 
         dates = [name for name, column in frame.items() if _holds_dates(column)]
         return polars.from_pandas(frame).with_columns(polars.col(dates).cast(polars.Date))
+    if is_arrow(original):
+        table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        for name in [name for name, column in frame.items() if _holds_dates(column)]:
+            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(pa.date32()))
+        return table
     if isinstance(original, np.ndarray):
         return frame.to_numpy()
     return frame

@@ -49,7 +49,8 @@ class Table:
     Parameters
     ----------
     data : DataFrame, polars.DataFrame, pyarrow.Table, dict or array of shape (n_rows, n_features)
-        The table. Columns of an array are named x0, x1, ...
+        The table; or whatever hands over its rows as Arrow does, such as a relation of DuckDB. Columns of an array are
+        named x0, x1, ...
     sensitive : str, list of str, or array
         The sensitive attribute: a column of `data`, or one value a row (a list of text counts as names of columns where
         one of them is). Several columns make intersectional groups. Any number of groups, any labels.

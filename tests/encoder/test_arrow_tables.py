@@ -1,0 +1,122 @@
+"""Tables of Arrow and of whatever speaks it: names are kept, and what comes out is an Arrow table."""
+
+import datetime
+import warnings
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow as pa
+import pytest
+
+from fairflows import CellRelease, CrossFit, FairMatching, FairTransport, FairTree, Table, audit, recourse
+from fairflows.exceptions import DataError, DataWarning
+
+
+def people(n=400):
+    rng = np.random.default_rng(0)
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(int(d)) for d in rng.integers(0, 90, n)]
+    return pa.table(
+        {
+            "person": [f"p{i}" for i in range(n)],
+            "age": rng.integers(18, 80, n),
+            "town": rng.choice(["Ulm", "Bonn"], n),
+            "day": pa.array(days, pa.date32()),
+            "sex": rng.choice(["f", "m"], n),
+        }
+    )
+
+
+def relation(table):
+    return duckdb.from_arrow(table)
+
+
+FORMS = {
+    "table": lambda table: table,
+    "reader": lambda table: table.to_reader(max_chunksize=100),
+    "relation": relation,
+    "polars": polars.from_arrow,
+    "pandas": lambda table: table.to_pandas(date_as_object=False),
+}
+
+
+def tree():
+    return FairTree(n_cells=4, output="row", sensitive="sex", identifier="person", random_state=0, key=b"k" * 32)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_names_are_kept_and_the_kind_of_table_too(form):
+    given, encoder = FORMS[form], tree()
+    encoder.fit(given(people()))
+    assert encoder.feature_names == ["age", "town", "day"]
+    rows = encoder.transform(given(people()))
+    expected = {"polars": polars.DataFrame, "pandas": pd.DataFrame}.get(form, pa.Table)
+    assert isinstance(rows, expected)
+    if expected is pa.Table:
+        assert rows.schema.field("day").type == pa.date32()
+        assert rows.column_names == ["age", "town", "day"]
+        assert rows.num_rows == 400
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        CellRelease(FairTransport(density="counts", sensitive="sex", identifier="person", key=b"k" * 32), n_cells=2),
+        CrossFit(FairTree(n_cells=2, sensitive="sex", identifier="person", key=b"k" * 32)),
+        FairMatching(density="counts", sensitive="sex", identifier="person", key=b"k" * 32),
+    ],
+    ids=["release", "crossfit", "matching"],
+)
+def test_what_can_be_read_once_is_read_once(encoder, form):
+    columns = ["person", "town", "sex"]
+    y = np.asarray(people()["age"]) > 50
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        out = encoder.fit_transform(FORMS[form](people().select(columns)), y)
+        same = encoder.fit_transform(people().select(columns).to_pandas(), y)
+    first = np.asarray(out[out.columns[0]] if isinstance(out, pd.DataFrame | polars.DataFrame) else out.column(0))
+    assert first.tolist() == same.iloc[:, 0].tolist()
+
+
+def test_the_attribute_may_be_a_column_of_arrow():
+    table = people()
+    features = table.drop_columns(["sex", "person"])
+    encoder = FairTree(n_cells=4).fit(features, sensitive_features=table["sex"])
+    assert encoder.feature_names == ["age", "town", "day"]
+    assert set(encoder.groups_) == {"f", "m"}
+
+
+def test_set_output_counts_more():
+    encoder = tree().set_output(transform="pandas").fit(people())
+    assert isinstance(encoder.transform(people()), pd.DataFrame)
+    assert list(encoder.transform(people())) == ["age", "town", "day"]
+    encoder.set_output(transform="polars")
+    assert isinstance(encoder.transform(people()), polars.DataFrame)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tables_of_every_form_are_the_same(form):
+    table = Table(FORMS[form](people()), sensitive="sex", identifier="person")
+    assert list(table.X) == ["age", "town", "day"]
+    assert table.kinds == {"age": "discrete", "town": "categorical", "day": "discrete"}
+    assert len(table) == 400
+
+
+def test_an_audit_takes_a_representation_as_an_arrow_table():
+    train, test = Table(people(), sensitive="sex", identifier="person").split(test=0.5, validation=0)
+    Z = pa.table({"z": np.arange(400.0)})
+    assert audit(Z, train, test, quick=True).attack_lower >= 0
+
+
+def test_a_lazy_frame_is_refused_with_a_hint():
+    lazy = polars.from_arrow(people()).lazy()
+    for use in (tree().fit, tree().fit_transform, CrossFit(tree()).fit, lambda X: Table(X, sensitive="sex")):
+        with pytest.raises(DataError, match=r"A LazyFrame holds no rows yet: call .collect\(\) first"):
+            use(lazy)
+    fitted = tree().fit(people())
+    with pytest.raises(DataError, match="LazyFrame"):
+        fitted.transform(lazy)
+    with pytest.raises(DataError, match="needs an encoder with a continuous inverse"):
+        recourse(fitted, people())
