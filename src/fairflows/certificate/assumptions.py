@@ -6,7 +6,7 @@ from __future__ import annotations
 def assumptions(
     *, released: tuple[str, ...], cells: bool, merged: bool, model: bool, known_persons: bool, most_rows: int,
     needs_attribute: bool, ledger: bool, checked: bool, n_models: int, odds: bool, lost_odds: bool, randomised: bool,
-    drawn: bool, key: bool, look: int, limits: tuple[str, ...],
+    drawn: bool, foreign: bool, key: bool, look: int, limits: tuple[str, ...],
 ) -> tuple[str, ...]:  # fmt: skip
     """Those sentences that apply."""
     what = " and ".join("row drawn from the cell" if drawn and part == "cell" else part for part in released)
@@ -20,6 +20,11 @@ def assumptions(
             "A released row is drawn anew each time from a law of rows given the cell, which is the same for every "
             "group. Whoever sees the row knows no more of the group than whoever sees the cell, so that the bounds of "
             "the cell cover the row."
+        )
+    if foreign:
+        sentences.append(
+            "Each different row that the model gives is a cell. What it gives for a row depends on that row alone, and "
+            "on no other that is transformed with it."
         )
     if needs_attribute:
         sentences.append(

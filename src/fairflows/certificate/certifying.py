@@ -90,7 +90,8 @@ def certify(
     ----------
     model : encoder, release, pipeline or transformer
         What is to be released is what it gives. A release of cells, such as `CellRelease`, can be certified for the
-        true distribution.
+        true distribution. So can somebody else's transformer whose values repeat, such as a discretizer: each different
+        row that it gives is a cell.
     rows : Table
         Held-out rows; for a `CrossFit` all rows, each of which one of its models has not seen. Persons are the
         independent units: of several rows of one person at most one is counted, at random. Where persons have several
@@ -174,15 +175,17 @@ def certify(
     )
     _refuse_used_rows(released_model, rows)
     name = model_hash(model, released_model.secret)
-    attack = None if audit is None else _checked_attack(audit, settings.released, name)
+    attacked = tuple("latent" if released_model.is_foreign and part == "cell" else part for part in settings.released)
+    attack = None if audit is None else _checked_attack(audit, attacked, name)
     candidates = None if density is None else best_densities(released_model.innermost, density, train, random_state)
     with open_book() as book:
         look = book.reserve(book.rows(rows.X, rows.identifier), name)
     try:
         if settings.certifies_cells:
             _check_sizes(released_model, rows, settings, look.number)
+            _refuse_values_that_never_repeat(released_model, rows)
     except BaseException:
-        look.cancel()  # the sizes of the groups are no look at what is released
+        look.cancel()  # neither the sizes of the groups nor whether values repeat is a look at what tells groups apart
         raise
     certificate = make_certificate(
         released_model, rows, settings, name=name, look=look.number, attack=attack, candidates=candidates
@@ -263,7 +266,7 @@ def make_certificate(
     if attack is not None:
         certificate = _with_attack(certificate, attack, of_own_densities=candidates is None)
         if cells is not None:
-            is_counted = all(part.is_deterministic for part in cells) and not model.draws_rows
+            is_counted = all(part.is_deterministic for part in cells) and not (model.draws_rows or model.is_foreign)
             same = is_counted and attack.rows == rows_hash(sample, key)
             _check_for_contradiction(certificate, same_release=same)
     certificate = replace(
@@ -429,6 +432,7 @@ def _assumptions(
         n_models=len(cells or ()),
         randomised=(encoder is not None and encoder.is_randomised) or any(part.eta < 1 for part in cells or ()),
         drawn=model.draws_rows,
+        foreign=model.is_foreign,
         key=bool(model.secret),
         look=certificate.look,
         limits=() if attack is None else tuple(attack.limits),
@@ -479,6 +483,15 @@ def _check_sizes(model: Released, rows: Table, settings: Settings, look: int) ->
         check_distance(counted, settings.target, delta, groups)
     if settings.target_accuracy is not None:
         check_accuracy(counted, settings.target_accuracy, delta, groups, settings.priors)
+
+
+def _refuse_values_that_never_repeat(model: Released, rows: Table) -> None:
+    """Of somebody else's transformer: counting values says nothing where each row has another."""
+    if model.is_foreign and len(np.unique(model.cells(rows))) == len(rows):
+        raise DataError(
+            f"{type(model.model).__name__} gives another value for each of the {len(rows):,} rows, and has no "
+            "densities: nothing can be certified about it. Put it before a CellRelease."
+        )
 
 
 def _warn_of_other_models(earlier: Sequence[Look], model: str) -> None:

@@ -130,7 +130,7 @@ class CellEvidence:
         if counts is None:
             counts = _counted(released, sample, groups)
         channel: FloatArray | None = None if released.last is None else released.last.channel_
-        found, first, sizes = [], 0, released.cells_of_models
+        found, first, sizes = [], 0, [counts.shape[2]] if released.is_foreign else released.cells_of_models
         for k in sizes:
             own = slice(first, first + k)
             of_model = None if channel is None else channel[own, own]
@@ -286,8 +286,10 @@ def _counted(released: Released, sample: Table, groups: Sequence[Hashable]) -> n
     y, labels = np.zeros(len(sample), dtype=np.intp), sample.labels
     if sample.y is not None:
         y = pd.Index(labels, dtype=object).get_indexer(sample.y.astype(object))
-    counts = np.zeros((max(len(labels), 1), len(groups), int(released.n_cells or 0)), dtype=np.int64)
-    np.add.at(counts, (y, group_numbers(sample, groups), released.cells(sample)), 1)
+    cells = released.cells(sample)
+    n_cells = int(cells.max()) + 1 if released.is_foreign else int(released.n_cells or 0)
+    counts = np.zeros((max(len(labels), 1), len(groups), n_cells), dtype=np.int64)
+    np.add.at(counts, (y, group_numbers(sample, groups), cells), 1)
     return counts
 
 

@@ -66,7 +66,7 @@ class Settings:
             raise ValueError(f"estimator must be 'betting' or 'sign'; got {estimator!r}.")
         _check_whole("random_state", seed, 0)
         _check_whole("most_rows", most_rows, 1)
-        names = checked_released(released, cells=model.n_cells is not None)
+        names = checked_released(released, cells=model.n_cells is not None or model.is_foreign)
         shares = checked_priors(priors, len(groups))
         _check_target(target, target_accuracy, float(shares.max()))
         return cls(

@@ -18,7 +18,7 @@ from fairflows.release.cell_release import CellRelease
 from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.grouping import Grouping
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Persons
+from fairflows.table.persons import Persons, content_hashes
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
 
@@ -75,6 +75,11 @@ class Released:
     def n_cells(self) -> int | None:
         """How many cells are released; None where no cells are."""
         return None if self.last is None else self.last.n_cells_
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether no encoder of ours is in it: each different row that it gives then counts as a cell."""
+        return self.encoder is None and self.last is None
 
     @property
     def draws_rows(self) -> bool:
@@ -196,7 +201,13 @@ class Released:
         return released, rows.count_unknown(self.encoder.groups_)
 
     def cells(self, table: Table) -> Cells:
-        """Each row's own cell, before any randomisation, with coins that can be repeated."""
+        """Each row's own cell, before any randomisation, with coins that can be repeated.
+
+        Of somebody else's transformer, one number for each different row that it gives.
+        """
+        if self.is_foreign:
+            given = self._named(self._before(len(self.steps), table, None))
+            return np.unique(content_hashes(given, b"cells"), return_inverse=True)[1]
         last, persons = self.last, repeatable_persons(table)
         if last is None or last.n_cells_ is None:
             raise DataError("The model releases no cells: put its encoder into a CellRelease.")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.sparse import sparray, spmatrix
 
 from fairflows.exceptions import DataError
 
@@ -151,7 +152,7 @@ def like(original: object, frame: pd.DataFrame) -> Frame:
 
 
 def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:
-    array = np.asarray(data)
+    array = data.toarray() if isinstance(data, sparray | spmatrix) else np.asarray(data)
     if array.ndim == 0:
         raise DataError(
             "A table must be a pandas, polars or Arrow table, a dict of columns or an array; got "
