@@ -293,7 +293,7 @@ def test_cells_of_somebody_elses_representation_can_be_certified():
     checked = verify(certificate, model, test)
     assert checked
     assert "not sealed" in repr(checked)
-    with pytest.raises(DataError, match="StandardScaler gives another value for each of the 3,000 rows.*before a CellRelease"):
+    with pytest.raises(DataError, match="StandardScaler gives another value for each of.*before a CellRelease"):
         certify(model[0], test)
 
 
