@@ -104,6 +104,10 @@ def test_plain_and_packed_files_are_not_reported(read, tmp_path):
         archive.writestr("t.csv", text)
         archive.writestr("__MACOSX/._t.csv", b"resource fork")
     (tmp_path / "t.zip").write_bytes(buffer.getvalue())
+    with zipfile.ZipFile(tmp_path / "book.zip", "w") as archive:
+        archive.writestr("t.xlsx", b"PK")
+    with pytest.raises(DataError, match=r"must hold a CSV file; it holds 't.xlsx': unpack it first"):
+        read(tmp_path / "book.zip")
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode()))
     put(tmp_path / "t.tsv", table_text("\t", RENTS["."]))
     put(tmp_path / "t.csv", text, "utf-8-sig")

@@ -257,7 +257,9 @@ def test_polars_comes_out_with_the_types_that_went_in():
 
 
 def test_tables_of_other_kinds_are_named():
-    with pytest.raises(DataError, match=r"must be a pandas, polars or Arrow table, .* got polars\.LazyFrame"):
+    with pytest.raises(DataError, match=r"must be a pandas, polars or Arrow table, .* got builtins\.object"):
+        to_pandas(object())
+    with pytest.raises(DataError, match=r"A LazyFrame holds no rows yet: call .collect\(\) first"):
         to_pandas(polars.LazyFrame({"x": [1]}))
 
 

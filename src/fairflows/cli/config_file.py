@@ -30,13 +30,16 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a TOML file: {error}.") from None
     names = {key: name for name, key in _keys(context).items()}
+    several = {option.name for option in context.command.params if isinstance(option, TyperOption) and option.multiple}
     defaults: dict[str, object] = {}
     for key, value in given.items():
         if key not in names:
             close = get_close_matches(key, names, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}."
             raise DataError(f"{path}: `{context.info_name}` has no option {key!r}; {hint}")
-        defaults[names[key]] = value
+        if isinstance(value, list) and names[key] not in several:
+            raise DataError(f"{path}: {key} must be one value; got {value!r}.")
+        defaults[names[key]] = [value] if names[key] in several and not isinstance(value, list) else value
     context.default_map = defaults
     return path
 

@@ -35,6 +35,9 @@ _OPTIONS = {
     ],
     "sheet": Annotated[str | None, typer.Option(help="The sheet of an Excel file.", rich_help_panel=_PANEL)],
 }
+_NO_TABLES = {"out", "folder", "certificate", "config"}
+"""Arguments of commands for which - stands for nothing, or for standard output."""
+
 _NAMES = {"tab": "\t", "\\t": "\t", "blank": " ", "none": ""}
 
 
@@ -52,7 +55,7 @@ def reads_files(command: Callable[..., None]) -> Callable[..., None]:
         stated = {name: cast(str | None, given.pop(name)) for name in _OPTIONS}
         dialect = Dialect(**{name: _NAMES.get(value or "", value) for name, value in stated.items()})
         with ExitStack() as stack:
-            piped = [name for name, value in given.items() if value == STANDARD and name != "out"]
+            piped = [name for name, value in given.items() if value == STANDARD and name not in _NO_TABLES]
             if len(piped) > 1:
                 raise DataError(f"Only one file can come from standard input; got - for {' and '.join(piped)}.")
             for name in piped:

@@ -32,6 +32,8 @@ def _unzip(path: Path) -> IO[bytes]:
     files = [file for file in archive.infolist() if not file.is_dir() and not file.filename.startswith("__MACOSX/")]
     if len(files) != 1:
         raise DataError(f"{path}: the archive must hold one file; it holds {len(files)}.")
+    if Path(files[0].filename).suffix.lower() in (".parquet", ".pq", ".xlsx", ".xlsm"):
+        raise DataError(f"{path}: the archive must hold a CSV file; it holds {files[0].filename!r}: unpack it first.")
     return archive.open(files[0])
 
 

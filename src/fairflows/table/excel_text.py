@@ -52,7 +52,7 @@ class ExcelText:
             raise DataError(
                 f"{path}: holds several sheets ({names}): name one (", Parameter("sheet", next(iter(sheets))), ")."
             )
-        ((self._sheet, (header, *self._rows)),) = sheets.items()
+        ((header, *self._rows),) = sheets.values()
         self.path = path
         self.dialect = Dialect(**_WRITTEN, sheet=dialect.sheet)
         self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]

@@ -262,7 +262,9 @@ def _evidence(batches: Iterable[pa.RecordBatch], kinds: Mapping[str, str]) -> Ev
     for batch in batches:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             found = of_columns.setdefault(name, {} if kinds.get(name, NUMBERS) in (NUMBERS, WHOLE) else None)
-            if found is not None and not _add_looks(found, name, known_fields(column), n_rows):
+            if found is None or _shows_nothing_new(column, found):
+                continue
+            if not _add_looks(found, name, known_fields(column), n_rows):
                 of_columns[name] = None
         n_rows += batch.num_rows
     shown: Evidence = {}
@@ -271,19 +273,26 @@ def _evidence(batches: Iterable[pa.RecordBatch], kinds: Mapping[str, str]) -> Ev
     return shown
 
 
+def _shows_nothing_new(column: pa.Array, found: Evidence) -> bool:
+    """Whether all fields are whole numbers, or plain ones where a decimal point was found before: the usual columns."""
+    return _are_all(column, pa.int64()) or ("decimal ." in found and _are_all(column, pa.float64()))
+
+
 def _add_looks(found: Evidence, name: str, fields: pa.Array, n_rows: int) -> bool:
     """Add the looks of a column's fields to those found before; False where one looks like no number."""
     values = fields.drop_null()
-    if _are_plain(values):
-        looks = [] if "decimal ." in found else ["perhaps .", "decimal ."]
+    if _are_all(values, pa.float64()):
+        looks = ["perhaps .", "decimal ."]
     else:
         values = values.unique()
         if not (_all_match(values[:64], _ANY_NUMBER) and _all_match(values, _ANY_NUMBER)):
             return False
         if pc.any(pc.match_substring_regex(values, LEADING_ZEROS)).as_py():
             return False
-        looks = [look for look in _LOOKS if look not in found]
+        looks = list(_LOOKS)
     for look in looks:
+        if look in found:
+            continue
         matches = pc.match_substring_regex(values, _LOOKS[look])
         if look in ("decimal .", "decimal ,"):
             perhaps = pc.match_substring_regex(values, _LOOKS[look.replace("decimal", "perhaps")])
@@ -295,11 +304,11 @@ def _add_looks(found: Evidence, name: str, fields: pa.Array, n_rows: int) -> boo
     return True
 
 
-def _are_plain(values: pa.Array) -> bool:
-    """Whether all fields are numbers as Python writes them."""
+def _are_all(values: pa.Array, kind: pa.DataType) -> bool:
+    """Whether all fields are numbers of this type, as Python writes them."""
     try:
-        pc.cast(values[:64], pa.float64())
-        pc.cast(values, pa.float64())
+        pc.cast(values[:64], kind)
+        pc.cast(values, kind)
     except pa.ArrowInvalid:
         return False
     return True
