@@ -60,7 +60,10 @@ def test_python_in_the_docs_runs_as_a_reader_runs_it(page, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-NEEDS_ALL_ROWS = {"fairflows.certificate.certifying"}  # its example is within the target with so many persons
+NEEDS_ALL_ROWS = {
+    "fairflows.certificate.certifying",  # its example is within the target with so many persons
+    "fairflows.release.crossfit",  # with fewer, a fold may lack the rarest category
+}
 
 
 @pytest.mark.parametrize("name", MODULES)
