@@ -158,7 +158,7 @@ def test_errors_name_what_is_wrong(encoder, applicants):
         recourse(encoder, X, sensitive_features=a, increase=["college"])
     with pytest.raises(DataError, match="pass sensitive_features"):
         recourse(encoder, X)
-    with pytest.raises(DataError, match="pandas or polars"):
+    with pytest.raises(DataError, match="pandas, polars or Arrow"):
         recourse(encoder, X.to_numpy(), sensitive_features=a)
     with pytest.raises(ValueError, match="favourable must be one of"):
         recourse(encoder, X, sensitive_features=a, favourable="yes")
