@@ -9,8 +9,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from fairflows.compute.progress import progress_bar
-from fairflows.compute.resources import chosen_device, one_thread, one_thread_by_default
+from fairflows.compute.resources import chosen_device, one_thread, one_thread_by_default, progress_bar
 
 
 @pytest.mark.parametrize("name", ["tpu", "", "cuda:x", "cuda:-1"])

@@ -17,8 +17,7 @@ from fairflows.attack.white_box import Constraint
 from fairflows.bounds.arguments import checked_delta
 from fairflows.certificate.document import Plain, rounded_down
 from fairflows.certificate.identification import model_hash
-from fairflows.compute.progress import progress_bar
-from fairflows.compute.resources import one_thread
+from fairflows.compute.resources import one_thread, progress_bar
 from fairflows.release.released import Model
 from fairflows.table.table import Table
 

@@ -20,6 +20,7 @@ from fairflows.encoder.labels import is_continuous
 from fairflows.encoder.task_score import category_columns, score_pipeline, with_plain_gaps, with_values
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.explain.usefulness import StillTells
+from fairflows.frontiers.selection import Candidate, Target
 from fairflows.metrics import class_numbers, count_predictions, group_metrics
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.partitions import NumericView
@@ -361,3 +362,46 @@ def _number(value: Any) -> float | None:
 
 def _shown(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def frontier_contents(candidates: list[Candidate], chosen: Candidate, goal: Target) -> dict[str, Any] | None:
+    """For every encoder its best number of cells: the highest use at each point of the frontier."""
+    points = []
+    for candidate in candidates:
+        use = candidate.accuracy if candidate.accuracy is not None else candidate.n_cells
+        if use is None:
+            continue
+        points.append(
+            {
+                "method": candidate.method,
+                "gamma": candidate.gamma,
+                "x": candidate.expected,
+                "y": float(use),
+                "chosen": candidate is chosen,
+            }
+        )
+    if len(points) < 2:
+        return None  # nothing was traded off
+    points = _upper_left(points)
+    has_cells = chosen.n_cells is not None
+    return {
+        "points": points,
+        "x": f"{goal.name} to expect" if has_cells else f"{goal.name} by the model",
+        "y": "accuracy" if chosen.accuracy is not None else "cells",
+        "target": goal.limit,
+        "caption": ("Each point is an encoder with a number of cells; those that another beats in both are left out. "
+                    if has_cells else "Each point is an encoder. ")
+        + "Judged on validation persons, before the certifying ones were looked at.",
+    }  # fmt: skip
+
+
+def _upper_left(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each method's points, those that no other of it beats in both; the chosen one stays in any case."""
+    kept = []
+    for method in dict.fromkeys(point["method"] for point in points):
+        best = -np.inf
+        for point in sorted((p for p in points if p["method"] == method), key=lambda p: (p["x"], -p["y"])):
+            if point["y"] > best or point["chosen"]:
+                best = max(best, point["y"])
+                kept.append(point)
+    return kept

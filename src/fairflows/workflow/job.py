@@ -21,7 +21,7 @@ from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.explain.usefulness import StillTells, still_tells
-from fairflows.frontiers.selection import Candidate, Target
+from fairflows.frontiers.selection import NAMES, Candidate, Say, Sweep, Swept, Target
 from fairflows.frontiers.sweep import Frontier
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
@@ -31,7 +31,7 @@ from fairflows.storage.folders import new_folder
 from fairflows.storage.saving import load, save
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
-from fairflows.workflow.contents import report_contents, settings_of
+from fairflows.workflow.contents import frontier_contents, report_contents, settings_of
 from fairflows.workflow.results import (
     CERTIFYING,
     FORMAT,
@@ -44,7 +44,6 @@ from fairflows.workflow.results import (
     refuse_other_folder,
     write_shared,
 )
-from fairflows.workflow.sweeping import NAMES, Say, Sweep, Swept, frontier_contents
 
 Method = Literal["tree", "cells"] | Swept
 Release = Literal["rows", "cells", "latent"]
