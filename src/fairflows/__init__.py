@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from fairflows.reporting.page import Report as Report
     from fairflows.storage.saving import load as load
     from fairflows.storage.saving import save as save
+    from fairflows.stream.batches import encode_batch as encode_batch
+    from fairflows.stream.batches import encoded_schema as encoded_schema
     from fairflows.stream.files import decode_file as decode_file
     from fairflows.stream.files import encode_file as encode_file
     from fairflows.table.dialect import Dialect as Dialect
@@ -96,7 +98,9 @@ _HOME = {
     "check": "fairflows.certificate.checking",
     "decode_file": "fairflows.stream.files",
     "describe_datasets": "fairflows.paper.datasets",
+    "encode_batch": "fairflows.stream.batches",
     "encode_file": "fairflows.stream.files",
+    "encoded_schema": "fairflows.stream.batches",
     "fit_table": "fairflows.workflow.job",
     "frontier": "fairflows.frontiers.sweep",
     "load": "fairflows.storage.saving",

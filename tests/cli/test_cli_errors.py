@@ -132,16 +132,16 @@ STOPPED = """
 import os, sys
 from pathlib import Path
 from fairflows.cli.main import main
-from fairflows.stream.files import RowEncoder
+from fairflows.stream.batches import BatchEncoder
 
-number, encode = int(sys.argv.pop()), RowEncoder.__call__
+number, encode = int(sys.argv.pop()), BatchEncoder.__call__
 
-def stopped_while_encoding(self, frame):
+def stopped_while_encoding(self, batch):
     print([path.name for path in Path(sys.argv[-1]).parent.glob(".z.csv.partial-*")])
     os.kill(os.getpid(), number)
-    return encode(self, frame)
+    return encode(self, batch)
 
-RowEncoder.__call__ = stopped_while_encoding
+BatchEncoder.__call__ = stopped_while_encoding
 main()
 """
 

@@ -9,7 +9,8 @@ from pandas.testing import assert_frame_equal
 from fairflows import DataError, FairMatching, Table
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import load, save
-from fairflows.stream.files import RowEncoder, _encode_batch, decode_file, encode_file
+from fairflows.stream.batches import encode_batch
+from fairflows.stream.files import decode_file, encode_file
 
 N = 2000
 FEATURES = ["flag", "code", "owns"]
@@ -99,14 +100,13 @@ def test_a_field_of_a_csv_file_that_cannot_be_read_is_named(matching, later, tmp
         encode_file(matching, tmp_path / "later.csv", tmp_path / "z.parquet")
 
 
-def test_a_batch_of_ray_and_a_frame_are_held_to_the_same_types(matching, later):
-    encode = RowEncoder(matching, None, None, [])
+def test_a_batch_and_a_frame_are_held_to_the_same_types(matching, later):
     batch = pa.Table.from_pandas(later, preserve_index=False)
     expected = matching.transform(later[[*FEATURES, "sex"]])
-    assert_frame_equal(_encode_batch(batch, encode, single=False), expected)
+    assert_frame_equal(encode_batch(matching, batch).to_pandas(), expected)
     other = as_a_reader_sees_it(later)
     with pytest.raises(DataError, match="Column 'flag' must hold text"):
-        _encode_batch(pa.Table.from_pandas(other, preserve_index=False), encode, single=False)
+        encode_batch(matching, pa.Table.from_pandas(other, preserve_index=False))
     with pytest.raises(DataError, match="Column 'flag' must hold text"):
         matching.transform(other[[*FEATURES, "sex"]])
 

@@ -302,39 +302,6 @@ def test_memory_does_not_grow_with_the_file(flow, tmp_path):
     assert peaks[1] < 1.15 * peaks[0]
 
 
-def test_ray_gives_the_same_rows(frame, flow, tmp_path):
-    pytest.importorskip("ray", reason="fairflows[ray] is not installed")
-    import ray
-
-    from fairflows.stream.files import encode_folder
-
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    try:
-        (tmp_path / "in").mkdir()
-        for i in range(4):
-            write(frame.iloc[i * 250 : (i + 1) * 250], tmp_path / "in" / f"{i}.parquet")
-        roles = {"sensitive": "sex", "identifier": "person", "keep": ["person"]}
-        assert encode_folder(flow, tmp_path / "in", tmp_path / "out", **roles) == N
-        encode_file(flow, write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet", **roles)
-        one, other = (
-            pd.concat(map(pd.read_parquet, paths)).astype({"person": object}).set_index("person").sort_index()
-            for paths in (sorted(Path(tmp_path / "out").glob("*.parquet")), [tmp_path / "z.parquet"])
-        )
-        pd.testing.assert_frame_equal(one, other, rtol=1e-6, atol=1e-6)  # released numbers, up to a rounding tie
-
-        from fairflows.frontiers.sweep import frontier
-
-        X = frame[["age", "income"]]
-        table = Table(X, sensitive=frame["sex"].to_numpy(), label=frame["repaid"].to_numpy())
-        flows = FairFlow(n_epochs=2, hidden=(8,), density=MixtureDensity(1), key=b"the same on all machines")
-        settings = {"gammas": [0.1, 0.9], "seeds": 2, "n_draws": 100}
-        here, there = frontier(flows, table, **settings), frontier(flows, table, engine="ray", **settings)
-        pd.testing.assert_frame_equal(here.to_frame(), there.to_frame(), rtol=1e-4)
-        assert [e.gamma for e in there.encoders] == [0.1, 0.1, 0.9, 0.9]
-    finally:
-        ray.shutdown()
-
-
 def test_known_densities_stream_too(tmp_path):
     table, densities = make_gaussians(300, random_state=0)
     encoder = FairFlow(density=densities, n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)

@@ -18,7 +18,6 @@ from pandas.testing import assert_frame_equal
 
 from fairflows.codec.product import Codec
 from fairflows.exceptions import DataError
-from fairflows.stream.files import _encode_batch
 from fairflows.stream.tables import TableReader
 from fairflows.table.dialect import Dialect
 from fairflows.table.frames import like, to_pandas
@@ -215,10 +214,6 @@ def test_values_of_arrow_parquet_and_polars_do_not_change(tmp_path):
         assert_frame_equal(frame, AS_FRAME, check_exact=True)
     assert_frame_equal(to_pandas(ARROW), AS_FRAME, check_exact=True)
     assert_frame_equal(to_pandas(polars.from_arrow(ARROW)), AS_FRAME, check_exact=True)
-
-
-def test_a_batch_of_ray_is_read_like_a_file():
-    assert_frame_equal(_encode_batch(ARROW, lambda frame: frame, single=False), AS_FRAME, check_exact=True)
 
 
 @pytest.mark.parametrize("read", [read_frame, stream])

@@ -107,7 +107,7 @@ def encode(
         "precision": "float64" if exact else "float32",
     }
     if engine == "ray":
-        from fairflows.stream.files import encode_folder
+        from fairflows.stream.ray_folders import encode_folder
 
         n_rows = encode_folder(model, source, out, **settings)
     else:

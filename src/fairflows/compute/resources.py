@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -77,10 +78,13 @@ def one_thread() -> Iterator[None]:
 def import_ray() -> Any:
     """Ray, or an error that says how to get it."""
     try:
-        import_module("ray.data")
-        return import_module("ray")
+        data = import_module("ray.data")
     except ImportError:
         raise DataError("Ray is not installed: pip install 'fairflows[ray]'.") from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Ray's first context sets options that Ray deprecates
+        data.DataContext.get_current()
+    return import_module("ray")
 
 
 @contextmanager

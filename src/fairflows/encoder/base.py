@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, overload
 
@@ -292,6 +293,17 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def encoded_schema(self) -> Schema:
         """What the encoded columns hold, where a file of them could be read in several ways."""
         return Schema({})
+
+    def empty_encoded(self) -> pd.DataFrame:
+        """A table without rows that has the columns of encoded rows, and their types: cell numbers, or numbers."""
+        dtype = np.int64 if self.gives_cell_numbers else np.float64
+        return pd.DataFrame({name: pd.Series(dtype=dtype) for name in self.get_feature_names_out()})
+
+    def without_ledger(self) -> Self:
+        """A copy that encodes, and cannot be certified: it lacks the list of the persons that it was fitted to."""
+        made = copy(self)
+        made.__dict__ = {name: value for name, value in vars(self).items() if name != "ledger_"}
+        return made
 
     def latent_law(self) -> LatentLaw | None:
         """The groups' laws of what the encoder gives, if its densities are the truth; None where it has none."""

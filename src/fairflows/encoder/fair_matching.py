@@ -198,6 +198,11 @@ class FairMatching(GroupEncoder):
         check_is_fitted(self)
         return output_schema(self.model_.codec, self.output)
 
+    def empty_encoded(self) -> pd.DataFrame:
+        """A table without rows, of the encoded columns."""
+        check_is_fitted(self)
+        return to_output(self.model_.codec, np.empty(0, np.int64), self.output)
+
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
         """Every group's sort-and-match and label split to the reference, (K, m) each."""
         log_p_reference = model.log_reference(self.reference, self.groups_)

@@ -199,6 +199,15 @@ class FairTree(GroupEncoder):
         check_is_fitted(self)
         return Schema({}) if self.rows_given_cell_ is None else self.rows_given_cell_.schema
 
+    def empty_encoded(self) -> pd.DataFrame:
+        """A table without rows, of cell numbers or whole rows."""
+        check_is_fitted(self)
+        return (
+            super().empty_encoded()
+            if self.rows_given_cell_ is None
+            else self.rows_given_cell_.sample(np.empty(0, np.int64))
+        )
+
     def _fit(
         self,
         rows: Rows,

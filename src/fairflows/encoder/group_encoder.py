@@ -355,6 +355,15 @@ class Unencoded(GroupEncoder):
         self.columns_ = list(rows.X.columns)
         return [{} for _ in strengths for _ in seeds]
 
+    @property
+    def encoded_schema(self) -> Schema:
+        """What the columns of X hold."""
+        return self.row_schema
+
+    def empty_encoded(self) -> pd.DataFrame:
+        """A table without rows; what its columns hold is in `encoded_schema`."""
+        return pd.DataFrame(columns=self._names_out(), dtype=object)
+
     def encode(self, rows: Rows) -> pd.DataFrame:
         """The features."""
         return rows.X

@@ -175,9 +175,26 @@ class CellRelease(Encoder):
 
     @property
     def encoded_schema(self) -> Schema:
-        """What the columns of whole rows hold."""
+        """What the columns of whole rows, or of typical rows, hold."""
         check_is_fitted(self)
-        return Schema({}) if self.rows_given_cell_ is None else self.rows_given_cell_.schema
+        if self.rows_given_cell_ is not None:
+            return self.rows_given_cell_.schema
+        return Schema({}) if self.typical_rows_ is None or self.output == "cell" else Schema.of(self.typical_rows_)
+
+    def empty_encoded(self) -> pd.DataFrame:
+        """A table without rows, of cell numbers, whole rows or typical rows."""
+        check_is_fitted(self)
+        if self.rows_given_cell_ is not None:
+            return self.rows_given_cell_.sample(np.empty(0, np.int64))
+        if self.typical_rows_ is not None and self.output == "typical":
+            return self.typical_rows_.iloc[:0]
+        return super().empty_encoded()
+
+    def without_ledger(self) -> Self:
+        """A copy that encodes, and cannot be certified."""
+        made = super().without_ledger()
+        made.encoder_ = self.encoder_.without_ledger()
+        return made
 
     def fit(
         self,

@@ -179,6 +179,17 @@ class CrossFit(Encoder):
         check_is_fitted(self)
         return common_schema([model.encoded_schema for model in self.models_])
 
+    def empty_encoded(self) -> pd.DataFrame:
+        """A table without rows, of cell numbers, or of rows in the table's own types."""
+        check_is_fitted(self)
+        return self._in_own_types(self.models_[0].empty_encoded())
+
+    def without_ledger(self) -> Self:
+        """A copy that encodes persons who are named, and cannot be certified."""
+        made = super().without_ledger()
+        made.models_ = [model.without_ledger() for model in self.models_]
+        return made
+
     @property
     def channel_(self) -> FloatArray | None:
         """The law of what is released for a person in each cell; None where no model is randomised in its cells."""
@@ -382,7 +393,10 @@ class CrossFit(Encoder):
         """What is released for each row, by the model of its person's fold; rows have the table's own types."""
         check_is_fitted(self)
         parts, order = self._by_fold(rows, self._encode_fold)
-        whole = pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True)
+        return self._in_own_types(pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True))
+
+    def _in_own_types(self, whole: pd.DataFrame) -> pd.DataFrame:
+        """Whole rows in the types of the table that was fitted."""
         if self.gives_cell_numbers:
             return whole
         return only_used_categories(whole.astype({name: self.types_[name] for name in whole if name in self.types_}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -162,6 +162,12 @@ class Released:
             ").",
         )
 
+    def without_ledger(self) -> Released:
+        """The same without the lists of the persons that its encoders were fitted to: it encodes, and no more."""
+        first = None if self.encoder is None else self.encoder.without_ledger()
+        steps = tuple(step.without_ledger() if isinstance(step, Encoder) else step for step in self.steps)
+        return Released(self.model if first is None else first, first, steps)
+
     def encode(self, table: Table) -> pd.DataFrame:
         """What is released for the rows of a table, as it is written: encoded numbers in single precision."""
         return self._written(self._named(self._before(len(self.steps), table, None)))
@@ -263,12 +269,18 @@ def as_written(frame: pd.DataFrame) -> pd.DataFrame:
 
 def beside(encoded: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     """Encoded rows with other columns of the same rows; a name that both have is refused."""
-    both = [name for name in others if name in encoded.columns]
+    check_apart(encoded.columns, others.columns)
+    return pd.concat([encoded.reset_index(drop=True), others.reset_index(drop=True)], axis=1)
+
+
+def check_apart(encoded: Iterable[Hashable], others: Iterable[Hashable]) -> None:
+    """Refuse a name that encoded columns and others have in common."""
+    written = set(encoded)
+    both = [name for name in others if name in written]
     if both:
         raise DataError(
             f"Column {both[0]!r} is written by the model and cannot be kept as well: rename the column of the table."
         )
-    return pd.concat([encoded.reset_index(drop=True), others.reset_index(drop=True)], axis=1)
 
 
 def _through(steps: Sequence[Transformer], rows: TableLike, attribute: Role | None, persons: Persons) -> TableLike:

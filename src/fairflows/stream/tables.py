@@ -83,20 +83,26 @@ class TableReader:
         return self._rows.n_rows if isinstance(self._rows, ParquetRows) else None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """These columns, each once, batch by batch."""
+        """These columns, each once, batch by batch, checked."""
+        schema, start = self._schema.part(columns), 0
+        for table in self.tables(columns):
+            frame = from_arrow(table)
+            with named(self.path):
+                schema.check(frame)
+            yield frame.set_axis(pd.RangeIndex(start, start + len(frame), name="row"))
+            start += len(frame)
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns, each once, batch by batch, as Arrow tables."""
         for name in columns:
             check_known(name, pd.Index(self.columns), "needed")
         columns = list(dict.fromkeys(columns))
-        schema = self._schema.part(columns)
-        start = 0
+        n_rows = 0
         with explained(self.path):
-            for table in self._tables(columns, schema):
-                frame = from_arrow(table)
-                with named(self.path):
-                    schema.check(frame)
-                yield frame.set_axis(pd.RangeIndex(start, start + len(frame), name="row"))
-                start += len(frame)
-        if not start:
+            for table in self._tables(columns, self._schema.part(columns)):
+                n_rows += table.num_rows
+                yield table
+        if not n_rows:
             raise DataError(f"{self.path}: the table has no rows.")
 
     def _tables(self, columns: list[str], schema: Schema) -> Iterator[pa.Table]:
@@ -193,10 +199,20 @@ def to_arrow(frame: pd.DataFrame, schema: pa.Schema | None, single: bool) -> pa.
         doubles = [name for name in frame if frame[name].dtype == np.float64]
         frame = frame.astype(dict.fromkeys(doubles, np.float32))
     if schema is not None:
-        return pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-    fields = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in table.schema]
-    return table.cast(pa.schema(fields))
+        return pa.Table.from_pandas(frame, schema=schema, preserve_index=False).replace_schema_metadata(None)
+    return plain_types(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None))
+
+
+def plain_type(given: pa.DataType) -> pa.DataType:
+    """A type that all batches of a column share, whatever values they hold: dictionaries differ between batches."""
+    if pa.types.is_dictionary(given):
+        return plain_type(given.value_type)
+    return pa.string() if pa.types.is_null(given) or pa.types.is_large_string(given) else given
+
+
+def plain_types(table: pa.Table) -> pa.Table:
+    """The table with the values of its dictionaries in their places, and columns without any value as text."""
+    return table.cast(pa.schema([field.with_type(plain_type(field.type)) for field in table.schema]))
 
 
 def number_of_buckets(n_rows: int) -> int:

@@ -1,0 +1,287 @@
+"""Encode one Arrow batch at a time: rows in, encoded rows out, and nothing kept between batches.
+
+Our own stream and Ray run on this, and so can any engine that moves Arrow batches: DuckDB, Dask, Spark, plain pyarrow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import pandas as pd
+import pyarrow as pa
+
+from fairflows.encoder.base import Encoder
+from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
+from fairflows.release.released import Model, Released, check_apart
+from fairflows.stream.tables import plain_type, plain_types, to_arrow
+from fairflows.table import schema as kinds
+from fairflows.table.columns import check_known
+from fairflows.table.frames import from_arrow
+from fairflows.table.grouping import Grouping
+from fairflows.table.persons import Persons
+
+Precision = Literal["float32", "float64"]
+Batch = TypeVar("Batch", pa.RecordBatch, pa.Table)
+
+_TYPES = {
+    kinds.TEXT: pa.string(),
+    kinds.BOOLEANS: pa.bool_(),
+    kinds.WHOLE: pa.int64(),
+    kinds.NUMBERS: pa.float64(),
+    kinds.DATES: pa.date32(),
+    kinds.TIMES: pa.timestamp("us"),
+    kinds.MOMENTS: pa.timestamp("us", "UTC"),
+    kinds.DURATIONS: pa.duration("us"),
+}
+
+
+def encode_batch(
+    model: Model,
+    batch: Batch,
+    *,
+    sensitive: str | Sequence[str] | None = None,
+    grouping: Grouping | None = None,
+    identifier: str | None = None,
+    label: str | None = None,
+    keep: Sequence[str] = (),
+    precision: Precision = "float32",
+) -> Batch:
+    """Encode an Arrow record batch, or table: a function of the batch alone, for engines that move such batches.
+
+    Each row becomes what `encode_file` makes of it, in the order of the batch. The result has the schema that
+    `encoded_schema` tells beforehand, also where the batch has no rows.
+
+    **Without an identifier** every row gets fresh coins and noise at every call, and a warning says so. Engines compute
+    a batch again when a worker is lost, or when a result that is not stored is used twice; two encodings of one person
+    with different coins tell more about her than the certificate says. So either name the persons, or encode once, and
+    use only what was stored. `CrossFit` looks for rows that its models were fitted to within each batch alone, where
+    few rows are seldom recognised: name the persons there. Rows that are drawn (``output="row"``) are fresh at every
+    call, with an identifier too, but of the person's own cell, so that the certificate covers all of them.
+
+    The order of rows may give persons away. Shuffle what is released, as `encode_file` does.
+
+    Parameters
+    ----------
+    model : encoder or pipeline
+        Fitted. An engine that sends it to its workers sends the secret key with it.
+    batch : RecordBatch or Table
+        The rows, with the columns that the model was fitted on.
+    sensitive, grouping, identifier, label, keep, precision
+        As for `encode_file`.
+
+    Returns
+    -------
+    RecordBatch or Table
+        The encoded rows, then the label and the columns to keep.
+
+    Examples
+    --------
+    >>> from fairflows import FairCells, load_adult
+    >>> adult = load_adult().take(range(2000))
+    >>> model = FairCells(n_cells=4).fit(adult)
+    >>> rows = adult.X.assign(sex=adult.a, person=range(len(adult)))
+    >>> batch = pa.RecordBatch.from_pandas(rows, preserve_index=False)
+    >>> encode_batch(model, batch, sensitive="sex", identifier="person", keep=["person"]).schema.names
+    ['cell', 'person']
+    """
+    encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
+    is_table = isinstance(batch, pa.Table)
+    encoded = encode(batch if is_table else pa.Table.from_batches([batch]))
+    say_what_is_unknown(encoded.unknown)
+    if is_table:
+        return encoded.table
+    parts = encoded.table.combine_chunks().to_batches()
+    return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=encoded.table.schema)
+
+
+def encoded_schema(
+    model: Model,
+    schema: pa.Schema,
+    *,
+    sensitive: str | Sequence[str] | None = None,
+    grouping: Grouping | None = None,
+    identifier: str | None = None,
+    label: str | None = None,
+    keep: Sequence[str] = (),
+    precision: Precision = "float32",
+) -> pa.Schema:
+    """The schema of what `encode_batch` makes of batches, before there are any.
+
+    Parameters
+    ----------
+    model : encoder or pipeline
+        Fitted. A pipeline must end with one of our encoders: which columns another step gives, only its rows show.
+    schema : Schema
+        That of the batches to be encoded.
+    sensitive, grouping, identifier, label, keep, precision
+        As for `encode_batch`.
+    """
+    encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
+    if encode.types is None:
+        raise DataError(
+            "The model ends with a step that is none of our encoders, and which columns it gives is known only when "
+            "it has encoded rows: take the schema of an encoded batch."
+        )
+    return encode.output_schema(schema)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An encoded batch.
+
+    Attributes
+    ----------
+    table : Table
+        The encoded rows and the columns to keep.
+    unknown : Counter
+        How many rows of each group held values that could not be brought back into the fitted domain.
+    """
+
+    table: pa.Table
+    unknown: Counter[Hashable]
+
+
+class BatchEncoder:
+    """Encodes Arrow tables that hold a file's columns; parameters are those of `encode_batch`.
+
+    Attributes
+    ----------
+    columns : list of str
+        The columns that it needs.
+    identifier : str or None
+        The one that names a row's person.
+    schema : Schema
+        What the features and the sensitive attribute held when the model was fitted.
+    types : pyarrow.Schema or None
+        The encoded columns; None where only encoded rows show them.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sensitive: str | Sequence[str] | None = None,
+        grouping: Grouping | None = None,
+        identifier: str | None = None,
+        label: str | None = None,
+        keep: Sequence[str] = (),
+        precision: Precision = "float32",
+    ) -> None:
+        if precision not in ("float32", "float64"):
+            raise ParameterError("precision", "must be 'float32' or 'float64'", precision)
+        self._released = Released.of(model)
+        encoder = encoder_of(self._released)
+        self._features = encoder.feature_names
+        if not self._features:
+            raise DataError("The model was fitted on rows without column names, so a file's columns cannot be matched.")
+        self._sensitive = sensitive_columns(encoder, sensitive) if encoder.needs_attribute else []
+        self.identifier = identifier if identifier is not None else encoder.identifier
+        self._label = label
+        self._keep = list(dict.fromkeys([*([] if label is None else [label]), *keep]))
+        extra = [*self._sensitive, *([] if self.identifier is None else [self.identifier]), *self._keep]
+        self.columns = list(dict.fromkeys([*self._features, *extra]))
+        self._grouping = grouping
+        self.schema = self._released.table_schema(self._sensitive, label, grouping)
+        # Rows in the table's own columns keep their types.
+        self._single = precision == "float32" and not self._released.draws_rows
+        last = self._released.last
+        self.types = None if last is None else _types(last.empty_encoded(), last.encoded_schema.kinds, self._single)
+
+    @property
+    def needs_identifier(self) -> bool:
+        """Whether rows get coins or noise, and nothing says whose rows they are."""
+        encoders = [self._released.encoder, *self._released.steps]
+        return self.identifier is None and any(step.is_randomised for step in encoders if isinstance(step, Encoder))
+
+    def without_ledger(self) -> BatchEncoder:
+        """The same without the list of the persons that the model was fitted to, to be sent to others.
+
+        Only `CrossFit` without an identifier needs the list to encode.
+        """
+        made = BatchEncoder.__new__(BatchEncoder)
+        made.__dict__ = {**vars(self), "_released": self._released.without_ledger()}
+        return made
+
+    def check_label(self, columns: Sequence[str], path: object) -> None:
+        """Refuse rows without the label where it is to be written."""
+        if self._label is not None and self._label not in columns:
+            raise DataError(
+                f"{path}: has no column {self._label!r}: this model is released and certified together with the label, "
+                "which must be written beside the cells."
+            )
+
+    def output_schema(self, source: pa.Schema) -> pa.Schema:
+        """The schema of the encoded batches of a source, where the encoded columns are known."""
+        for name in self.columns:
+            check_known(name, pd.Index(source.names), "needed")
+        types = pa.schema([]) if self.types is None else self.types
+        check_apart(types.names, self._keep)
+        return pa.schema([*types, *(pa.field(name, plain_type(source.field(name).type)) for name in self._keep)])
+
+    def __call__(self, batch: pa.Table) -> Encoded:
+        """The encoded rows and the columns to keep."""
+        schema = self.output_schema(batch.schema)
+        if not batch.num_rows:
+            return Encoded(schema.empty_table(), Counter())
+        frame = from_arrow(batch.select(self.columns).replace_schema_metadata(None))
+        self.schema.check(frame)
+        attribute = attribute_of(frame, self._sensitive, self._grouping) if self._sensitive else None
+        persons = None if self.identifier is None else Persons.of(frame[self.identifier])
+        Z, unknown = self._released.encode_rows(frame[self._features], attribute, persons)
+        table = to_arrow(Z, self.types, self._single)
+        check_apart(table.schema.names, self._keep)
+        for name, column in zip(self._keep, plain_types(batch.select(self._keep)).columns, strict=True):
+            table = table.append_column(name, column)
+        return Encoded(table, Counter(unknown))
+
+
+def say_what_is_unknown(unknown: Counter[Hashable]) -> None:
+    """Warn of rows with values that the training rows did not have, counted by group."""
+    if total := unknown.total():
+        counts = ", ".join(f"{group}: {count:,}" for group, count in unknown.items())
+        warn_user(
+            f"{total:,} rows hold categories that the training rows did not have, or miss a value where none was "
+            f"missing ({counts}). They take one map, the same for every group."
+        )
+
+
+def encoder_of(released: Released) -> Encoder:
+    """The encoder that rows reach first; somebody else's model does not say which columns it needs."""
+    if released.encoder is None:
+        raise DataError(f"Files are encoded by fairflows' own encoders; got {type(released.model).__name__}.")
+    return released.encoder
+
+
+def sensitive_columns(encoder: Encoder, given: str | Sequence[str] | None) -> list[str]:
+    """The columns that hold the sensitive attribute, as given or as the encoder was told."""
+    names = given if given is not None else encoder.sensitive
+    if names is None:
+        raise DataError(
+            "The model does not say which column holds the sensitive attribute: name it (",
+            Parameter("sensitive", ...),
+            ").",
+        )
+    return [names] if isinstance(names, str) else list(dict.fromkeys(names))
+
+
+def attribute_of(frame: pd.DataFrame, names: list[str], grouping: Grouping | None) -> pd.Series | pd.DataFrame:
+    """The sensitive attribute of rows, in the groups that the model knows."""
+    if grouping is not None:
+        return grouping.apply(frame[names])
+    return frame[names[0]] if len(names) == 1 else frame[names]
+
+
+def _types(encoded: pd.DataFrame, held: Mapping[Hashable, str], single: bool) -> pa.Schema:
+    """The Arrow types of encoded columns: those of their own types, or of what columns of any objects hold."""
+    fields = []
+    for name, column in encoded.items():
+        if column.dtype == object or isinstance(column.dtype, pd.CategoricalDtype):
+            found = _TYPES.get(held.get(name, kinds.TEXT), pa.string())
+        else:
+            found = plain_type(pa.Array.from_pandas(column).type)
+        if single and found == pa.float64():
+            found = pa.float32()
+        fields.append(pa.field(str(name), found))
+    return pa.schema(fields)

@@ -1,0 +1,215 @@
+"""Encode a folder of Parquet files on a Ray cluster (``fairflows[ray]``)."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+from pyarrow.fs import FileSystem, FileType, LocalFileSystem
+
+from fairflows.compute.resources import import_ray, one_thread
+from fairflows.exceptions import DataError, DataWarning, Parameter
+from fairflows.release.released import Model
+from fairflows.storage.folders import new_folder
+from fairflows.stream.batches import BatchEncoder, Precision, say_what_is_unknown
+from fairflows.stream.files import BATCH_ROWS
+from fairflows.table.grouping import Grouping
+
+if TYPE_CHECKING:
+    from ray.actor import ActorHandle
+
+_ORDER = "fairflows: random order"
+_MOST_ROWS_OF_A_TASK = 2**17
+_TASKS_PER_PROCESSOR = 2
+_COMPLETE = "_SUCCESS"  # as Spark calls it; readers of Parquet skip names that begin with an underscore
+
+
+def encode_folder(
+    model: Model,
+    source: str | Path,
+    target: str | Path,
+    *,
+    sensitive: str | Sequence[str] | None = None,
+    grouping: Grouping | None = None,
+    identifier: str | None = None,
+    label: str | None = None,
+    keep: Sequence[str] = (),
+    keep_order: bool = False,
+    precision: Precision = "float32",
+    batch_rows: int = BATCH_ROWS,
+    filesystem: FileSystem | None = None,
+) -> int:
+    """Encode a folder of Parquet files into another, on the Ray cluster that this process is connected to.
+
+    Each row becomes what `encode_batch` makes of it, by whichever worker. Rows come out in a random order, every order
+    being equally likely, unless `keep_order` asks for that of the files and their names.
+
+    **The model's secret key travels to the workers**, inside of the encoder, and lies in Ray's object store until the
+    job ends: whoever can read the memory, or the spilled objects, of the cluster's machines can read it. The ledger,
+    which lists the persons that the model was fitted to, stays here.
+
+    A new folder on a file system appears when it is complete. An object store (S3, Google Cloud) has no folders that
+    could appear: there the last thing that is written is an empty file ``_SUCCESS``, and all files are removed if the
+    job fails.
+
+    Parameters
+    ----------
+    model : encoder or pipeline
+        Fitted.
+    source, target : path or URI
+        Folders that all workers reach: on a shared file system, or ``s3://…``, ``gs://…``. The target must not exist.
+    sensitive, grouping, label, keep, precision
+        As for `encode_file`.
+    identifier : str, optional
+        The column that names a row's person. Needed where the model uses coins or noise: a task may run twice, and
+        must give a person the same ones.
+    keep_order : bool
+        Keep the rows in order.
+    batch_rows : int
+        Rows that are encoded at once.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Where both folders are, with its credentials; found by the paths when not given.
+
+    Returns
+    -------
+    int
+        How many rows were encoded.
+    """
+    ray = import_ray()
+    encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
+    if encode.needs_identifier:
+        raise DataError(
+            "On a cluster a task may run twice, and must give a person the same coins: name the column that says whose "
+            "row it is (",
+            Parameter("identifier", ...),
+            ").",
+        )
+    (origin, folder), (destination, place) = _located(source, filesystem), _located(target, filesystem)
+    rows = _dataset(origin, folder, source)
+    encode.check_label(rows.schema.names, source)
+    encode.output_schema(rows.schema)  # refuses what is missing before anything is started
+    if destination.get_file_info(place).type != FileType.NotFound:
+        raise DataError(f"{target}: exists already; Ray writes into a new folder.")
+    n_rows = rows.count_rows()
+    if not n_rows:
+        raise DataError(f"{source}: the table has no rows.")
+
+    context = ray.data.DataContext.get_current().copy()
+    context.execution_options.preserve_order = keep_order
+    with ray.data.DataContext.current(context), _appearing(destination, place) as written:
+        tally = ray.remote(num_cpus=0)(Tally).remote()
+        # Ray reads small files together in one task, and would encode them in one.
+        n_tasks = _number_of_tasks(n_rows, batch_rows, int(ray.cluster_resources().get("CPU", 1)))
+        parts = ray.data.read_parquet(folder, filesystem=origin).select_columns(encode.columns).repartition(n_tasks)
+        encoded = parts.map_batches(
+            _encoded,
+            fn_args=(encode.without_ledger(), tally, not keep_order),
+            batch_format="pyarrow",
+            batch_size=batch_rows,
+        )
+        if not keep_order:
+            # Ray's own shuffle takes its seed from the clock, and deals every block out evenly.
+            encoded = encoded.sort(_ORDER).drop_columns([_ORDER])
+        with _explained():
+            encoded.write_parquet(written, filesystem=destination)
+        n_written = _dataset(destination, written, target).count_rows()
+        if n_written != n_rows:
+            raise DataError(f"{target}: {n_written:,} of {n_rows:,} rows were written.")
+        unknown: Counter[Hashable] = ray.get(tally.total.remote())
+    say_what_is_unknown(unknown)
+    return n_rows
+
+
+class Tally:
+    """Counts for all workers how many rows of each group held unknown values; an actor, so that it is said once."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Hashable] = Counter()
+
+    def add(self, counts: Counter[Hashable]) -> None:
+        """Counts of a batch."""
+        self._counts.update(counts)
+
+    def total(self) -> Counter[Hashable]:
+        """Counts of all batches."""
+        return self._counts
+
+
+def _encoded(batch: pa.Table, encode: BatchEncoder, tally: ActorHandle, in_random_order: bool) -> pa.Table:
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # which would come once per batch
+        encoded = encode(batch)
+    if encoded.unknown.total():
+        tally.add.remote(encoded.unknown)
+    if not in_random_order:
+        return encoded.table
+    order = np.random.default_rng().integers(2**63, size=batch.num_rows)  # from the system's entropy
+    return encoded.table.append_column(_ORDER, pa.array(order))
+
+
+def _number_of_tasks(n_rows: int, batch_rows: int, n_processors: int) -> int:
+    """Enough for all processors, none with less than a batch, and each within a worker's memory."""
+    wanted = min(_TASKS_PER_PROCESSOR * n_processors, ceil(n_rows / batch_rows))
+    return max(wanted, ceil(n_rows / _MOST_ROWS_OF_A_TASK))
+
+
+def _located(path: str | Path, filesystem: FileSystem | None) -> tuple[FileSystem, str]:
+    """The file system of a path or URI, and the path in it."""
+    if filesystem is not None:
+        return filesystem, str(path)
+    uri = re.fullmatch(r"([a-z][a-z0-9+.-]+):/+(.+)", str(path))  # pathlib makes one slash of several
+    if uri is None:
+        return LocalFileSystem(), str(Path(path).resolve())
+    try:
+        return FileSystem.from_uri(f"{uri[1]}://{'/' if uri[1] == 'file' else ''}{uri[2]}")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be reached: {str(error).splitlines()[0]}") from None
+
+
+def _dataset(filesystem: FileSystem, folder: str, name: str | Path) -> pyarrow.dataset.Dataset:
+    if filesystem.get_file_info(folder).type != FileType.Directory:
+        raise DataError(f"{name}: there is no such folder.")
+    try:
+        return pyarrow.dataset.dataset(folder, filesystem=filesystem, format="parquet")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{name}: cannot be read: {str(error).splitlines()[0]}") from None
+
+
+@contextmanager
+def _appearing(filesystem: FileSystem, folder: str) -> Iterator[str]:
+    """A folder to write to, which is complete or gone when the block ends."""
+    if isinstance(filesystem, LocalFileSystem):
+        with new_folder(Path(folder)) as side:
+            yield str(side)
+        return
+    try:
+        yield folder
+        with filesystem.open_output_stream(f"{folder}/{_COMPLETE}"):
+            pass
+    except BaseException:
+        if filesystem.get_file_info(folder).type != FileType.NotFound:
+            filesystem.delete_dir(folder)
+        raise
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Raise what a worker refused as if it had been refused here."""
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, DataError):
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        raise DataError(*cause.parts) from None

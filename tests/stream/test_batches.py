@@ -1,0 +1,192 @@
+"""One Arrow batch at a time: the rows of encode_file and of transform, in a schema that is known beforehand."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pandas.testing import assert_frame_equal
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fairflows as ff
+from fairflows.density import MixtureDensity
+from fairflows.release.released import Released
+from fairflows.stream.batches import BatchEncoder
+
+N = 600
+FEATURES = ["age", "income", "town", "since", "owns"]
+
+
+def rows(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, n),
+            "income": np.round(rng.lognormal(3, 0.5, n), 2),
+            "town": pd.Categorical(rng.choice(["Ulm", "Bonn", "12"], n)),
+            "since": pd.Timestamp("2020-01-01", tz="Europe/Berlin") + pd.to_timedelta(rng.integers(0, 900, n), "D"),
+            "owns": rng.random(n) < 0.5,
+            "sex": rng.choice(["f", "m"], n),
+            "repaid": rng.integers(0, 2, n),
+            "weight": rng.random(n),
+            "person": [f"p{i}" for i in range(n)],
+        }
+    )
+
+
+MODELS = {
+    "flow": (lambda: ff.FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1)), ["age", "income"]),
+    "matching": (lambda: ff.FairMatching(0.5, density="counts"), ["town", "owns"]),
+    "matched codes": (lambda: ff.FairMatching(0.5, density="counts", output="codes"), ["town", "owns"]),
+    "one-hot": (lambda: ff.FairMatching(0.5, density="counts", output="one-hot"), ["town", "owns"]),
+    "transported cells": (lambda: ff.FairTransport(density="counts"), ["town", "owns"]),
+    "transported score": (lambda: ff.FairTransport(), ["age", "income"]),
+    "cells": (lambda: ff.FairCells(n_cells=4, target=0.5), FEATURES),
+    "typical rows": (lambda: ff.CellRelease(n_cells=4, output="typical"), FEATURES),
+    "crossed cells": (lambda: ff.CrossFit(ff.FairTree(n_cells=4)), FEATURES),
+    "rows": (lambda: ff.FairTree(n_cells=4, output="row"), FEATURES),
+    "crossed rows": (lambda: ff.CrossFit(ff.FairTree(n_cells=4, output="row")), FEATURES),
+}
+DRAWN = {"rows", "crossed rows"}
+
+
+@pytest.fixture(scope="module")
+def models():
+    frame, made = rows(), {}
+    for name, (make, features) in MODELS.items():
+        table = ff.Table(
+            frame[[*features, "sex", "repaid", "person"]], sensitive="sex", label="repaid", identifier="person"
+        )
+        made[name] = make().fit(table)
+    return made
+
+
+def arrow(frame):
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+ROLES = {"sensitive": "sex", "identifier": "person"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_batches_are_encoded_like_a_file_and_have_the_schema_that_was_told(name, models, tmp_path):
+    model, frame = models[name], rows(seed=1)
+    settings = {**ROLES, "keep": ["weight", "person"]}
+    told = ff.encoded_schema(model, arrow(frame).schema, **settings)
+    batches = arrow(frame).to_batches(max_chunksize=170)
+    made = [ff.encode_batch(model, batch, **settings) for batch in batches]
+    assert [batch.num_rows for batch in made] == [170, 170, 170, 90]
+    assert all(batch.schema.equals(told) for batch in made)
+
+    frame.to_parquet(tmp_path / "a.parquet", index=False)
+    ff.encode_file(model, tmp_path / "a.parquet", tmp_path / "z.parquet", keep_order=True, batch_rows=200, **settings)
+    written = pd.read_parquet(tmp_path / "z.parquet")
+    encoded = pa.Table.from_batches(made).to_pandas()
+    assert list(encoded) == [*Released.of(model).last.get_feature_names_out(), "weight", "person"]
+    assert (encoded["weight"].to_numpy() == frame["weight"].to_numpy()).all()  # kept as it is, and not rounded
+    if name in DRAWN:  # rows are drawn anew at each call
+        encoded, written = encoded[["weight", "person"]], written[["weight", "person"]]
+    assert_frame_equal(encoded, written, check_dtype=False, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - DRAWN))
+def test_batches_are_encoded_as_transform_does(name, models):
+    model, frame = models[name], rows()
+    table = ff.Table(
+        frame[[*MODELS[name][1], "sex", "repaid", "person"]], sensitive="sex", label="repaid", identifier="person"
+    )
+    expected = model.transform(table).reset_index(drop=True)
+    encoded = ff.encode_batch(model, arrow(frame), precision="float64", **ROLES).to_pandas()
+    for column in expected:
+        if expected[column].dtype.kind == "f":
+            np.testing.assert_allclose(encoded[column], expected[column], rtol=0, atol=1e-12)
+        else:
+            assert encoded[column].tolist() == expected[column].tolist()
+
+
+def test_an_empty_batch_has_the_same_schema(models):
+    empty = arrow(rows()).slice(0, 0)
+    for model in models.values():
+        schema = ff.encoded_schema(model, empty.schema, **ROLES)
+        assert ff.encode_batch(model, empty, **ROLES).schema.equals(schema)
+        batch = pa.RecordBatch.from_pylist([], schema=empty.schema)
+        assert ff.encode_batch(model, batch, **ROLES).schema.equals(schema)
+
+
+def test_rows_keep_the_types_of_the_table(models):
+    schema = ff.encoded_schema(models["crossed rows"], arrow(rows()).schema, **ROLES)
+    types = dict(zip(schema.names, map(str, schema.types), strict=True))
+    zoned = types.pop("since")
+    assert "Europe/Berlin" in zoned
+    assert types == {"age": "int64", "income": "double", "town": "string", "owns": "bool", "repaid": "int64"}
+
+
+def test_without_identifier_coins_are_fresh_at_every_call_and_it_is_said():
+    frame = rows()
+    model = ff.FairMatching(0.5, density="counts").fit(frame[["town"]], sensitive_features=frame["sex"])
+    encoded = []
+    for _ in range(2):
+        with pytest.warns(ff.DataWarning, match="fresh randomness"):
+            encoded.append(ff.encode_batch(model, arrow(frame), sensitive="sex"))
+    maps = [m.tolist() for m in (model.matched_, model.split_)]
+    assert maps[0] == maps[1] or not encoded[0].equals(encoded[1])
+    assert BatchEncoder(model, "sex").needs_identifier
+    assert not BatchEncoder(model, "sex", identifier="person").needs_identifier
+
+
+def test_with_an_identifier_a_person_is_encoded_alike_in_every_batch(models):
+    frame, model = rows(), models["cells"]
+    whole = ff.encode_batch(model, arrow(frame), **ROLES)
+    mixed = np.random.default_rng(0).permutation(N)
+    parts = [ff.encode_batch(model, arrow(frame.iloc[part]), **ROLES) for part in np.array_split(mixed, 7)]
+    assert pa.concat_tables(parts).equals(whole.take(mixed))
+
+
+def test_unknown_values_are_counted_by_group():
+    frame = rows()
+    model = ff.FairMatching(1.0, density="counts", unseen="other").fit(
+        frame[["town"]].astype(str), sensitive_features=frame["sex"]
+    )
+    later = pd.DataFrame({"town": ["Ulm", "Jena", "Jena"], "sex": ["f", "f", "m"]})
+    with pytest.warns(ff.DataWarning, match=r"2 rows hold categories .* \(f: 1, m: 1\)"):
+        ff.encode_batch(model, arrow(later), sensitive="sex")
+
+
+def test_what_is_missing_or_written_twice_is_refused(models):
+    batch = arrow(rows())
+    with pytest.raises(ff.DataError, match="'person'"):
+        ff.encode_batch(models["flow"], batch.drop_columns("person"), **ROLES)
+    with pytest.raises(ff.DataError, match="Column 'town' is written by the model"):
+        ff.encoded_schema(models["matching"], batch.schema, keep=["town"], **ROLES)
+    with pytest.raises(ff.ParameterError, match="precision must be"):
+        ff.encode_batch(models["flow"], batch, precision="half", **ROLES)
+
+
+def test_a_pipeline_that_ends_with_another_step_encodes_but_cannot_tell_its_schema(models):
+    frame = rows()
+    model = make_pipeline(models["flow"], StandardScaler())
+    Z = models["flow"].transform(
+        ff.Table(frame[["age", "income", "sex", "person"]], sensitive="sex", identifier="person")
+    )
+    model[-1].fit(Z.to_numpy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # scikit-learn's, about names
+        encoded = ff.encode_batch(model, arrow(frame), precision="float64", **ROLES)
+    np.testing.assert_allclose(encoded.to_pandas().to_numpy(), model[-1].transform(Z.to_numpy()), rtol=0, atol=1e-9)
+    with pytest.raises(ff.DataError, match="take the schema of an encoded batch"):
+        ff.encoded_schema(model, arrow(frame).schema, **ROLES)
+
+
+@pytest.mark.parametrize("name", ["flow", "cells", "typical rows", "crossed rows"])
+def test_without_its_ledger_an_encoder_does_the_same(name, models):
+    encode = BatchEncoder(models[name], "sex", identifier="person")
+    sent = pickle.loads(pickle.dumps(encode.without_ledger()))
+    assert b"RowsSeen" in pickle.dumps(encode)
+    assert b"RowsSeen" not in pickle.dumps(sent)
+    one, other = (made(arrow(rows())).table for made in (encode, sent))
+    assert one.schema.equals(other.schema)
+    assert name in DRAWN or one.equals(other)
+    assert models[name].ledger_.used, "the model itself keeps it"
