@@ -79,9 +79,9 @@ def encode_batch(
 
     Examples
     --------
-    >>> from fairflows import FairCells, load_adult
+    >>> from fairflows import FairTree, load_adult
     >>> adult = load_adult().take(range(2000))
-    >>> model = FairCells(n_cells=4).fit(adult)
+    >>> model = FairTree(n_cells=4).fit(adult)
     >>> rows = adult.X.assign(sex=adult.a, person=range(len(adult)))
     >>> batch = pa.RecordBatch.from_pandas(rows, preserve_index=False)
     >>> encode_batch(model, batch, sensitive="sex", identifier="person", keep=["person"]).schema.names
