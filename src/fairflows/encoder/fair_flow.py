@@ -59,8 +59,9 @@ class FairFlow(GroupEncoder):
         "mixture" (Gaussians, their number chosen by BIC), "realnvp", "spline", "autoregressive" or "kde"; or a density
         of `fairflows.density` to fit; or *known* densities in table units, one for each group, as a list in the order
         of the sorted groups or a dict: `torch.distributions` objects, zuko flows or fitted densities.
-        Choose by ``held_out_log_likelihood_``, never by Δ: a density that is trained for a shorter time, or has too few
-        parameters, makes the groups look more alike than they are, so that Δ is smaller and the claim is false.
+        Choose by ``held_out_log_likelihood_``, never by Δ: a density that is too simple, or trained too briefly, can
+        make the groups look more alike than they are, so that Δ is small and the claim false; one that overfits can
+        make them look more different.
     criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
         Which laws are made alike: of z, of z given each label (the divergence is then the mean over the labels), of z
         given the last label.

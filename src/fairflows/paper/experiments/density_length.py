@@ -1,8 +1,9 @@
-"""Beyond the paper: what a better density does to the claim, on Health, Law School and Crime.
+"""Beyond the paper: how the claim depends on the density, on Health, Law School and Crime.
 
 Δ is a statement about the estimated densities. Here the same encoders are trained with densities of several lengths and
-sizes: as the likelihood of held-out rows rises, Δ rises too, and comes nearer to what an adversary reaches. So held-out
-likelihood decides which density to take, and never Δ.
+sizes, and measured beside the likelihood of held-out rows and what an adversary reaches. Δ may err either way: a
+density that is too simple can make the groups look alike, and one that learnt its rows by heart can make them look
+different. So held-out likelihood decides which density to take, and never Δ.
 
 A flow's length is its number of training steps. The mixtures of Law School and Crime are fitted until they no longer
 change, so that their number of components takes the place of the length; flows of several lengths stand beside them.

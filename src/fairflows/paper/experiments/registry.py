@@ -42,7 +42,7 @@ TITLES = {
     "certificates": "Bounds for the true distribution: ours and FARE's, as rows and cells grow",
     "attacks": "What black-box and white-box adversaries reach against every model",
     "densities": "The same encoders with every grid dequantised, judged by the best density found",
-    "density-length": "The better the density of held-out rows, the weaker and the truer the claim",
+    "density-length": "How the claimed Δ depends on the density: held-out likelihood, Δ and an attack, side by side",
     "fronts": "One front for all methods: accuracy against what is certified for the true distribution",
 }
 FUNCTIONS = {
