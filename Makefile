@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
 	tests/encoder/test_matching.py tests/training/test_training.py tests/storage tests/stream
 
-.PHONY: demo test test-all test-kernels fast-tests lint docs wheel clean
+.PHONY: demo test test-all test-kernels test-engines fast-tests lint docs wheel clean
 
 demo: .venv/installed
 	$(BIN)/fairflows demo
@@ -30,6 +30,11 @@ test-all: .venv/installed lint
 test-kernels: .venv/installed
 	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=2 $(PYTEST) $(KERNEL_TESTS)
 	DNNL_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem $(PYTEST) $(KERNEL_TESTS)
+
+# Ray, Spark (which needs Java), Dask and DuckDB: the recipes of docs/how-to/engines.md, and folders on Ray.
+test-engines: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[engines]"
+	$(BIN)/pytest -q tests/engines
 
 lint: .venv/installed
 	$(BIN)/ruff check .

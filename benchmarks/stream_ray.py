@@ -1,10 +1,11 @@
-"""Encode a folder of Parquet files of Crime's shape on Ray with two local workers, and compare with one process.
+"""Encode a folder of Parquet files of Crime's shape on Ray with one and two local workers, and compare with our stream.
 
 python benchmarks/stream_ray.py [rows]        (needs fairflows[ray], and FAIRFLOWS_DATA with the Crime data)
 """
 
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -15,9 +16,39 @@ import ray
 from stream import write_rows
 
 from fairflows import FairFlow, load_crime
-from fairflows.stream.files import encode_file, encode_folder
+from fairflows.stream.files import encode_file
+from fairflows.stream.ray_folders import encode_folder
 
 COLUMNS = {"sensitive": "minority", "identifier": "person", "keep": ["person"]}
+
+
+class PeakMemory(threading.Thread):
+    """The most memory that Ray's workers had at once, in bytes; pages that they share are counted once."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.bytes, self._over = 0, threading.Event()
+
+    def run(self) -> None:
+        """Look twice a second."""
+        while not self._over.wait(0.5):
+            self.bytes = max(self.bytes, sum(map(_proportional_bytes, Path("/proc").glob("[0-9]*"))))
+
+    def stop(self) -> int:
+        """The peak."""
+        self._over.set()
+        self.join()
+        return self.bytes
+
+
+def _proportional_bytes(process: Path) -> int:
+    try:
+        if not (process / "cmdline").read_bytes().startswith(b"ray::"):
+            return 0
+        lines = (process / "smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
+    except (OSError, StopIteration):  # it has ended
+        return 0
 
 
 def main() -> None:
@@ -25,7 +56,6 @@ def main() -> None:
     crime = load_crime()
     warnings.simplefilter("ignore")
     model = FairFlow(0.9, n_epochs=5).fit(crime.X, crime.y, sensitive_features=crime.a)
-    ray.init(num_cpus=2, logging_level="ERROR", log_to_driver=False, include_dashboard=False)
     with tempfile.TemporaryDirectory(dir=".") as name:
         folder = Path(name).resolve()
         write_rows(folder / "all.parquet", n_rows)
@@ -35,14 +65,22 @@ def main() -> None:
             pq.write_table(whole.read_row_group(i), folder / "parts" / f"{i:03d}.parquet")
         start = time.perf_counter()
         encode_file(model, folder / "all.parquet", folder / "one.parquet", keep_order=True, **COLUMNS)
-        print(f"one process: {n_rows / (time.perf_counter() - start):,.0f} rows a second")
-        start = time.perf_counter()
-        encode_folder(model, folder / "parts", folder / "out", **COLUMNS)
-        print(f"Ray, two workers: {n_rows / (time.perf_counter() - start):,.0f} rows a second")
+        print(f"our stream: {time.perf_counter() - start:,.0f} s for {n_rows:,} rows", flush=True)
         one = pq.read_table(folder / "one.parquet").sort_by("person")
-        two = pyarrow.dataset.dataset(folder / "out", format="parquet").to_table().sort_by("person")
-        same = all(one[c].combine_chunks().equals(two[c].combine_chunks()) for c in one.column_names)
-        print(f"the same values in every row: {same}")
+        for n_workers in (1, 2):
+            ray.init(num_cpus=n_workers, logging_level="ERROR", log_to_driver=False, include_dashboard=False)
+            peak, start, out = PeakMemory(), time.perf_counter(), folder / f"out-{n_workers}"
+            peak.start()
+            encode_folder(model, folder / "parts", out, **COLUMNS)
+            seconds = time.perf_counter() - start
+            ray.shutdown()
+            other = pyarrow.dataset.dataset(out, format="parquet").to_table().sort_by("person")
+            same = sum(one[c].combine_chunks().equals(other[c].combine_chunks()) for c in one.column_names)
+            print(
+                f"Ray, {n_workers} workers: {seconds:,.0f} s, {len(list(out.iterdir()))} tasks, "
+                f"{peak.stop() / 2**30:.1f} GiB at most, {same} of {one.num_columns} columns equal",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

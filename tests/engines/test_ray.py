@@ -23,6 +23,7 @@ def cluster():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Ray itself warns of when it starts
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.data.DataContext.get_current()
     yield
     ray.shutdown()
 

@@ -20,6 +20,15 @@ from fairflows.table.dialect import Dialect
 STANDARD = Path("-")
 """What stands for standard input, and for standard output."""
 
+Sample = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Of a folder of Parquet files, read all rows of so many persons, chosen at random.",
+        show_default=False,
+    ),
+]
+
 _PANEL = "How the file is written (recognised when not given)"
 _OPTIONS = {
     "separator": Annotated[
@@ -77,6 +86,20 @@ def _standard_input() -> Iterator[Path]:
             file.write(head)
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield path
+
+
+def sampled(context: typer.Context, path: Path, n_persons: int | None, identifier: str | None, key: bytes) -> Path:
+    """All rows of so many random persons of a folder, as a file that is gone when the command ends; else the path."""
+    if n_persons is None:
+        if path.is_dir():
+            raise DataError(f"{path}: is a folder: say how many persons to read (--sample N), chosen at random.")
+        return path
+    from fairflows.table.sampling import sample_persons  # here, since `--help` does without pandas
+
+    folder = context.with_resource(tempfile.TemporaryDirectory(prefix="fairflows-"))
+    sample = Path(folder) / f"{path.stem}.parquet"
+    sample_persons(path, sample, n_persons, identifier, key)
+    return sample
 
 
 @contextmanager

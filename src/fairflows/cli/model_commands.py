@@ -35,7 +35,7 @@ from fairflows.cli.base import (
     stages,
 )
 from fairflows.cli.config_file import Config, config_of
-from fairflows.cli.files_read import STANDARD, reads_files, written_to
+from fairflows.cli.files_read import STANDARD, Sample, reads_files, sampled, written_to
 from fairflows.exceptions import DataError
 from fairflows.table.dialect import Dialect
 
@@ -176,7 +176,11 @@ HeldOut = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of row
 def fit(
     context: typer.Context,
     table: Annotated[
-        Path, typer.Argument(help="A CSV, Excel or Parquet file, or - for standard input.", show_default=False)
+        Path,
+        typer.Argument(
+            help="A CSV, Excel or Parquet file, or - for standard input; with --sample, a folder of Parquet files.",
+            show_default=False,
+        ),
     ],
     sensitive: Sensitive,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.", show_default=False)],
@@ -185,6 +189,7 @@ def fit(
     merge_small: MergeSmall = 0,
     keep_case: KeepCase = False,
     identifier: Identifier = None,
+    sample: Sample = None,
     drop: Drop = None,
     missing: Missing = "error",
     multiclass: Multiclass = False,
@@ -253,6 +258,10 @@ def fit(
     default every row is drawn from a cell, by a model that never saw the person, so that the certificate covers all of
     them; with `--no-cross-fit`, and for a frontier, it covers the 30 % that were held out, and later persons.
 
+    With `--sample` it reads all rows of so many random persons of a folder, and `shared.parquet` holds these. `encode`
+    then encodes all others: they are new to the models, and the certificate covers them as far as all rows of the
+    folder come from one population.
+
     Exit code 0: certified within the target, or a latent within it by its model; without a target, 0 says that there is
     such a bound, and not that it is small. 1: not so. 2: bad input. 70: a bug in fairflows. 130: interrupted.
 
@@ -287,6 +296,7 @@ def fit(
     refuse_other_folder(out, table)
     if not replace:
         refuse_earlier_result(out)
+    table = sampled(context, table, sample, identifier, f"seed {seed}".encode())
     shared = shared_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
@@ -334,10 +344,12 @@ def fit(
 @app.command()
 @reads_files
 def certify(
+    context: typer.Context,
     folder: Folder,
     rows: HeldOut,
     target: Target = None,
     max_adversary_accuracy: MaxAccuracy = None,
+    sample: Sample = None,
     delta: Delta = 0.05,
     most_rows: MostRows = None,
     train: Annotated[
@@ -356,16 +368,22 @@ def certify(
 
     Without a target, that of `fit` is used. Exit code 1 when it is missed, or the model refuted.
 
+    With `--sample`, so many random persons of a folder are read, chosen by the model's key: one model always reads the
+    same ones, so that nobody looks for a lucky sample. The certificate holds for the population that the folder's
+    persons come from, and not only for those that were read.
+
     Example: `fairflows certify out held-out.csv --max-adversary-accuracy 0.6`
     """
     from fairflows.attack.auditing import audit as attack
     from fairflows.certificate.certifying import certify as make
+    from fairflows.release.released import Released
     from fairflows.storage.folders import check_file, new_file
     from fairflows.workflow.results import read_certificate, read_table
 
     if out is not None:
         check_file(out, rows, train)  # a certificate that cannot be written would have spent its share all the same
     model, run = open_result(folder)
+    rows = sampled(context, rows, sample, run["identifier"], Released.of(model).secret)
     table = read_table(rows, run, model, dialect=dialect)
     if max_adversary_accuracy is None and target is None:
         before = read_certificate(folder / "certificate.json")

@@ -119,8 +119,13 @@ def encode_folder(
         if not keep_order:
             # Ray's own shuffle takes its seed from the clock, and deals every block out evenly.
             encoded = encoded.sort(_ORDER).drop_columns([_ORDER])
-        with _explained():
+        try:
             encoded.write_parquet(written, filesystem=destination)
+        except Exception:
+            refusal = ray.get(tally.refusal.remote())
+            if refusal is None:
+                raise
+            raise DataError(*refusal) from None
         n_written = _dataset(destination, written, target).count_rows()
         if n_written != n_rows:
             raise DataError(f"{target}: {n_written:,} of {n_rows:,} rows were written.")
@@ -130,10 +135,14 @@ def encode_folder(
 
 
 class Tally:
-    """Counts for all workers how many rows of each group held unknown values; an actor, so that it is said once."""
+    """What the workers have to say: how many rows of each group held unknown values, and what they refused.
+
+    An actor of the cluster, so that it is said once, and in our words.
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[Hashable] = Counter()
+        self._refusal: tuple[str | Parameter, ...] | None = None
 
     def add(self, counts: Counter[Hashable]) -> None:
         """Counts of a batch."""
@@ -143,11 +152,23 @@ class Tally:
         """Counts of all batches."""
         return self._counts
 
+    def refuse(self, *parts: str | Parameter) -> None:
+        """The message of a `DataError`."""
+        self._refusal = parts
+
+    def refusal(self) -> tuple[str | Parameter, ...] | None:
+        """The last one."""
+        return self._refusal
+
 
 def _encoded(batch: pa.Table, encode: BatchEncoder, tally: ActorHandle, in_random_order: bool) -> pa.Table:
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # which would come once per batch
-        encoded = encode(batch)
+        try:
+            encoded = encode(batch)
+        except DataError as error:
+            import_ray().get(tally.refuse.remote(*error.parts))  # Ray would hand over its text alone
+            raise
     if encoded.unknown.total():
         tally.add.remote(encoded.unknown)
     if not in_random_order:
@@ -199,17 +220,3 @@ def _appearing(filesystem: FileSystem, folder: str) -> Iterator[str]:
         if filesystem.get_file_info(folder).type != FileType.NotFound:
             filesystem.delete_dir(folder)
         raise
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Raise what a worker refused as if it had been refused here."""
-    try:
-        yield
-    except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, DataError):
-            cause = cause.__cause__
-        if cause is None:
-            raise
-        raise DataError(*cause.parts) from None

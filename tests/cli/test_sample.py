@@ -1,0 +1,45 @@
+"""fit and certify read a sample of the persons in a folder of Parquet files; encode takes the others."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two thousand persons with two rows each, in four files."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, 4000),
+            "town": rng.choice(["Ulm", "Bonn"], 4000),
+            "sex": np.tile(rng.choice(["f", "m"], 2000), 2),
+            "repaid": rng.integers(0, 2, 4000),
+            "person": np.tile(np.arange(2000), 2),
+        }
+    )
+    (tmp_path / "rows").mkdir()
+    for i in range(4):
+        rows.iloc[1000 * i : 1000 * (i + 1)].to_parquet(tmp_path / "rows" / f"{i}.parquet", index=False)
+    return tmp_path
+
+
+def test_fit_and_certify_read_a_sample_of_persons(run, folder):
+    fit = ["fit", folder / "rows", "--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "-q"]
+    code, _, err = run(*fit, "-o", folder / "out")
+    assert code == 2
+    assert "is a folder" in err
+    assert "--sample" in err
+    code, _, err = run(*fit, "--sample", 600, "--n-cells", 2, "--force", "-o", folder / "out")
+    assert code == 0, err
+    assert len(pd.read_parquet(folder / "out" / "shared.parquet")) == 1200
+    found = []
+    for _ in range(2):
+        code, out, err = run("certify", folder / "out", folder / "rows", "--sample", 800, "--json")
+        assert code in (0, 1), err
+        found.append(json.loads(out))
+    assert sum(found[0]["n"].values()) == 800
+    assert found[0]["rows"] == found[1]["rows"], "one model reads the same persons again"
+    assert sorted(path.name for path in folder.iterdir()) == ["out", "rows"]

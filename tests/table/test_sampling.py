@@ -1,0 +1,58 @@
+"""Persons of a folder are sampled at random, each with all rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairflows import DataError
+from fairflows.table.sampling import sample_persons
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Forty persons with three rows each, in four files, so that a person's rows are in several."""
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    rows = pd.DataFrame({"person": np.tile(np.arange(40), 3), "x": np.arange(120)})
+    for i in range(4):
+        rows.iloc[30 * i : 30 * (i + 1)].to_parquet(folder / f"{i}.parquet", index=False)
+    return folder
+
+
+def sample(folder, n, identifier="person", key=b"key"):
+    target = folder.parent / "sample.parquet"
+    sample_persons(folder, target, n, identifier, key)
+    return pd.read_parquet(target)
+
+
+def test_all_rows_of_so_many_persons(folder):
+    rows = sample(folder, 7)
+    assert rows["person"].nunique() == 7
+    assert (rows["person"].value_counts() == 3).all()
+    assert (rows["x"] % 40 == rows["person"]).all()
+    pd.testing.assert_frame_equal(sample(folder, 7), rows)
+    assert set(sample(folder, 7, key=b"another")["person"]) != set(rows["person"])
+    assert len(sample(folder, 1000)) == 120
+
+
+def test_everybody_is_equally_likely(folder):
+    taken = np.zeros(40)
+    for i in range(300):
+        taken[sample(folder, 10, key=str(i).encode())["person"].unique()] += 1
+    expected = 300 * 10 / 40
+    assert ((taken - expected) ** 2 / (expected * 30 / 40)).sum() * 39 / 40 < 80.1  # χ²(39), one in ten thousand
+
+
+def test_rows_that_nobody_named_are_sampled_one_by_one(folder):
+    rows = sample(folder, 20, identifier=None)
+    assert len(rows) == 20
+    assert rows["x"].is_unique
+    pd.testing.assert_frame_equal(sample(folder, 20, identifier=None), rows)
+
+
+def test_an_unknown_identifier_is_refused(folder):
+    with pytest.raises(DataError, match="'who'"):
+        sample(folder, 3, identifier="who")
+    (folder / "0.parquet").write_text("no Parquet")
+    with pytest.raises(DataError, match="cannot be read"):
+        sample(folder, 3)
