@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 import warnings
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def test_a_recipe_gives_the_rows_of_our_own_stream(heading, tmp_path, monkeypatc
     if heading == "Spark" and shutil.which("java") is None:
         pytest.skip("Spark needs Java")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     names: dict[str, object] = {"__name__": "__main__"}
     exec(compile(START, "engines.md", "exec"), names)
     with warnings.catch_warnings():
