@@ -26,6 +26,7 @@ from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.cell_release import CellRelease
+from fairflows.release.released import Released
 
 
 @pytest.fixture(scope="module")
@@ -444,6 +445,17 @@ def test_what_is_written_is_attacked():
     assert {z["z"].dtype for z in target.Z.values()} == {np.dtype(np.float32)}
     cells = Target.of(FixedCells(column("x")).fit(train), train, test, None, None, None, 0, quick=True)
     assert set(cells.Z["test"]["cell"]) == {"0", "1"}
+
+
+def test_adversaries_do_not_meet_again_the_noise_that_they_learnt_from():
+    """Equal rows of the training and of the test part would have equal noise, and an adversary knew them by heart."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.integers(0, 3, 300), "v": rng.integers(0, 3, 300), "sex": rng.integers(0, 2, 300)})
+    table = Table(frame, sensitive="sex")
+    released = Released.of(FairFlow(0.5, n_epochs=1, density="mixture", device="cpu").fit(table))
+    learnt, tested = (released.encode_again(table, part) for part in ("fit", "test"))
+    assert set(learnt.iloc[:, 0]).isdisjoint(tested.iloc[:, 0])
+    pd.testing.assert_frame_equal(released.encode_again(table, "test"), tested)
 
 
 def test_bounds_are_printed_rounded_down():

@@ -296,12 +296,12 @@ def _encoded(
 ) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame], tuple[str, ...]]:
     """What adversaries see, the encoder's own rows behind it, and what is lost on the way."""
     if model.n_cells is not None and "latent" not in names:
-        return _as_seen(model, {part: model.encode_again(table) for part, table in tables.items()}), {}, ()
+        return _as_seen(model, {part: model.encode_again(table, part) for part, table in tables.items()}), {}, ()
     # A cell is a function of the latent beside it, and tells nothing more.
     shown = model if model.n_cells is None else model.latent
     if shown is None:
         raise DataError("released names the latent, but the model has none beside its cells.")
-    Z = {part: shown.encode_again(table) for part, table in tables.items()}
+    Z = {part: shown.encode_again(table, part) for part, table in tables.items()}
     return Z, *_invert_later_steps(shown, Z, tables)
 
 
@@ -347,7 +347,7 @@ def _invert_later_steps(
         for step in reversed(model.steps):
             z = cast(Invertible, step).inverse_transform(np.asarray(z))
         latent[part] = pd.DataFrame(np.asarray(z), columns=encoder.get_feature_names_out(), index=released.index)
-    own = Released.of(encoder).encode_again(tables["validation"])
+    own = Released.of(encoder).encode_again(tables["validation"], "validation")
     if _alike(latent["validation"], own):
         return latent, ()
     lossy = "The steps after the encoder lose something: adversaries who know the encoders had less than encoded rows."

@@ -178,7 +178,10 @@ def still_tells(
     train, test = (table.take(places) for table, places in zip((train, test), sampled, strict=True))
     released = Released.of(model)
     if encoded is None:
-        rows = tuple(released.encode_again(table).reset_index(drop=True) for table in (train, test))
+        rows = tuple(
+            released.encode_again(table, part).reset_index(drop=True)
+            for part, table in (("train", train), ("test", test))
+        )
     else:
         rows = tuple(frame.iloc[places].reset_index(drop=True) for frame, places in zip(encoded, sampled, strict=True))
     label = None if train.y is None or test.y is None else _label(train, test, rows, released.draws_rows, random_state)

@@ -231,7 +231,7 @@ def _releases(encoder: Encoder, train: Table, sizes: Sequence[int]) -> Iterable[
     """Cells in growing numbers, until there are no more different ones."""
     most = 0
     rows = encoder.read(train)
-    Z = encoder.encode(encoder.read(train, None, repeatable_persons(train)))
+    Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
     for n_cells in sizes:
         release = CellRelease(None, n_cells, method="kmeans" if train.y is None else "tree")
         release.fit_around(encoder, rows, Z, train.y)

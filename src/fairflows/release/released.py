@@ -172,12 +172,12 @@ class Released:
         """What is released for the rows of a table, as it is written: encoded numbers in single precision."""
         return self._written(self._named(self._before(len(self.steps), table, None)))
 
-    def encode_again(self, table: Table) -> pd.DataFrame:
+    def encode_again(self, table: Table, part: str = "") -> pd.DataFrame:
         """The same with coins that can be repeated though nobody named the rows: for attacks and reports.
 
-        Whole rows are drawn anew all the same.
+        Whole rows are drawn anew all the same. Rows of another `part` have other coins.
         """
-        return self._written(self._named(self._before(len(self.steps), table, repeatable_persons(table))))
+        return self._written(self._named(self._before(len(self.steps), table, repeatable_persons(table, part))))
 
     def encode_rows(
         self, X: pd.DataFrame, attribute: Role | None, persons: Persons | None
@@ -256,9 +256,12 @@ def role_values(encoder: Encoder, sensitive: Sequence[str], label: str | None = 
     return values if label is None or encoder.classes_ is None else {**values, label: encoder.label_classes}
 
 
-def repeatable_persons(table: Table) -> Persons:
-    """The persons of a table; where nobody named them, every row by its values, so that coins can be repeated."""
-    return table.persons if table.persons.named else Persons.by_contents(table.contents())
+def repeatable_persons(table: Table, part: str = "") -> Persons:
+    """The persons of a table; where nobody named them, every row by its values, so that coins can be repeated.
+
+    Rows of another `part` have other coins: what is fitted to one part must not know the coins of another.
+    """
+    return table.persons if table.persons.named else Persons.by_contents(table.contents(), part)
 
 
 def as_written(frame: pd.DataFrame) -> pd.DataFrame:

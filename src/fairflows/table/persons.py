@@ -113,17 +113,18 @@ class Persons:
         return cls(None, np.arange(n_rows))
 
     @classmethod
-    def by_contents(cls, contents: Hashes) -> Persons:
+    def by_contents(cls, contents: Hashes, part: str = "") -> Persons:
         """Every row another person, known by its values and its place among rows of the same values.
 
         For counting and attacking rows that nobody named: coins are independent and can be computed again, in whatever
-        order the rows come. Never for rows that are released.
+        order the rows come. Never for rows that are released. Rows of another `part` have other coins, as other
+        persons have: whoever learns from one part must not meet its coins again in another.
         """
         order = np.argsort(contents, kind="stable")
         _, first, counts = np.unique(contents[order], return_index=True, return_counts=True)
         place = np.empty(len(contents), dtype=np.int64)
         place[order] = np.arange(len(contents)) - np.repeat(first, counts)
-        names = np.char.add(np.char.add(contents.astype(str), "-"), place.astype(str))
+        names = np.char.add(np.char.add(np.char.add(part, contents.astype(str)), "-"), place.astype(str))
         return cls(names.astype(object), np.arange(len(contents)))
 
     @classmethod

@@ -389,7 +389,7 @@ def _swept(sweep: Sweep, table: Table, goal: Target, release: Release, most_rows
 def _with_whole_rows(release: CellRelease, train: Table, *, draw_label: bool) -> CellRelease:
     """The same cells, of which whole rows are drawn."""
     encoder = release.encoder_
-    Z = encoder.encode(encoder.read(train, None, repeatable_persons(train)))
+    Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
     settings = {**release.get_params(deep=False), "encoder": None, "output": "row", "draw_label": draw_label}
     rows = CellRelease(**settings)
     return rows.fit_around(encoder, encoder.read(train), Z, train.y)
