@@ -79,6 +79,25 @@ def test_counts_are_of_the_numbers_as_they_are_given(parts):
     assert len(np.unique(Released.of(Tiny()).cells(test))) == 2
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [(-0.0, 0.0), (2**60, 2**60 + 1), (1, "1"), (1, 1.0), (None, "None"), (np.nan, "nan")]
+)
+def test_cells_are_all_that_a_file_would_tell_apart(one, other, parts):
+    """What rounds to -0.0 was below zero, and a file says so."""
+    _, test = parts
+
+    class Two(Shift):
+        def transform(self, X):
+            kind = object if type(one) is not type(other) else None
+            values = np.array([one, other], dtype=kind)[(X["u"] > 0).astype(int)]
+            return pd.DataFrame({"same": 0, "value": values}, index=X.index)
+
+    cells = Released.of(Two()).cells(test)
+    assert len(np.unique(cells)) == 2
+    back = np.arange(len(test))[::-1]
+    np.testing.assert_array_equal(Released.of(Two()).cells(test.take(back)), cells[back])  # in whatever order they come
+
+
 def test_the_attribute_goes_to_what_takes_it(parts):
     train, test = parts
     found = audit(Shift(), train, test, quick=True)

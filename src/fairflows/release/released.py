@@ -18,7 +18,7 @@ from fairflows.release.cell_release import CellRelease
 from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.grouping import Grouping
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Persons, content_hashes
+from fairflows.table.persons import Hashes, Persons
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
 
@@ -213,7 +213,7 @@ class Released:
         """
         if self.is_foreign:
             given = self._named(self._before(len(self.steps), table, None))
-            return np.unique(content_hashes(given, b"cells"), return_inverse=True)[1]
+            return np.unique(_hashes_in_all_bits(given), return_inverse=True)[1]
         last, persons = self.last, repeatable_persons(table)
         if last is None or last.n_cells_ is None:
             raise DataError("The model releases no cells: put its encoder into a CellRelease.")
@@ -284,6 +284,20 @@ def check_apart(encoded: Iterable[Hashable], others: Iterable[Hashable]) -> None
         raise DataError(
             f"Column {both[0]!r} is written by the model and cannot be kept as well: rename the column of the table."
         )
+
+
+def _hashes_in_all_bits(frame: pd.DataFrame) -> Hashes:
+    """A hash of each row that tells apart all that a file would: -0.0 and 0.0, 1 and "1"."""
+    columns: dict[int, npt.NDArray] = {}
+    for j in range(frame.shape[1]):
+        column = frame.iloc[:, j]
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biu":
+            columns[j] = column.to_numpy()
+        elif isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
+            columns[j] = column.to_numpy(np.float64).view(np.uint64)
+        else:
+            columns[j] = np.array([f"{type(value).__name__} {value!r}" for value in column], dtype=object)
+    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy()
 
 
 def _through(steps: Sequence[Transformer], rows: TableLike, attribute: Role | None, persons: Persons) -> TableLike:
