@@ -306,6 +306,19 @@ def test_excel(read, tmp_path):
     assert_frame_equal(frame, expected)
 
 
+@pytest.mark.parametrize("size", ["A1", "A1:B2", "A1:ZZ9"])
+def test_what_a_sheet_says_of_its_size_is_not_believed(size, tmp_path):
+    """Some programs write a size that is wrong, and rows beyond it would be left out."""
+    rows = [["a", "b", "c"], *([i, i + 1, i + 2] for i in range(20))]
+    right, path = workbook(tmp_path / "right.xlsx", One=rows), tmp_path / "wrong.xlsx"
+    with zipfile.ZipFile(right) as source, zipfile.ZipFile(path, "w") as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name).replace(b'ref="A1:C21"', f'ref="{size}"'.encode()))
+    with zipfile.ZipFile(path) as written:
+        assert f'<dimension ref="{size}"'.encode() in written.read("xl/worksheets/sheet1.xml")
+    assert_frame_equal(read_frame(path), pd.DataFrame(rows[1:], columns=rows[0]))
+
+
 def test_sheets(tmp_path):
     path = workbook(tmp_path / "t.xlsx", One=[["a"], [1]], Two=[["b"], [2]])
     with pytest.raises(DataError, match=r"holds several sheets \('One', 'Two'\): name one \(sheet='One'\)"):

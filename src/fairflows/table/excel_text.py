@@ -87,6 +87,8 @@ def _sheets(path: Path, wanted: str | None) -> dict[str, list[list[str | None]]]
                 known = ", ".join(map(repr, book.sheetnames))
                 raise DataError(f"{path}: has no sheet {wanted!r}; it has {known}.")
             names = [sheet.title for sheet in book.worksheets if wanted in (None, sheet.title)]
+            for name in names:
+                book[name].reset_dimensions()  # what a sheet says of its size may be wrong, and rows would be left out
             return {name: _trimmed(book[name].iter_rows(values_only=True)) for name in names}
         finally:
             book.close()
