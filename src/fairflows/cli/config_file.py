@@ -63,7 +63,7 @@ def config_of(context: typer.Context, dialect: Dialect) -> str:
     lines = [
         f"{key} = {_toml(settings[name])}"
         for name, key in _keys(context).items()
-        if settings.get(name) not in (None, False, [])
+        if settings.get(name) is not None and settings[name] is not False and settings[name] != []
     ]
     command = f"fairflows {context.info_name} --config fit.toml -o FOLDER"
     return "\n".join([f"# fairflows {__version__}. To run it again: {command}", *lines, ""])
