@@ -8,7 +8,7 @@ FairGini, here for any number of groups K,
 and a split is worth n·(I − Σ_children (n_c/n)·I_c). Splitting always lowers G_a, so for large γ no split is worth it.
 For equalized odds the last term is summed over the labels, each with its own rows; for equal opportunity it counts the
 rows of the last label alone. (There the authors' code weighs a node by all its rows, which rewards splits that only
-gather the other labels in fair nodes: measured on Adult, such trees are no fairer at γ = .9 than at γ = 0.)
+gather the other labels in fair nodes, so that even γ = 1 grows a tree.)
 """
 
 from __future__ import annotations
