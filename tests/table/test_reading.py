@@ -66,6 +66,8 @@ FIELDS = "every row must have the {} fields of the header; row {} .* has {}"
         ("cut.csv", b"a,b,c\n1,2,3\n4,5", FIELDS.format(3, 3, 2)),
         ("quote.csv", b'a,b\n"1,2\n3,4\n', "has 1. It holds a line end in quotes: is one of them never closed?"),
         ("quote-at-the-end.csv", b'a,b\n1,"2\n3,4\n', "a quote that opens the last field is never closed"),
+        ("quote-that-takes-rows.csv", b'a,b\n1,"x\n2,y\n3,"z"\n', "a quote in line 4 ends a field.*never closed"),
+        ("backslash.csv", b'a,b\n1,"x\\"y"\n2,z\n', "a quote in line 2 ends a field.*is written twice"),
         ("cut-in-quotes.csv", b'a,b\n1,2\n3,"4', "a quote that opens the last field is never closed"),
         ("greek.csv", "a,b\nΑθήνα,1\n".encode("cp1253"), "neither UTF-8 text nor plainly Windows-1252: line 2 would"),
         ("twice.csv", b"a,a\n1,2\n", "unique; 'a' occurs more than once"),
@@ -263,3 +265,13 @@ def test_a_row_that_is_too_long_and_no_text_either(tmp_path):
     path.write_bytes(b"a,b\n1,2\n3,4,\xb8\n")
     with pytest.raises(DataError, match="not UTF-8 text: name its encoding"):
         read_frame(path, dialect=Dialect(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("read", [read_frame, lambda path: next(TableReader(path, 100).batches(["a", "b"]))])
+def test_quotes_within_fields(read, tmp_path):
+    texts = ['5" pipe', 'say "no"', "two\nlines", '"', "x" * 200_000 + '"']
+    path = tmp_path / "quotes.csv"
+    pd.DataFrame({"a": range(5), "b": texts}).to_csv(path, index=False)
+    assert read(path)["b"].tolist() == texts
+    path.write_text('a,b\n1,5" pipe\n2,6" pipe\n', encoding="utf-8")
+    assert read(path)["b"].tolist() == ['5" pipe', '6" pipe']

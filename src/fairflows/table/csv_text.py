@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from fairflows.exceptions import DataError, Parameter
@@ -83,6 +84,7 @@ class CsvText:
             raise DataError(f"{path}: the file is empty.")
         header[0] = header[0].removeprefix("\ufeff")  # where an encoding is stated that does not expect the mark
         self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
+        self._quotes_are_checked = False
         refuse_repeated(path, self.columns)
 
     @property
@@ -118,15 +120,36 @@ class CsvText:
                         null_values=[""],
                     ),
                 )
-                last = None
+                last, has_quotes = None, False
                 for number, batch in enumerate(reader):
                     rows = batch.slice(0 if number else 1)
                     yield pa.RecordBatch.from_arrays(rows.columns, names=list(columns))
                     last = batch[-1][-1].as_py() if batch.num_rows else last
+                    if not (has_quotes or self._quotes_are_checked):
+                        has_quotes = any(map(_holds_quotes, rows.columns))
             except pa.ArrowInvalid as error:
                 raise self._explained(bad_rows) if bad_rows else error from None
         if columns[-1] == self.columns[-1] and text.ends_within_quotes(last or "", self.separator):
             raise DataError(f"{self.path}: cannot be read: a quote that opens the last field is never closed.")
+        if has_quotes:
+            self._refuse_loose_quotes()
+        self._quotes_are_checked = True  # the file is read several times
+
+    def _refuse_loose_quotes(self) -> None:
+        """Arrow goes on after a quote that ends a field too early, and may take several rows for one field."""
+        with self._lines() as lines:
+            rows = csv.reader(lines, delimiter=self.separator, strict=True)
+            try:
+                for _ in rows:
+                    pass
+            except csv.Error as error:
+                if "limit" in str(error):  # a field too long for this check, and not a wrong one
+                    return
+                raise DataError(
+                    f"{self.path}: a quote in line {rows.line_num:,} ends a field, and something else than "
+                    f"{self.separator!r} or a line end follows: is one before it never closed? A quote within a field "
+                    "is written twice."
+                ) from None
 
     def _explained(self, rows: list[pyarrow.csv.InvalidRow]) -> DataError:
         row = rows[0]
@@ -149,6 +172,11 @@ class CsvText:
 
     def _open(self) -> IO[bytes]:
         return COMPRESSION.get(self.path.suffix.lower(), lambda path: path.open("rb"))(self.path)
+
+
+def _holds_quotes(fields: pa.Array) -> bool:
+    """Whether a field holds a quote or a line end, which only quotes can put there."""
+    return bool(pc.any(pc.match_substring_regex(fields, '["\\r\\n]')).as_py())
 
 
 class Utf8Stream(io.RawIOBase):
