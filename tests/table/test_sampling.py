@@ -56,3 +56,22 @@ def test_an_unknown_identifier_is_refused(folder):
     (folder / "0.parquet").write_text("no Parquet")
     with pytest.raises(DataError, match="cannot be read"):
         sample(folder, 3)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"y": ["a"]}, "'y' is absent in the first, and (large_)?string in 9.parquet"),
+        ({"x": ["a"]}, "'x' is int64 in the first, and (large_)?string in 9.parquet"),
+        ({"x": np.array([0.5])}, "'x' is int64 in the first, and double in 9.parquet"),
+    ],
+)
+def test_files_of_other_columns_are_refused(folder, column, message):
+    pd.DataFrame({"person": [1], "x": [1], **column}).to_parquet(folder / "9.parquet", index=False)
+    with pytest.raises(DataError, match=message):
+        sample(folder, 3)
+
+
+def test_a_file_may_have_no_value_in_a_column(folder):
+    pd.DataFrame({"person": [99], "x": [None]}).to_parquet(folder / "9.parquet", index=False)
+    assert sample(folder, 1000)["x"].isna().sum() == 1
