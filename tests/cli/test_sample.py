@@ -43,3 +43,10 @@ def test_fit_and_certify_read_a_sample_of_persons(run, folder):
     assert sum(found[0]["n"].values()) == 800
     assert found[0]["rows"] == found[1]["rows"], "one model reads the same persons again"
     assert sorted(path.name for path in folder.iterdir()) == ["out", "rows"]
+
+
+def test_the_current_folder_can_be_sampled(run, folder, monkeypatch):
+    monkeypatch.chdir(folder / "rows")
+    fit = ["fit", ".", "--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "-q", "--sample", 600]
+    code, _, err = run(*fit, "--n-cells", 2, "--force", "-o", folder / "out")
+    assert code == 0, err

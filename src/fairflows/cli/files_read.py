@@ -97,7 +97,7 @@ def sampled(context: typer.Context, path: Path, n_persons: int | None, identifie
     from fairflows.table.sampling import sample_persons  # here, since `--help` does without pandas
 
     folder = context.with_resource(tempfile.TemporaryDirectory(prefix="fairflows-"))
-    sample = Path(folder) / f"{path.stem}.parquet"
+    sample = Path(folder) / f"{path.resolve().stem}.parquet"  # the current folder has a name too
     sample_persons(path, sample, n_persons, identifier, key)
     return sample
 
