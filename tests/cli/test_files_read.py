@@ -127,7 +127,7 @@ def piped(data, *words):
     return subprocess.run(command, input=data, capture_output=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["german.csv", "new.parquet"])
+@pytest.mark.parametrize("name", ["german.csv", "new.parquet", "packed.csv.gz", "book.xlsx"])
 def test_standard_input_and_output(fitted, name, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     data = (fitted / name).read_bytes()

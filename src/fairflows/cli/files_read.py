@@ -47,6 +47,9 @@ _OPTIONS = {
 _NO_TABLES = {"out", "folder", "certificate", "config"}
 """Arguments of commands for which - stands for nothing, or for standard output."""
 
+_KINDS = {b"PAR1": "parquet", b"PK\x03\x04": "xlsx", b"\x1f\x8b": "csv.gz"}
+"""How files begin that come without a name; all others are plain CSV."""
+
 _NAMES = {"tab": "\t", "\\t": "\t", "blank": " ", "none": ""}
 
 
@@ -81,7 +84,8 @@ def _standard_input() -> Iterator[Path]:
     """Standard input as a file, since tables are read more than once; in a private folder, and gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="fairflows-") as folder:
         head = sys.stdin.buffer.read(4)
-        path = Path(folder) / f"standard-input.{'parquet' if head == b'PAR1' else 'csv'}"
+        kind = next((kind for mark, kind in _KINDS.items() if head.startswith(mark)), "csv")
+        path = Path(folder) / f"standard-input.{kind}"
         with path.open("wb") as file:
             file.write(head)
             shutil.copyfileobj(sys.stdin.buffer, file)
