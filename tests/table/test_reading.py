@@ -275,3 +275,12 @@ def test_quotes_within_fields(read, tmp_path):
     assert read(path)["b"].tolist() == texts
     path.write_text('a,b\n1,5" pipe\n2,6" pipe\n', encoding="utf-8")
     assert read(path)["b"].tolist() == ['5" pipe', '6" pipe']
+
+
+def test_long_codes_stay_apart(tmp_path):
+    """As floats these two would be one."""
+    path, codes = tmp_path / "codes.csv", ["12345678901234567890123", "12345678901234567890124"]
+    path.write_text("\n".join(["code,x", *(f"{code},1e30" for code in codes)]), encoding="utf-8")
+    frame = read_frame(path)
+    assert frame["code"].tolist() == codes
+    assert frame["x"].tolist() == [1e30, 1e30]

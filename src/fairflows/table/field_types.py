@@ -1,8 +1,9 @@
 """The type of a column of text fields: what all of them can be read as without loss.
 
 A column is whole numbers, numbers, true and false, dates or times where every field is; else it is text, as it stands.
-So "00123" stays text (a number would drop the zeros), and one word makes a column of digits text. An empty field is
-missing in every column; words such as NA are missing among numbers and times, and text among text.
+So "00123" stays text (a number would drop the zeros), as do whole numbers of more digits than 64 bits hold, and one
+word makes a column of digits text. An empty field is missing in every column; words such as NA are missing among
+numbers and times, and text among text.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ _OF_KIND = {
 _TRUTHS = pa.array(["True", "TRUE", "true", "False", "FALSE", "false"])
 LEADING_ZEROS = r"^[+-]?0[0-9xX]"
 """Of what is no number: leading zeros, which a number would lose; and 0x10, which is no decimal number."""
+
+_LONG_CODES = r"^[+-]?[0-9]{21,}$"
+"""Whole numbers of more digits than 64 bits hold: a float would make one of several."""
 
 _MARKS = {",": ",", ".": r"\.", " ": " \u00a0\u202f", "'": "'’"}
 """What stands for a mark of numbers, in a set of a regular expression."""
@@ -123,7 +127,13 @@ def _narrowest(known: pa.Array, candidates: tuple[pa.DataType, ...], dialect: Di
     if candidates == _OF_KIND[TEXT]:
         return pa.string()
     known = known.drop_null()
-    return next((kind for kind in candidates if _can_be(known, kind, dialect)), None) if len(known) else pa.null()
+    if not len(known):
+        return pa.null()
+    found = next((kind for kind in candidates if _can_be(known, kind, dialect)), None)
+    is_free = found == pa.float64() and candidates == _ANY
+    if is_free and pc.any(pc.match_substring_regex(_with_points(known, dialect), _LONG_CODES)).as_py():
+        return pa.string()
+    return found
 
 
 def _can_be(known: pa.Array, kind: pa.DataType, dialect: Dialect) -> bool:
