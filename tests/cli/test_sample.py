@@ -37,12 +37,22 @@ def test_fit_and_certify_read_a_sample_of_persons(run, folder):
     assert len(pd.read_parquet(folder / "out" / "shared.parquet")) == 1200
     found = []
     for _ in range(2):
-        code, out, err = run("certify", folder / "out", folder / "rows", "--sample", 800, "--json")
+        words = ["certify", folder / "out", folder / "rows", "--sample", 800, "--json"]
+        code, out, err = run(*words, "-o", folder / "out.json")
         assert code in (0, 1), err
         found.append(json.loads(out))
     assert sum(found[0]["n"].values()) == 800
     assert found[0]["rows"] == found[1]["rows"], "one model reads the same persons again"
-    assert sorted(path.name for path in folder.iterdir()) == ["out", "rows"]
+    verify = ["verify", folder / "out", folder / "rows"]
+    code, out, err = run(*verify)
+    assert code == 2
+    assert "--sample" in err
+    code, out, err = run(*verify, "--sample", 600)
+    assert code == 0, out + err
+    code, out, err = run(*verify, "--sample", 800, "--certificate", folder / "out.json")
+    assert code == 0, out + err
+    assert run(*verify, "--sample", 700)[0] == 1
+    assert sorted(path.name for path in folder.iterdir()) == ["out", "out.json", "rows"]
 
 
 def test_the_current_folder_can_be_sampled(run, folder, monkeypatch):

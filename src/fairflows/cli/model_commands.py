@@ -410,11 +410,13 @@ def certify(
 @app.command()
 @reads_files
 def verify(
+    context: typer.Context,
     folder: Folder,
     rows: Annotated[Path, typer.Argument(help="The certified rows, or the file that `fit` was given.")],
     certificate: Annotated[
         Path | None, typer.Option(help="The certificate; that of `fit` when not given.", show_default=False)
     ] = None,
+    sample: Sample = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing: the exit code does.")] = False,
     *,
@@ -422,13 +424,18 @@ def verify(
 ) -> None:
     """Compute a certificate again, and say what differs. Exit code 1 when anything does.
 
+    With `--sample` as it was given to `fit`, or with `--certificate` to `certify`, the same persons are read again.
+
     Example: `fairflows verify out loans.csv`
     """
     from fairflows.certificate.verifying import verify as check
+    from fairflows.release.released import Released
     from fairflows.workflow.results import certified_part, read_certificate, read_table
 
     model, run = open_result(folder)
     document = read_certificate(certificate or folder / "certificate.json")
+    key = f"seed {run['seed']}".encode() if certificate is None else Released.of(model).secret
+    rows = sampled(context, rows, sample, run["identifier"], key)
     found = check(document, model, certified_part(read_table(rows, run, model, dialect=dialect), run, document, model))
     if as_json:
         print_json({"holds": bool(found), "differences": [d.text for d in found.differences]})
