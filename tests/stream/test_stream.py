@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.spatial import KDTree
 
@@ -17,7 +18,7 @@ from fairflows.exceptions import DataWarning
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import save
 from fairflows.stream.files import decode_file, encode_file
-from fairflows.stream.tables import shuffled
+from fairflows.stream.tables import TableWriter, shuffled
 
 N = 1000
 
@@ -309,3 +310,11 @@ def test_known_densities_stream_too(tmp_path):
     encode_file(encoder, write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet", sensitive="group")
     assert len(pd.read_parquet(tmp_path / "z.parquet")) == 300
     assert os.stat(tmp_path / "z.parquet").st_size > 0
+
+
+def test_whole_numbers_with_gaps_are_written_whole(tmp_path):
+    """As floats they would lose digits, and look otherwise than in the parts of the file without gaps."""
+    path = tmp_path / "t.csv"
+    with TableWriter(path, path) as writer:
+        writer.write(pa.table({"a": [2**53 + 1, None, 7], "b": [True, None, False], "c": [0.5, None, 2.0]}))
+    assert path.read_text().splitlines() == ["a,b,c", "9007199254740993,True,0.5", ",,", "7,False,2.0"]

@@ -24,7 +24,7 @@ from fairflows.table.columns import check_known
 from fairflows.table.csv_text import COMPRESSION
 from fairflows.table.dialect import Dialect, written
 from fairflows.table.field_types import as_types, column_types
-from fairflows.table.frames import from_arrow
+from fairflows.table.frames import NULLABLE, from_arrow
 from fairflows.table.reading import (
     ParquetRows,
     explained,
@@ -184,7 +184,9 @@ class TableWriter:
             if self._csv is None:
                 self._csv = self._path.open("w", encoding="utf-8", newline="")
             is_first = self._csv.tell() == 0
-            table.to_pandas().to_csv(self._csv, sep=self._separator, index=False, header=is_first)
+            has_gaps = any(column.null_count for column in table.columns)  # pandas makes floats of whole numbers then
+            frame = table.to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
+            frame.to_csv(self._csv, sep=self._separator, index=False, header=is_first)
             return
         if self._parquet is None:
             # Encoded numbers hardly repeat: dictionaries would only cost time.

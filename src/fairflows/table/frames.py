@@ -39,10 +39,11 @@ ColumnLike: TypeAlias = "pd.Series | polars.Series | npt.ArrayLike"
 Given = TypeVar("Given")
 
 _DAY = 86_400
-_NULLABLE = {
+NULLABLE = {
     getattr(pa, kind.lower())(): getattr(pd, f"{kind}Dtype")()
     for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 }
+"""pandas' types for whole numbers of which some are missing."""
 
 
 def is_polars(data: object) -> TypeGuard[polars.DataFrame | polars.Series]:
@@ -110,8 +111,8 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
             table = table.set_column(j, field.name, _from_decimal(column))
     frame = table.to_pandas()
     for field, column in zip(table.schema, table.columns, strict=True):
-        if field.type in _NULLABLE and column.null_count and frame.get(field.name) is not None:
-            whole = column.to_pandas(types_mapper=_NULLABLE.get)
+        if field.type in NULLABLE and column.null_count and frame.get(field.name) is not None:
+            whole = column.to_pandas(types_mapper=NULLABLE.get)
             frame[field.name] = whole.set_axis(frame.index)
     return frame
 
