@@ -137,7 +137,7 @@ from fairflows.stream.batches import BatchEncoder
 number, encode = int(sys.argv.pop()), BatchEncoder.__call__
 
 def stopped_while_encoding(self, batch):
-    print([path.name for path in Path(sys.argv[-1]).parent.glob(".z.csv.partial-*")])
+    print([path.name for path in Path(sys.argv[-1]).parent.glob(".z.csv.partial-*")], flush=True)
     os.kill(os.getpid(), number)
     return encode(self, batch)
 
