@@ -228,7 +228,8 @@ def reproduce(
     elif len(results) > 1:
         lines = [(r.id, round(r.seconds), _outcome(r)) for r in results]
         print_frame(pd.DataFrame(lines, columns=["experiment", "seconds", ""]), False, title="Experiments")
-        typer.echo(f"All files are in {out}.")
+    if not as_json:
+        typer.echo(f"Tables, figures and everything as JSON are in {out}.")
     missing = [bool(result.skipped) for result in results]
     failed = any(result.failed for result in results)
     raise typer.Exit(int(failed or (all(missing) if every else any(missing))))

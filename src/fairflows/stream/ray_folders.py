@@ -121,7 +121,7 @@ def encode_folder(
             encoded = encoded.sort(_ORDER).drop_columns([_ORDER])
         try:
             encoded.write_parquet(written, filesystem=destination)
-        except Exception:
+        except Exception:  # Ray wraps what a worker raised, in classes of its own
             refusal = ray.get(tally.refusal.remote())
             if refusal is None:
                 raise

@@ -187,14 +187,8 @@ def _recovery_figure(models: pd.DataFrame) -> Figure:
     figure, axes = new_figure(len(RECOVERY_ATTACKS))
     for ax, attack in zip(axes[0], RECOVERY_ATTACKS, strict=True):
         for (method, part), colour in zip(models.groupby("method", sort=False), COLOURS, strict=False):
-            ax.hist(
-                part[attack],
-                bins=np.linspace(0.45, 1, 23),
-                histtype="stepfilled",
-                alpha=0.5,
-                color=colour,
-                label=method,
-            )
+            # Outlines: filled bars over each other have colours that are in no legend.
+            ax.hist(part[attack], bins=np.linspace(0.45, 1, 23), histtype="step", lw=1.5, color=colour, label=method)
         ax.set(xlabel="recovery rate of the sensitive attribute", ylabel="seeds", title=attack)
     axes[0, 0].legend(fontsize=6)
     return figure

@@ -182,7 +182,8 @@ def run_many(
     """Run experiments, several at once if asked, and yield each result when it is there.
 
     An experiment that fails has its error in ``result.failed``, and the others go on. Those that share models run one
-    after the other in one process, so that each model is trained once. Parameters are those of `run`.
+    after the other in one process, so that each model is trained once. Parameters are those of `run`; an experiment of
+    several tasks may start ``n_jobs`` processes of its own.
     """
     one = partial(_run_or_fail, n_jobs=n_jobs, quick=quick, seeds=seeds, device=device, out=out)
     if n_jobs == 1:
@@ -203,7 +204,7 @@ def _run_chain(one: Callable[[str], Result], names: Sequence[str]) -> list[Resul
 def _run_or_fail(name: str, **settings: Any) -> Result:
     try:
         result = run(name, show=False, **settings)
-    except Exception:
+    except Exception:  # hours of other experiments must not be lost with it; the command then exits with 1
         result = Result(pd.DataFrame(), "", failed=traceback.format_exc(), id=name, title=TITLES[name])
     result.figure = None  # it is saved; between processes it would only be copied
     return result
