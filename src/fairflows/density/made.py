@@ -73,7 +73,7 @@ class CategoricalMADE:
         n_epochs: int = 100,
         n_batches: int = 16,
         learning_rate: float = 0.01,
-        weight_decay: float = 5e-4,
+        weight_decay: float = 1e-3,
         random_state: int = 0,
         device: str = "cpu",
     ) -> None:
