@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +19,7 @@ from fairflows.attack.learners import LEARNERS, QUICK_LEARNERS, Learner, frequen
 from fairflows.attack.target import Target
 from fairflows.attack.white_box import Reference
 from fairflows.bounds import attack_lower_bound
+from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import ContradictionError
 from fairflows.certificate.identification import rows_hash
@@ -523,3 +525,37 @@ def test_gaps_among_numbers_are_seen_by_adversaries():
     train, test = table.split(test=0.5, validation=0)
     found = audit(Unencoded().fit(train), train, test, quick=True)
     assert 0.4 < found.attack_lower <= 0.5
+
+
+class TestShowing:
+    def test_plot_has_a_line_for_each_adversary_and_claim(self, matching, adult):
+        encoder, found = matching
+        certificate = certify(encoder, adult[2], audit=found)
+        axes = found.plot(certificate)
+        names = [label.get_text() for label in axes.get_yticklabels()][::-1]
+        assert names == [f"{a.name} ({a.box} box)" for a in found.attacks] + ["model says at most"]
+        colours = {line.get_color() for line in axes.get_lines() if line.get_marker() == ">"}
+        assert len(colours) == 2, "the adversary that was chosen stands out"
+        assert axes.texts[0].get_text() == f"≤ {rounded_up(certificate.model_upper, 3)}"
+        plt.close("all")
+
+    def test_somebody_elses_claim_is_a_number(self, matching):
+        _, found = matching
+        given = plt.subplots()[1]
+        assert found.plot(0.25, ax=given) is given
+        assert given.texts[0].get_text() == "≤ 0.250"
+        assert len(found.plot().get_yticklabels()) == len(found.attacks)
+        plt.close("all")
+        with pytest.raises(ValueError, match="claimed must be a Certificate or a distance"):
+            found.plot(25)
+
+    def test_html_says_what_the_text_says_and_escapes_it(self, matching):
+        _, found = matching
+        found = replace(found, groups=("<b>x</b>", "y"), limits=("1 < 2 was not tried",))
+        html = found._repr_html_()
+        assert "<b>" not in html
+        assert "1 &lt; 2 was not tried" in html
+        for attack in found.attacks:
+            assert f">{attack.name}<" in html
+            assert f">{rounded_down(attack.lower)}<" in html
+        assert repr(found).splitlines()[0] in html

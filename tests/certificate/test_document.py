@@ -3,6 +3,7 @@
 import json
 from dataclasses import fields, replace
 
+import matplotlib.pyplot as plt
 import pytest
 
 from fairflows.certificate.document import Certificate
@@ -171,6 +172,20 @@ def test_html_escapes_what_comes_from_the_table(certificate):
     assert "&lt;b&gt;women" in html
     assert "no more." in html
     assert "CERTIFIED" in html
+
+
+def test_plot_shows_every_bound_and_the_target(certificate):
+    axes = replace(certificate, attack_lower=0.01, model_upper=0.2).plot(before=0.7)
+    assert [text.get_text() for text in axes.texts] == ["≤ 0.034", "≤ 0.200", "≥ 0.010", "≥ 0.700", "target"]
+    assert len(axes.child_axes) == 1, "the scale of right guesses"
+    given = axes.figure.add_subplot()
+    three = replace(certificate, n={"a": 10, "b": 10, "c": 10}, target=None, target_accuracy=0.45)
+    assert three.plot(ax=given) is given
+    assert given.child_axes == [], "of three groups, (1 + Δ)/2 is not how often a guess is right"
+    assert "target" not in [text.get_text() for text in given.texts]
+    plt.close("all")
+    with pytest.raises(ValueError, match=r"before must be a distance in \[0, 1\]; got 70"):
+        certificate.plot(before=70)
 
 
 def test_what_was_not_computed_is_said(certificate):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from fairflows.compute.resources import chosen_device, one_thread, one_thread_by_default, progress_bar
+from fairflows.compute.resources import chosen_device, one_thread, one_thread_by_default
 
 
 @pytest.mark.parametrize("name", ["tpu", "", "cuda:x", "cuda:-1"])
@@ -76,12 +76,3 @@ def test_the_users_number_of_threads_is_kept(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     one_thread_by_default()
     assert os.environ["OMP_NUM_THREADS"] == "7"
-
-
-def test_a_progress_bar_writes_to_standard_error_only_if_enabled(capsys):
-    for enabled in (True, False):
-        with progress_bar("counting", enabled=enabled) as show:
-            show(1, 2, "[one] of two")
-        shown = capsys.readouterr()
-        assert shown.out == ""
-        assert ("counting" in shown.err and "[one] of two" in shown.err) == enabled

@@ -86,6 +86,22 @@ def test_plot(front):
     assert len(axes.texts) == 3
 
 
+def test_a_notebook_shows_the_summary_and_no_encoder(front):
+    mean, half_width = front.summary().loc[0.5, ["accuracy", "accuracy ±"]]
+    assert f">{mean:.3f} ± {half_width:.3f}<" in front._repr_html_()
+    assert f"{mean:.3f}" in repr(front)
+    assert "Frontier of 6 models: 3 gammas, 2 seeds each" in repr(front)
+    assert "FairFlow" not in repr(front) + front._repr_html_()
+
+
+def test_models_that_diverged_are_counted_and_have_no_numbers():
+    measured = pd.DataFrame({"gamma": [0.0, 0.5], "seed": 0, "delta": [0.1, np.nan]})
+    html = Frontier([], measured)._repr_html_()
+    assert "2 gammas, 1 seed each; 1 diverged" in html
+    assert ">0.100<" in html
+    assert ">–<" in html
+
+
 def test_encoders_of_cells_have_frontiers_too(categorical_table):
     matching = frontier(FairMatching(density="counts"), categorical_table, gammas=[0, 1], seeds=1).to_frame()
     assert matching["delta"].iloc[1] < matching["delta"].iloc[0]

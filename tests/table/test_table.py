@@ -29,6 +29,26 @@ def frame() -> pd.DataFrame:
 ROLES = {"sensitive": "sex", "label": "repaid", "identifier": "person"}
 
 
+def test_html_says_what_the_text_says_and_escapes_it(frame):
+    frame = frame.rename(columns={"age": "<i>age</i>"}).replace({"sex": {"x": "<b>x</b>"}})
+    table = Table(frame, **ROLES, name="<t>", notes=["a < b"])
+    html, text = table._repr_html_(), repr(table)
+    for tag in ("<i>", "<b>", "<t>", "a < b"):
+        assert tag not in html
+        assert tag in text or tag == "<i>", "text needs no escaping, and names no feature"
+    rows = (frame["sex"] == "f").sum()
+    rate = f"{100 * (frame['repaid'][frame['sex'] == 'f'] == 'yes').mean():.1f} %"
+    for part in ("60 rows", f"{frame['person'].nunique()} persons", rate):
+        assert part in text
+        assert part in html
+    assert f">{rows}<" in html
+    assert "&lt;i&gt;age&lt;/i&gt;" in html, "features are listed"
+
+
+def test_html_of_a_table_without_a_label(frame):
+    assert "repaid = " not in Table(frame.drop(columns="repaid"), sensitive="sex", identifier="person")._repr_html_()
+
+
 def test_roles_and_kinds(frame):
     table = Table(frame, **ROLES)
     assert list(table.X) == ["age", "wage", "town"]

@@ -2,12 +2,14 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from fairflows import DataError, DataWarning, FairMatching, Table, load_adult
+from fairflows.bounds.derived import rounded_up
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.verifying import verify
 from fairflows.frontiers.selection import Candidate, Target, choose
@@ -50,6 +52,18 @@ def test_fit_chooses_certifies_and_attacks(cells):
     # One look at persons whom nothing was fitted to or chosen by.
     assert c.look == 1
     assert len(cells.model.ledger_.used) == 2
+
+
+def test_a_notebook_shows_the_result_in_short(cells):
+    html, text = cells._repr_html_(), repr(cells)
+    after = f"at most {rounded_up(50 * (1 + cells.certificate.cell_upper), 1)} %"
+    for part in (after, "CERTIFIED", "holds for the true distribution", cells.audit.best):
+        assert part in html
+        assert part in text
+    assert len(text.splitlines()) < 15, "no frame, no model"
+    named = replace(cells, certificate=replace(cells.certificate, sensitive="<b>sex</b>"))
+    assert "<b>" not in named._repr_html_()
+    assert "NOT CHECKED" in replace(cells, certificate=replace(cells.certificate, unchecked=True))._repr_html_()
 
 
 def test_what_is_written_can_be_loaded_and_verified(cells, adult, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,29 @@ from fairflows.attack.learners import Attack
 from fairflows.attack.target import Representation, Target
 from fairflows.attack.white_box import Constraint
 from fairflows.bounds.arguments import checked_delta
-from fairflows.certificate.document import Plain, rounded_down
+from fairflows.bounds.derived import rounded_down
+from fairflows.certificate.document import Certificate, Plain
 from fairflows.certificate.identification import model_hash
-from fairflows.compute.resources import one_thread, progress_bar
+from fairflows.compute.display import (
+    ATTACK,
+    CERTIFIED,
+    Bound,
+    Columns,
+    draw_bounds,
+    height_of_bounds,
+    html_card,
+    new_axes,
+    progress_bar,
+)
+from fairflows.compute.resources import one_thread
+from fairflows.exceptions import ParameterError
 from fairflows.release.released import Model
 from fairflows.table.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_NOT_CHOSEN = "#80868b"
 
 
 @dataclass(frozen=True)
@@ -99,22 +118,71 @@ class Audit:
             "attacks": lines,
         }
 
+    def plot(self, claimed: Certificate | float | None = None, ax: Axes | None = None) -> Axes:
+        """Draw what each adversary proves, beside what is claimed.
+
+        Parameters
+        ----------
+        claimed : Certificate or float, optional
+            A certificate of the same release, whose upper bounds are drawn as lines; or the Δ that somebody else says
+            is not exceeded.
+        ax : Axes, optional
+            What to draw on; a new figure when not given.
+
+        Returns
+        -------
+        Axes
+            The adversaries as in `to_frame`. The first, which was chosen on validation persons, is in colour: its bound
+            is the audit's result, and the others hold one at a time.
+        """
+        claims = _claims(claimed)
+        colours = [ATTACK] + [_NOT_CHOSEN] * (len(self.attacks) - 1)
+        attacks = [
+            Bound(f"{attack.name} ({attack.box} box)", attack.lower, "at least", colour)
+            for attack, colour in zip(self.attacks, colours, strict=True)
+        ]
+        axes = ax if ax is not None else new_axes(7.0, height_of_bounds(len(attacks) + len(claims)))
+        draw_bounds(axes, [*attacks, *claims], percent="balanced accuracy of a guess between two groups, %")
+        for claim in claims:
+            axes.axvline(claim.value, color=claim.colour, linestyle=":", linewidth=1.5)
+        return axes
+
     def __repr__(self) -> str:
-        persons = ", ".join(f"{group}: {count:,}" for group, count in zip(self.groups, self.n, strict=True))
         width = max(len(attack.name) for attack in self.attacks)
-        lines = [
+        lines = [self._heading(), f"  test persons  {self._persons()}"]
+        lines.append(f"  {'adversary':<{width}}  box    validation  Δ ≥")
+        lines += [f"  {a.name:<{width}}  {a.box}  {a.validation:10.4f}  {rounded_down(a.lower)}" for a in self.attacks]
+        return "\n".join([*lines, *(f"  {note}" for note in self._notes())])
+
+    def _repr_html_(self) -> str:
+        rows = [(a.name, a.box, f"{a.validation:.4f}", rounded_down(a.lower)) for a in self.attacks]
+        table = Columns(rows, ("adversary", "box", "Δ on validation persons", "Δ ≥"))
+        return html_card(self._heading(), f"Test persons: {self._persons()}", table, self._notes())
+
+    def _heading(self) -> str:
+        return (
             f"Audit of the {' and '.join(self.released)}: Δ ≥ {rounded_down(self.attack_lower)} (balanced accuracy ≥ "
             f"{rounded_down(50 * (1 + self.attack_lower), 1)} %) with {100 * (1 - self.delta):g} % confidence, by "
-            f"{self.best}",
-            f"  test persons  {persons}",
-            f"  {'adversary':<{width}}  box    validation  Δ ≥",
-        ]
-        lines += [f"  {a.name:<{width}}  {a.box}  {a.validation:10.4f}  {rounded_down(a.lower)}" for a in self.attacks]
-        if self.density_gap_lower:
-            gaps = ", ".join(f"{group}: {rounded_down(gap)}" for group, gap in self.density_gap_lower.items())
-            lines.append(f"  the densities are from the truth at least  {gaps}")
-        lines += [f"  {sentence}" for sentence in self.limits]
-        return "\n".join(lines)
+            f"{self.best}"
+        )
+
+    def _persons(self) -> str:
+        return ", ".join(f"{group}: {count:,}" for group, count in zip(self.groups, self.n, strict=True))
+
+    def _notes(self) -> list[str]:
+        gaps = ", ".join(f"{group}: {rounded_down(gap)}" for group, gap in self.density_gap_lower.items())
+        return [*([f"the densities are from the truth at least  {gaps}"] if gaps else []), *self.limits]
+
+
+def _claims(claimed: Certificate | float | None) -> list[Bound]:
+    """The upper bounds that an attack is drawn against."""
+    if claimed is None:
+        return []
+    if isinstance(claimed, Certificate):
+        return [bound for bound in claimed.bounds() if bound.side == "at most"]
+    if not 0 <= claimed <= 1:
+        raise ParameterError("claimed", "must be a Certificate or a distance in [0, 1]", claimed)
+    return [Bound("claimed at most", float(claimed), "at most", CERTIFIED)]
 
 
 def audit(

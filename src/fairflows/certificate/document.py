@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
-from html import escape
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from fairflows.bounds.arguments import Estimator, Priors
 from fairflows.bounds.derived import (
@@ -16,8 +15,23 @@ from fairflows.bounds.derived import (
     selection_ratio_lower_bound,
 )
 from fairflows.certificate.counted import CountedStatement
+from fairflows.compute.display import (
+    ATTACK,
+    GUESS,
+    Bound,
+    Columns,
+    draw_bounds,
+    height_of_bounds,
+    html_card,
+    new_axes,
+    stated_bounds,
+)
+from fairflows.exceptions import ParameterError
 from fairflows.table.json_text import is_required, parse_json, read_as, stated_fields
 from fairflows.table.persons import fingerprint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMAT = 1
 """The version of the JSON that is written and read."""
@@ -286,6 +300,33 @@ class Certificate:
                 found[kind]["selection ratio"] = float(selection_ratio_lower_bound(upper, largest_rate))
         return found
 
+    def bounds(self) -> list[Bound]:
+        """The bounds on Δ as they are drawn: by the attack, by the model, and certified; those that there are."""
+        return stated_bounds(self.attack_lower, self.model_upper, self.cell_upper)
+
+    def plot(self, before: float | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the bounds on one scale: what an attack reached, what the model says, what is certified, the target.
+
+        Parameters
+        ----------
+        before : float, optional
+            The Δ that adversaries reach at least on the raw rows, such as the ``attack_lower`` of their `audit`, to be
+            drawn above the others.
+        ax : Axes, optional
+            What to draw on; a new figure when not given.
+        """
+        if before is not None and not 0 <= before <= 1:
+            raise ParameterError("before", "must be a distance in [0, 1]", before)
+        raw = [] if before is None else [Bound("raw rows: attack reached at least", before, "at least", ATTACK)]
+        bounds = [*raw, *self.bounds()]
+        axes = ax if ax is not None else new_axes(6.5, height_of_bounds(len(bounds)))
+        is_plain = self._between_two == "adversary"  # then (1 + Δ)/2 is the accuracy of the best guess
+        target = self.target
+        if target is None and self.target_accuracy is not None and is_plain:
+            target = 2 * self.target_accuracy - 1
+        draw_bounds(axes, bounds, target=target, percent=GUESS if is_plain else "")
+        return axes
+
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self._lines())
         lines = [f"{self._unchecked}{self.status}: {MEANING[self.status]}"]
@@ -294,18 +335,15 @@ class Certificate:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left;vertical-align:top'>{escape(name)}</th><td>{escape(text)}</td></tr>"
-            for name, text in self._lines()
-        )
-        assumptions = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.assumptions)
-        colour = _COLOURS["NOT_MET" if self.unchecked else self.status]
-        return (
-            "<div style='max-width:60em'>"
-            f"<p>{self._unchecked}<strong style='color:{colour}'>{self.status}</strong>: "
-            f"{MEANING[self.status]}</p>"
-            f"<table>{rows}</table><details open><summary>assuming that</summary><ul>{assumptions}</ul></details></div>"
-        )
+        facts = Columns(self._lines())
+        return html_card(MEANING[self.status], facts, "Assuming that", self.assumptions, badge=self.badge)
+
+    @property
+    def badge(self) -> tuple[str, str]:
+        """The status as a word and the colour that it is shown in."""
+        if self.unchecked:
+            return f"{self._unchecked}{self.status}", _COLOURS["NOT_MET"]
+        return self.status, _COLOURS[self.status]
 
     @property
     def _unchecked(self) -> str:

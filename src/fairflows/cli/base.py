@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 from typer.core import TyperGroup, TyperOption
 
-from fairflows.compute.resources import progress_bar
+from fairflows.compute.display import progress_bar
 from fairflows.exceptions import DataError, DataWarning, Message, Parameter
 
 if TYPE_CHECKING:

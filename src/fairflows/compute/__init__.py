@@ -1,1 +1,1 @@
-"""Where and how numbers are crunched: devices, threads, optimiser steps, progress bars."""
+"""Where and how numbers are crunched, and how progress and results look: devices, threads, steps, bars, cards."""

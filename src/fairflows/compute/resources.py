@@ -1,4 +1,4 @@
-"""What a computation may use, which device, how many threads, and Ray where it is installed; and its progress bar.
+"""What a computation may use: which device, how many threads, and Ray where it is installed.
 
 Small batches, and tasks that run side by side, gain nothing from threads within each: on busy cores these threads only
 wait for each other.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,6 @@ from fairflows.exceptions import DataError, ParameterError
 
 if TYPE_CHECKING:
     import torch
-
-ShowProgress = Callable[[int, int | None, str], None]
-"""Called with what is done, of how much (None if that is not known), and a text to show beside the bar."""
 
 
 def chosen_device(name: str) -> torch.device:
@@ -85,32 +82,3 @@ def import_ray() -> Any:
         warnings.simplefilter("ignore", DeprecationWarning)  # Ray's first context sets options that Ray deprecates
         data.DataContext.get_current()
     return import_module("ray")
-
-
-@contextmanager
-def progress_bar(verb: str, *, enabled: bool) -> Iterator[ShowProgress]:
-    """A bar on standard error, with the verb before it and a text and the time left behind it.
-
-    Parameters
-    ----------
-    verb
-        What is going on.
-    enabled
-        If false, nothing is shown.
-
-    Yields
-    ------
-    callable
-        Moves the bar.
-    """
-    if not enabled:
-        yield lambda done, total, text: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    text_column = TextColumn("{task.description}", markup=False)
-    columns = (TextColumn(verb), BarColumn(), text_column, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)

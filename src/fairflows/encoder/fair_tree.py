@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
-from fairflows.compute.resources import ShowProgress, progress_bar
+from fairflows.compute.display import ShowProgress, progress_bar
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelsLike, Learnt, Rows, RowsLike
 from fairflows.encoder.checks import check_classifier, check_count, takes_weights
 from fairflows.encoder.group_encoder import GroupEncoder

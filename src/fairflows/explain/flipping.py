@@ -17,6 +17,7 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
+from fairflows.compute.display import new_axes
 from fairflows.encoder.base import Rows
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError, ParameterError
@@ -91,9 +92,7 @@ class Recourse:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The mean change of each number column by group, in standard deviations, with its size in table units."""
-        import matplotlib.pyplot as plt
-
-        axes = ax if ax is not None else plt.subplots()[1]
+        axes = ax if ax is not None else new_axes(6.4, 4.8)
         means = self.changes().groupby(self.details["group"].to_numpy()).mean()
         width = 0.8 / max(len(means), 1)
         for i, (group, row) in enumerate(means.iterrows()):

@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import sparse
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
+from fairflows.compute.display import new_axes
 from fairflows.compute.resources import one_thread
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, ParameterError
@@ -97,12 +98,10 @@ class StillTells:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Bars of what is told of each column, with a line where the other columns of the raw table are."""
-        import matplotlib.pyplot as plt
-
         lines = [*self.columns, self.sensitive]
         size = 9 if len(lines) <= 30 else 7
         height = 1.2 + len(lines) * (0.26 if size == 9 else 0.17)
-        axes = ax if ax is not None else plt.subplots(figsize=(6.5, height), layout="constrained")[1]
+        axes = ax if ax is not None else new_axes(6.5, height)
         place = np.arange(len(lines))
         axes.barh(place, 100.0, color=_REST, height=0.7, alpha=0.4)
         axes.barh(place, [100 * line.told for line in lines], color=_BAR, height=0.7)

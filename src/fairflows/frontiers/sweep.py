@@ -23,6 +23,7 @@ from fairflows.bounds import (
     statistical_distance,
 )
 from fairflows.bounds.arguments import most_draws
+from fairflows.compute.display import Columns, html_card, new_axes
 from fairflows.compute.resources import import_ray
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
 from fairflows.exceptions import DataError
@@ -123,9 +124,7 @@ class Frontier:
 
     def plot(self, x: str = "delta", y: str = "accuracy", ax: Axes | None = None) -> Axes:
         """Draw the frontier: mean and 95 % interval over seeds, labelled by gamma."""
-        import matplotlib.pyplot as plt
-
-        axes = ax if ax is not None else plt.subplots()[1]
+        axes = ax if ax is not None else new_axes(6.4, 4.2)
         summary = self.summary()
         errors = {f"{d}err": summary[f"{m} ±"].fillna(0) for d, m in (("x", x), ("y", y))}
         axes.errorbar(summary[x], summary[y], **errors, marker="o", capsize=2, color="#0072B2")
@@ -135,8 +134,34 @@ class Frontier:
         axes.set_ylabel(y.replace("_", " "))
         return axes
 
+    def __repr__(self) -> str:
+        return "\n".join([self._heading(), self.summary().round(3).to_string(na_rep="–")])
+
+    def _repr_html_(self) -> str:
+        summary = self.summary()
+        rows = [
+            [f"{gamma:g}", *(_with_half_width(row[name], row[f"{name} ±"]) for name in self._measures())]
+            for gamma, row in summary.iterrows()
+        ]
+        names = [name.replace("_", " ") for name in self._measures()]
+        note = "delta is an estimate by each model's own densities, or counted; only a certificate bounds it."
+        return html_card(self._heading(), Columns(rows, ["gamma", *names]), note)
+
+    def _heading(self) -> str:
+        diverged = int(self.measured["delta"].isna().sum())
+        n_gammas, n_seeds = self.measured["gamma"].nunique(), self.measured["seed"].nunique()
+        text = f"Frontier of {len(self.measured)} models: {n_gammas} gammas, {n_seeds} seed{'s' * (n_seeds != 1)} each"
+        return text + (f"; {diverged} diverged" if diverged else "")
+
     def _measures(self) -> list[str]:
         return [measure for measure in MEASURES if measure in self.measured]
+
+
+def _with_half_width(mean: float, half_width: float) -> str:
+    """A mean with half the width of its interval; one seed alone has none."""
+    if np.isnan(mean):
+        return "–"
+    return f"{mean:.3f}" if np.isnan(half_width) else f"{mean:.3f} ± {half_width:.3f}"
 
 
 def frontier(

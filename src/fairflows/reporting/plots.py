@@ -9,19 +9,17 @@ from contextlib import contextmanager
 from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from fairflows.bounds.derived import rounded_down, rounded_up
+from fairflows.compute.display import FAINT, GUESS, INK, draw_bounds, height_of_bounds, stated_bounds
 from fairflows.reporting.words import CertificateFields, is_plain, target_distance
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _HATCHES = ("", "///", "...", "xx", "++")
-INK, FAINT = "#202124", "#dadce0"
 
 _WIDTH = 5.4  # inches of a figure
 _LEGEND_LINE = 0.22  # inches
@@ -84,37 +82,11 @@ def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], 
 def gauge(certificate: CertificateFields) -> str:
     """The bounds on Δ on one scale: what an attack reached, and what is certified, or else what the model says."""
     certified = certificate["cell_upper"]
-    marks = [
-        ("attack reached at least", certificate["attack_lower"], ">", COLOURS[1]),
-        ("model says at most", certificate["model_upper"] if certified is None else None, "D", COLOURS[4]),
-        ("certified at most", certified, "<", COLOURS[2]),
-    ]
-    marks = [mark for mark in marks if mark[1] is not None]
-    target = target_distance(certificate)
-    with _canvas(_WIDTH, 1.3 + 0.32 * len(marks)) as (figure, to_svg):
-        axes = figure.add_subplot()
-        shown = [value for _, value, _, _ in marks] + [target or 0]
-        end = min(1.0, max(0.1, 1.25 * max(shown, default=0.1)))
-        for i, (_, value, marker, colour) in enumerate(reversed(marks)):
-            axes.plot([0, end], [i, i], color=FAINT, linewidth=5, solid_capstyle="round", zorder=1)
-            if marker != ">":
-                axes.plot([0, value], [i, i], color=colour, linewidth=5, alpha=0.45, solid_capstyle="round", zorder=2)
-            axes.plot(value, i, marker=marker, markersize=9, color=colour, zorder=3, clip_on=False)
-            side = (8, "left") if value < 0.75 * end else (-10, "right")
-            shown_value = rounded_down(value, 3) if marker == ">" else rounded_up(value, 3)
-            axes.annotate(shown_value, (value, i), xytext=(side[0], 7), textcoords="offset points", ha=side[1])
-        axes.set_yticks(range(len(marks)), [name for name, *_ in reversed(marks)])
-        if target is not None:
-            axes.axvline(target, color=INK, linestyle="--", linewidth=1)
-            axes.annotate("target", (target, -0.55), xytext=(4, 0), textcoords="offset points", ha="left", va="bottom")
-        axes.set_xlim(0, end)
-        axes.set_ylim(-0.6, len(marks) - 0.3)
-        axes.set_xlabel("distance Δ between the groups (0: alike)")
-        axes.tick_params(axis="y", length=0, pad=11)
-        axes.spines["left"].set_visible(False)
-        if is_plain(certificate):
-            top = axes.secondary_xaxis("top", functions=(_percent_right, _distance))
-            top.set_xlabel("best guess of the group is right, %")
+    modelled = certificate["model_upper"] if certified is None else None
+    bounds = stated_bounds(certificate["attack_lower"], modelled, certified)
+    percent = GUESS if is_plain(certificate) else ""
+    with _canvas(_WIDTH, height_of_bounds(len(bounds))) as (figure, to_svg):
+        draw_bounds(figure.add_subplot(), bounds, target=target_distance(certificate), percent=percent)
         return to_svg()
 
 
@@ -256,16 +228,6 @@ def heat(groups: list[BinnedGroup], x_edges: list[float], y_edges: list[float]) 
             _plain_plane(axes)
         figure.colorbar(mesh, ax=figure.axes, location="bottom", label="share of the group", shrink=0.8)
         return to_svg()
-
-
-def _percent_right(distance: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """How often the best guess between two equally likely groups is right, for a distance Δ."""
-    return 50 * (1 + np.asarray(distance, dtype=np.float64))
-
-
-def _distance(percent_right: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """The inverse of `_percent_right`."""
-    return np.asarray(percent_right, dtype=np.float64) / 50 - 1
 
 
 def _legend_columns(names: list[str]) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.compute.display import Columns, html_card
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import (
     KINDS,
@@ -295,35 +296,50 @@ class Table:
         return pd.DataFrame(rows).set_index("column")
 
     def __repr__(self) -> str:
+        lines = [self._heading(), *(f"  {name:<10} {text}" for name, text in self._facts())]
+        groups, labels = self._group_lines(), self._label_columns()
+        width = max(len(text) for text, *_ in groups)
+        for text, n, share, *rates in groups:
+            parts = [f"    {text:<{width}}", f"{n} rows", share]
+            if rates:
+                parts.append(", ".join(f"{name}: {rate:>7}" for name, rate in zip(labels, rates, strict=True)))
+            lines.append("   ".join(parts))
+        lines.extend(f"  note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        groups = Columns(self._group_lines(), [str(self.a.name), "rows", "share", *self._label_columns()])
+        types = [(name, kind, str(self.X.dtypes.iloc[i])) for i, (name, kind) in enumerate(self.kinds.items())]
+        features = Columns(types, ("column", "kind", "type"), closed="Features")
+        return html_card(self._heading(), Columns(self._facts()), groups, features, self.notes)
+
+    def _heading(self) -> str:
         counts = {kind: sum(k == kind for k in self.kinds.values()) for kind in KINDS}
         kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         n_features = self.X.shape[1]
-        lines = [
-            f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})",
-        ]
+        return f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = []
         if self.y is not None:
-            values = self._shown_labels()
-            rates = ", ".join(
-                f"{(self.y == v).mean():.1%} are {self._label_text(v)}".replace("%", " %") for v in values
-            )
-            lines.append(f"  label      {self.y.name}: {rates}")
+            rates = [f"{100 * (self.y == v).mean():.1f} % are {self._label_text(v)}" for v in self._shown_labels()]
+            facts.append(("label", f"{self.y.name}: {', '.join(rates)}"))
         if self.identifier is not None:
-            lines.append(f"  identifier {self.identifier.name}: {self.identifier.nunique():,} persons")
-        groups = self.groups
-        lines.append(f"  sensitive  {self.a.name}: {len(groups)} groups")
-        texts = [self._group_text(group) for group in groups]
-        width = max(map(len, texts))
-        for group, text in zip(groups, texts, strict=True):
+            facts.append(("identifier", f"{self.identifier.name}: {self.identifier.nunique():,} persons"))
+        return [*facts, ("sensitive", f"{self.a.name}: {len(self.groups)} groups")]
+
+    def _label_columns(self) -> list[str]:
+        return [] if self.y is None else [f"{self.y.name} = {value}" for value in self._shown_labels()]
+
+    def _group_lines(self) -> list[list[str]]:
+        """Each group's name, rows, share, and rates of the shown labels, which `_label_columns` names."""
+        lines = []
+        for group in self.groups:
             mask = (self.a == group).to_numpy()
-            line = f"    {text:<{width}}   {mask.sum():,} rows   {100 * mask.mean():.1f} %"
-            if self.y is not None:
-                line += "   " + ", ".join(
-                    f"{self.y.name} = {value}: {100 * (self.y[mask] == value).mean():5.1f} %"
-                    for value in self._shown_labels()
-                )
-            lines.append(line)
-        lines.extend(f"  note: {note}" for note in self.notes)
-        return "\n".join(lines)
+            rates = [] if self.y is None else [(self.y[mask] == value).mean() for value in self._shown_labels()]
+            shares = [f"{100 * share:.1f} %" for share in [mask.mean(), *rates]]
+            lines.append([self._group_text(group), f"{mask.sum():,}", *shares])
+        return lines
 
     def _shown_labels(self) -> list[Any]:
         labels = self.labels

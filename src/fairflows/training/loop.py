@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fairflows.bijection import Bijection, StackedMLP
-from fairflows.compute.resources import progress_bar
+from fairflows.compute.display import progress_bar
 from fairflows.compute.steps import AdamSteps, milestone_rate
 from fairflows.density import GroupDensities
 from fairflows.exceptions import ParameterError

@@ -44,6 +44,7 @@ from fairflows.workflow.results import (
     refuse_other_folder,
     write_shared,
 )
+from fairflows.workflow.summary import result_html, result_text
 
 Method = Literal["tree", "cells"] | Swept
 Release = Literal["rows", "cells", "latent"]
@@ -92,6 +93,12 @@ class Fit:
         """One line per candidate, with the chosen one marked."""
         frame = pd.DataFrame([candidate.to_dict() for candidate in self.candidates])
         return frame.assign(chosen=[candidate is self.chosen for candidate in self.candidates])
+
+    def __repr__(self) -> str:
+        return result_text(self)
+
+    def _repr_html_(self) -> str:
+        return result_html(self)
 
     @property
     def is_good(self) -> bool:

@@ -1,72 +1,114 @@
-"""What a person at a terminal needs to know after `fit`: who can guess what, what is left, which file goes where."""
+"""What a person needs to know after `fit`: who can guess what, what is left, which file goes where."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fairflows.bounds.derived import rounded_up
+from fairflows.bounds.derived import rounded_down, rounded_up
+from fairflows.certificate.document import MEANING
+from fairflows.compute.display import Columns, html_card
 from fairflows.explain.usefulness import StillTells, Told
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
-from fairflows.workflow.job import Fit
+
+if TYPE_CHECKING:
+    from fairflows.workflow.job import Fit
 
 _SHOWN = 8  # columns
 
 
 def summary(fit: Fit, out: Path, shared: str) -> str:
+    """The result of a `fit` in a few lines, and which file goes where."""
+    return "\n\n".join([result_text(fit), _files(fit, out, shared)])
+
+
+def result_text(fit: Fit) -> str:
     """The result of a `fit` in a few lines."""
-    parts = [_guesses(fit)]
+    guesses = [f"  {name:<8} {text}" for name, text in _guesses(fit)]
+    parts = ["\n".join([_question(fit), *guesses, *(f"  {line}" for line in _blind(fit))])]
     if fit.tells is not None:
-        parts.append("\n".join([_tells(fit.tells), *_redrawn(fit)]))
-    parts.append(_verdict(fit))
-    parts.append(_files(fit, out, shared))
+        parts.append("\n".join([*_label(fit.tells), _tells(fit.tells), *_redrawn(fit)]))
+    parts.append("\n".join([f"{repr(fit.certificate).splitlines()[0]}; {_rests(fit)}", *_not_covered(fit)]))
     return "\n\n".join(parts)
 
 
-def _guesses(fit: Fit) -> str:
-    c, raw = fit.certificate, max(attack.validation for attack in fit.before.attacks)
-    name, chance = c.sensitive, 100 / len(c.n)
-    pair = "" if len(c.n) == 2 else " of any two groups"
-    lines = [f"Guessing {name}{pair}, both groups counted alike (a blind guess is right 50 % of the time):"]
-    lines.append(f"  before   about {50 * (1 + raw):.1f} %, from the raw rows, by the best of our adversaries")
+def result_html(fit: Fit) -> str:
+    """The same for a notebook."""
+    notes, rows = [*_blind(fit), *_not_covered(fit)], []
+    if fit.tells is not None:
+        notes += [*_label(fit.tells), *_redrawn(fit)]
+        rows = [(told.name, f"{100 * told.told:.0f} %") for told in [*fit.tells.columns, fit.tells.sensitive]]
+    told = Columns(rows, closed="Of what a blind guess gets wrong, a shared row tells")
+    heading = f"{MEANING[fit.certificate.status]}; {_rests(fit)}"
+    guesses = Columns(_guesses(fit))
+    return html_card(heading, _question(fit), guesses, notes, told if rows else "", badge=fit.certificate.badge)
+
+
+def _question(fit: Fit) -> str:
+    pair = "" if len(fit.certificate.n) == 2 else " of any two groups"
+    return (
+        f"Guessing {fit.certificate.sensitive}{pair}, both groups counted alike (a blind guess is right 50 % of the "
+        "time):"
+    )
+
+
+def _guesses(fit: Fit) -> list[tuple[str, str]]:
+    """How often guesses of the group are right before, after, and in the attack."""
+    c = fit.certificate
+    lines = [("before", f"about {50 * (1 + _raw(fit)):.1f} %, from the raw rows, by the best of our adversaries")]
     if c.cell_upper is not None:
         confidence = f"{100 * (1 - c.delta):g} %"
         after = rounded_up(50 * (1 + c.cell_upper), 1)
-        lines.append(f"  after    at most {after} %, by anybody, in the real population ({confidence} confidence)")
+        lines.append(("after", f"at most {after} %, by anybody, in the real population ({confidence} confidence)"))
     elif c.model_upper is not None:
         after = rounded_up(50 * (1 + c.model_upper), 1)
-        lines.append(f"  after    at most {after} % if the estimated densities were the truth; nothing about the world")
-    found = 50 * (1 + fit.audit.attack_lower)
-    lines.append(f"  tried    at least {found:.1f} % is what {fit.audit.best} reaches against it")
-    if c.target is not None and raw <= c.target:
-        lines.append("  The raw rows already tell no more than the target, as far as our adversaries find.")
+        lines.append(("after", f"at most {after} % if the estimated densities were the truth; nothing about the world"))
+    found = rounded_down(50 * (1 + fit.audit.attack_lower), 1)
+    return [*lines, ("tried", f"at least {found} % is what {fit.audit.best} reaches against it")]
+
+
+def _raw(fit: Fit) -> float:
+    """The Δ that adversaries find in the raw rows, on validation persons."""
+    return max(attack.validation for attack in fit.before.attacks)
+
+
+def _blind(fit: Fit) -> list[str]:
+    c, lines = fit.certificate, []
+    if c.target is not None and _raw(fit) <= c.target:
+        lines.append("The raw rows already tell no more than the target, as far as our adversaries find.")
     if len(c.n) > 2:
-        lines.append(f"  A blind guess among all {len(c.n)} groups is right {chance:.1f} % of the time.")
-    return "\n".join(lines)
+        lines.append(f"A blind guess among all {len(c.n)} groups is right {100 / len(c.n):.1f} % of the time.")
+    return lines
 
 
-def _verdict(fit: Fit) -> str:
+def _rests(fit: Fit) -> str:
     c = fit.certificate
     asked = "" if c.target is not None or c.target_accuracy is not None else " No target was given."
-    lines = [f"{repr(c).splitlines()[0]}; what that rests on is in the report.{asked}"]
-    if not isinstance(fit.model, CrossFit):
-        lines.append("It covers new persons, and not the rows that the model was trained on or chosen by, which are "
-                     "most of the file: encode others with it to share covered rows alone.")  # fmt: skip
-    return "\n".join(lines)
+    return f"what that rests on is in the report.{asked}"
+
+
+def _not_covered(fit: Fit) -> list[str]:
+    if isinstance(fit.model, CrossFit):
+        return []
+    return ["It covers new persons, and not the rows that the model was trained on or chosen by, which are most of the "
+            "file: encode others with it to share covered rows alone."]  # fmt: skip
+
+
+def _label(tells: StillTells) -> list[str]:
+    if tells.label is None:
+        return []
+    label = tells.label
+    return [
+        f"The label {label.name}, learnt from the shared rows, is right for {100 * label.released:.1f} % of other "
+        f"persons (from raw rows {100 * label.raw:.1f} %, blind guess {100 * label.majority:.1f} %)."
+    ]
 
 
 def _tells(tells: StillTells) -> str:
-    lines = []
-    if tells.label is not None:
-        label = tells.label
-        lines.append(
-            f"The label {label.name}, learnt from the shared rows, is right for {100 * label.released:.1f} % of other "
-            f"persons (from raw rows {100 * label.raw:.1f} %, blind guess {100 * label.majority:.1f} %)."
-        )
     shown = ", ".join(_share(told) for told in [*tells.columns[:_SHOWN], tells.sensitive])
     more = "" if len(tells.columns) <= _SHOWN else f" ({len(tells.columns) - _SHOWN} more columns in the report)"
-    lines.append(f"Of what a blind guess gets wrong, a shared row tells: {shown}{more}.")
-    return "\n".join(lines)
+    return f"Of what a blind guess gets wrong, a shared row tells: {shown}{more}."
 
 
 def _redrawn(fit: Fit) -> list[str]:

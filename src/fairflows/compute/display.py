@@ -1,0 +1,266 @@
+"""How work and its results look to a person: progress bars, HTML for notebooks, and bounds drawn on one scale."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from markupsafe import Markup
+
+from fairflows.bounds.derived import rounded_down, rounded_up
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ShowProgress = Callable[[int, int | None, str], None]
+"""Called with what is done, of how much (None if that is not known), and a text to show beside the bar."""
+
+_SECONDS_BETWEEN_UPDATES = 0.2  # in a notebook, where each one is a message to the browser
+
+
+@contextmanager
+def progress_bar(verb: str, *, enabled: bool) -> Iterator[ShowProgress]:
+    """A bar with the verb before it and a text and the time left behind it: on standard error, or in the notebook.
+
+    Parameters
+    ----------
+    verb
+        What is going on.
+    enabled
+        If false, nothing is shown.
+
+    Yields
+    ------
+    callable
+        Moves the bar.
+    """
+    if not enabled:
+        yield lambda done, total, text: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if console.is_jupyter:
+        with _notebook_bar(verb) as show:
+            yield show
+        return
+    text_column = TextColumn("{task.description}", markup=False)
+    columns = (TextColumn(verb), BarColumn(), text_column, TimeRemainingColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
+
+
+@contextmanager
+def _notebook_bar(verb: str) -> Iterator[ShowProgress]:
+    """A bar as one output of the cell, replaced as work goes on; it needs no widgets, and stays in the saved file."""
+    from IPython.display import DisplayHandle
+
+    handle, start, shown_at = DisplayHandle(), time.monotonic(), 0.0
+    now_shown: tuple[int, int | None, str] = (0, None, "")
+    handle.display(_bar(verb, *now_shown, 0.0), raw=True)
+
+    def show(done: int, total: int | None, text: str) -> None:
+        nonlocal shown_at, now_shown
+        now_shown = done, total, text
+        if time.monotonic() - shown_at >= _SECONDS_BETWEEN_UPDATES:
+            shown_at = time.monotonic()
+            handle.update(_bar(verb, *now_shown, shown_at - start), raw=True)
+
+    try:
+        yield show
+    finally:
+        handle.update(_bar(verb, *now_shown, time.monotonic() - start), raw=True)
+
+
+def _bar(verb: str, done: int, total: int | None, text: str, seconds: float) -> dict[str, str]:
+    """The bar as HTML and as text; with the seconds left where they are known, else those that have passed."""
+    left = None if not total or not 0 < done < total else seconds * (total - done) / done
+    clock = f"{left:.0f} s left" if left is not None else f"{seconds:.0f} s"
+    value = Markup(' max="{}" value="{}"').format(total, done) if total else ""
+    html = Markup("<div>{} <progress{} style='vertical-align:middle'></progress> {} {}</div>")
+    return {
+        "text/html": html.format(verb, value, text, clock),
+        "text/plain": f"{verb} {done}{f'/{total}' if total else ''} {text} {clock}",
+    }
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A small table for `html_card`: text in every cell, the first of a row being its name.
+
+    Attributes
+    ----------
+    rows : sequence of sequence of str
+        The texts.
+    names : sequence of str
+        Of the columns; without, the table has no head.
+    closed : str
+        If not empty, the table is closed at first, and opens by a click on this text.
+    """
+
+    rows: Sequence[Sequence[str]]
+    names: Sequence[str] = ()
+    closed: str = ""
+
+
+_MOST_ROWS = 50  # that a notebook shows
+_TABLE = "margin:.3em 0;border:0;width:auto;font-size:inherit;color:inherit"
+_CELL = "text-align:{};vertical-align:top;padding:.1em 1.2em .1em 0;border:0;background:none"
+_BADGE = "background:{};color:#fff;padding:.1em .5em;border-radius:.3em"
+
+
+def html_card(heading: str, *parts: str | Columns | Sequence[str], badge: tuple[str, str] | None = None) -> str:
+    """A result as HTML for a notebook: no script, no style sheet, all text escaped, colours of the reader's theme.
+
+    Parameters
+    ----------
+    heading
+        One line that says what it is.
+    *parts
+        Sentences, small tables, and lists of sentences, in their order.
+    badge
+        A word to put before the heading, white on the colour that comes with it.
+    """
+    first = Markup('<p style="margin:.2em 0"><strong>{}{}</strong></p>').format(_badge(badge), heading)
+    body = Markup("").join([first, *(_html_part(part) for part in parts if part)])
+    return Markup('<div style="max-width:60em;line-height:1.4;overflow-x:auto">{}</div>').format(body)
+
+
+def _html_part(part: str | Columns | Sequence[str]) -> Markup:
+    if isinstance(part, str):
+        return Markup('<p style="margin:.2em 0">{}</p>').format(part)
+    if isinstance(part, Columns):
+        table = _html_table(part)
+        closed = Markup("<details><summary>{}</summary>{}</details>").format(part.closed, table)
+        return closed if part.closed else table
+    items = Markup("").join(Markup("<li>{}</li>").format(sentence) for sentence in part)
+    return Markup('<ul style="margin:.2em 0;padding-left:1.4em">{}</ul>').format(items)
+
+
+def _badge(badge: tuple[str, str] | None) -> Markup:
+    if badge is None:
+        return Markup("")
+    text, colour = badge
+    return Markup('<span style="{}">{}</span> ').format(_BADGE.format(colour), text)
+
+
+def _html_table(table: Columns) -> Markup:
+    """Columns under a name are mostly numbers: from the second on they stand to the right."""
+    side = "right" if table.names else "left"
+    lines = []
+    if table.names:
+        head = [_html_cell("th", name, side if i else "left") for i, name in enumerate(table.names)]
+        lines.append(Markup("<thead><tr>{}</tr></thead>").format(Markup("").join(head)))
+    for name, *texts in table.rows[:_MOST_ROWS]:
+        cells = [_html_cell("th", name, "left"), *(_html_cell("td", text, side) for text in texts)]
+        lines.append(Markup("<tr>{}</tr>").format(Markup("").join(cells)))
+    if len(table.rows) > _MOST_ROWS:
+        more = _html_cell("th", f"… {len(table.rows) - _MOST_ROWS:,} more", "left")
+        lines.append(Markup("<tr>{}</tr>").format(more))
+    return Markup('<table style="{}">{}</table>').format(_TABLE, Markup("").join(lines))
+
+
+def _html_cell(tag: Literal["th", "td"], text: str, side: str) -> Markup:
+    style = _CELL.format(side) + (";white-space:nowrap" if side == "right" else "")
+    return Markup('<{tag} style="{style}">{text}</{tag}>').format(tag=tag, style=style, text=text)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound on the distance Δ between groups, to be drawn.
+
+    Attributes
+    ----------
+    name : str
+        What is written beside it.
+    value : float
+        The bound, in [0, 1].
+    side : {"at least", "at most"}
+        A lower bound, by an attack, or an upper one.
+    colour : str
+        Of its mark.
+    is_model : bool
+        Whether it holds under a model only.
+    """
+
+    name: str
+    value: float
+    side: Literal["at least", "at most"]
+    colour: str
+    is_model: bool = False
+
+    @property
+    def text(self) -> str:
+        """The bound with three digits, rounded to the safe side."""
+        return f"≥ {rounded_down(self.value, 3)}" if self.side == "at least" else f"≤ {rounded_up(self.value, 3)}"
+
+
+ATTACK, MODEL, CERTIFIED = "#D55E00", "#E69F00", "#009E73"  # of bounds, by where they come from
+GUESS = "best guess of the group is right, %"
+INK, FAINT = "#202124", "#dadce0"
+
+
+def stated_bounds(attack: float | None, model: float | None, certified: float | None) -> list[Bound]:
+    """What an attack reached, what a model says and what is certified; those that there are."""
+    bounds = []
+    if attack is not None:
+        bounds.append(Bound("attack reached at least", attack, "at least", ATTACK))
+    if model is not None:
+        bounds.append(Bound("model says at most", model, "at most", MODEL, is_model=True))
+    if certified is not None:
+        bounds.append(Bound("certified at most", certified, "at most", CERTIFIED))
+    return bounds
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """Axes of a new figure of so many inches."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def height_of_bounds(n_bounds: int) -> float:
+    """Inches that so many bounds take."""
+    return 1.3 + 0.28 * n_bounds
+
+
+def draw_bounds(axes: Axes, bounds: Sequence[Bound], *, target: float | None = None, percent: str = "") -> None:
+    """Bounds on one scale of Δ, one line each, from the top; with the target as a line across.
+
+    Parameters
+    ----------
+    axes
+        What is drawn on.
+    bounds
+        Lower bounds point to the right, from where the truth begins; upper ones are bars that end at a mark.
+    target
+        The Δ that was asked for.
+    percent
+        If not empty, a second scale above, of (1 + Δ)/2 in percent, and its name.
+    """
+    end = min(1.0, max(0.1, 1.25 * max([bound.value for bound in bounds] + [target or 0])))
+    for i, bound in enumerate(reversed(bounds)):
+        value, colour = bound.value, bound.colour
+        axes.plot([0, end], [i, i], color=FAINT, linewidth=5, solid_capstyle="round", zorder=1)
+        if bound.side == "at most":
+            axes.plot([0, value], [i, i], color=colour, linewidth=5, alpha=0.45, solid_capstyle="round", zorder=2)
+        marker = ">" if bound.side == "at least" else "D" if bound.is_model else "<"
+        axes.plot(value, i, marker=marker, markersize=9, color=colour, zorder=3, clip_on=False)
+        axes.annotate(bound.text, (1.02, i), xycoords=("axes fraction", "data"), va="center")
+    axes.set_yticks(range(len(bounds)), [bound.name for bound in reversed(bounds)], parse_math=False)
+    if target is not None:
+        axes.axvline(target, color=INK, linestyle="--", linewidth=1)
+        axes.annotate("target", (target, -0.55), xytext=(4, 0), textcoords="offset points", ha="left", va="bottom")
+    axes.set_xlim(0, end)
+    axes.set_ylim(-0.6, len(bounds) - 0.3)
+    axes.set_xlabel("distance Δ between the groups (0: alike)")
+    axes.tick_params(axis="y", length=0, pad=11)
+    axes.spines[["left", "top", "right"]].set_visible(False)
+    if percent:
+        scales = (lambda distance: 50 * (1 + distance)), (lambda right: right / 50 - 1)  # and back
+        axes.secondary_xaxis("top", functions=scales).set_xlabel(percent)

@@ -1,0 +1,96 @@
+"""Progress bars, HTML cards, and bounds on one scale."""
+
+import matplotlib.pyplot as plt
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from fairflows.compute.display import Bound, Columns, draw_bounds, html_card, progress_bar, stated_bounds
+
+LONG_WORK = """
+from fairflows.compute.display import progress_bar
+
+with progress_bar("counting", enabled=True) as show:
+    for done in range(20_000):
+        show(done + 1, 20_000, "<b>rows</b>")
+"""
+
+STOPPED = """
+with progress_bar("counting", enabled=True) as show:
+    show(3, 20, "")
+    raise KeyError("stopped")
+"""
+
+
+def test_a_progress_bar_writes_to_standard_error_only_if_enabled(capsys):
+    for enabled in (True, False):
+        with progress_bar("counting", enabled=enabled) as show:
+            show(1, 2, "[one] of two")
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert ("counting" in shown.err and "[one] of two" in shown.err) == enabled
+
+
+@pytest.mark.filterwarnings("ignore")  # of Jupyter's own
+def test_in_a_notebook_a_progress_bar_is_one_output_that_changes():
+    cells = [nbformat.v4.new_code_cell(code) for code in (LONG_WORK, STOPPED)]
+    cells[1].metadata["tags"] = ["raises-exception"]
+    notebook = NotebookClient(nbformat.v4.new_notebook(cells=cells), kernel_name="python3").execute()
+    finished, stopped = (cell.outputs for cell in notebook.cells)
+    assert [output.output_type for output in finished] == ["display_data"]
+    html = finished[0].data["text/html"]
+    assert 'max="20000" value="20000"' in html, "the last state is shown, however fast the work was"
+    assert "<b>" not in html
+    assert finished[0].data["text/plain"].startswith("counting 20000/20000 <b>rows</b>")
+    assert [output.output_type for output in stopped] == ["display_data", "error"]
+    assert 'max="20" value="3"' in stopped[0].data["text/html"]
+
+
+def test_a_card_escapes_every_text():
+    bad = "<script>&"
+    html = html_card(
+        bad, bad, Columns([(bad, bad)], (bad, bad)), Columns([(bad,)], closed=bad), [bad], badge=(bad, bad)
+    )
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;&amp;") == 11
+
+
+def test_a_card_shows_the_beginning_of_a_long_table():
+    html = html_card("many", Columns([(f"row {i}",) for i in range(1060)]))
+    assert "row 49<" in html
+    assert "row 50<" not in html
+    assert "1,010 more" in html
+
+
+def test_parts_without_content_leave_nothing_behind():
+    assert html_card("x", "", []) == html_card("x")
+
+
+@pytest.fixture
+def axes():
+    yield plt.subplots()[1]
+    plt.close("all")
+
+
+def test_bounds_are_drawn_from_the_top_and_rounded_to_the_safe_side(axes):
+    draw_bounds(axes, stated_bounds(0.0579, 0.1231, 0.0571), target=0.3, percent="right, %")
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names[::-1] == ["attack reached at least", "model says at most", "certified at most"]
+    texts = {round(text.xy[1]): text.get_text() for text in axes.texts if text.get_text() != "target"}
+    assert texts == {2: "≥ 0.057", 1: "≤ 0.124", 0: "≤ 0.058"}
+    assert axes.get_xlim()[1] == pytest.approx(0.375), "the target is within the scale"
+    (above,) = axes.child_axes
+    axes.figure.draw_without_rendering()
+    assert above.get_xlabel() == "right, %"
+    assert above.get_xlim() == pytest.approx((50, 68.75))
+
+
+def test_a_name_is_no_formula(axes):
+    draw_bounds(axes, [Bound("$\\frac$", 0.2, "at least", "red")])
+    axes.figure.draw_without_rendering()
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["$\\frac$"]
+    assert axes.child_axes == []
+
+
+def test_what_is_not_stated_is_not_drawn():
+    assert [bound.name for bound in stated_bounds(None, 0.1, None)] == ["model says at most"]
