@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from fairflows.bijection import ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
+from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP, check_bijection
+from own_parts import Linear
 
 SEEDS = (3, 4)
 BIJECTIONS = {
@@ -16,6 +17,7 @@ BIJECTIONS = {
     "spline of 5": lambda **kw: NeuralSpline(5, n_blocks=2, hidden=(8, 6), **kw),
     "elementwise of 1": lambda **kw: ElementwiseSpline(1, **kw),
     "elementwise of 2": lambda **kw: ElementwiseSpline(2, n_bins=5, **kw),
+    "a user's own": lambda **kw: Linear(3, **kw),
 }
 
 
@@ -149,6 +151,71 @@ def test_state_restores_the_map(make):
             assert torch.equal(value, stack.state_dict()[name])
         part = x.to(next(stack.parameters()))[: stack.n_models, : stack.n_groups]
         torch.testing.assert_close(stack.forward(part)[0], second.forward(part)[0])
+
+
+def test_made_anew_for_another_table(make):
+    first = make(n_groups=2, seeds=(1, 2))
+    again = first.anew(first.n_features, n_groups=2, seeds=(1, 2))
+    x = points(first).float()
+    torch.testing.assert_close(again.forward(x)[0], first.forward(x)[0])
+    other = first.anew(first.n_features + 1, n_groups=3, seeds=(1, 2, 5))
+    assert (other.n_models, other.n_groups, other.n_features) == (3, 3, first.n_features + 1)
+    assert other.settings().keys() == first.settings().keys()
+    check_bijection(other)
+
+
+class SharedShift(Linear):
+    def __init__(self, n_features, *, n_groups=2, seeds=(0,)):
+        super().__init__(n_features, n_groups=n_groups, seeds=seeds)
+        self.shift = torch.nn.Parameter(torch.zeros(n_features))
+
+
+class NoInverse(Linear):
+    def inverse(self, z):
+        return z, torch.zeros(z.shape[:-1], dtype=z.dtype)
+
+
+class OneLogDet(Linear):
+    def forward(self, x):
+        z, log_det = super().forward(x)
+        return z, log_det[..., 0]
+
+
+class Centred(Linear):
+    def forward(self, x):
+        z, log_det = super().forward(x)
+        return z + z.detach().mean(2, keepdim=True), log_det
+
+    def inverse(self, z):
+        return super().inverse(z - z.detach().mean(2, keepdim=True) / 2)
+
+
+class Detached(Linear):
+    def forward(self, x):
+        z, log_det = super().forward(x)
+        return z.detach(), log_det
+
+
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        (SharedShift, r"every parameter of SharedShift must have the axes \(models, groups, ...\)"),
+        (NoInverse, "log_det in inverse of NoInverse|inverse of NoInverse must give back"),
+        (OneLogDet, r"must give points \(2, 2, 3, 4\) and log_det \(2, 2, 3\); got"),
+        (Centred, "no row of Centred may depend on other rows"),
+        (Detached, "must be differentiable"),
+    ],
+)
+def test_a_bijection_that_breaks_the_contract_is_found(family, message):
+    check_bijection(Linear(4))
+    with pytest.raises(ValueError, match=message):
+        check_bijection(family(4))
+
+
+def test_both_directions_must_be_written():
+    half = type("Half", (Linear,), {"inverse": Bijection.inverse})
+    with pytest.raises(TypeError, match="abstract"):
+        half(2)
 
 
 def test_wrong_number_of_features_is_an_error(bijection):

@@ -13,8 +13,10 @@ from fairflows.density import (
     KernelDensity,
     KnownDensity,
     MixtureDensity,
+    check_density,
 )
 from fairflows.exceptions import DataError
+from own_parts import Normal
 
 
 def known(mean=(0.0, 1.0)):
@@ -30,6 +32,7 @@ DENSITIES = {
     "spline": lambda: FlowDensity("spline", n_blocks=2, hidden=(8,), n_steps=100, batch_size=128),
     "autoregressive": lambda: AutoregressiveDensity(hidden=(8,), n_steps=150, batch_size=128),
     "kernel": lambda: KernelDensity(n_points=300),
+    "a user's own": Normal,
     "known": lambda: KnownDensity(known()),
     "known, transformed": lambda: KnownDensity(
         td.TransformedDistribution(
@@ -233,13 +236,42 @@ class Broken:
         (td.Normal(0.0, 1.0), "must draw vectors"),
         (Broken(lambda x: x.detach().sum(-1)), "must be differentiable in x"),
         (Broken(lambda x: x.sum(-1) * float("nan")), "NaN or infinite"),
-        (Broken(lambda x: x), "one number a row"),
+        (Broken(lambda x: x), "one number per row"),
         (object(), "has no log_prob"),
     ],
 )
 def test_known_densities_that_cannot_be_used(distribution, message):
     with pytest.raises(ValueError, match=message):
         KnownDensity(distribution)
+
+
+class Flat(Normal):
+    def log_prob(self, x):
+        return super().log_prob(x)[..., None]
+
+
+class Constant(Normal):
+    def log_prob(self, x):
+        return super().log_prob(x.detach())
+
+
+class Scalars(Normal):
+    def sample(self, n, generator):
+        return super().sample(n, generator)[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        (Flat, "log_prob of Flat must give one number per row"),
+        (Constant, "log_prob of Constant must be differentiable in x"),
+        (Scalars, r"sample of Scalars must draw vectors, \(n, 2\)"),
+    ],
+)
+def test_a_density_that_breaks_the_contract_is_found(family, message):
+    check_density(Normal().fit(rows()))
+    with pytest.raises(ValueError, match=message):
+        check_density(family().fit(rows()))
 
 
 def test_zuko_flow_is_a_known_density():

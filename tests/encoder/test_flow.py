@@ -332,7 +332,7 @@ def test_three_groups_become_alike_with_every_seed():
     ("settings", "message"),
     [
         ({"gamma": 1.5}, r"gamma must be in \[0, 1\]; got 1\.5"),
-        ({"bijection": "planar"}, "bijection must be one of realnvp, spline; got 'planar'"),
+        ({"bijection": "planar"}, "bijection must be one of realnvp, spline, or a Bijection; got 'planar'"),
         ({"density": "guess"}, "density must be one of mixture, realnvp"),
         ({"density": [MixtureDensity(1)]}, r"one entry per group \(3\); got 1"),
         ({"density": {"f": None}}, "none for 'm'"),

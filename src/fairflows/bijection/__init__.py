@@ -1,8 +1,8 @@
 """Invertible maps f_a(x) with leading axes (models, groups), each direction with its log-determinant."""
 
-from fairflows.bijection.base import Bijection
+from fairflows.bijection.base import Bijection, check_bijection
 from fairflows.bijection.networks import StackedMLP
 from fairflows.bijection.realnvp import RealNVP
 from fairflows.bijection.spline import ElementwiseSpline, NeuralSpline
 
-__all__ = ["Bijection", "ElementwiseSpline", "NeuralSpline", "RealNVP", "StackedMLP"]
+__all__ = ["Bijection", "ElementwiseSpline", "NeuralSpline", "RealNVP", "StackedMLP", "check_bijection"]

@@ -77,14 +77,17 @@ class Stacked(nn.Module):
             parameter.data = torch.cat([piece.data for piece in pieces], dim=1)
         return joined
 
-    def to_state(self) -> dict[str, Any]:
-        """What is saved: the constructor's arguments, which every stack keeps under their names, and the weights.
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments, which every stack keeps under their names, but for the seeds.
 
         Seeds only decide the first weights; a slice of a stack has none of its own.
         """
         names = [name for name in inspect.signature(type(self)).parameters if name != "seeds"]
-        settings = {name: getattr(self, name) for name in names}
-        return {"settings": settings, "n_models": self.n_models, "weights": dict(self.state_dict())}
+        return {name: getattr(self, name) for name in names}
+
+    def to_state(self) -> dict[str, Any]:
+        """What is saved: the settings, and the weights."""
+        return {"settings": self.settings(), "n_models": self.n_models, "weights": dict(self.state_dict())}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:

@@ -93,6 +93,8 @@ class RealNVP(Bijection):
     >>> x, _ = f.inverse(z)
     """
 
+    capturable = True
+
     def __init__(
         self,
         n_features: int,

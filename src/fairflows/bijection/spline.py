@@ -8,7 +8,7 @@ has free knots and serves a single feature, where there is nothing to couple.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,8 @@ class NeuralSpline(Bijection):
     (torch.Size([1, 2, 10, 3]), torch.Size([1, 2, 10]))
     """
 
+    capturable = True
+
     def __init__(
         self,
         n_features: int,
@@ -85,6 +87,11 @@ class NeuralSpline(Bijection):
             )
             for block, (stays, moved) in enumerate(zip(self.passive, self._moved, strict=True))
         )
+
+    def anew(self, n_features: int, *, n_groups: int, seeds: Sequence[int]) -> Self:
+        """The same for so many features and groups; `passive` is kept where the features are as many as before."""
+        kept = self.settings() if n_features == self.n_features else self.settings() | {"passive": None}
+        return type(self)(**kept | {"n_features": n_features, "n_groups": n_groups, "seeds": seeds})
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """z = f_a(x) and log |det ∂z/∂x|."""
@@ -133,6 +140,8 @@ class ElementwiseSpline(Bijection):
     >>> z.shape, log_det.shape
     (torch.Size([1, 2, 10, 1]), torch.Size([1, 2, 10]))
     """
+
+    capturable = True
 
     def __init__(
         self,

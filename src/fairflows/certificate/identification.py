@@ -17,8 +17,20 @@ from fairflows.release.released import Model
 from fairflows.table.persons import Part, content_hashes, fingerprint
 from fairflows.table.table import Table
 
-_NO_PART = {"key", "key_", "ledger_", "device", "progress", "history", "n_jobs", "requests", "_sklearn_output_config"}
-"""Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over."""
+_NO_PART = {
+    "key",
+    "key_",
+    "ledger_",
+    "device",
+    "progress",
+    "history",
+    "n_jobs",
+    "requests",
+    "probe",
+    "_sklearn_output_config",
+}
+"""Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over,
+what is checked at loading."""
 
 _SHOWN_IN_FULL = (np.dtype, pd.api.extensions.ExtensionDtype, pd.Timestamp, pd.Timedelta, type(pd.NaT))
 """Types whose text tells values apart."""

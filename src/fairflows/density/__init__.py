@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fairflows.density.base import Density as Density
     from fairflows.density.base import GroupDensities as GroupDensities
+    from fairflows.density.base import check_density as check_density
     from fairflows.density.known import KnownDensity as KnownDensity
     from fairflows.density.mixture import KernelDensity as KernelDensity
     from fairflows.density.mixture import MixtureDensity as MixtureDensity
@@ -20,13 +21,14 @@ _HOME = {
     "KernelDensity": "fairflows.density.mixture",
     "KnownDensity": "fairflows.density.known",
     "MixtureDensity": "fairflows.density.mixture",
+    "check_density": "fairflows.density.base",
 }
 
 __all__ = [*_HOME]
 
 if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> type:
+    def __getattr__(name: str) -> object:
         if name not in _HOME:
             raise AttributeError(f"module 'fairflows.density' has no attribute {name!r}")
         return getattr(import_module(_HOME[name]), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, Self
 
@@ -27,21 +27,23 @@ class DensityStack(Protocol):
         """Draws (G, n, D)."""
 
 
-class Density(nn.Module):
+class Density(nn.Module, ABC):
     """An estimate p̂(x) of one group's law on D continuous features.
 
     ``fit(x)`` estimates it, ``log_prob(x)`` evaluates it and can be differentiated in x, ``sample(n, generator)``
     draws from it. Estimation happens in float32 or better; ``density.double()`` evaluates in float64.
+
+    A density of your own defines these three methods. Its constructor keeps its arguments under their names; ``fit``
+    sets ``n_features`` and keeps what it estimated in buffers (``self.register_buffer``), parameters or modules, so
+    that it is copied, moved to a device, saved and loaded with the density. `check_density` tries a fitted one.
     """
 
     n_features: int = 0
-    capturable: bool = True  # log_prob may become part of a CUDA graph
+    capturable: bool = False  # log_prob may become part of a CUDA graph: it never waits for the device
 
+    @abstractmethod
     def fit(self, x: Tensor, random_state: int = 0) -> Self:
         """Estimate the density from rows (n, D)."""
-        fitted = self.fit_groups([x], random_state)[0]
-        self.__dict__.update(fitted.__dict__)
-        return self
 
     def fit_groups(
         self, rows: Sequence[Tensor], random_state: int = 0, *, noise: FreshNoise | None = None
@@ -51,11 +53,7 @@ class Density(nn.Module):
         With ``noise``, rows are grid points, and the noise is added here: anew for every batch by a family that is
         trained in batches, once by the others.
         """
-        return [copy.deepcopy(self)._fit(checked_rows(x), random_state) for x in with_noise(rows, noise, random_state)]
-
-    def _fit(self, x: Tensor, random_state: int) -> Self:
-        """Estimate from checked rows; a family that fits groups together has its own ``fit_groups`` instead."""
-        raise NotImplementedError(f"{type(self).__name__} fits groups together.")
+        return [copy.deepcopy(self).fit(checked_rows(x), random_state) for x in with_noise(rows, noise, random_state)]
 
     @abstractmethod
     def log_prob(self, x: Tensor) -> Tensor:
@@ -78,7 +76,8 @@ class Density(nn.Module):
     def to_state(self) -> dict[str, Any]:
         """What is saved: the constructor's arguments, kept under their names, and what was fitted."""
         settings = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-        return {"settings": settings, "n_features": self.n_features, "fitted": {**self._buffers, **self._modules}}
+        fitted = {**self._parameters, **self._buffers, **self._modules}
+        return {"settings": settings, "n_features": self.n_features, "fitted": fitted}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
@@ -92,8 +91,44 @@ class Density(nn.Module):
             if isinstance(part, nn.Module):
                 self.add_module(name, part.requires_grad_(False))
             else:
+                self._parameters.pop(name, None)  # one that the constructor made
                 self.register_buffer(name, part)
         return self
+
+
+def check_density(density: Density, name: str | None = None) -> None:
+    """Check what a fitted density of your own draws, and the log-density of what it draws.
+
+    Parameters
+    ----------
+    density
+        The density.
+    name
+        What to call it in messages; its class when not given.
+
+    Raises
+    ------
+    ValueError
+        What is wrong: shapes, values that are not finite, or a log-density that cannot be differentiated in x.
+
+    Examples
+    --------
+    >>> from fairflows.density import MixtureDensity
+    >>> check_density(MixtureDensity(1).fit(torch.randn(100, 2)))
+    """
+    name, D = name or type(density).__name__, density.n_features
+    x = density.sample(16, torch.Generator().manual_seed(0))
+    if x.shape != (16, D) or D == 0:
+        raise ValueError(f"sample of {name} must draw vectors, (n, {D or 'D'}); got {tuple(x.shape)} for n = 16.")
+    x = x.detach().requires_grad_()
+    log_p = density.log_prob(x)
+    if log_p.shape != (16,):
+        raise ValueError(f"log_prob of {name} must give one number per row; got {tuple(log_p.shape)} for 16 rows.")
+    slope = torch.autograd.grad(log_p.sum(), x, allow_unused=True)[0] if log_p.requires_grad else None
+    if slope is None:
+        raise ValueError(f"log_prob of {name} must be differentiable in x.")
+    if not bool(torch.isfinite(log_p).all() and torch.isfinite(slope).all()):
+        raise ValueError(f"log_prob of {name} or its gradient is NaN or infinite at points that it drew itself.")
 
 
 def checked_rows(x: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from fairflows.density.base import Density
+from fairflows.density.base import Density, checked_rows
 from fairflows.exceptions import DataError
 
 _ROWS_FOR_BIC = 20_000
@@ -48,13 +48,15 @@ class MixtureDensity(Density):
     log_weights: Tensor
     means: Tensor
     whitening: Tensor
+    capturable = True
 
     def __init__(self, n_components: int | None = None, *, max_components: int = 8, n_init: int = 1):
         super().__init__()
         self.n_components, self.max_components, self.n_init = n_components, max_components, n_init
 
-    def _fit(self, x: Tensor, random_state: int) -> Self:
-        rows = x.detach().double().cpu().numpy()
+    def fit(self, x: Tensor, random_state: int = 0) -> Self:
+        """Estimate the mixture from rows (n, D) by EM."""
+        rows = checked_rows(x).detach().double().cpu().numpy()
         n_components = self.n_components or self._best_by_bic(rows, random_state)
         mixture = self._em(rows, min(n_components, len(rows)), random_state)
         fitted = {
@@ -152,6 +154,7 @@ class KernelDensity(Density):
     points: Tensor
     whitening: Tensor
     width: Tensor
+    capturable = True
 
     def __init__(self, bandwidth: float | None = None, *, n_points: int = 2000):
         super().__init__()
@@ -159,7 +162,9 @@ class KernelDensity(Density):
             raise ValueError(f"bandwidth must be positive; got {bandwidth}.")
         self.bandwidth, self.n_points = bandwidth, n_points
 
-    def _fit(self, x: Tensor, random_state: int) -> Self:
+    def fit(self, x: Tensor, random_state: int = 0) -> Self:
+        """Put kernels on rows (n, D)."""
+        x = checked_rows(x)
         generator = torch.Generator().manual_seed(random_state)
         chosen = torch.randperm(len(x), generator=generator)[: self.n_points].to(x.device)
         covariance = torch.cov(x.double().T).reshape(x.shape[1], x.shape[1])

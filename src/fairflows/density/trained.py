@@ -50,7 +50,7 @@ class TrainedStack(ABC):
         """Standardised points made of standard normal noise, (G, n, D)."""
 
 
-class TrainedDensity(Density, ABC):
+class TrainedDensity(Density):
     """A density whose networks are trained; a family says which networks, and how they make a density."""
 
     networks: Stacked
@@ -60,6 +60,7 @@ class TrainedDensity(Density, ABC):
     batch_size: int
     learning_rate: float
     weight_decay: float
+    capturable = True
 
     _stack_of: ClassVar[type[TrainedStack]]
 
@@ -70,6 +71,11 @@ class TrainedDensity(Density, ABC):
     @abstractmethod
     def _shape(self) -> tuple[object, ...]:
         """The settings that networks must share to become one stack."""
+
+    def fit(self, x: Tensor, random_state: int = 0) -> Self:
+        """Train the density on rows (n, D)."""
+        self.__dict__.update(self.fit_groups([x], random_state)[0].__dict__)
+        return self
 
     def fit_groups(
         self, rows: Sequence[Tensor], random_state: int = 0, *, noise: FreshNoise | None = None

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch.distributions import Distribution
     from torch.nn import Module
 
+    from fairflows.bijection import Bijection
     from fairflows.encoder.flow_fitting import FittedFlow
 
 Array = npt.NDArray[np.float64]
@@ -49,10 +50,12 @@ class FairFlow(GroupEncoder):
     ----------
     gamma : float
         0 cares for the task alone, 1 for fairness alone.
-    bijection : {"realnvp", "spline"}
-        Affine or rational-quadratic spline couplings. A single feature gets an elementwise spline.
+    bijection : {"realnvp", "spline"} or Bijection
+        Affine or rational-quadratic spline couplings. A single feature gets an elementwise spline. Of a `Bijection`,
+        one of `fairflows.bijection` or your own, the settings are taken: each fit makes it anew for the features and
+        groups of the table.
     n_blocks, hidden : int, sequence of int
-        Coupling blocks, and the hidden layers of the network in each.
+        Of the named bijections: coupling blocks, and the hidden layers of the network in each.
     head : sequence of int
         Hidden layers of the classifier on z.
     density : str, density, or one for each group
@@ -119,7 +122,7 @@ class FairFlow(GroupEncoder):
         self,
         gamma: float = 0.1,
         *,
-        bijection: Literal["realnvp", "spline"] = "realnvp",
+        bijection: Literal["realnvp", "spline"] | Bijection = "realnvp",
         n_blocks: int = 4,
         hidden: Sequence[int] = (50, 50),
         head: Sequence[int] = (100,),

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
+from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP, check_bijection
 from fairflows.compute.resources import chosen_device
 from fairflows.density import (
     AutoregressiveDensity,
@@ -27,7 +27,7 @@ from fairflows.density.known import InModelSpace
 from fairflows.density.noise import FreshNoise
 from fairflows.encoder.base import Rows
 from fairflows.encoder.checks import check_count
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, ParameterError
 from fairflows.training.draws import GroupRows
 from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import TrainingResult, TrainingSettings, train
@@ -296,9 +296,13 @@ def _held_out_likelihood(
 
 
 def _bijection(settings: FairFlow, n_features: int, n_groups: int, seeds: Sequence[int]) -> Bijection:
+    if isinstance(settings.bijection, Bijection):
+        bijection = settings.bijection.anew(n_features, n_groups=n_groups, seeds=seeds)
+        check_bijection(bijection)
+        return bijection
     kinds = {"realnvp": RealNVP, "spline": NeuralSpline}
     if settings.bijection not in kinds:
-        raise ValueError(f"bijection must be one of {', '.join(kinds)}; got {settings.bijection!r}.")
+        raise ParameterError("bijection", f"must be one of {', '.join(kinds)}, or a Bijection", settings.bijection)
     if n_features == 1:  # a coupling needs a second feature to look at
         return ElementwiseSpline(1, n_groups=n_groups, seeds=seeds)
     shape = {"n_groups": n_groups, "n_blocks": settings.n_blocks, "hidden": settings.hidden, "seeds": seeds}
@@ -328,6 +332,8 @@ def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
 
 def _check_size(settings: FairFlow, n_features: int, n_groups: int, batch_size: int, n_models: int) -> None:
     """Refuse more than two groups that are too many to be compared with each other, each with all others, in a step."""
+    if isinstance(settings.bijection, Bijection):
+        return  # only the memory of the named ones is known
     n_labels = len(settings.label_classes) if settings.criterion == "equalized_odds" else 1
     of_features = _NUMBERS_PER_FEATURE.get(settings.bijection, 0) * n_features
     of_pair = n_models * batch_size * n_labels * settings.n_blocks * (2 * sum(settings.hidden) + of_features)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ import numpy as np
 from fairflows import __version__
 from fairflows.exceptions import DataError
 from fairflows.storage.folders import new_folder, refuse_other_files, settle_folder
-from fairflows.storage.values import DamagedError, Reader, Writer
+from fairflows.storage.values import DamagedError, OwnPartError, OwnParts, Reader, Writer
 from fairflows.table.json_text import parse_json, read_json, read_text
 from fairflows.table.persons import Key
 
@@ -52,7 +53,8 @@ def save(model: Any, path: str | Path) -> None:
     ----------
     model : encoder, Pipeline or density
         What to save. Classifiers inside it must be `LogisticRegression` or `HistGradientBoostingClassifier`: others
-        have no form but a pickle.
+        have no form but a pickle. A `Bijection` or `Density` of your own, and torch modules such as zuko's flows, are
+        saved without their code, which `load` then takes as ``own``.
     path : str or Path
         The folder to write; one that holds a model is replaced.
 
@@ -97,21 +99,25 @@ def save(model: Any, path: str | Path) -> None:
             _write_private(folder / LEDGER, json.dumps([ledger.to_dict() for ledger in writer.ledgers]))
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path, own: Sequence[object] = ()) -> Any:
     """Load what `save` wrote.
 
     Parameters
     ----------
     path : str or Path
         The folder.
+    own : sequence of classes and modules
+        The code of parts of your own, since a saved model holds none: the class of each `Bijection` or `Density`, and
+        for each torch module, such as a zuko flow, one that was made with the same settings. Its weights are replaced
+        in a copy.
 
     Raises
     ------
     DataError
-        There is no model, a file of it is missing or damaged, its key belongs to another model, or a later release of
-        fairflows wrote it.
+        There is no model, a file of it is missing or damaged, its key belongs to another model, a later release of
+        fairflows wrote it, or a part of its maker's own was not passed.
     """
-    folder = Path(path)
+    folder, own_parts = Path(path), OwnParts(own)
     settle_folder(folder)
     header = _read_header(folder)
     text = json.dumps(header["content"], ensure_ascii=False, separators=(",", ":"))
@@ -119,11 +125,13 @@ def load(path: str | Path) -> Any:
         raise DataError(f"{folder / MODEL}: the file is damaged: its content is not what was saved.")
     arrays = _read_weights(folder / WEIGHTS, header)
     keys = _read_keys(folder / KEY, header["key"])
-    reader = Reader(arrays, keys, read_json(folder / LEDGER) if header["ledger"] else [])
+    reader = Reader(arrays, keys, read_json(folder / LEDGER) if header["ledger"] else [], own_parts)
     try:
         model = reader.read(header["content"])
-    except DamagedError as error:
+    except (DamagedError, OwnPartError) as error:
         raise DataError(f"{folder}: the model cannot be loaded: {error}.") from None
+    except DataError as error:
+        raise DataError(f"{folder}: the model cannot be loaded: {error}") from None
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise DataError(f"{folder}: the model cannot be rebuilt, it is damaged: {reason}") from None

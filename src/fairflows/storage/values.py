@@ -4,25 +4,33 @@ Every value is one of: a JSON value; a tagged object ``{"is": kind, ...}`` for w
 column types, ...); or ``{"is": "object", "class": name, ...}`` for one of the classes in a fixed list. Whatever
 else comes is refused when saving, and an unknown tag or class when loading. A file names a class and never a module:
 names are part of the file format, so a class may move, its name in files may not.
+
+Parts of the user's own, ``{"is": "own object", ...}`` and ``{"is": "own module", ...}``, are also written by the name
+of their class. Their code is the user's, who passes it when loading (see `OwnParts`).
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from fairflows.encoder.model_state import State, built_from, state_of
-from fairflows.exceptions import DataError
+from fairflows.encoder.model_state import State, Storable, built_from, state_of
+from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 _CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
     "fairflows.table.grid": "Grid",
@@ -79,8 +87,9 @@ def name_and_state(value: object, where: str) -> tuple[str, State]:
         what = "a function" if inspect.isroutine(value) else f"a {kind.__name__}"
         raise DataError(
             f"{where}: {what} cannot be saved: a saved model holds no code. What can: fairflows' own encoders, "
-            "densities and releases, pipelines of them, common torch.distributions, LogisticRegression and "
-            "HistGradientBoostingClassifier. A setting that only training needs may be replaced with set_params first."
+            "densities and releases, pipelines of them, common torch.distributions, torch modules (zuko's flows), "
+            "LogisticRegression, HistGradientBoostingClassifier, and objects of your own with to_state and from_state, "
+            "as a Bijection or a Density has. A setting that only training needs may be replaced with set_params first."
         )
     state = state_of(value)
     if kind.__name__ == "HistGradientBoostingClassifier" and state["fitted"]:
@@ -102,6 +111,48 @@ def object_of(kind: type, state: State) -> Any:
     return built_from(kind, state)
 
 
+class OwnParts:
+    """What the user passes when a model holds parts of his own: classes, and torch modules to load weights into.
+
+    Parameters
+    ----------
+    given : sequence of classes and modules
+        Classes with ``to_state`` and ``from_state``; modules of the same class and shapes as those that were saved.
+    """
+
+    def __init__(self, given: Sequence[object] = ()) -> None:
+        self._classes: dict[str, type[Storable]] = {}
+        self._modules: list[Module] = []
+        for part in given:
+            if isinstance(part, type) and issubclass(part, Storable):
+                self._classes[part.__name__] = part
+            elif _is_module(part):
+                self._modules.append(part)
+            else:
+                rule = "must hold classes that have to_state and from_state, and torch modules"
+                raise ParameterError("own", rule, part)
+
+    def object_of(self, name: str, state: State) -> Any:
+        """The object of a class of this name that these values describe."""
+        if name not in self._classes:
+            raise OwnPartError(f"it holds a {name} of its maker's own: pass that class, load(path, own=[{name}])")
+        return self._classes[name].from_state(state)
+
+    def module_with(self, name: str, weights: State) -> Any:
+        """A copy of the module of this class whose weights have the names and shapes of these, with these weights."""
+        shapes = {key: tuple(value.shape) for key, value in weights.items()}
+        for module in self._modules:
+            own = {key: tuple(value.shape) for key, value in module.state_dict().items()}
+            if type(module).__name__ == name and own == shapes:
+                filled = copy.deepcopy(module)
+                filled.load_state_dict(weights, assign=True)
+                return filled
+        raise OwnPartError(
+            f"it holds the weights of a {name}, and no code: make one with the same settings and pass it, "
+            f"load(path, own=[{name}(...)])"
+        )
+
+
 Tagged = dict[str, Any]
 """A JSON object whose entry "is" says what it stands for."""
 
@@ -111,6 +162,10 @@ _TEXTS = {"O": object, "U": str}
 
 class DamagedError(Exception):
     """What was read is not what was written."""
+
+
+class OwnPartError(Exception):
+    """A part of the user's own was not passed."""
 
 
 class Writer:
@@ -236,16 +291,26 @@ class Writer:
         return {_TAG: "type", "name": str(value)}
 
     def _object(self, value: object, where: str) -> Tagged:
+        kind = type(value)
+        if class_named(kind.__name__) is not kind and isinstance(value, Storable):
+            return {_TAG: "own object", "class": kind.__name__, "state": self._state(value.to_state(), where)}
+        if class_named(kind.__name__) is not kind and _is_module(value):
+            return {_TAG: "own module", "class": kind.__name__, "weights": self._state(dict(value.state_dict()), where)}
         name, state = name_and_state(value, where)
-        written = {part: self.write(content, f"{where}.{part}") for part, content in state.items()}
-        return {_TAG: "object", "class": name, "state": written}
+        return {_TAG: "object", "class": name, "state": self._state(state, where)}
+
+    def _state(self, state: State, where: str) -> Tagged:
+        return {part: self.write(content, f"{where}.{part}") for part, content in state.items()}
 
 
 class Reader:
     """Turns JSON back into values, with the arrays, secrets and ledgers that belong to it."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], secrets: list[Key], ledgers: list[Any]) -> None:
+    def __init__(
+        self, arrays: dict[str, np.ndarray], secrets: list[Key], ledgers: list[Any], own: OwnParts | None = None
+    ) -> None:
         self._arrays = arrays
+        self._own = own or OwnParts()
         self._secrets = secrets
         self._written_ledgers = ledgers
         self._ledgers: dict[int, Ledger] = {}
@@ -269,6 +334,8 @@ class Reader:
             "string type": lambda v: pd.StringDtype(v["storage"], na_value=pd.NA if v["missing"] == "NA" else np.nan),
             "type": lambda v: pd.api.types.pandas_dtype(v["name"]),
             "object": self._object,
+            "own object": lambda v: self._own.object_of(v["class"], self._state(v["state"])),
+            "own module": lambda v: self._own.module_with(v["class"], self._state(v["weights"])),
         }
 
     def read(self, value: Any) -> Any:
@@ -327,7 +394,10 @@ class Reader:
         kind = class_named(value["class"])
         if kind is None:
             raise DamagedError(f"it holds an object of the unknown class {value['class']!r}")
-        return object_of(kind, {name: self.read(part) for name, part in value["state"].items()})
+        return object_of(kind, self._state(value["state"]))
+
+    def _state(self, written: Tagged) -> State:
+        return {name: self.read(part) for name, part in written.items()}
 
 
 def _timestamp(value: Tagged) -> pd.Timestamp:
@@ -343,3 +413,8 @@ def _object_array(items: list[object]) -> npt.NDArray[np.object_]:
 
 def _is_tensor(value: object) -> bool:
     return type(value).__module__.split(".")[0] == "torch" and type(value).__name__ in ("Tensor", "Parameter")
+
+
+def _is_module(value: object) -> TypeGuard[Module]:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)

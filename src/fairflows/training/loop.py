@@ -43,7 +43,7 @@ class TrainingSettings:
         (1 − γ)·L_clf, both normalised, once γ has risen. Two more models per seed are trained first, each on one of the
         losses alone, to find the range that this loss is normalised to.
     capture
-        Replay a step as a CUDA graph. None does so on a GPU where the densities allow it.
+        Replay a step as a CUDA graph. None does so on a GPU where the encoders and densities allow it.
     progress
         Show a progress bar with the losses.
     """
@@ -163,12 +163,13 @@ def train(
         return losses.L.sum()  # the gradient of each model reaches its own weights only
 
     trained = [*bijection.parameters(), *(head.parameters() if head is not None else [])]
+    can_capture = x.is_cuda and bijection.capturable and densities.capturable
     steps = AdamSteps(
         loss,
         trained,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
-        capture=x.is_cuda and densities.capturable if settings.capture is None else settings.capture,
+        capture=can_capture if settings.capture is None else settings.capture,
     )
     steps_per_epoch = -(-data.smallest // settings.batch_size)
     history = x.new_empty(settings.epochs, 3, bijection.n_models)

@@ -1,0 +1,206 @@
+"""FairFlow with a user's own bijection and densities: fitted, judged, copied, saved and loaded like ours."""
+
+import numpy as np
+import pytest
+import torch
+import zuko
+from pandas.testing import assert_frame_equal
+from sklearn.base import clone
+
+from fairflows import CellRelease, DataError, FairFlow, audit, certify, frontier, load, make_gaussians, save, verify
+from fairflows.bijection import NeuralSpline, StackedMLP
+from fairflows.certificate.identification import model_hash
+from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
+from own_parts import Linear, Normal
+
+pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
+QUICK = {"n_epochs": 3, "head": (8,), "identifier": "who"}
+
+
+@pytest.fixture(scope="module")
+def parts():
+    table, _ = make_gaussians(2400)
+    table.identifier = table.X.index.to_series().rename("who")
+    return table.split(random_state=0)
+
+
+def small_flow(bins=8):
+    return zuko.flows.NSF(2, transforms=1, hidden_features=(8,), bins=bins)
+
+
+@pytest.fixture(scope="module")
+def with_linear(parts):
+    train, _, _ = parts
+    return FairFlow(0.5, bijection=Linear(7, start=0.2), density=Normal(0.1), **QUICK).fit(train)
+
+
+def test_own_bijection_and_density_encode_and_decode(parts, with_linear):
+    _, _, test = parts
+    assert type(with_linear.flow_.bijection) is Linear
+    assert with_linear.flow_.bijection.n_features == 2  # as many as the table has, whatever the given one had
+    assert all(type(member) is Normal for member in with_linear.flow_.densities.members)
+    Z = with_linear.transform(test)
+    assert not np.allclose(Z, test.X, atol=0.1)
+    back = with_linear.inverse_transform(Z.set_axis(test.identifier, axis=0), sensitive_features=test.a)
+    np.testing.assert_allclose(back, test.X, atol=1e-9)
+
+
+def test_the_given_bijection_is_a_setting_and_stays_as_it_is(with_linear):
+    given = with_linear.get_params()["bijection"]
+    assert (given.n_features, given.start, given.n_models, given.n_groups) == (7, 0.2, 1, 2)
+    copied = clone(with_linear)
+    assert type(copied.bijection) is Linear
+    assert copied.bijection.start == 0.2
+    assert not copied.is_fitted
+    assert "bijection=Linear()" in repr(copied)
+
+
+def test_training_moves_an_own_bijection_towards_fairness(parts):
+    train, validation, _ = parts
+    slow = {"learning_rate": 1e-6, "n_epochs": 1}
+    short, long = (
+        frontier(
+            FairFlow(bijection=Linear(2), density=Normal(), **{**QUICK, **how}),
+            train, gammas=[0.99], seeds=[0, 1], validation=validation,
+        ).to_frame()["delta"].mean()
+        for how in (slow, {"n_epochs": 40})
+    )  # fmt: skip
+    assert long < short - 0.1
+
+
+def test_own_bijections_are_audited_and_certified(parts, with_linear):
+    train, validation, test = parts
+    found = audit(with_linear, train, test, quick=True)
+    assert any(attack.box == "white" for attack in found.attacks)
+    certificate = certify(with_linear, test, audit=found, n_draws=2000)
+    assert certificate.model_upper < 1
+    assert verify(certificate, with_linear, test)
+    cells = CellRelease(clone(with_linear), n_cells=4).fit(train)
+    assert certify(cells, validation).cell_upper < 1
+
+
+def test_settings_of_our_own_bijections_can_be_given(parts):
+    train, _, _ = parts
+    fitted = FairFlow(bijection=NeuralSpline(3, n_blocks=2, hidden=(8,), n_bins=5), density=Normal(), **QUICK).fit(
+        train
+    )
+    assert (fitted.flow_.bijection.n_bins, fitted.flow_.bijection.n_features) == (5, 2)
+
+
+class Forgetful(Linear):
+    """Does not keep a setting that it takes."""
+
+    def __init__(self, n_features, *, n_groups=2, depth=3, seeds=(0,)):
+        super().__init__(n_features, n_groups=n_groups, seeds=seeds)
+
+
+class WrongLogDet(Linear):
+    """Right where it starts, and wrong as soon as it is trained."""
+
+    def forward(self, x):
+        z, log_det = super().forward(x)
+        return z, torch.zeros_like(log_det)
+
+
+@pytest.mark.parametrize(
+    ("bijection", "message"),
+    [
+        (Forgetful(2), "Forgetful must take n_features, n_groups and seeds, and keep .* attribute 'depth'"),
+        (WrongLogDet(2), "log_det in forward of WrongLogDet must be that of its Jacobian"),
+    ],
+)
+def test_a_bijection_that_breaks_the_contract_is_not_trained(bijection, message, parts):
+    train, _, _ = parts
+    with pytest.raises(ValueError, match=message):
+        FairFlow(bijection=bijection, **QUICK).fit(train)
+
+
+def assert_same_model(one, other, table):
+    assert_frame_equal(one.transform(table), other.transform(table), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(one.log_density_table(20), other.log_density_table(20), rtol=1e-9, atol=1e-9)
+    assert model_hash(one, b"key") == model_hash(other, b"key")
+
+
+def test_own_bijection_and_density_are_saved_without_their_code(parts, with_linear, tmp_path):
+    _, _, test = parts
+    save(with_linear, tmp_path / "model")
+    with pytest.raises(
+        DataError, match=r"holds a Linear of its maker's own: pass that class, load\(path, own=\[Linear"
+    ):
+        load(tmp_path / "model")
+    with pytest.raises(DataError, match="holds a Normal of its maker's own"):
+        load(tmp_path / "model", own=[Linear])
+    again = load(tmp_path / "model", own=[Linear, Normal])
+    assert_same_model(again, with_linear, test)
+    assert (again.bijection.start, again.density.shrinkage) == (0.2, 0.1)
+    save(again, tmp_path / "again")
+    assert_same_model(load(tmp_path / "again", own=[Normal, Linear]), with_linear, test)
+
+
+def test_own_classes_must_be_able_to_describe_themselves(tmp_path):
+    with pytest.raises(ValueError, match="own must hold classes that have to_state and from_state, and torch modules"):
+        load(tmp_path, own=["Linear"])
+
+
+def test_zuko_densities_are_saved_as_weights(parts, tmp_path):
+    train, _, test = parts
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        given = {0: small_flow(), 1: small_flow(bins=4)}
+        other = small_flow()
+    encoder = FairFlow(0.5, density=given, n_blocks=2, hidden=(8,), **QUICK).fit(train)
+    save(encoder, tmp_path / "model")
+    with pytest.raises(DataError, match="holds the weights of a NSF, and no code: make one with the same settings"):
+        load(tmp_path / "model")
+    with pytest.raises(DataError, match="holds the weights of a NSF"):  # that of the other group
+        load(tmp_path / "model", own=[other])
+    before = {name: value.clone() for name, value in other.state_dict().items()}
+    again = load(tmp_path / "model", own=[other, small_flow(bins=4)])
+    assert_same_model(again, encoder, test)
+    assert all(torch.equal(value, before[name]) for name, value in other.state_dict().items())  # a copy was filled
+    assert not any(parameter.requires_grad for parameter in again.flow_.densities.parameters())
+
+
+class Scaled(torch.nn.Module):
+    """A normal law whose scale is no weight."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+        self.mean = torch.nn.Parameter(torch.zeros(2))
+
+    def forward(self):
+        return torch.distributions.Independent(torch.distributions.Normal(self.mean, self.scale), 1)
+
+
+def test_a_module_with_other_settings_is_not_taken_for_the_one_that_was_saved(tmp_path):
+    save(KnownDensity(Scaled(1.0)), tmp_path / "density")
+    x = torch.zeros(3, 2)
+    again = load(tmp_path / "density", own=[Scaled(1.0)])
+    torch.testing.assert_close(again.log_prob(x), KnownDensity(Scaled(1.0)).log_prob(x))
+    with pytest.raises(DataError, match="The Scaled that was passed for loading gives another density"):
+        load(tmp_path / "density", own=[Scaled(1.1)])
+
+
+class Networked(Normal):
+    """Holds a network of ours beside buffers."""
+
+    def fit(self, x, random_state=0):
+        super().fit(x)
+        self.network = StackedMLP(2, (4,), 1, seeds=[random_state])
+        return self
+
+
+def test_our_networks_inside_an_own_density_need_nothing_passed(tmp_path):
+    density = Networked().fit(torch.randn(50, 2, generator=torch.Generator().manual_seed(0)))
+    save(GroupDensities([density, density]), tmp_path / "densities")
+    again = load(tmp_path / "densities", own=[Networked])
+    x = torch.ones(1, 3, 2)
+    torch.testing.assert_close(again.members[0].network(x), density.network(x))
+    torch.testing.assert_close(again.members[1].log_prob(x), density.log_prob(x))
+
+
+def test_a_mixture_of_own_and_our_densities(parts):
+    train, _, _ = parts
+    fitted = FairFlow(density=[Normal(), MixtureDensity(2)], n_blocks=2, hidden=(8,), **QUICK).fit(train)
+    assert [type(member) for member in fitted.flow_.densities.members] == [Normal, MixtureDensity]
