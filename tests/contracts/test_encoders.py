@@ -1,5 +1,7 @@
 """What every encoder must do. A new one is one line in the list."""
 
+import copy
+import pickle
 import warnings
 
 import numpy as np
@@ -23,7 +25,7 @@ from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import FARE, FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
-from fairflows.table.persons import Key
+from fairflows.table.persons import Key, secrets_in_pickles
 from fairflows.table.table import Table
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -197,6 +199,49 @@ def test_whether_encoding_needs_the_attribute(name, encoder, table):
         by_name = configured(ENCODERS[name](), sensitive="sex", identifier="person")
         by_name.fit(table.X.assign(sex=table.a), table.y)
         assert_same(by_name.transform(table.X), Z)  # its column may be missing
+
+
+def test_pickles_hold_neither_the_key_nor_the_ledger(encoder, table):
+    secret, persons = bytes(encoder.key_), encoder.ledger_.used[0].persons.tobytes()
+    packed = pickle.dumps(encoder)
+    with secrets_in_pickles():
+        knowingly = pickle.dumps(encoder)
+    for hidden in (secret, persons):
+        assert hidden not in packed
+        assert hidden in knowingly
+    again = pickle.loads(packed)
+    for use in (again.transform, again.predict, again.read):
+        with pytest.raises(DataError, match=r"leaves out the secret key.* model\.restore_key\(key\)"):
+            use(table)
+    with pytest.raises(DataError, match="key of another model"):
+        again.restore_key(b"guessed")
+    expected = encoder.transform(table)
+    assert_frame_equal(again.restore_key(secret).transform(table), expected)
+    assert "key" not in vars(encoder) or again.key == encoder.key, "one key for all parts"
+    with pytest.raises(DataError, match="leaves out the list of the rows"):
+        again.already_used(table)
+    assert_frame_equal(pickle.loads(knowingly).transform(table), expected)
+
+
+def test_copies_within_a_process_keep_the_key_and_the_ledger(encoder, table):
+    copied = copy.deepcopy(encoder)
+    assert_frame_equal(copied.transform(table), encoder.transform(table))
+    assert copied.already_used(table) == encoder.already_used(table)
+    copied.ledger_.use(table.X.iloc[:5], table.persons.take(range(5)))
+    assert len(copied.ledger_.used) == len(encoder.ledger_.used) + 1, "its ledger is its own"
+    assert clone(encoder).key == encoder.key
+
+
+def test_an_encoder_that_is_not_fitted_is_pickled_without_its_key(name, table):
+    encoder = configured(ENCODERS[name](), identifier="person")
+    again = pickle.loads(pickle.dumps(encoder))
+    if encoder.key is None:
+        with pytest.raises(DataError, match="neither been fitted nor given a key"):
+            again.restore_key(b"any")
+        return
+    with pytest.raises(DataError, match="leaves out the secret key"):
+        again.fit(table)
+    assert again.restore_key(bytes(KEY)).key == KEY
 
 
 def test_fitting_needs_the_attribute(name, table):

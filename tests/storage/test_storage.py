@@ -300,7 +300,7 @@ def test_the_folder_is_private_and_the_key_is_in_no_other_file(saved):
 def test_a_loaded_key_does_not_show_itself(saved):
     model = load(saved)
     assert repr(model.key_) == repr(model.ledger_.key) == str(model.key_) == "<secret key>"
-    assert model.key_.hex() in (saved / "key.json").read_text()
+    assert bytes(model.key_).hex() in (saved / "key.json").read_text()
 
 
 def cut(path, keep=0.7):

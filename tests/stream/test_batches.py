@@ -181,12 +181,29 @@ def test_a_pipeline_that_ends_with_another_step_encodes_but_cannot_tell_its_sche
 
 
 @pytest.mark.parametrize("name", ["flow", "cells", "typical rows", "crossed rows"])
-def test_without_its_ledger_an_encoder_does_the_same(name, models):
-    encode = BatchEncoder(models[name], "sex", identifier="person")
-    sent = pickle.loads(pickle.dumps(encode.without_ledger()))
-    assert b"RowsSeen" in pickle.dumps(encode)
-    assert b"RowsSeen" not in pickle.dumps(sent)
-    one, other = (made(arrow(rows())).table for made in (encode, sent))
+def test_a_worker_encodes_only_with_the_key_that_was_sent_along(name, models):
+    batch, roles = arrow(rows()), {"sensitive": "sex", "identifier": "person"}
+    sent = pickle.loads(pickle.dumps(models[name]))
+    with pytest.raises(ff.DataError, match="leaves out the secret key"):
+        ff.encode_batch(sent, batch, **roles)
+    with pytest.raises(ff.DataError, match="key of another model"):
+        ff.encode_batch(sent, batch, key=b"guessed", **roles)
+    one = ff.encode_batch(models[name], batch, **roles)
+    other = ff.encode_batch(sent, batch, key=bytes(models[name].key_), **roles)
     assert one.schema.equals(other.schema)
     assert name in DRAWN or one.equals(other)
+    with pytest.raises(ff.DataError, match="leaves out the list of the rows"):
+        assert sent.ledger_.used
     assert models[name].ledger_.used, "the model itself keeps it"
+
+
+def test_each_encoder_of_a_pipeline_has_a_key(models):
+    frame = rows()
+    table = ff.Table(frame[["age", "income", "sex", "person"]], sensitive="sex", identifier="person")
+    cells = ff.CellRelease(None, 4, method="kmeans", randomise=0.5).fit(models["flow"].transform(table))
+    encode = BatchEncoder(make_pipeline(models["flow"], cells), "sex", identifier="person")
+    sent = pickle.loads(pickle.dumps(encode))
+    with pytest.raises(ff.DataError, match="has 2 encoders, each with a key of its own; got 1"):
+        sent.restore_keys(encode.keys[:1])
+    sent.restore_keys(encode.keys)
+    assert sent(arrow(frame)).table.equals(encode(arrow(frame)).table)

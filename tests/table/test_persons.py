@@ -1,5 +1,8 @@
 """Who is who: names, coins that belong to a person, splits by person, one random row of each, a random row of all."""
 
+import copy
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +10,15 @@ from scipy.stats import binomtest, chisquare
 from sklearn.model_selection import train_test_split
 
 from fairflows.exceptions import DataError
-from fairflows.table.persons import Key, KeySetting, Persons, content_hashes, new_key
+from fairflows.table.persons import (
+    Key,
+    KeySetting,
+    Persons,
+    content_hashes,
+    keyed_hashes,
+    new_key,
+    secrets_in_pickles,
+)
 from fairflows.table.table import Table
 
 KEY = b"a secret of thirty-two bytes ...."
@@ -256,13 +267,34 @@ def test_keys_do_not_show_themselves():
 
     one, other = new_key(), new_key()
     assert one != other
-    assert len(one) == 32
+    assert len(bytes(one)) == 32
     assert repr(one) == str(one) == f"{one}" == "<secret key>"
     estimator = Estimator()
     assert estimator.key is None
     estimator.key = bytes(one)
     assert type(estimator.key) is Key
     assert estimator.key == one
+
+
+def test_pickles_leave_the_secret_out_and_say_so():
+    key, same, other = Key(b"a very secret key"), Key(b"a very secret key"), Key(b"another one")
+    packed = pickle.dumps({"one": key, "the same": key})
+    assert b"very secret" not in packed
+    lost = pickle.loads(packed)
+    assert lost["one"] is lost["the same"]
+    assert lost["one"] != key
+    assert repr(lost["one"]) == "<secret key>"
+    with pytest.raises(DataError, match=r"model\.restore_key\(key\)"):
+        keyed_hashes(["ann"], lost["one"], "coin")
+    with pytest.raises(DataError, match="key of another model"):
+        lost["one"].restore(other)
+    lost["one"].restore(b"a very secret key")
+    assert lost["the same"] == key == same
+    assert hash(lost["one"]) == hash(same)
+    assert copy.deepcopy([key])[0] is copy.copy(key) is key
+    with secrets_in_pickles():
+        assert pickle.loads(pickle.dumps(key)) == key
+    assert pickle.loads(pickle.dumps(key)) != key, "the block has ended"
 
 
 def test_new_names_are_nobodys_and_repeat_their_coins():

@@ -33,7 +33,7 @@ from fairflows.table.columns import (
     shown,
 )
 from fairflows.table.frames import check_names
-from fairflows.table.persons import Persons, new_key
+from fairflows.table.persons import Key, Persons, Secret, new_key
 
 Array = npt.NDArray[np.float64]
 
@@ -93,7 +93,7 @@ class Codec:
         off_grid: Literal["error", "round"] = "round",
         unseen: Literal["error", "other"] = "error",
         missing: Literal["error", "category"] = "error",
-        key: bytes | None = None,
+        key: Secret | None = None,
     ) -> None:
         if not 0 < alpha < 1:
             raise ValueError(f"alpha must be in (0, 1); got {alpha!r}.")
@@ -110,7 +110,7 @@ class Codec:
         self.off_grid = off_grid
         self.unseen = unseen
         self.missing = missing
-        self.key = key if key is not None else new_key()
+        self.key = new_key() if key is None else Key(key) if isinstance(key, bytes) else key
 
     def fit(self, X: pd.DataFrame, y: Any = None, kinds: Mapping[str, str] | None = None) -> Codec:
         """Learn grids, ranges and levels from training rows.

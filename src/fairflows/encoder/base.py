@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, overload
 
@@ -203,8 +202,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         The values of the sensitive attribute.
     classes_ : ndarray, list of ndarray, or None
         The values of the label; a list where there are several labels, None where the encoder was fitted without one.
-    key_ : bytes
-        The secret behind noise and coins.
+    key_ : Key
+        The secret behind noise and coins; ``bytes(encoder.key_)`` shows it. Pickles leave it out (`restore_key`).
     ledger_ : Ledger
         The rows that the encoder was fitted to, or chosen by.
     most_rows_ : int or None
@@ -299,11 +298,35 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         dtype = np.int64 if self.gives_cell_numbers else np.float64
         return pd.DataFrame({name: pd.Series(dtype=dtype) for name in self.get_feature_names_out()})
 
-    def without_ledger(self) -> Self:
-        """A copy that encodes, and cannot be certified: it lacks the list of the persons that it was fitted to."""
-        made = copy(self)
-        made.__dict__ = {name: value for name, value in vars(self).items() if name != "ledger_"}
-        return made
+    def restore_key(self, key: bytes) -> Self:
+        """Give the secret key back to an encoder that came out of a pickle, which holds neither key nor ledger.
+
+        Parameters
+        ----------
+        key : bytes
+            What ``bytes(encoder.key_)`` was before.
+
+        Examples
+        --------
+        >>> import pickle
+        >>> from fairflows import FairTree, load_adult
+        >>> adult = load_adult()
+        >>> encoder = FairTree(n_cells=4).fit(adult)
+        >>> secret = bytes(encoder.key_)  # keep it where secrets are kept
+        >>> again = pickle.loads(pickle.dumps(encoder)).restore_key(secret)
+        >>> again.key_ == encoder.key_
+        True
+        """
+        held = self.key_ if self.is_fitted else self.key
+        if held is None:
+            raise DataError(f"{type(self).__name__} has neither been fitted nor given a key: there is none to restore.")
+        held.restore(key)
+        return self
+
+    def _check_ready(self) -> None:
+        """Refuse to encode before `fit`, or without the secret key."""
+        check_is_fitted(self)
+        bytes(self.key_)
 
     def latent_law(self) -> LatentLaw | None:
         """The groups' laws of what the encoder gives, if its densities are the truth; None where it has none."""

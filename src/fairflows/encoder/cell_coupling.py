@@ -22,6 +22,7 @@ from fairflows.density.cell_density import FloatArray, IntArray
 from fairflows.encoder.base import Groups, Rows
 from fairflows.encoder.cell_model import CellModel, cells_from_output, output_names, to_output
 from fairflows.encoder.checks import Output
+from fairflows.table.persons import Secret
 
 
 @dataclass(frozen=True)
@@ -195,17 +196,17 @@ class TransportedCells:
         laws = np.stack([c.target_law() * mass for c, mass in zip(couplings, inside, strict=True)])
         return replace(self, couplings=tuple(couplings), laws=laws)
 
-    def encode(self, rows: Rows, key: bytes) -> pd.DataFrame:
+    def encode(self, rows: Rows, key: Secret) -> pd.DataFrame:
         """The encoded cells, as asked for."""
         return to_output(self.model.codec, self.cells(rows, key), self.output)
 
-    def cells(self, rows: Rows, key: bytes) -> IntArray:
+    def cells(self, rows: Rows, key: Secret) -> IntArray:
         """The encoded cells of rows."""
         u = rows.persons_or_fresh().uniform(key, "transport")
         cells = self.model.codec.encode(rows.X, rows.outside)
         return self._draw(self.couplings, cells, rows.map_group, u)
 
-    def decode(self, rows: Rows, key: bytes) -> pd.DataFrame:
+    def decode(self, rows: Rows, key: Secret) -> pd.DataFrame:
         """Rows that may stand behind encoded ones, drawn from x given z and the group."""
         cells = cells_from_output(self.model.codec, rows.X, self.output)
         back = tuple(coupling.reversed() for coupling in self.couplings)

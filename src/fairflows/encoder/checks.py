@@ -12,6 +12,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from fairflows.exceptions import ParameterError
 from fairflows.table.columns import KINDS, check_choice, check_known
+from fairflows.table.persons import Key
 
 Output = Literal["categories", "one-hot", "codes"]
 """Encoded cells as the table's own categories, as one-hot columns, or as codes."""
@@ -49,8 +50,8 @@ def is_count(value: object, least: int) -> bool:
 
 
 def check_key(key: object) -> None:
-    """Refuse a key that is no bytes, without showing it."""
-    if not (key is None or (isinstance(key, bytes) and key)):
+    """Refuse a key that is no bytes, without showing it, and one that a pickle left without its secret."""
+    if not (key is None or (isinstance(key, Key) and bytes(key))):
         raise ValueError(f"key must be bytes, at least one, or None for a new one; got {type(key).__name__}.")
 
 

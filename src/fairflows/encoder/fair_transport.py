@@ -37,7 +37,7 @@ from fairflows.encoder.task_score import (
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice, infer_kind
 from fairflows.table.frames import TableLike, has_names, to_pandas
-from fairflows.table.persons import Persons
+from fairflows.table.persons import Persons, Secret
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
@@ -447,7 +447,7 @@ class TransportedScore:
             column += 1 if n == 2 else n
         return replace(self, strength=strength, thresholds=tuple(thresholds), laws=_histogram(moved[:, 0], group))
 
-    def encode(self, rows: Rows, key: bytes) -> pd.DataFrame:
+    def encode(self, rows: Rows, key: Secret) -> pd.DataFrame:
         """The moved scores, a column each."""
         persons = rows.persons_or_fresh()
         tie = np.column_stack([persons.uniform(key, f"tie:{name}") for name in self.names])

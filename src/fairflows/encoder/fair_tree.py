@@ -202,11 +202,7 @@ class FairTree(GroupEncoder):
     def empty_encoded(self) -> pd.DataFrame:
         """A table without rows, of cell numbers or whole rows."""
         check_is_fitted(self)
-        return (
-            super().empty_encoded()
-            if self.rows_given_cell_ is None
-            else self.rows_given_cell_.sample(np.empty(0, np.int64))
-        )
+        return super().empty_encoded() if self.rows_given_cell_ is None else self.rows_given_cell_.empty()
 
     def _fit(
         self,

@@ -121,7 +121,7 @@ class GroupEncoder(Encoder):
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """The rows of a table as the encoder sees them, checked."""
-        check_is_fitted(self)
+        self._check_ready()
         return self._rows(X, sensitive_features, persons, fit=False)
 
     @property
@@ -195,7 +195,7 @@ class GroupEncoder(Encoder):
         self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None, *, by_person: bool
     ) -> Rows:
         """Encoded rows, their columns by name in our order; their persons too, where decoding repeats their coins."""
-        check_is_fitted(self)
+        self._check_ready()
         frame, names = self._frame(Z), self._names_out()
         if not has_names(Z) and frame.shape[1] == len(names):
             frame = frame.set_axis(names, axis=1)

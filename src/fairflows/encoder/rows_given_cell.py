@@ -14,7 +14,7 @@ from fairflows.codec.levels import Levels, Places, Ranges
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.columns import is_number, is_time
 from fairflows.table.frames import only_used_categories
-from fairflows.table.persons import Key, keyed_hashes
+from fairflows.table.persons import Secret, keyed_hashes
 from fairflows.table.schema import Schema
 
 FloatArray = npt.NDArray[np.float32]
@@ -96,7 +96,7 @@ class RowsGivenCell:
     theta: FloatArray
     marginals: list[FloatArray]
     taken: npt.NDArray[np.uint64]
-    key: bytes
+    key: Secret
 
     def __post_init__(self) -> None:
         self.n_redrawn_ = 0
@@ -115,7 +115,7 @@ class RowsGivenCell:
         y: pd.DataFrame | None = None,
         *,
         persons: npt.ArrayLike | None = None,
-        key: bytes = b"",
+        key: Secret = b"",
         n_classes: int | None = None,
         random_state: int = 0,
     ) -> RowsGivenCell:
@@ -164,7 +164,7 @@ class RowsGivenCell:
         mixture = _Mixture(codes[:, free], sizes[free], cells, n_cells, random_state)
         pi, theta = mixture.fit(n_classes or mixture.affordable_classes())
         taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
-        return cls(Schema.of(whole), parts, X.shape[1], given, pi, theta, marginals, taken, Key(key))
+        return cls(Schema.of(whole), parts, X.shape[1], given, pi, theta, marginals, taken, key)
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
         """One fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
@@ -195,6 +195,13 @@ class RowsGivenCell:
                 f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
                 "training person has. Fit on more rows, or release the cell's number (output='cell')."
             )
+        return self._table(places)
+
+    def empty(self) -> pd.DataFrame:
+        """A table without rows that has the columns of drawn ones, and their types; it needs no key."""
+        return self._table([np.empty(0, np.int64) for _ in self.parts])
+
+    def _table(self, places: list[Places]) -> pd.DataFrame:
         columns = [_column(part, place) for part, place in zip(self.parts, places, strict=True)]
         return only_used_categories(pd.DataFrame(dict(zip(self.names, columns, strict=True))))
 
@@ -416,7 +423,7 @@ def _draw_levels(laws: FloatArray, rows: IntArray, generator: np.random.Generato
     return np.searchsorted(line, rows + u, side="right") - rows * laws.shape[1]
 
 
-def _row_hashes(places: list[Places], n_features: int, key: bytes) -> Iterator[npt.NDArray[np.uint64]]:
+def _row_hashes(places: list[Places], n_features: int, key: Secret) -> Iterator[npt.NDArray[np.uint64]]:
     """A keyed hash of every row's features, and of the whole row where it has a label."""
     factors = keyed_hashes([f"column {d}" for d in range(len(places))], key, "row") | np.uint64(1)
     mixed = np.zeros(len(places[0]), dtype=np.uint64)

@@ -29,7 +29,7 @@ from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.metrics import class_numbers, count_predictions, group_metrics
 from fairflows.release.released import Released
-from fairflows.table.persons import new_key
+from fairflows.table.persons import new_key, secrets_in_pickles
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -193,7 +193,8 @@ def frontier(
         Draws from each group that Δ is estimated from (standard error below 0.5/√n), fewer where the groups are too
         many for a table of all of them; an encoder of cells has it exactly.
     engine : {"local", "ray"}
-        "ray" spreads the seeds over a Ray cluster (the extra ``fairflows[ray]``); the same models come out.
+        "ray" spreads the seeds over a Ray cluster (the extra ``fairflows[ray]``); the same models come out. The rows
+        and the secret key travel to the workers.
 
     Examples
     --------
@@ -245,11 +246,10 @@ def _frontier_on_ray(
         estimator = estimator.sharing(new_key(), share=1.0)  # one key for all parts
     n_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
     parts = [part.tolist() for part in np.array_split(seeds, min(n_workers, len(seeds)))]
-    train = ray.remote(frontier)
-    shared = [ray.put(thing) for thing in (estimator, table)]
-    held_out = ray.put(validation)
-    jobs = [train.remote(*shared, gammas=gammas, seeds=part, validation=held_out, n_draws=n_draws) for part in parts]
-    found: list[Frontier] = ray.get(jobs)
+    with secrets_in_pickles():  # the key goes to the workers, and comes back with the ledgers of what they fitted
+        shared = [ray.put(thing) for thing in (estimator, table, validation)]
+    jobs = [ray.remote(_packed_frontier).remote(*shared, gammas, part, n_draws) for part in parts]
+    found: list[Frontier] = [ray.cloudpickle.loads(packed) for packed in ray.get(jobs)]
     measured = pd.concat([part.measured for part in found], keys=range(len(found)), names=["part", "place"])
     order = {(gamma, seed): i for i, (gamma, seed) in enumerate(product(gammas, seeds))}
     measured = measured.iloc[np.argsort([order[key] for key in zip(measured["gamma"], measured["seed"], strict=True)])]
@@ -258,6 +258,16 @@ def _frontier_on_ray(
     for encoder in trained:  # the parts saw the same rows: one ledger counts the certificates of all
         encoder.ledger_ = trained[0].ledger_
     return Frontier(encoders, measured.reset_index(drop=True))
+
+
+def _packed_frontier(
+    estimator: Encoder, table: Table, validation: Table, gammas: list[float], seeds: list[int], n_draws: int
+) -> bytes:
+    """A part of the frontier, with its secrets, as a Ray worker sends it back."""
+    found = frontier(estimator, table, gammas=gammas, seeds=seeds, validation=validation, n_draws=n_draws)
+    with secrets_in_pickles():
+        packed: bytes = import_ray().cloudpickle.dumps(found)
+    return packed
 
 
 def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:

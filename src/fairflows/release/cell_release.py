@@ -185,16 +185,10 @@ class CellRelease(Encoder):
         """A table without rows, of cell numbers, whole rows or typical rows."""
         check_is_fitted(self)
         if self.rows_given_cell_ is not None:
-            return self.rows_given_cell_.sample(np.empty(0, np.int64))
+            return self.rows_given_cell_.empty()
         if self.typical_rows_ is not None and self.output == "typical":
             return self.typical_rows_.iloc[:0]
         return super().empty_encoded()
-
-    def without_ledger(self) -> Self:
-        """A copy that encodes, and cannot be certified."""
-        made = super().without_ledger()
-        made.encoder_ = self.encoder_.without_ledger()
-        return made
 
     def fit(
         self,
@@ -321,7 +315,7 @@ class CellRelease(Encoder):
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """The rows of a table as the encoder sees them, checked."""
-        check_is_fitted(self)
+        self._check_ready()
         return self.encoder_.read(X, sensitive_features, persons)
 
     def cells(self, rows: Rows) -> Cells:

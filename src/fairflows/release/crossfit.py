@@ -184,12 +184,6 @@ class CrossFit(Encoder):
         check_is_fitted(self)
         return self._in_own_types(self.models_[0].empty_encoded())
 
-    def without_ledger(self) -> Self:
-        """A copy that encodes persons who are named, and cannot be certified."""
-        made = super().without_ledger()
-        made.models_ = [model.without_ledger() for model in self.models_]
-        return made
-
     @property
     def channel_(self) -> FloatArray | None:
         """The law of what is released for a person in each cell; None where no model is randomised in its cells."""
@@ -357,7 +351,7 @@ class CrossFit(Encoder):
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """The rows of a table as the models see them, checked."""
-        check_is_fitted(self)
+        self._check_ready()
         # Attacks and reports know the rows of such a table by their values, which no fold was dealt by.
         is_unnamed = isinstance(X, Table) and X.identifier is None
         rows = self.models_[0].read(X, sensitive_features, None if is_unnamed and self.identifier else persons)

@@ -72,6 +72,11 @@ class Released:
         return self.steps[-1] if isinstance(self.steps[-1], Encoder) else None
 
     @property
+    def encoders(self) -> list[Encoder]:
+        """All encoders of ours that it is made of, in their order."""
+        return [step for step in (self.encoder, *self.steps) if isinstance(step, Encoder)]
+
+    @property
     def n_cells(self) -> int | None:
         """How many cells are released; None where no cells are."""
         return None if self.last is None else self.last.n_cells_
@@ -161,12 +166,6 @@ class Released:
             Parameter("most_rows", ...),
             ").",
         )
-
-    def without_ledger(self) -> Released:
-        """The same without the lists of the persons that its encoders were fitted to: it encodes, and no more."""
-        first = None if self.encoder is None else self.encoder.without_ledger()
-        steps = tuple(step.without_ledger() if isinstance(step, Encoder) else step for step in self.steps)
-        return Released(self.model if first is None else first, first, steps)
 
     def encode(self, table: Table) -> pd.DataFrame:
         """What is released for the rows of a table, as it is written: encoded numbers in single precision."""

@@ -192,7 +192,7 @@ def _read_keys(path: Path, digest: str) -> list[Key]:
     if _digest(text.encode())[:8] != digest:
         raise DataError(f"{path}: the key is damaged, or belongs to another model.")
     try:
-        return [Key.fromhex(secret) for secret in parse_json(text)]
+        return [Key(bytes.fromhex(secret)) for secret in parse_json(text)]
     except (TypeError, ValueError):
         raise DataError(f"{path}: the key is damaged.") from None
 

@@ -27,7 +27,7 @@ from sklearn.base import BaseEstimator
 from fairflows.encoder.model_state import State, Storable, built_from, state_of
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Key
+from fairflows.table.persons import Key, Secret
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -199,7 +199,7 @@ class Writer:
             return {_TAG: "dict", "items": items}
         kinds: tuple[tuple[Any, Callable[[Any, str], Tagged]], ...] = (
             (tuple, self._tuple),
-            (bytes, self._secret),
+            (bytes | Key, self._secret),
             (Ledger, self._ledger),
             (np.generic, self._scalar),
             (np.ndarray, self._array),
@@ -216,10 +216,11 @@ class Writer:
     def _tuple(self, value: tuple[object, ...], where: str) -> Tagged:
         return {_TAG: "tuple", "items": self.write(list(value), where)}
 
-    def _secret(self, value: bytes, where: str) -> Tagged:
-        if value not in self.secrets:
-            self.secrets.append(value)
-        return {_TAG: "secret", "number": self.secrets.index(value)}
+    def _secret(self, value: Secret, where: str) -> Tagged:
+        secret = bytes(value)
+        if secret not in self.secrets:
+            self.secrets.append(secret)
+        return {_TAG: "secret", "number": self.secrets.index(secret)}
 
     def _ledger(self, value: Ledger, where: str) -> Tagged:
         number = next((i for i, ledger in enumerate(self.ledgers) if ledger is value), len(self.ledgers))

@@ -48,6 +48,7 @@ def encode_batch(
     label: str | None = None,
     keep: Sequence[str] = (),
     precision: Precision = "float32",
+    key: bytes | Sequence[bytes] | None = None,
 ) -> Batch:
     """Encode an Arrow record batch, or table: a function of the batch alone, for engines that move such batches.
 
@@ -66,11 +67,16 @@ def encode_batch(
     Parameters
     ----------
     model : encoder or pipeline
-        Fitted. An engine that sends it to its workers sends the secret key with it.
+        Fitted.
     batch : RecordBatch or Table
         The rows, with the columns that the model was fitted on.
     sensitive, grouping, identifier, label, keep, precision
         As for `encode_file`.
+    key : bytes or sequence of bytes, optional
+        The model's secret key, ``bytes(model.key_)``, where an engine sends the model to its workers: it does so by a
+        pickle, which leaves the key out, and a model without its key encodes nothing. So it is you who decides whether
+        the workers get the key, and how: with the function, or from where secrets are kept. Of a pipeline with several
+        of our encoders, the key of each.
 
     Returns
     -------
@@ -88,6 +94,8 @@ def encode_batch(
     ['cell', 'person']
     """
     encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
+    if key is not None:
+        encode.restore_keys([key] if isinstance(key, bytes) else key)
     is_table = isinstance(batch, pa.Table)
     encoded = encode(batch if is_table else pa.Table.from_batches([batch]))
     say_what_is_unknown(encoded.unknown)
@@ -192,17 +200,22 @@ class BatchEncoder:
     @property
     def needs_identifier(self) -> bool:
         """Whether rows get coins or noise, and nothing says whose rows they are."""
-        encoders = [self._released.encoder, *self._released.steps]
-        return self.identifier is None and any(step.is_randomised for step in encoders if isinstance(step, Encoder))
+        return self.identifier is None and any(encoder.is_randomised for encoder in self._released.encoders)
 
-    def without_ledger(self) -> BatchEncoder:
-        """The same without the list of the persons that the model was fitted to, to be sent to others.
+    @property
+    def keys(self) -> list[bytes]:
+        """The secret keys of the model's encoders, which have to be sent along where it is pickled."""
+        return [bytes(encoder.key_) for encoder in self._released.encoders]
 
-        Only `CrossFit` without an identifier needs the list to encode.
-        """
-        made = BatchEncoder.__new__(BatchEncoder)
-        made.__dict__ = {**vars(self), "_released": self._released.without_ledger()}
-        return made
+    def restore_keys(self, keys: Sequence[bytes]) -> None:
+        """Give the secret keys back to a model that came out of a pickle."""
+        encoders = self._released.encoders
+        if len(keys) != len(encoders):
+            raise DataError(
+                f"The model has {len(encoders)} encoders, each with a key of its own; got {len(keys)} keys."
+            )
+        for encoder, key in zip(encoders, keys, strict=True):
+            encoder.restore_key(key)
 
     def check_label(self, columns: Sequence[str], path: object) -> None:
         """Refuse rows without the label where it is to be written."""

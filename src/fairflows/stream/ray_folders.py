@@ -53,7 +53,7 @@ def encode_folder(
     Each row becomes what `encode_batch` makes of it, by whichever worker. Rows come out in a random order, every order
     being equally likely, unless `keep_order` asks for that of the files and their names.
 
-    **The model's secret key travels to the workers**, inside of the encoder, and lies in Ray's object store until the
+    **The model's secret key travels to the workers**, beside the encoder, and lies in Ray's object store until the
     job ends: whoever can read the memory, or the spilled objects, of the cluster's machines can read it. The ledger,
     which lists the persons that the model was fitted to, stays here.
 
@@ -112,7 +112,7 @@ def encode_folder(
         parts = ray.data.read_parquet(folder, filesystem=origin).select_columns(encode.columns).repartition(n_tasks)
         encoded = parts.map_batches(
             _encoded,
-            fn_args=(encode.without_ledger(), tally, not keep_order),
+            fn_args=(encode, encode.keys, tally, not keep_order),
             batch_format="pyarrow",
             batch_size=batch_rows,
         )
@@ -161,7 +161,10 @@ class Tally:
         return self._refusal
 
 
-def _encoded(batch: pa.Table, encode: BatchEncoder, tally: ActorHandle, in_random_order: bool) -> pa.Table:
+def _encoded(
+    batch: pa.Table, encode: BatchEncoder, keys: list[bytes], tally: ActorHandle, in_random_order: bool
+) -> pa.Table:
+    encode.restore_keys(keys)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # which would come once per batch
         try:

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom, poisson
 
-from fairflows.table.persons import Hashes, Persons, content_hashes, keyed_hashes
+from fairflows.exceptions import DataError
+from fairflows.table.persons import Hashes, Persons, Secret, content_hashes, keyed_hashes, secrets_travel
 
 BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
 
@@ -39,7 +40,7 @@ class RowsSeen:
     contents: Hashes
 
     @classmethod
-    def of(cls, X: pd.DataFrame, persons: Persons, key: bytes) -> RowsSeen:
+    def of(cls, X: pd.DataFrame, persons: Persons, key: Secret) -> RowsSeen:
         """The rows of a frame and the persons that they belong to."""
         if persons.names is not None:
             return cls(True, np.unique(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
@@ -103,8 +104,9 @@ class Ledger:
     ----------
     key : bytes
         The model's secret, without which hashes say nothing; it is not written with the ledger.
-    used : list of RowsSeen
-        The rows that were trained on, then those of every later choice (validation rows).
+    used : list of RowsSeen or None
+        The rows that were trained on, then those of every later choice (validation rows). None for a ledger that came
+        out of a pickle: pickles leave the list out.
 
     Examples
     --------
@@ -114,12 +116,22 @@ class Ledger:
     1
     """
 
-    def __init__(self, key: bytes, used: list[RowsSeen]) -> None:
+    def __init__(self, key: Secret, used: list[RowsSeen] | None) -> None:
         self.key = key
-        self.used = used
+        self._used = used
+
+    @property
+    def used(self) -> list[RowsSeen]:
+        """The rows that were trained on, then those of every later choice."""
+        if self._used is None:
+            raise DataError(
+                "The model came out of a pickle, which leaves out the list of the rows that it was fitted to. Without "
+                "it nobody can tell these rows from new ones: keep models by fairflows.save and fairflows.load."
+            )
+        return self._used
 
     @classmethod
-    def of(cls, X: pd.DataFrame, persons: Persons, key: bytes) -> Ledger:
+    def of(cls, X: pd.DataFrame, persons: Persons, key: Secret) -> Ledger:
         """A new ledger for a model trained on these rows."""
         return cls(key, [RowsSeen.of(X, persons, key)])
 
@@ -150,11 +162,19 @@ class Ledger:
         return {"used": [used.to_dict() for used in self.used]}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Sequence[Mapping[str, bool | str]]], key: bytes) -> Ledger:
+    def from_dict(cls, values: Mapping[str, Sequence[Mapping[str, bool | str]]], key: Secret) -> Ledger:
         """The ledger that `to_dict` described, with the key that it was made with."""
         return cls(key, [RowsSeen.from_dict(used) for used in values["used"]])
 
+    def __deepcopy__(self, memo: dict[int, object]) -> Ledger:
+        return Ledger(self.key, None if self._used is None else list(self._used))
+
+    def __reduce__(self) -> tuple[type[Ledger], tuple[Secret, list[RowsSeen] | None]]:
+        return Ledger, (self.key, self._used if secrets_travel.get() else None)
+
     def __repr__(self) -> str:
+        if self._used is None:
+            return "<Ledger: left out of a pickle>"
         n, what = sum(len(used.persons) for used in self.used), "persons" if self.used[0].named else "rows"
         return f"<Ledger: {n:,} {what} used>"
 

@@ -190,11 +190,11 @@ class Book:
             if not path.exists():
                 self._check_that_it_is_new()
                 self.folder.chmod(0o700)
-                _write_private(path, new_key())
-            key = Key(path.read_bytes())
-        if len(key) != KEY_BYTES:
-            raise DataError(f"{path}: the key is damaged: it must have {KEY_BYTES} bytes; it has {len(key)}.")
-        return key
+                _write_private(path, bytes(new_key()))
+            secret = path.read_bytes()
+        if len(secret) != KEY_BYTES:
+            raise DataError(f"{path}: the key is damaged: it must have {KEY_BYTES} bytes; it has {len(secret)}.")
+        return Key(secret)
 
     def _check_that_it_is_new(self) -> None:
         others = sorted(path.name for path in self.folder.iterdir() if path.name != _LOCK)
@@ -317,7 +317,7 @@ def _hashes(array: np.ndarray) -> Hashes:
     return array
 
 
-def _digest(key: bytes) -> str:
+def _digest(key: Key) -> str:
     """Eight digits find a wrong key, and are no help in guessing one."""
     return fingerprint(["book of looks"], key)[:8]
 

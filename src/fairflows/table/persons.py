@@ -13,7 +13,9 @@ from __future__ import annotations
 import base64
 import hmac
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias, overload
@@ -38,13 +40,97 @@ Part = str | npt.NDArray
 """What a fingerprint is made of."""
 
 
-class Key(bytes):
-    """A secret key that does not show itself as text, and so not in logs, notebooks and error reports."""
+class Key:
+    """A secret key, which shows itself neither as text nor in pickles.
+
+    ``bytes(key)`` is the secret; logs, notebooks and error reports show ``<secret key>``. In a pickle eight digits of
+    its hash stand in its place: what comes out of a pickle is a key without its secret, which refuses to be used until
+    `restore` has put it back. All parts of a model hold the same key object, in memory and after a pickle, so that
+    restoring it once is enough. Copies within a process share the key.
+
+    Parameters
+    ----------
+    secret : bytes
+        The secret.
+
+    Examples
+    --------
+    >>> import pickle
+    >>> key = Key(b"nobody knows")
+    >>> key, bytes(key)
+    (<secret key>, b'nobody knows')
+    >>> again = pickle.loads(pickle.dumps(key))
+    >>> again.restore(b"nobody knows")
+    >>> again == key
+    True
+    """
+
+    __slots__ = ("_digest", "_secret")
+
+    def __init__(self, secret: bytes | Key | Iterable[int]) -> None:
+        self._secret: bytes | None = bytes(secret)
+        self._digest = _digest(self._secret)
+
+    @classmethod
+    def without_secret(cls, digest: str) -> Key:
+        """A key that waits for its secret."""
+        key = cls.__new__(cls)
+        key._secret, key._digest = None, digest
+        return key
+
+    def restore(self, secret: bytes | Key) -> None:
+        """Put back the secret; another one than the key had is refused."""
+        if _digest(bytes(secret)) != self._digest:
+            raise DataError("This is the key of another model: with it every person would have other coins and noise.")
+        self._secret = bytes(secret)
+
+    def __bytes__(self) -> bytes:
+        if self._secret is None:
+            raise DataError(
+                "The model came out of a pickle, which leaves out the secret key, and does nothing without it. Give it "
+                "back: model.restore_key(key), with the key that bytes(model.key_) was before. Or keep models by "
+                "fairflows.save and fairflows.load, which have a file for the key."
+            )
+        return self._secret
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Key):
+            return self is other or (self._secret is not None and self._secret == other._secret)
+        return self._secret == other if isinstance(other, bytes) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
 
     def __repr__(self) -> str:
         return "<secret key>"
 
-    __str__ = __repr__
+    def __copy__(self) -> Key:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Key:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Key], tuple[bytes | str]]:
+        if secrets_travel.get():
+            return Key, (bytes(self),)
+        return Key.without_secret, (self._digest,)
+
+
+Secret: TypeAlias = bytes | Key
+"""What a keyed hash is made with."""
+
+secrets_travel = ContextVar("secrets_travel", default=False)
+"""Whether a pickle that is made now may hold secrets."""
+
+
+@contextmanager
+def secrets_in_pickles() -> Iterator[None]:
+    """What is pickled in this block holds its keys and ledgers: for processes that may have them, and nothing kept."""
+    before = secrets_travel.set(True)
+    try:
+        yield
+    finally:
+        secrets_travel.reset(before)
 
 
 class KeySetting:
@@ -151,7 +237,7 @@ class Persons:
         """How many rows each person has."""
         return np.bincount(self.codes, minlength=self.n)
 
-    def uniform(self, key: bytes, purpose: str) -> npt.NDArray[np.float64]:
+    def uniform(self, key: Secret, purpose: str) -> npt.NDArray[np.float64]:
         """One number in [0, 1) per row, with 53 random bits, the same for all rows of a person.
 
         For persons without names it is fresh for every row and every call: nothing could tell that a row is of
@@ -241,21 +327,21 @@ class Persons:
         chosen = np.minimum((self._hashed(_key_of(seed), "row") * m).astype(np.intp), m - 1)
         return by_person[np.cumsum(m) - m + chosen]
 
-    def _hashed(self, key: bytes, purpose: str) -> npt.NDArray[np.float64]:
+    def _hashed(self, key: Secret, purpose: str) -> npt.NDArray[np.float64]:
         """One number in [0, 1) per person."""
         bits = keyed_hashes(self.names if self.names is not None else [], key, purpose) >> np.uint64(11)
         return bits.astype(np.float64) * 2.0**-53
 
 
-def keyed_hashes(texts: npt.ArrayLike, key: bytes, purpose: str) -> Hashes:
+def keyed_hashes(texts: npt.ArrayLike, key: Secret, purpose: str) -> Hashes:
     """A SipHash of each text, under a key derived for the purpose: hashes for two purposes cannot be compared."""
     # pandas takes a key of 16 characters; 16 of base64's carry 96 bits of the derived key.
-    derived = hmac.new(key, purpose.encode(), sha256).digest()[:12]
+    derived = hmac.new(bytes(key), purpose.encode(), sha256).digest()[:12]
     siphash_key = base64.urlsafe_b64encode(derived).decode()
     return pd.util.hash_array(np.asarray(texts, dtype=object), hash_key=siphash_key, categorize=False)
 
 
-def content_hashes(frame: pd.DataFrame, key: bytes) -> Hashes:
+def content_hashes(frame: pd.DataFrame, key: Secret) -> Hashes:
     """A hash of each row's values; 7 and 7.0 are the same value, whatever type a file's reader chose."""
     plain = pd.DataFrame({j: _plain(frame.iloc[:, j]) for j in range(frame.shape[1])}).reset_index(drop=True)
     # pandas does not key the hash of numbers, so the rows' hashes are written out and hashed once more.
@@ -263,13 +349,18 @@ def content_hashes(frame: pd.DataFrame, key: bytes) -> Hashes:
     return keyed_hashes(rows.astype(str), key, "content")
 
 
-def fingerprint(parts: Iterable[Part], key: bytes) -> str:
+def fingerprint(parts: Iterable[Part], key: Secret) -> str:
     """One keyed hash, 32 hexadecimal digits, of arrays and texts in this order."""
-    digest = hmac.new(key, digestmod=sha256)
+    digest = hmac.new(bytes(key), digestmod=sha256)
     for part in parts:
         data = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()[:32]
+
+
+def _digest(secret: bytes) -> str:
+    """Eight digits find a wrong key, and are no help in guessing one."""
+    return sha256(secret).hexdigest()[:8]
 
 
 def _fresh_generator() -> np.random.Generator:

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
 from fairflows.exceptions import DataWarning
+from fairflows.table.persons import secrets_in_pickles
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -26,14 +27,20 @@ def in_processes(work: Callable[[Item], Found], items: Iterable[Item], n_process
     if n_processes == 1:
         return [work(item) for item in items]
     # As bytes: torch would lend tensors between processes instead of copying them, and the lender may be gone first.
-    packed = [pickle.dumps((work, item)) for item in items]
+    packed = [_packed((work, item)) for item in items]
     with new_pool(max(1, min(n_processes, len(packed)))) as pool:
         return [pickle.loads(found) for found in pool.map(_work_on_bytes, packed)]
 
 
 def _work_on_bytes(packed: bytes) -> bytes:
     work, item = pickle.loads(packed)
-    return pickle.dumps(work(item))
+    return _packed(work(item))
+
+
+def _packed(value: object) -> bytes:
+    """A pickle that holds the keys of models: it goes from one of our processes to another, and is not kept."""
+    with secrets_in_pickles():
+        return pickle.dumps(value)
 
 
 def _ignore_data_warnings() -> None:
