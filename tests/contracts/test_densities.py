@@ -103,6 +103,13 @@ def test_gradient_is_that_of_finite_differences(density):
         torch.testing.assert_close(slope[:, j], difference, rtol=1e-4, atol=1e-5)
 
 
+def test_torch_func_gives_the_same_gradient(density):
+    double = copy.deepcopy(density).double()
+    x = rows(6).double().requires_grad_()
+    (slope,) = torch.autograd.grad(double.log_prob(x).sum(), x)
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(double.log_prob))(x.detach()), slope)
+
+
 def test_any_leading_shape(density):
     x = rows(24)
     flat = density.log_prob(x)

@@ -81,6 +81,36 @@ class Recorded:
         return Batch(*(part[:n_steps] for part in self.batches))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # torch's own, in forward mode
+def test_torch_func_gives_the_gradient_of_a_step():
+    """Also its derivative, which the gradients that are written by hand do not have."""
+    densities, data = gaussians()
+    f, h = small([3, 4])
+    x, log_p_x, y = (part[0] for part in FreshDraws(data, densities, seeds=[3, 4], batch_size=50).take(1))
+    batch, gamma = Batch(x.double(), log_p_x.double(), y), torch.tensor([0.2, 0.9]).double()
+    f, h, densities = f.double(), h.double(), densities.double()
+
+    class Step(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f, self.h = f, h
+
+        def forward(self):
+            return algorithm_1(self.f, self.h, densities, batch, gamma).L.sum()
+
+    step, weights = Step(), dict(Step().named_parameters())
+    expected = dict(zip(weights, torch.autograd.grad(step(), list(weights.values())), strict=True))
+
+    def gradient(weights):
+        return torch.func.grad(lambda w: torch.func.functional_call(step, w, ()))(weights)
+
+    torch.testing.assert_close(gradient(weights), expected)
+    _, curvature = torch.func.jvp(gradient, (weights,), (expected,))  # the Hessian times the gradient
+    after, before = (gradient({name: w + t * expected[name] for name, w in weights.items()}) for t in (1e-7, -1e-7))
+    for name in weights:
+        torch.testing.assert_close(curvature[name], (after[name] - before[name]) / 2e-7, rtol=1e-3, atol=1e-5)
+
+
 def test_given_draws_are_used():
     densities, data = gaussians()
     source = FreshDraws(data, densities, seeds=[1], batch_size=50)

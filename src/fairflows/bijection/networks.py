@@ -139,7 +139,20 @@ class _Networks(torch.autograd.Function):
 
 def apply_networks(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     """Send x̄ (N, B, w₀) through N networks whose effective matrices (N, w_l, w_{l+1}) are given layer by layer."""
-    return _Networks.apply(x, *matrices)
+    if not is_transformed():
+        return _Networks.apply(x, *matrices)
+    for weight in matrices[:-1]:
+        x = torch.bmm(x, weight).relu()
+    return torch.bmm(x, matrices[-1])
+
+
+def is_transformed() -> bool:
+    """Whether a transform of torch.func (vmap, grad, jacrev, ...) is at work.
+
+    Transforms see through plain operations only. Gradients that are written out by hand, for speed, are for training;
+    torch asks the same question before it applies them.
+    """
+    return torch._C._are_functorch_transforms_active()
 
 
 class StackedMLP(Stacked):

@@ -10,14 +10,14 @@ and decoding cost the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairflows.bijection.base import Bijection, passive_features
-from fairflows.bijection.networks import StackedMLP, apply_networks, augment, padded
+from fairflows.bijection.networks import StackedMLP, apply_networks, augment, is_transformed, padded
 
 
 class _Scale(torch.autograd.Function):
@@ -57,6 +57,24 @@ class _Unscale(torch.autograd.Function):
         x, s, scale = ctx.saved_tensors
         grad_y = grad_x * scale
         return grad_y, _raw_gradient(torch.addcmul(grad_s, grad_x, x, value=-1), s, -grad_y)
+
+
+def _scale(x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
+    """y = x eˢ + t and s."""
+    if not is_transformed():
+        return _Scale.apply(x, raw)
+    raw_s, t = raw.chunk(2, dim=-1)
+    s = torch.tanh(raw_s)
+    return x * torch.exp(s) + t, s
+
+
+def _unscale(y: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
+    """x = (y − t) e⁻ˢ and s."""
+    if not is_transformed():
+        return _Unscale.apply(y, raw)
+    raw_s, t = raw.chunk(2, dim=-1)
+    s = torch.tanh(raw_s)
+    return (y - t) * torch.exp(-s), s
 
 
 def _raw_gradient(grad_s: Tensor, s: Tensor, grad_t: Tensor) -> Tensor:
@@ -127,20 +145,23 @@ class RealNVP(Bijection):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """z = f_a(x) and log |det ∂z/∂x|."""
-        return self._pass(x, self._blocks(), _Scale)
+        return self._pass(x, self._blocks(), _scale)
 
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
-        x, log_det = self._pass(z, self._blocks()[::-1], _Unscale)
+        x, log_det = self._pass(z, self._blocks()[::-1], _unscale)
         return x, -log_det
 
     def _pass(
-        self, x: Tensor, blocks: list[list[Tensor]], coupling: type[torch.autograd.Function]
+        self,
+        x: Tensor,
+        blocks: list[list[Tensor]],
+        coupling: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
         state = augment(self.stacked(x)).flatten(0, 1)
         s_total: Tensor | None = None
         for matrices in blocks:
-            state, s = coupling.apply(state, apply_networks(state, matrices))
+            state, s = coupling(state, apply_networks(state, matrices))
             s_total = s if s_total is None else s_total + s
         lead = (self.n_models, self.n_groups)
         if s_total is None:
