@@ -62,7 +62,7 @@ def best_densities(
     Parameters
     ----------
     encoder : FairFlow
-        A fitted encoder: its codec says what model space is.
+        A fitted encoder: its codec says what model space is, its ``device`` where the candidates are fitted.
     density : str, density, fitted densities, or a list of these
         A name or a density of `fairflows.density` is fitted to `train`; a fitted `GroupDensities` of model space is
         taken as it is, and cannot be among several: it may have seen the rows that these are compared on.
@@ -77,6 +77,7 @@ def best_densities(
     """
     import torch
 
+    from fairflows.compute.resources import chosen_device
     from fairflows.density.base import Density, GroupDensities
 
     if not isinstance(encoder, FairFlow):
@@ -96,12 +97,13 @@ def best_densities(
     if train is None:
         raise ValueError("density takes training rows to fit on and to choose by: pass train.")
     fit, held = _by_group(encoder, train, random_state)
-    to_tensor = [torch.as_tensor(x, dtype=torch.float32) for x in fit]
+    device = chosen_device(encoder.device)
+    fit_rows = [torch.as_tensor(x, dtype=torch.float32, device=device) for x in fit]
+    held_rows = [torch.as_tensor(x, device=device) for x in held]
     found = []
     for candidate in settings:
-        densities = GroupDensities.fit(_template(candidate), to_tensor, random_state=random_state).double()
-        likelihood = float(np.mean(densities.score([torch.as_tensor(x) for x in held])))
-        found.append((likelihood, name_of(candidate), densities))
+        densities = GroupDensities.fit(_template(candidate), fit_rows, random_state=random_state).double()
+        found.append((float(np.mean(densities.score(held_rows))), name_of(candidate), densities.cpu()))
     likelihood, name, densities = max(found, key=lambda entry: entry[0])
     chosen = f"{name}, the best of {len(found)}" if len(found) > 1 else name
     return CandidateDensities(densities, f"{chosen}: {likelihood:.3f} nats per held-out row, in model space", encoder)

@@ -22,6 +22,7 @@ from fairflows.bounds import cell_upper_bound, fare_upper_bound, weissman_upper_
 from fairflows.certificate.candidates import best_densities
 from fairflows.certificate.certifying import certify
 from fairflows.density import Density, FlowDensity, KernelDensity, MixtureDensity
+from fairflows.density.base import GroupDensities
 from fairflows.encoder.base import Encoder
 from fairflows.paper.baselines.fare import FARE
 from fairflows.paper.experiments.adversaries import task_accuracy
@@ -35,6 +36,7 @@ from fairflows.paper.experiments.problems import (
     changed,
     labels_of,
 )
+from fairflows.paper.experiments.processes import in_processes
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, bounds_figure, new_figure
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
@@ -112,8 +114,11 @@ def run_best_densities(setting: Setting) -> Result:
     models, notes = at_hand({name: partial(honest, name, setting) for name in names})
     targets = [(encoder, model.train, model.test) for model in models.values() for encoder in model.encoders]
     found = iter(audits(targets, setting))
-    parts = [judged(name, model, list(islice(found, len(model.encoders))), setting) for name, model in models.items()]
-    table = pd.concat(parts, ignore_index=True)
+    made = [
+        claims(name, model, list(islice(found, len(model.encoders))), setting.quick) for name, model in models.items()
+    ]
+    judge = partial(judged, n_draws=50_000 if setting.quick else 400_000)
+    table = pd.DataFrame(in_processes(judge, [claim for of_data in made for claim in of_data], setting.n_jobs))
     refuted = [int((table[column] == "REFUTED").sum()) for column in ("status", "status, best density")]
     notes += [
         f"Of {len(table)} models {refuted[0]} are REFUTED with the paper's density, and {refuted[1]} with the best one "
@@ -169,34 +174,51 @@ def candidates(quick: bool) -> list[Density]:
     return [*small, MixtureDensity(32), wide, splines]
 
 
-def judged(name: str, model: Honest, attacks: Sequence[Audit], setting: Setting) -> pd.DataFrame:
-    """Both certificates of every encoder, and what the suite reached."""
-    encoders, test = model.encoders, model.test
-    best, kind = None, ""
+@dataclass(frozen=True)
+class Claim:
+    """An encoder, what the suite reached against it, and the best density where the encoder has another one."""
+
+    data: str
+    gamma: float
+    encoder: Encoder
+    test: Table
+    audit: Audit
+    best: GroupDensities | None
+    best_name: str
+
+
+def claims(name: str, model: Honest, attacks: Sequence[Audit], quick: bool) -> list[Claim]:
+    """The claims of a dataset's encoders; the best density is found once for all of them."""
+    first, best = model.encoders[0], None
     if name in CATEGORICAL:
-        kind = " / ".join(sorted({type(density).__name__ for density in encoders[0].model_.densities}))
+        best_name = " / ".join(sorted({type(density).__name__ for density in first.model_.densities}))
     else:
-        best, described, _ = best_densities(encoders[0], candidates(setting.quick), model.train, 0)
-        kind = described.split(", the best")[0]
-    rows, n_draws = [], 50_000 if setting.quick else 400_000
-    for gamma, encoder, found in zip(model.problem.gammas, encoders, attacks, strict=True):
-        own = certify(encoder, test, audit=found, n_draws=n_draws)
-        better = own if best is None else certify(encoder, test, audit=found, density=best, n_draws=n_draws)
-        rows.append(
-            {
-                "data": model.problem.name,
-                "gamma": gamma,
-                "accuracy": task_accuracy(encoder, test),
-                "model ≤": None if best is None else own.model_upper,
-                "status": "" if best is None else own.status,
-                "best density": kind,
-                "model ≤, best density": better.model_upper,
-                "status, best density": better.status,
-                "attack ≥": found.attack_lower,
-                "by": found.best,
-            }
-        )
-    return pd.DataFrame(rows)
+        best, described, _ = best_densities(first, candidates(quick), model.train, 0)
+        best_name = described.split(", the best")[0]
+    return [
+        Claim(model.problem.name, gamma, encoder, model.test, attack, best, best_name)
+        for gamma, encoder, attack in zip(model.problem.gammas, model.encoders, attacks, strict=True)
+    ]
+
+
+def judged(claim: Claim, n_draws: int) -> dict[str, object]:
+    """Both certificates of an encoder, and what the suite reached."""
+    own = certify(claim.encoder, claim.test, audit=claim.audit, n_draws=n_draws)
+    better = own
+    if claim.best is not None:
+        better = certify(claim.encoder, claim.test, audit=claim.audit, density=claim.best, n_draws=n_draws)
+    return {
+        "data": claim.data,
+        "gamma": claim.gamma,
+        "accuracy": task_accuracy(claim.encoder, claim.test),
+        "model ≤": None if claim.best is None else own.model_upper,
+        "status": "" if claim.best is None else own.status,
+        "best density": claim.best_name,
+        "model ≤, best density": better.model_upper,
+        "status, best density": better.status,
+        "attack ≥": claim.audit.attack_lower,
+        "by": claim.audit.best,
+    }
 
 
 def _figure(table: pd.DataFrame) -> Figure:

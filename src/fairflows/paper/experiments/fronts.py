@@ -232,10 +232,15 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
+def of_all_seeds(summarised: pd.DataFrame) -> pd.DataFrame:
+    """Settings that every seed could keep: a target that only lucky seeds reach has no fair mean."""
+    return summarised[summarised["seeds"] == summarised["seeds"].max()]
+
+
 def best_within(summarised: pd.DataFrame, limits: Sequence[float]) -> pd.DataFrame:
-    """The highest mean accuracy of each method at a mean certificate within each limit."""
+    """The highest mean accuracy of each method at a mean certificate within each limit, of settings that all have."""
     rows = []
-    for (data, unit, method), part in summarised.groupby(["data", "unit", "method"], sort=False):
+    for (data, unit, method), part in of_all_seeds(summarised).groupby(["data", "unit", "method"], sort=False):
         best = {f"≤ {limit}": part.loc[part["certified"] <= limit, "accuracy"].max() for limit in limits}
         rows.append({"data": data, "unit": unit, "method": method, **best})
     return pd.DataFrame(rows)
@@ -346,7 +351,7 @@ def front_figure(table: pd.DataFrame) -> Figure:
         )
     )
     shown = {"certified": "certified Δ ≤", "parity": "parity, measured"}
-    part = table[table["unit"] == table["unit"].iloc[0]]
+    part = of_all_seeds(table)[lambda of_all: of_all["unit"] == table["unit"].iloc[0]]
     for line, name in zip(axes, names, strict=True):
         for ax, (measure, title) in zip(line, shown.items(), strict=True):
             for method, own in part[part["data"] == name].groupby("method", sort=False):
