@@ -36,6 +36,16 @@ def test_missing_numbers_are_nan_whatever_pandas_calls_them(gaps):
     assert with_plain_gaps(whole) is whole
 
 
+@pytest.mark.parametrize("kind", ["string", "object", "category", "boolean"])
+def test_missing_categories_are_nan_whatever_pandas_calls_them(kind, gaps):
+    text = pd.Series(["a", "b", None, "a"] * 200, dtype="string")
+    rows = gaps.assign(c=(text == "a").mask(text.isna()) if kind == "boolean" else text.astype(kind))
+    plain = with_plain_gaps(rows)["c"]
+    assert [value for value in plain[:4].tolist() if isinstance(value, float) and np.isnan(value)] == [plain[2]]
+    table = ff.Table(rows, sensitive="a", label="y", identifier="person", missing="category")
+    assert ff.FairTree(n_cells=4, missing="category", identifier="person").fit(table).n_cells_ > 1
+
+
 def test_only_a_column_without_any_value_is_filled(gaps):
     filled = with_values(with_plain_gaps(gaps))
     assert (filled["nothing"] == 0).all()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import threading
@@ -18,8 +19,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression
 from torch import distributions as td
 
-from fairflows import DataError, FairFlow, FairMatching, FairTransport, Table, make_gaussians
-from fairflows.bijection import StackedMLP
+from fairflows import DataError, FairFlow, FairMatching, FairTransport, FairTree, Table, make_gaussians
+from fairflows.bijection import NeuralSpline, StackedMLP
 from fairflows.certificate.identification import model_hash
 from fairflows.density import (
     AutoregressiveDensity,
@@ -232,12 +233,73 @@ def test_a_spline_keeps_its_halves_when_torch_draws_others(tmp_path, monkeypatch
     assert [sorted(half) for half in density.networks.passive] != [[0, 2], [1, 3]], "else nothing is tested"
 
 
+def test_a_spline_is_the_same_when_zuko_has_another_default(monkeypatch):
+    from zuko.transforms import MonotonicRQSTransform
+
+    spline, x = NeuralSpline(2), torch.linspace(-3, 3, 20).reshape(1, 10, 2).expand(2, -1, -1)
+    z, _ = spline.forward(x)
+    monkeypatch.setattr(MonotonicRQSTransform.__init__, "__defaults__", (5.0, 0.5))
+    torch.testing.assert_close(spline.forward(x)[0], z)
+
+
 def test_a_network_with_inputs_and_outputs_left_out(tmp_path):
     left_out = {"visible": torch.tensor([[True, False], [False, True]]), "written": torch.tensor([True, False, True])}
     network = StackedMLP(2, (3,), 3, seeds=[1, 2], lead=(2,), **left_out)
     save(network, tmp_path / "network")
     x = torch.randn(2, 2, 5, 2)
     torch.testing.assert_close(load(tmp_path / "network")(x), network(x))
+
+
+def test_only_chosen_settings_of_scikit_learn_are_saved(mixed, tmp_path):
+    classifier = LogisticRegression(C=0.5, max_iter=200)
+    encoder = FairTransport(classifier=classifier, transport="score", missing="category").fit(whole(mixed))
+    save(encoder, tmp_path / "model")
+    assert saved_values(tmp_path / "model", "class", "LogisticRegression")[0]["state"]["settings"]["items"] == [
+        ["C", 0.5],
+        ["max_iter", 200],
+    ]
+    assert load(tmp_path / "model").classifier.get_params() == classifier.get_params()
+
+
+def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
+    """A model saved under pandas 3, where text is of the type "str", is loaded under pandas 2.3, and the reverse."""
+    text = ["a", "b", None] * 20
+    columns = {
+        "inferred": pd.Series(text),
+        "object": pd.Series(text, dtype=object),
+        "string": pd.Series(text, dtype="string"),
+        "category": pd.Series(text, dtype="category"),
+        "category of string": pd.Series(text, dtype="string").astype("category"),
+        "whole": pd.Series([1, 2, None] * 20, dtype="Int64"),
+        "yes": pd.Series([True, False, None] * 20, dtype="boolean"),
+        "x": np.linspace(0, 1, 60),
+        "day": pd.date_range("2020-01-01", periods=60),
+        "hour": pd.date_range("2020-01-01", periods=60, freq="h", tz="Europe/Berlin"),
+        "lasts": pd.to_timedelta(range(60), unit="min"),
+    }
+    table = Table(pd.DataFrame(columns), sensitive=["f", "m"] * 30, label=[0, 0, 1] * 20, missing="category")
+    save(FairTree(n_cells=2, output="row", unseen="other", missing="category").fit(table), tmp_path / "model")
+    names = {value["name"] for value in saved_values(tmp_path / "model", "is", "type")}
+    assert names >= {"float64", "Int64", "boolean", "object"}
+    times = r"datetime64\[.s(, Europe/Berlin)?\]|timedelta64\[.s\]"
+    known = re.compile(rf"bool|boolean|object|u?int\d+|U?Int\d+|float\d+|{times}")
+    assert [name for name in names if not known.fullmatch(name)] == []
+    texts = saved_values(tmp_path / "model", "is", "string type")
+    assert {value["storage"] for value in texts} <= {"python", "pyarrow"}
+    assert "NA" in {value["missing"] for value in texts} <= {"NA", "nan"}
+
+
+def saved_values(model, entry, content):
+    """The tagged values of a saved model with this entry."""
+
+    def walk(value):
+        if isinstance(value, dict):
+            yield from [value] if value.get(entry) == content else []
+            value = list(value.values())
+        for item in value if isinstance(value, list) else ():
+            yield from walk(item)
+
+    return list(walk(json.loads((model / "model.json").read_text())["content"]))
 
 
 def test_every_class_of_the_list_is_there():

@@ -19,13 +19,16 @@ from fairflows.bijection.networks import StackedMLP, generator_of
 if TYPE_CHECKING:
     from zuko.transforms import MonotonicRQSTransform
 
+# Stated, although it is zuko's default: that changed with zuko 1.5, and a saved model must not change with it.
+_LEAST_SLOPE = 1e-3
+
 
 def _spline(knots: Tensor, n_bins: int, bound: float) -> MonotonicRQSTransform:
     """The transform with unconstrained widths, heights and slopes (..., 3 n_bins − 1)."""
     from zuko.transforms import MonotonicRQSTransform  # only the splines need zuko
 
     widths, heights, slopes = knots.split([n_bins, n_bins, n_bins - 1], dim=-1)
-    return MonotonicRQSTransform(widths, heights, slopes, bound=bound)
+    return MonotonicRQSTransform(widths, heights, slopes, bound=bound, slope=_LEAST_SLOPE)
 
 
 class NeuralSpline(Bijection):

@@ -1,13 +1,15 @@
 """The values that describe a fitted object: those that are saved, and that it is built from again.
 
-A class says them itself, by the two methods of `Storable`. Most need not: of a dataclass they are the fields, of a
-scikit-learn estimator its settings and what fitting added, of any other object its attributes.
+A class says them itself, by the two methods of `Storable`. Most need not: of a dataclass they are the fields, of an
+estimator its settings and what fitting added, of any other object its attributes. Of scikit-learn's own estimators
+only the settings that somebody chose are kept: which others there are, and their defaults, differ between its releases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from inspect import signature
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import sklearn
@@ -59,7 +61,19 @@ def built_from(kind: type[T], state: State) -> T:
 def _estimator_state(value: BaseEstimator) -> State:
     settings = value.get_params(deep=False)
     fitted = {name: part for name, part in vars(value).items() if name not in settings and name != _REQUESTS}
+    if type(value).__module__.startswith("sklearn."):
+        settings = _chosen(type(value), settings)
     return {"settings": settings, "fitted": fitted, "requests": _requests(vars(value).get(_REQUESTS))}
+
+
+def _chosen(kind: type, settings: State) -> State:
+    """The settings that are not the defaults of their class."""
+    defaults = {name: parameter.default for name, parameter in signature(kind).parameters.items()}
+    # True equals 1, and is another setting.
+    return {
+        name: setting for name, setting in settings.items()
+        if type(setting) is not type(defaults[name]) or setting != defaults[name]
+    }  # fmt: skip
 
 
 def _requests(requests: MetadataRequest | None) -> dict[str, dict[str, Any]]:

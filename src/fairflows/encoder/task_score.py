@@ -82,12 +82,22 @@ def checked_columns(
 
 
 def with_plain_gaps(X: pd.DataFrame) -> pd.DataFrame:
-    """Rows whose missing numbers are NaN, as scikit-learn knows them, also where pandas has a marker of its own."""
-    marked = [
-        name for name in X
-        if is_number(X[name].dtype) and isinstance(X[name].dtype, ExtensionDtype) and X[name].hasnans
-    ]  # fmt: skip
-    return X.astype(dict.fromkeys(marked, np.float64)) if marked else X
+    """Rows whose missing values are NaN, as scikit-learn knows them, also where pandas has a marker of its own."""
+    marked = {name: column for name, column in X.items() if _may_hold_na(column.dtype) and column.hasnans}
+    if not marked:
+        return X
+    plain = X.copy(deep=False)
+    for name, column in marked.items():
+        plain[name] = column.astype(float) if is_number(column.dtype) else column.astype(object).where(column.notna())
+    return plain
+
+
+def _may_hold_na(dtype: np.dtype | ExtensionDtype) -> bool:
+    """Whether missing numbers or categories of a type can be pandas' `NA`."""
+    values = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    if isinstance(values, ExtensionDtype):
+        return values.na_value is pd.NA and not is_time(values)
+    return values.kind == "O"
 
 
 def with_values(X: pd.DataFrame) -> pd.DataFrame:
