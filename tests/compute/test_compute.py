@@ -1,7 +1,9 @@
-"""The device picker and the thread guard."""
+"""The device picker and the thread guards."""
 
 import os
 import re
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np  # noqa: F401  (loads BLAS)
@@ -9,7 +11,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from fairflows.compute.resources import chosen_device, one_thread, one_thread_by_default
+from fairflows.compute.resources import chosen_device, no_spinning, one_thread, one_thread_by_default
 
 
 @pytest.mark.parametrize("name", ["tpu", "", "cuda:x", "cuda:-1"])
@@ -74,5 +76,40 @@ def test_tasks_of_a_pool_do_not_give_each_other_threads_back():
 
 def test_the_users_number_of_threads_is_kept(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     one_thread_by_default()
-    assert os.environ["OMP_NUM_THREADS"] == "7"
+    assert (os.environ["OMP_NUM_THREADS"], os.environ["OMP_WAIT_POLICY"]) == ("7", "ACTIVE")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP")
+@pytest.mark.usefixtures("three_torch_threads")
+def test_more_threads_than_processors_are_kept_so_that_none_spins_and_go_afterwards():
+    if not any(library["prefix"] == "libgomp" for library in threadpool_info()):
+        pytest.skip("torch comes with another OpenMP here")
+    before, kept = _threads(), set()
+
+    def fail():
+        with no_spinning():
+            kept.update(_threads() - before)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert len(kept) > os.cpu_count()
+    for _ in range(1000):  # threads end a moment after their work
+        if not kept & _threads():
+            return
+        time.sleep(0.01)
+    pytest.fail("Threads are left.")
+
+
+def test_nothing_is_kept_where_there_is_one_thread():
+    with one_thread():
+        before = _threads()
+        with no_spinning():
+            assert _threads() <= before
+
+
+def _threads() -> set[str]:
+    """All threads of this process, OpenMP's included."""
+    return set(os.listdir("/proc/self/task")) if sys.platform == "linux" else set()

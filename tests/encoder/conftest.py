@@ -3,11 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from fairflows.table.table import Table
-
-torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

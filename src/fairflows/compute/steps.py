@@ -1,17 +1,26 @@
 """One optimisation step, repeated: eagerly, or on a GPU as a captured CUDA graph.
 
 A step of small stacked networks is a few hundred kernels of a few microseconds each. Launched one by one from Python
-they leave a GPU idle most of the time; captured once and replayed, they follow each other without a gap.
+they leave a GPU idle most of the time; captured once and replayed, they follow each other without a gap. On a CPU
+threads wait for each other after every kernel, so how many of them are worth it is measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
+from joblib import cpu_count
 from torch import Tensor, nn
 
+from fairflows.compute.resources import no_spinning
+
 _WARM_UP = 3  # steps before a capture: lazily made buffers, handles and optimiser states must exist by then
+_UNTIL_MEASURED_AGAIN = 200  # steps; other work on the machine comes and goes
+
+Step = Callable[[], None]
 
 
 def milestone_rate(start: float, step: int, n_steps: int) -> float:
@@ -93,3 +102,63 @@ class AdamSteps:
             self._loss().backward()
             self._adam.step()
         return graph
+
+
+@contextmanager
+def fastest_threads(device: torch.device) -> Iterator[Callable[[Step], None]]:
+    """Run the steps of a training loop with as many of torch's threads as make them fastest.
+
+    The first steps are timed with 1, 2, 4, ... threads, for as long as more are faster, and so are some steps later on.
+    The most are those that torch has now (what ``OMP_NUM_THREADS`` says where it is set), and no more than the
+    processors that this process may use, a container's quota included. Afterwards torch has as many as before.
+
+    Parameters
+    ----------
+    device
+        Where the steps are computed. On a GPU they are run as they are.
+
+    Yields
+    ------
+    callable
+        Runs the step that it is given.
+
+    Examples
+    --------
+    >>> weights = torch.ones(3)
+    >>> with fastest_threads(weights.device) as run:
+    ...     for _ in range(5):
+    ...         run(lambda: weights.mul_(2))
+    >>> weights
+    tensor([32., 32., 32.])
+    """
+    if device.type != "cpu":
+        yield lambda step: step()
+        return
+    n_before = torch.get_num_threads()
+    schedule = _measured_threads(min(n_before, cpu_count()))
+
+    def run(step: Step) -> None:
+        start = time.perf_counter()
+        step()
+        torch.set_num_threads(schedule.send(time.perf_counter() - start))
+
+    with no_spinning():
+        torch.set_num_threads(next(schedule))
+        try:
+            yield run
+        finally:
+            torch.set_num_threads(n_before)
+
+
+def _measured_threads(most: int) -> Generator[int, float, None]:
+    """Yield how many threads the next step takes; receive how long it took."""
+    while True:
+        best, shortest = 1, float("inf")
+        for n in (*(2**i for i in range((most - 1).bit_length())), most):
+            yield n  # new threads start, caches fill: not timed
+            seconds = (yield n) + (yield n)
+            if seconds > shortest:
+                break
+            best, shortest = n, seconds
+        for _ in range(_UNTIL_MEASURED_AGAIN):
+            yield best

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from functools import partial
 from itertools import pairwise
 from typing import Self
 
@@ -12,7 +12,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fairflows.compute.resources import chosen_device, one_thread
+from fairflows.compute.resources import chosen_device
+from fairflows.compute.steps import fastest_threads
 from fairflows.density.cell_density import (
     CellCounts,
     FloatArray,
@@ -27,7 +28,6 @@ from fairflows.density.cell_density import (
 )
 
 _ROWS_PER_CHUNK = 32_768
-_NUMBERS_WORTH_THREADS = 2**20  # in a batch; with fewer, threads that wait for each other on busy cores cost 40-fold
 
 
 class CategoricalMADE:
@@ -206,14 +206,17 @@ def _trained(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts,
 
     best = [p.detach().clone() for p in parameters]
     best_likelihood = torch.full((len(models),), -torch.inf, device=device)
-    batch_size = train.weights.numel() * sum(lead.levels) // lead.n_batches
-    with one_thread() if batch_size < _NUMBERS_WORTH_THREADS else nullcontext():
+
+    def step(batch: Tensor) -> None:
+        optimiser.zero_grad()
+        loss = -lead.n_batches * train.log_likelihood(parameters, masks, batch).sum()
+        loss.backward()
+        optimiser.step()
+
+    with fastest_threads(device) as run:
         for _ in range(lead.n_epochs):
             for batch in train.batches(lead.n_batches, generators):
-                optimiser.zero_grad()
-                loss = -lead.n_batches * train.log_likelihood(parameters, masks, batch).sum()
-                loss.backward()
-                optimiser.step()
+                run(partial(step, batch))
             schedule.step()
             with torch.no_grad():
                 likelihood = held_out.log_likelihood(parameters, masks)

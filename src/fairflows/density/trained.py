@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fairflows.bijection import Bijection, NeuralSpline, RealNVP
 from fairflows.bijection.networks import Stacked, StackedMLP, apply_networks, augment
-from fairflows.compute.steps import AdamSteps, milestone_rate
+from fairflows.compute.steps import AdamSteps, fastest_threads, milestone_rate
 from fairflows.density.base import Density, checked_rows
 from fairflows.density.noise import FreshNoise, with_noise
 
@@ -129,14 +129,15 @@ class TrainedDensity(Density):
             weight_decay=self.weight_decay,
             capture=device.type == "cuda",
         )
-        for step in range(self.n_steps):
-            if step % _ROUND == 0:
-                uniform = torch.rand(*shape, generator=generator, device=device, dtype=torch.float64)
-                chosen = first[:, None] + (uniform * sizes[:, None]).long()
-                pool.copy_(data[chosen] if noise is None else noise.add(data[chosen], generator))
-                position.zero_()
-            steps.set_learning_rate(milestone_rate(self.learning_rate, step, self.n_steps))
-            steps.step()
+        with fastest_threads(device) as run:
+            for step in range(self.n_steps):
+                if step % _ROUND == 0:
+                    uniform = torch.rand(*shape, generator=generator, device=device, dtype=torch.float64)
+                    chosen = first[:, None] + (uniform * sizes[:, None]).long()
+                    pool.copy_(data[chosen] if noise is None else noise.add(data[chosen], generator))
+                    position.zero_()
+                steps.set_learning_rate(milestone_rate(self.learning_rate, step, self.n_steps))
+                run(steps.step)
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-densities (...) of points (..., D)."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fairflows.bijection import Bijection, StackedMLP
 from fairflows.compute.display import progress_bar
-from fairflows.compute.steps import AdamSteps, milestone_rate
+from fairflows.compute.steps import AdamSteps, fastest_threads, milestone_rate
 from fairflows.density import GroupDensities
 from fairflows.exceptions import ParameterError
 from fairflows.training.algorithm1 import Losses, Scalarise, algorithm_1, convex
@@ -173,14 +173,14 @@ def train(
     )
     steps_per_epoch = -(-data.smallest // settings.batch_size)
     history = x.new_empty(settings.epochs, 3, bijection.n_models)
-    with progress_bar("training", enabled=settings.progress) as show:
+    with progress_bar("training", enabled=settings.progress) as show, fastest_threads(x.device) as run:
         for epoch in range(settings.epochs):
             ramp.set(epoch)
             steps.set_learning_rate(milestone_rate(settings.learning_rate, epoch, settings.epochs))
             record.restart(forget_range=epoch < max(settings.ramp_epochs, 1))
             for _ in range(steps_per_epoch):
                 feed.refill_when_empty()
-                steps.step()
+                run(steps.step)
             history[epoch] = record.sums / steps_per_epoch
             if settings.progress:  # reading the losses waits for the device
                 show(epoch + 1, settings.epochs, _described(history[epoch]))
