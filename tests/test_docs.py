@@ -14,6 +14,7 @@ import pytest
 import sklearn
 
 import fairflows
+from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataWarning
 
 ROOT = Path(__file__).parent.parent
@@ -48,6 +49,24 @@ def test_python_in_the_docs_runs(page, few_adults, tmp_path, monkeypatch):
         warnings.simplefilter("ignore", DataWarning)  # said to the reader on purpose; any other warning is an error
         exec(code, {"__name__": "__main__"})
     plt.close("all")
+
+
+def test_every_encoder_that_the_readme_makes_can_be_certified(few_adults, tmp_path, monkeypatch):
+    """By the rows that a reader would take: those held back, or of a CrossFit the table itself."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        exec(compile(python_blocks(ROOT / "README.md"), "README.md", "exec"), names)
+        made = {name: value for name, value in names.items() if isinstance(value, Encoder)}
+        for front in (value for value in names.values() if isinstance(value, fairflows.Frontier)):
+            made |= {f"gamma {encoder.gamma}": encoder for encoder in front.encoders}
+        assert len(made) >= 4
+        assert {type(encoder).__name__ for encoder in made.values()} >= {"CrossFit", "FairCells", "FairMatching"}
+        for name, encoder in made.items():
+            rows = names["adult"] if isinstance(encoder, fairflows.CrossFit) else names["test"]
+            certificate = fairflows.certify(encoder if encoder.is_fitted else encoder.fit(names["train"]), rows)
+            assert certificate.cell_upper is not None or certificate.model_upper is not None, name
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-_NOT_THE_USER = ("fairflows", "sklearn")  # scikit-learn wraps `transform`
+_NOT_THE_USER = ("fairflows", "sklearn", "joblib", "contextlib")  # scikit-learn wraps `transform`, joblib runs it
 
 
 @dataclass(frozen=True)

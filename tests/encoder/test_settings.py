@@ -1,18 +1,24 @@
 """Settings are checked when an encoder is fitted; a fit that fails changes nothing; secrets stay secret."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 
+from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
+from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines import FARE
 from fairflows.release.cell_release import CellRelease
+from fairflows.release.crossfit import CrossFit
 from fairflows.table.persons import Key
+from fairflows.table.table import Table
 
 KEY = Key(range(32))
 SETTINGS = {"density": "counts", "key": KEY, "identifier": "person"}
@@ -73,6 +79,40 @@ def test_fitting_many_leaves_the_template_unfitted(categorical):
     template.fit_many(categorical.X, sensitive_features=categorical.a, strengths=[0, 1], seeds=[0])
     with pytest.raises(NotFittedError):
         template.transform(categorical.X, sensitive_features=categorical.a)
+
+
+TAKE_GAPS = {
+    "flow": lambda **s: FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1), **s),
+    "matching": lambda **s: FairMatching(density="counts", **s),
+    "cells": lambda **s: FairTransport(transport="cells", density="counts", **s),
+    "score": lambda **s: FairTransport(transport="score", classifier=LogisticRegression(), **s),
+    "tree": lambda **s: FairTree(4, label_score=LogisticRegression(), **s),
+    "crossed tree": lambda **s: CrossFit(FairTree(4, label_score=LogisticRegression(), **s)),
+}
+
+
+@pytest.mark.parametrize("name", TAKE_GAPS)
+def test_the_tables_rule_for_missing_values_is_the_encoders(categorical, name):
+    gaps = categorical.X.assign(
+        town=categorical.X["town"].mask(np.arange(3000) % 7 == 0),
+        group=categorical.a,
+        label=categorical.y,
+        person=categorical.identifier,
+    )
+    roles = {"sensitive": "group", "label": "label", "identifier": "person"}
+    table = Table(gaps, **roles, missing="category")
+    encoder = TAKE_GAPS[name](identifier="person").fit(table)
+    encoded = encoder.transform(table)
+    again = encoder.transform(gaps.drop(columns=["group", "label"]), sensitive_features=table.a)
+    pd.testing.assert_frame_equal(encoded.reset_index(drop=True), again.reset_index(drop=True))  # a plain frame, too
+    assert "missing" not in repr(encoder), "its settings stay as they are"
+    with pytest.raises(DataError, match="missing='category'"):
+        TAKE_GAPS[name](missing="error").fit(table)
+    with pytest.raises(DataError, match="missing='category'"):
+        TAKE_GAPS[name]().fit(table.X, table.y, sensitive_features=table.a)
+    complete = TAKE_GAPS[name](identifier="person").fit(Table(gaps, **roles, missing="drop"))
+    with pytest.raises(DataError, match="missing='category'"):
+        complete.transform(gaps.drop(columns=["group", "label"]), sensitive_features=table.a)
 
 
 @pytest.mark.parametrize("kind", [FairMatching, FairTransport, FairFlow, FARE, Unencoded])

@@ -317,7 +317,6 @@ def fit(
             n_cells=n_cells,
             with_label=with_label,
             force=force,
-            missing="category" if missing == "category" else "error",
             delta=delta,
             most_rows=most_rows,
             quick=quick,

@@ -228,6 +228,12 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     strength_name: ClassVar[str] = "gamma"
     """The setting that a frontier varies."""
 
+    # With metadata routing an encoder gets the attribute without being told to ask for it (set_fit_request and others).
+    __metadata_request__fit: ClassVar = {"sensitive_features": True}
+    __metadata_request__transform: ClassVar = {"sensitive_features": True}
+    __metadata_request__inverse_transform: ClassVar = {"sensitive_features": True}
+    __metadata_request__predict: ClassVar = {"sensitive_features": True}
+
     @property
     @abstractmethod
     def sensitive(self) -> str | list[str] | None:
@@ -434,11 +440,16 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
     def transform(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Frame:
         """Encode rows, each by its group's encoder."""
+        with self._reading(X, sensitive_features) as rows:
+            return self._handed_over(X, self.encode(rows))
+
+    @contextmanager
+    def _reading(self, X: RowsLike, sensitive_features: Role | None) -> Iterator[Rows]:
+        """The rows of a table; after the block, which encodes them, one warning counts the values brought back."""
         self._refuse_attribute(sensitive_features)
         rows = self.read(X, sensitive_features)
-        encoded = self.encode(rows)
+        yield rows
         rows.outside.warn()
-        return self._handed_over(X, encoded)
 
     def _handed_over(self, X: RowsLike, encoded: pd.DataFrame) -> Frame:
         """Encoded rows as the kind of table that X is; where `set_output` names another, scikit-learn makes that."""
@@ -463,20 +474,20 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """Refuse the attribute where somebody who gave it would be wrong to believe that it is used."""
 
     def inverse_transform(
-        self, Z: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
+        self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
     ) -> Frame:
         """The rows behind encoded ones: exactly those that were encoded, where the encoder is invertible.
 
         Parameters
         ----------
-        Z : frame or array
+        X : frame or array
             Encoded rows.
         sensitive_features : array, optional
-            The sensitive attribute, unless Z holds it.
+            The sensitive attribute, unless X holds it.
         persons : Persons, optional
             Who is who, where coins are repeated to decode; as the identifier says when not given.
         """
-        return wrap_output(Z, self._decode_rows(Z, sensitive_features, persons))
+        return wrap_output(X, self._decode_rows(X, sensitive_features, persons))
 
     def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         raise DataError(f"{type(self).__name__} cannot be decoded: what it gives is all that is left of a row.")
@@ -487,10 +498,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """The label that each encoded row suggests."""
-        rows = self.read(X, sensitive_features)
-        if self.classes_ is None:
-            raise DataError(f"{type(self).__name__} was fitted without a label and cannot predict one.")
-        return self.predict_rows(rows)
+        with self._reading(X, sensitive_features) as rows:
+            if self.classes_ is None:
+                raise DataError(f"{type(self).__name__} was fitted without a label and cannot predict one.")
+            return self.predict_rows(rows)
 
     @property
     def label_classes(self) -> np.ndarray:

@@ -30,7 +30,6 @@ class Classifier(Protocol):
 class CellSettings(Protocol):
     """The settings that all encoders of cells have."""
 
-    missing: Literal["error", "category"]
     unseen: Literal["error", "other"]
     output: Output
     n_bins: int
@@ -84,7 +83,6 @@ def check_classifier(classifier: object, *, weighted: bool) -> None:
 
 def check_cell_settings(encoder: CellSettings) -> None:
     """Refuse settings of cells that cannot be."""
-    check_choice("missing", encoder.missing, ("error", "category"))
     check_choice("unseen", encoder.unseen, ("error", "other"))
     check_choice("output", encoder.output, get_args(Output))
     check_count("n_bins", encoder.n_bins, 2)

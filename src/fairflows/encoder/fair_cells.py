@@ -115,7 +115,7 @@ class FairCells(GroupEncoder):
         unit: Literal["row", "person"] = "row",
         kinds: Mapping[str, str] | None = None,
         unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] = "error",
+        missing: Literal["error", "category"] | None = None,
         sensitive: str | list[str] | None = None,
         identifier: str | None = None,
         key: bytes | None = None,
@@ -339,7 +339,7 @@ class FairCells(GroupEncoder):
         return labels[0].values
 
     def _checked(self, rows: Rows) -> Rows:
-        return replace(rows, X=checked_columns(rows.X, self.columns_, self.missing, rows.outside))
+        return replace(rows, X=checked_columns(rows.X, self.columns_, self.missing_, rows.outside))
 
     def cells(self, rows: Rows) -> Cells:
         """Each row's cell; of a bin that is split, as the person's coin falls."""
@@ -363,8 +363,8 @@ class FairCells(GroupEncoder):
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """The label that each row's cell suggests: a class or a number; a column for each of several."""
-        self._refuse_attribute(sensitive_features)
-        return self.predict_rows(self.read(X, sensitive_features))
+        with self._reading(X, sensitive_features) as rows:
+            return self.predict_rows(rows)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that each row's cell suggests."""
@@ -372,9 +372,8 @@ class FairCells(GroupEncoder):
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
         """The class probabilities that each row's cell suggests; a list where there are several labels."""
-        self._refuse_attribute(sensitive_features)
-        cells = self.cells(self.read(X, sensitive_features))
-        return class_probabilities(self.labels_, self.levels_[cells])
+        with self._reading(X, sensitive_features) as rows:
+            return class_probabilities(self.labels_, self.levels_[self.cells(rows)])
 
     def _names_out(self) -> list[str]:
         return ["cell"]
@@ -385,7 +384,6 @@ class FairCells(GroupEncoder):
         check_choice("attribute", self.attribute, ("encoding", "training"))
         check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds", "equal_opportunity"))
         check_choice("unit", self.unit, ("row", "person"))
-        check_choice("missing", self.missing, ("error", "category"))
         check_choice("unseen", self.unseen, ("error", "other"))
         check_classifier(self.group_score, weighted=weighted)
         if self.n_certify is not None:

@@ -79,8 +79,11 @@ class FairFlow(GroupEncoder):
         Starts from different weights, all trained at once; the best on held-out rows is kept.
     validation : float
         Share of the persons held out for that, and for the densities' held-out likelihood; 0 holds out none.
-    alpha, dequantise, outside, off_grid, unseen, missing, kinds
+    alpha, dequantise, outside, off_grid, unseen, kinds
         As for `Codec`.
+    missing : {"error", "category"}, optional
+        Missing values are refused, or kept as a category of their own; as the table says when not given, and refused
+        where X is no `Table`.
     fresh_noise : bool
         Train densities and encoders with noise that is new in every step, instead of the noise that each person keeps
         when rows are encoded. A trained density then cannot learn the noise of its rows; others get one draw.
@@ -141,7 +144,7 @@ class FairFlow(GroupEncoder):
         outside: Literal["extend", "error", "clip"] = "extend",
         off_grid: Literal["error", "round"] = "round",
         unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] = "error",
+        missing: Literal["error", "category"] | None = None,
         kinds: Mapping[str, str] | None = None,
         fresh_noise: bool = False,
         sensitive: str | list[str] | None = None,
@@ -201,7 +204,7 @@ class FairFlow(GroupEncoder):
             outside=self.outside,
             off_grid=self.off_grid,
             unseen=self.unseen,
-            missing=self.missing,
+            missing=self.missing_,
             key=self.key_,
         ).fit(rows.X, labels, self.kinds)
         # Training rows are not released, so their noise may be repeatable though nobody named their persons.
@@ -258,10 +261,10 @@ class FairFlow(GroupEncoder):
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
         """Class probabilities by the encoder's own classifier on z."""
-        rows = self.read(X, sensitive_features)
-        if self.classes_ is None:
-            raise DataError("FairFlow was fitted without a label and cannot predict one.")
-        return self._class_probabilities(rows)
+        with self._reading(X, sensitive_features) as rows:
+            if self.classes_ is None:
+                raise DataError("FairFlow was fitted without a label and cannot predict one.")
+            return self._class_probabilities(rows)
 
     def _class_probabilities(self, rows: Rows) -> Array:
         import torch

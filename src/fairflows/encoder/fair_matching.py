@@ -69,8 +69,11 @@ class FairMatching(GroupEncoder):
         From this many cells on, or where they do not fit the memory, only the observed ones are matched: a row in
         another cell keeps it, and the probability of such rows counts in full against the encoder. The logger
         "fairflows" says which, a warning if some cells are left out.
-    kinds, unseen, missing
+    kinds, unseen
         As for `CellCodec`.
+    missing : {"error", "category"}, optional
+        Missing values are refused, or kept as a category of their own; as the table says when not given, and refused
+        where X is no `Table`.
     sensitive, identifier : str, optional
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, optional
@@ -118,7 +121,7 @@ class FairMatching(GroupEncoder):
         max_cells: int = MOST_CELLS_ENUMERATED,
         kinds: Mapping[str, str] | None = None,
         unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] = "error",
+        missing: Literal["error", "category"] | None = None,
         sensitive: str | list[str] | None = None,
         identifier: str | None = None,
         key: bytes | None = None,
@@ -159,7 +162,7 @@ class FairMatching(GroupEncoder):
             raise DataError("criterion 'equalized_odds' speaks of labels; pass y.")
         if labels is not None:
             check_labels(rows.group, labels, self.groups_, self.label_classes)
-        codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing).fit(rows.X, self.kinds)
+        codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing_).fit(rows.X, self.kinds)
         cells = codec.encode(rows.X)
         models = {
             seed: fit_cell_model(

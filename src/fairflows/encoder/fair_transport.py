@@ -109,7 +109,7 @@ class FairTransport(GroupEncoder):
         max_cells: int = MOST_CELLS_ENUMERATED,
         kinds: Mapping[str, str] | None = None,
         unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] = "error",
+        missing: Literal["error", "category"] | None = None,
         sensitive: str | list[str] | None = None,
         identifier: str | None = None,
         key: bytes | None = None,
@@ -170,7 +170,7 @@ class FairTransport(GroupEncoder):
         """The rows of a score, their columns checked; cells are checked by their codec."""
         columns = self.columns_
         return (
-            rows if columns is None else replace(rows, X=checked_columns(rows.X, columns, self.missing, rows.outside))
+            rows if columns is None else replace(rows, X=checked_columns(rows.X, columns, self.missing_, rows.outside))
         )
 
     def _fit_cells(
@@ -183,7 +183,7 @@ class FairTransport(GroupEncoder):
         y = None if labels is None else labels[:, 0]
         if y is not None:
             check_labels(rows.group, y, self.groups_, self.label_classes)
-        codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing).fit(rows.X, self.kinds)
+        codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing_).fit(rows.X, self.kinds)
         model = fit_cell_model(
             codec,
             codec.encode(rows.X),

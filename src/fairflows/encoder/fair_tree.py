@@ -151,7 +151,7 @@ class FairTree(GroupEncoder):
         n_certify: int | None = None,
         kinds: Mapping[str, str] | None = None,
         unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] = "error",
+        missing: Literal["error", "category"] | None = None,
         sensitive: str | list[str] | None = None,
         identifier: str | None = None,
         key: bytes | None = None,
@@ -219,7 +219,7 @@ class FairTree(GroupEncoder):
         self.classes_ = classes if len(labels) > 1 else labels[0].classes if labels else None
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
         given = rows.X
-        rows = replace(rows, X=checked_columns(given, self.columns_, self.missing, rows.outside))
+        rows = replace(rows, X=checked_columns(given, self.columns_, self.missing_, rows.outside))
         learnt: dict[tuple[float, int], Learnt] = {}
         with progress_bar("growing", enabled=self.progress) as show:
             for seed in seeds:
@@ -341,8 +341,8 @@ class FairTree(GroupEncoder):
         """Each row's cell."""
         check_is_fitted(self)
         persons = rows.persons_or_fresh()
-        X = checked_columns(rows.X, self.columns_, self.missing, rows.outside)
-        if self.missing == "category":
+        X = checked_columns(rows.X, self.columns_, self.missing_, rows.outside)
+        if self.missing_ == "category":
             self.scores_.note_missing(X, rows.outside)
 
         def coin(depth: int, places: npt.NDArray[np.intp]) -> FloatArray:
@@ -365,7 +365,8 @@ class FairTree(GroupEncoder):
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """The label that each row's cell suggests: the most frequent class, or the mean of a label of numbers."""
-        return self.predict_rows(self.read(X, sensitive_features))
+        with self._reading(X, sensitive_features) as rows:
+            return self.predict_rows(rows)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that each row's cell suggests; one column per label where there are several."""
@@ -373,8 +374,8 @@ class FairTree(GroupEncoder):
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
         """The share of each class in each row's cell; a list, one array per label, where there are several."""
-        levels = self._levels(self.read(X, sensitive_features))
-        return class_probabilities(self.labels_, levels)
+        with self._reading(X, sensitive_features) as rows:
+            return class_probabilities(self.labels_, self._levels(rows))
 
     def _levels(self, rows: Rows) -> FloatArray:
         """What each row's cell says of the labels."""
@@ -391,7 +392,6 @@ class FairTree(GroupEncoder):
                 check_count("n_cells", n_cells, 2)
         check_choice("output", self.output, ("cell", "row"))
         check_choice("unit", self.unit, ("row", "person"))
-        check_choice("missing", self.missing, ("error", "category"))
         check_choice("unseen", self.unseen, ("error", "other"))
         check_count("n_components", self.n_components, 1)
         check_count("min_rows", self.min_rows, 1)

@@ -26,7 +26,7 @@ from fairflows.encoder.base import (
 from fairflows.encoder.checks import check_key, check_kinds
 from fairflows.encoder.labels import is_continuous, label_classes, label_column
 from fairflows.exceptions import DataError, Parameter, ParameterError
-from fairflows.table.columns import check_known, shown, sorted_values
+from fairflows.table.columns import check_choice, check_known, shown, sorted_values
 from fairflows.table.frames import ColumnLike, TableLike, has_names, settled, to_pandas
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, KeySetting, Persons, new_key
@@ -42,6 +42,8 @@ class GroupEncoder(Encoder):
     random_state: int
     key = KeySetting()
     schema_: Schema | None
+    missing_: Literal["error", "category"]
+    """What is done with missing values, as the setting or the table said."""
 
     @abstractmethod
     def _fit(
@@ -143,6 +145,7 @@ class GroupEncoder(Encoder):
     ) -> tuple[Rows, LabelsLike | None]:
         """Rows to fit to and their label; groups, key and ledger are made anew."""
         check_key(self.key)
+        self.missing_ = self._rule_for_missing(X)
         rows = self._rows(X, sensitive_features, None, fit=True)
         self.key_ = self.key if self.key is not None else new_key()
         self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
@@ -159,10 +162,14 @@ class GroupEncoder(Encoder):
         """Whether fitting needs the sensitive attribute, though encoding may not."""
         return True
 
-    @property
-    def _allows_missing(self) -> bool:
-        """Whether missing values are a category of their own."""
-        return self.get_params(deep=False).get("missing", "error") == "category"
+    def _rule_for_missing(self, X: RowsLike) -> Literal["error", "category"]:
+        """The encoder's own rule for missing values, else the table's; only some encoders can keep them."""
+        settings = self.get_params(deep=False)
+        if settings.get("missing") is not None:
+            check_choice("missing", settings["missing"], ("error", "category"))
+            return settings["missing"]
+        kept = "missing" in settings and isinstance(X, Table) and X.missing == "category"
+        return "category" if kept else "error"
 
     def _rows(self, X: RowsLike, sensitive_features: Role | None, persons: Persons | None, *, fit: bool) -> Rows:
         frame = X.X if isinstance(X, Table) else self._frame(X)
@@ -256,7 +263,7 @@ class GroupEncoder(Encoder):
         X = settled(X)
         if has_names(X):
             return to_pandas(X)
-        finite: bool | Literal["allow-nan"] = "allow-nan" if self._allows_missing else True
+        finite: bool | Literal["allow-nan"] = "allow-nan" if self.missing_ == "category" else True
         if _has_text(X):
             return to_pandas(check_array(X, dtype=object, ensure_all_finite=finite)).infer_objects()
         return to_pandas(check_array(X, dtype="numeric", ensure_all_finite=finite))

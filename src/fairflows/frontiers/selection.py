@@ -262,7 +262,7 @@ class Sweep:
         Whether cells are released, and not the latent.
     gamma : float or None
         The only trade-off to train; several when not given.
-    missing, density, random_state
+    density, random_state
         Settings of the encoders.
     with_label : bool
         Whether the label is released beside the cell.
@@ -273,7 +273,6 @@ class Sweep:
     method: Swept
     cells: bool
     gamma: float | None
-    missing: Literal["error", "category"]
     density: str | None
     random_state: int
     with_label: bool
@@ -304,14 +303,13 @@ class Sweep:
             wanted.append("transport")
         common: dict[str, Any] = {
             "kinds": kinds,
-            "missing": self.missing,
             "unseen": "other",
             "identifier": None if train.identifier is None else str(train.identifier.name),
             "random_state": self.random_state,
         }
         of_density: dict[str, Any] = {} if self.density is None else {"density": self.density}
         makers: dict[str, Callable[[], Any]] = {
-            "flow": lambda: FairFlow(off_grid="round", **common, **of_density),
+            "flow": lambda: FairFlow(**common, **of_density),
             "matching": lambda: FairMatching(**common, **of_density),
             "transport": lambda: FairTransport(**common, **(of_density if categorical else {})),
         }

@@ -397,7 +397,8 @@ class CrossFit(Encoder):
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """The label that each encoded row suggests."""
-        return self.predict_rows(self.read(X, sensitive_features))
+        with self._reading(X, sensitive_features) as rows:
+            return self.predict_rows(rows)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that is suggested by what is given for each row, by the model of its person's fold."""

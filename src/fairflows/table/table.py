@@ -72,7 +72,8 @@ class Table:
         Accept a label with more than two values.
     missing : {"error", "category", "drop"}
         What to do with missing values among the features: refuse them, keep them as a category of their own, or drop
-        their rows. A missing label or sensitive attribute is refused, or dropped.
+        their rows. A missing label or sensitive attribute is refused, or dropped. Encoders that are fitted to the table
+        do with later rows what it says.
     name : str
         Shown in the repr.
     group_names, label_names : dict, optional
@@ -94,6 +95,8 @@ class Table:
         The person behind each row.
     kinds : dict
         The kind of each feature.
+    missing : str
+        What is done with missing values.
 
     Examples
     --------
@@ -155,6 +158,7 @@ class Table:
         self.label_names = dict(label_names or {})
         self.multiclass = multiclass
         self.notes = tuple(notes)
+        self.missing = missing
         kept = self._settle_missing(missing)
         self._group(raw[kept], groups)
         self._check(kinds or {})

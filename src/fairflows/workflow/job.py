@@ -137,7 +137,6 @@ def fit_table(
     max_adversary_accuracy: float | None = None,
     gamma: float | None = None,
     with_label: bool = False,
-    missing: Literal["error", "category"] = "error",
     density: str | None = None,
     delta: float = 0.05,
     most_rows: int | None = None,
@@ -179,8 +178,6 @@ def fit_table(
     with_label : bool
         Whether the true label is released beside it; the certificate is then about both together. Whole rows have a
         drawn label otherwise.
-    missing : {"error", "category"}
-        As the table was read.
     density : str, optional
         Of the encoders of a frontier; their own default when not given.
     delta : float
@@ -211,7 +208,7 @@ def fit_table(
     method = _checked_method(method, release, table, without_attribute)
     goal = Target(target, max_adversary_accuracy, delta)
     if method == "tree" or method == "cells":
-        encoder = _cells_encoder(method, table, goal, n_cells, cross_fit, without_attribute, missing, random_state)
+        encoder = _cells_encoder(method, table, goal, n_cells, cross_fit, without_attribute, random_state)
         output = CellRelease(
             encoder,
             output="row" if release == "rows" else "cell",
@@ -220,7 +217,7 @@ def fit_table(
         )
         made = (_cross_fitted if cross_fit else _split)(output, table, goal, most_rows, random_state, say)
     else:
-        sweep = Sweep(method, release != "latent", gamma, missing, density, random_state, with_label, quick)
+        sweep = Sweep(method, release != "latent", gamma, density, random_state, with_label, quick)
         made = _swept(sweep, table, goal, release, most_rows, say)
 
     say("attacking the raw rows")
@@ -295,13 +292,11 @@ def _cells_encoder(
     n_cells: int | None,
     cross_fit: bool,
     without_attribute: bool,
-    missing: Literal["error", "category"],
     random_state: int,
 ) -> Encoder:
     """The encoder of cells, made for the certificate to come: for so many persons, at their share of δ."""
     distance = goal.as_distance(len(table.groups))
     common: dict[str, Any] = {
-        "missing": missing,
         "unseen": "other",
         "identifier": None if table.identifier is None else str(table.identifier.name),
         "random_state": random_state,

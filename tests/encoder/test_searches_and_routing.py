@@ -1,0 +1,153 @@
+"""Encoders in scikit-learn's searches, and the sensitive attribute on its way through pipelines."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from fairflows import CellRelease, DataError, DataWarning, FairCells, FairFlow, FairMatching, FairTransport
+from fairflows.density import MixtureDensity
+
+PLACE, VALUE = 17, 20.5
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Whole hours, but for one value of one person; column names as in a frame that holds everything."""
+    rng = np.random.default_rng(0)
+    n = 240
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 60, n),
+            "hours": rng.integers(0, 50, n).astype(float),
+            "sex": rng.choice(["f", "m"], n),
+            "person": np.arange(n),
+        }
+    )
+    frame.loc[PLACE, "hours"] = VALUE
+    return frame, (frame["age"] + 5 * rng.normal(size=n) > 40).astype(int)
+
+
+FLOW = {"n_epochs": 1, "hidden": (8,), "density": MixtureDensity(1), "sensitive": "sex", "identifier": "person"}
+
+
+def test_a_grid_search_rounds_a_value_that_is_off_the_grid_in_one_fold(people):
+    X, y = people
+    folds = KFold(3)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        search = GridSearchCV(FairFlow(**FLOW), {"gamma": [0.0, 0.5]}, cv=folds, scoring="accuracy").fit(X, y)
+    assert np.isfinite([search.cv_results_[f"split{i}_test_score"] for i in range(3)]).all()
+    rounded = [str(w.message) for w in said if "training grid" in str(w.message)]
+    message = "Values between the points of the training grid, rounded to them: column 'hours' (1)."
+    assert rounded == [message, message], "one for each gamma, in the fold that meets the value only when it predicts"
+
+
+def test_one_warning_counts_the_values_of_a_call(people):
+    X, y = people
+    flow = FairFlow(**FLOW).fit(X.drop(index=PLACE), y.drop(index=PLACE))
+    off = X.assign(hours=X["hours"] + 0.25 * (X.index % 2 == 0), age=X["age"] + 0.5 * (X.index < 3))
+    for encode in (flow.transform, flow.predict, flow.predict_proba):
+        with pytest.warns(DataWarning, match="rounded to them: column 'age' .3., 'hours' .121.") as said:
+            encode(off)
+        assert len(said) == 1
+        assert said[0].filename == __file__, "it points at the line that called"
+    refuses = FairFlow(**FLOW, off_grid="error").fit(X.drop(index=PLACE), y.drop(index=PLACE))
+    with pytest.raises(DataError, match="must lie on the grid of its training values"):
+        refuses.predict(off)
+
+
+def test_off_the_grid_a_value_is_rounded_alike_in_every_group(people):
+    X, y = people
+    flow = FairFlow(**FLOW).fit(X.drop(index=PLACE), y.drop(index=PLACE))
+    for group in ("f", "m"):
+        one = X.iloc[[PLACE]].assign(sex=group)
+        with pytest.warns(DataWarning, match="rounded"):
+            rounded = flow.transform(one)
+        pd.testing.assert_frame_equal(rounded, flow.transform(one.assign(hours=20.0)))
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@pytest.fixture(scope="module")
+def towns():
+    rng = np.random.default_rng(1)
+    n = 900
+    a = pd.Series(rng.choice(["old", "young"], n))
+    X = pd.DataFrame(
+        {
+            "town": rng.choice(["Ulm", "Bonn", "Trier"], n),
+            "work": np.where(rng.random(n) < np.where(a == "old", 0.7, 0.3), "office", "field"),
+        },
+        index=pd.Index(np.arange(n), name="person"),
+    )
+    return X, pd.Series(((X["work"] == "office") ^ (rng.random(n) < 0.2)).astype(int)), a
+
+
+def test_the_attribute_is_routed_through_two_encoders(routing, towns):
+    X, y, a = towns
+    chain = make_pipeline(FairTransport(density="counts", identifier="person"), CellRelease(n_cells=4))
+    chain.fit(X, y, sensitive_features=a)
+    cells = chain.transform(X, sensitive_features=a)
+    first = chain[0].transform(X, sensitive_features=a)
+    pd.testing.assert_frame_equal(cells, chain[1].transform(X=first))
+    assert (chain.predict(X, sensitive_features=a) == chain[1].predict(first)).all()
+    together = CellRelease(FairTransport(density="counts", identifier="person"), n_cells=4)
+    assert together.fit(X=X, y=y, sensitive_features=a).transform(X=X, sensitive_features=a).shape == cells.shape
+
+
+def test_an_inverse_takes_the_routed_attribute(routing, towns):
+    X, y, a = towns
+    chain = make_pipeline(FairMatching(1.0, density="counts", identifier="person")).fit(X, y, sensitive_features=a)
+    Z = chain.transform(X, sensitive_features=a)
+    pd.testing.assert_frame_equal(chain.inverse_transform(Z, sensitive_features=a), X)
+    pd.testing.assert_frame_equal(chain[0].inverse_transform(X=Z, sensitive_features=a), X)
+
+
+def test_a_search_routes_the_attribute_to_fits_and_scores(routing, towns):
+    X, y, a = towns
+    encoder = FairMatching(density="counts", identifier="person")
+    chain = make_pipeline(encoder, OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
+    search = GridSearchCV(chain, {"fairmatching__gamma": [0.0, 1.0]}, cv=3).fit(X, y, sensitive_features=a)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.score(X, y, sensitive_features=a) > 0.5
+
+
+def test_an_encoder_that_needs_no_attribute_gets_it_for_fitting_alone(routing, towns):
+    X, y, a = towns
+    X = X.assign(wage=np.random.default_rng(2).normal(size=len(X)) + y.to_numpy())
+    scores = {"label_score": LogisticRegression(), "group_score": LogisticRegression()}
+    cells = FairCells(4, target=0.3, attribute="training", identifier="person", **scores)
+    chain = make_pipeline(cells, OneHotEncoder(), LogisticRegression()).fit(X, y, sensitive_features=a)
+    assert chain.predict(X).shape == y.shape
+
+
+def test_routing_can_be_turned_off_for_a_step(routing, towns):
+    X, y, a = towns
+    encoder = FairMatching(density="counts").set_fit_request(sensitive_features=False)
+    encoder.set_transform_request(sensitive_features=False)
+    with pytest.raises(TypeError, match="sensitive_features"):
+        make_pipeline(encoder).fit(X, y, sensitive_features=a)
+
+
+def test_scorers_and_cross_validation_predict_from_a_column(towns):
+    """What they call is predict(X): the attribute, and who is who, must be in X."""
+    X, y, a = towns
+    by_column = FairMatching(0.5, density="counts", sensitive="age group", identifier="person")
+    with_both = X.assign(**{"age group": a.to_numpy()})
+    assert cross_val_predict(by_column, with_both, y, cv=3).shape == y.shape
+    search = GridSearchCV(by_column, {"gamma": [0.0, 1.0]}, cv=3, scoring="balanced_accuracy").fit(with_both, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    missing = GridSearchCV(FairMatching(density="counts"), {"gamma": [1.0]}, scoring="accuracy", error_score="raise")
+    with sklearn.config_context(enable_metadata_routing=True), pytest.raises(DataError, match="sensitive='...'"):
+        missing.fit(X, y, sensitive_features=a)
