@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fairflows.exceptions import DataError as DataError
     from fairflows.exceptions import DataWarning as DataWarning
     from fairflows.exceptions import ParameterError as ParameterError
+    from fairflows.explain.comparison import compare as compare
     from fairflows.explain.flipping import Recourse as Recourse
     from fairflows.explain.flipping import recourse as recourse
     from fairflows.explain.pairs import MatchedPairs as MatchedPairs
@@ -96,6 +97,7 @@ _HOME = {
     "audit": "fairflows.attack.auditing",
     "certify": "fairflows.certificate.certifying",
     "check": "fairflows.certificate.checking",
+    "compare": "fairflows.explain.comparison",
     "decode_file": "fairflows.stream.files",
     "describe_datasets": "fairflows.paper.datasets",
     "encode_batch": "fairflows.stream.batches",

@@ -173,7 +173,7 @@ def certify(
         seed=random_state,
         most_rows=released_model.most_rows(rows, most_rows),
     )
-    _refuse_used_rows(released_model, rows)
+    refuse_used_rows(released_model, rows)
     name = model_hash(model, released_model.secret)
     attacked = tuple("latent" if released_model.is_foreign and part == "cell" else part for part in settings.released)
     attack = None if audit is None else _checked_attack(audit, attacked, name)
@@ -459,7 +459,8 @@ def _check_for_contradiction(certificate: Certificate, *, same_release: bool) ->
     )
 
 
-def _refuse_used_rows(model: Released, rows: Table) -> None:
+def refuse_used_rows(model: Released, rows: Table) -> None:
+    """Refuse persons that the model was fitted to or chosen by: they certify nothing about it."""
     used = model.already_used(rows)
     if used:
         what = "persons" if rows.persons.named else "rows"
@@ -485,9 +486,13 @@ def _check_sizes(model: Released, rows: Table, settings: Settings, look: int) ->
         check_accuracy(counted, settings.target_accuracy, delta, groups, settings.priors)
 
 
+def gives_each_row_another_value(model: Released, rows: Table) -> bool:
+    """Of somebody else's transformer: counting values then says nothing."""
+    return model.is_foreign and len(np.unique(model.cells(rows))) == len(rows)
+
+
 def _refuse_values_that_never_repeat(model: Released, rows: Table) -> None:
-    """Of somebody else's transformer: counting values says nothing where each row has another."""
-    if model.is_foreign and len(np.unique(model.cells(rows))) == len(rows):
+    if gives_each_row_another_value(model, rows):
         raise DataError(
             f"{type(model.model).__name__} gives another value for each of the {len(rows):,} rows, and has no "
             "densities: nothing can be certified about it. Put it before a CellRelease."

@@ -270,13 +270,27 @@ def _label(train: Table, test: Table, rows: tuple[pd.DataFrame, ...], drawn: boo
     learnt, released = true_train, [*rows]
     if drawn and name in rows[0]:
         learnt, released = rows[0][name], [frame.drop(columns=name) for frame in rows]
-    size = _COARSE if is_continuous(true_train) else _FINE
     accuracy = []
     for (fit, judged), y in ((released, learnt), ((train.X, test.X), true_train)):
-        view, target = _View.of(fit, judged), _Codes.of(y, true_test, size)
-        trees = HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=random_state)
-        accuracy.append(float((trees.fit(view.train, target.train).predict(view.test) == target.test).mean()))
-    return Told(name, accuracy[0], _Codes.of(true_train, true_test, size).majority, accuracy[1])
+        truth, predicted = predicted_labels(fit, judged, y, true_test, random_state)
+        accuracy.append(float((predicted == truth).mean()))
+    return Told(name, accuracy[0], _label_codes(true_train, true_test).majority, accuracy[1])
+
+
+def predicted_labels(
+    fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, y_judged: pd.Series, random_state: int
+) -> tuple[IntArray, IntArray]:
+    """The labels of judged rows as whole numbers, and as boosted trees predict them that have learnt from other rows.
+
+    Of a number its quarter is predicted.
+    """
+    view, target = _View.of(fit, judged), _label_codes(y, y_judged)
+    trees = HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=random_state)
+    return target.test, trees.fit(view.train, target.train).predict(view.test)
+
+
+def _label_codes(train: pd.Series, test: pd.Series) -> _Codes:
+    return _Codes.of(train, test, _COARSE if is_continuous(train) else _FINE)
 
 
 def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> tuple[IntArray, IntArray]:
