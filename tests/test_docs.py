@@ -27,7 +27,12 @@ def python_blocks(page: Path) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL))
 
 
-WITH_PYTHON = pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda page: page.name)
+LONG = "the-paper.md"  # trains many flows; `make docs` runs it, too
+WITH_PYTHON = pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[pytest.mark.slow] * (p.name == LONG)) for p in PAGES if python_blocks(p)],
+    ids=lambda page: page.name,
+)
 
 
 @pytest.fixture(scope="module")

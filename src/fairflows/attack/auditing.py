@@ -160,10 +160,12 @@ class Audit:
         return html_card(self._heading(), f"Test persons: {self._persons()}", table, self._notes())
 
     def _heading(self) -> str:
+        given = {} if self.model else {"latent": "representation"}  # somebody's array
+        what = " and ".join(given.get(part, part) for part in self.released)
+        accuracy, confidence = rounded_down(50 * (1 + self.attack_lower), 1), 100 * (1 - self.delta)
         return (
-            f"Audit of the {' and '.join(self.released)}: Δ ≥ {rounded_down(self.attack_lower)} (balanced accuracy ≥ "
-            f"{rounded_down(50 * (1 + self.attack_lower), 1)} %) with {100 * (1 - self.delta):g} % confidence, by "
-            f"{self.best}"
+            f"Audit of the {what}: Δ ≥ {rounded_down(self.attack_lower)} (balanced accuracy ≥ {accuracy} %) with "
+            f"{confidence:g} % confidence, by {self.best}"
         )
 
     def _persons(self) -> str:
