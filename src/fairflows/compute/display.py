@@ -251,8 +251,14 @@ def draw_bounds(axes: Axes, bounds: Sequence[Bound], *, target: float | None = N
             axes.plot([0, value], [i, i], color=colour, linewidth=5, alpha=0.45, solid_capstyle="round", zorder=2)
         marker = ">" if bound.side == "at least" else "D" if bound.is_model else "<"
         axes.plot(value, i, marker=marker, markersize=9, color=colour, zorder=3, clip_on=False)
-        end_of_line = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axes.annotate(bound.text, (1, i), xytext=(11, 0), va="center", **end_of_line)
+        axes.annotate(
+            bound.text,
+            (1, i),
+            xycoords=("axes fraction", "data"),
+            xytext=(11, 0),
+            textcoords="offset points",
+            va="center",
+        )
     axes.set_yticks(range(len(bounds)), [bound.name for bound in reversed(bounds)], parse_math=False)
     if target is not None:
         axes.axvline(target, color=INK, linestyle="--", linewidth=1)
