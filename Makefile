@@ -4,14 +4,14 @@ BIN := .venv/bin
 # For a GPU: make demo TORCH_INDEX=https://download.pytorch.org/whl/cu128
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
+PYTEST = $(BIN)/pytest -q -n 2 --dist worksteal
 # Both test processes would otherwise compile all test files at every run.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests whose numbers pass through matrix products.
 KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
 	tests/encoder/test_matching.py tests/training/test_training.py tests/storage tests/stream
 
-.PHONY: demo test test-all test-kernels test-engines fast-tests lint docs wheel clean
+.PHONY: demo test test-all test-kernels test-engines test-lowest constraints-lowest fast-tests lint docs wheel clean
 
 demo: .venv/installed
 	$(BIN)/fairflows demo
@@ -36,6 +36,20 @@ test-engines: .venv/installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[engines]"
 	$(BIN)/pytest -q tests/engines
 
+# The lowest versions that pyproject.toml allows; most of them have wheels for Python 3.11 and 3.12 only.
+test-lowest: BIN := .venv-lowest/bin
+test-lowest: .venv-lowest/installed
+	$(PYTEST)
+
+# After a floor in pyproject.toml has changed. What these packages need in turn is as it was soon after the youngest of
+# them came out: beside later releases, old ones give warnings. On arm64 torch asks for no CUDA packages.
+constraints-lowest: .venv/installed
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet pyproject.toml --extra test --resolution lowest-direct --exclude-newer 2025-10-01 \
+		--exclude-newer-package duckdb=2026-06-01 \
+		--python-version 3.11 --python-platform aarch64-unknown-linux-gnu --no-annotate \
+		--custom-compile-command "make constraints-lowest" --output-file constraints-lowest.txt
+
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,13 +67,15 @@ wheel: .venv/installed
 
 # torch first and alone: its pinned build must be there before anything that depends on it is resolved. The CPU build
 # lies in an index of its own, which is asked where it can be reached; PyPI's build brings gigabytes of CUDA.
-.venv/installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	index=$$($(BIN)/python -c "import urllib.request as web; web.urlopen('$(TORCH_INDEX)/torch/', timeout=5); \
+.venv/installed: constraints.txt
+.venv-lowest/installed: constraints-lowest.txt
+.venv/installed .venv-lowest/installed: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	index=$$($(@D)/bin/python -c "import urllib.request as web; web.urlopen('$(TORCH_INDEX)/torch/', timeout=5); \
 		print('--extra-index-url $(TORCH_INDEX)')" 2>/dev/null || true); \
-	$(BIN)/pip install --quiet --constraint constraints.txt $$index torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[test]"
+	$(@D)/bin/pip install --quiet --constraint $(filter constraints%,$^) $$index torch
+	$(@D)/bin/pip install --quiet --constraint $(filter constraints%,$^) --editable ".[test]"
 	touch $@
 
 clean:
-	rm -rf .venv dist site .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv .venv-lowest dist site .pytest_cache .ruff_cache .mypy_cache .hypothesis

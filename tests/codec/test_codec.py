@@ -288,7 +288,7 @@ def test_times_finer_than_in_training_are_off_the_grid():
     with pytest.raises(DataError, match=r"in steps of its unit of time .*; 2 values do not"):
         encode(continuous, later)
     with pytest.raises(DataError, match="'t' must hold times that its type can hold"):
-        encode(Codec().fit(frame.astype("M8[ns]")), frame + pd.Timedelta(365_000, unit="D"))
+        encode(Codec().fit(frame.astype("M8[ns]")), frame + np.timedelta64(365_000, "D"))
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_declared_kinds_are_checked():
     frame = pd.DataFrame({"n": [1, 2, 3], "c": ["a", "b", "a"]})
     with pytest.raises(ValueError, match="kind of column 'n' must be one of 'continuous', .*; got 'foo'"):
         Codec().fit(frame, kinds={"n": "foo"})
-    with pytest.raises(DataError, match="'c' is declared continuous, which needs numbers or times; it holds str"):
+    with pytest.raises(DataError, match="'c' is declared continuous, which needs numbers or times; it holds (str|object)"):
         Codec().fit(frame, kinds={"c": "continuous"})
 
 

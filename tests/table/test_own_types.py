@@ -21,7 +21,7 @@ def test_other_rows_leave_no_trace_in_the_types_of_a_part():
         }
     )
     other = pd.DataFrame(
-        {"age": [27.5], "size": [None], "town": ["Jena"], "owner": ["perhaps"], "name": ["w"], "gap": [2.5]}
+        {"age": [27.5], "size": ["large"], "town": ["Jena"], "owner": ["perhaps"], "name": ["w"], "gap": [2.5]}
     )
     whole = pd.concat([plain.astype({"town": str}), other], ignore_index=True).astype({"town": "category"})
     nullable = plain.astype({"age": "Int64", "size": "Float64", "gap": "Int64"})

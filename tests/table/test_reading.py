@@ -153,7 +153,8 @@ def test_types_hold_for_the_whole_file_not_for_a_batch(tmp_path):
     path = written(tmp_path / "t.csv", "\n".join(lines))
     reader = TableReader(path, 2)
     whole = read_frame(path).dtypes
-    assert [str(dtype) for dtype in whole] == ["str", "str", "datetime64[us]", "float64"]
+    text = str(pd.Series(["x"]).dtype)
+    assert [str(dtype) for dtype in whole] == [text, text, "datetime64[us]", "float64"]
     for part in reader.batches(reader.columns):
         assert (part.dtypes == whole).all()
 

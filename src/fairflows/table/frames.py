@@ -109,6 +109,10 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
             table = table.set_column(j, field.name, column.cast(pa.timestamp("ms")).cast(pa.timestamp("s")))
         elif pa.types.is_decimal(field.type):
             table = table.set_column(j, field.name, _from_decimal(column))
+        elif pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
+            # As polars counts categories, and pyarrow before 23 cannot hand over.
+            signed = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
+            table = table.set_column(j, field.name, column.cast(signed))
     frame = table.to_pandas()
     for field, column in zip(table.schema, table.columns, strict=True):
         if field.type in NULLABLE and column.null_count and frame.get(field.name) is not None:

@@ -35,6 +35,7 @@ _KINDS = {
     "boolean": BOOLEANS,
     "integer": WHOLE,
     "floating": NUMBERS,
+    "mixed-integer-float": NUMBERS,
     "date": DATES,
     "datetime": TIMES,
     "datetime64": TIMES,
