@@ -52,7 +52,8 @@ def test_the_given_bijection_is_a_setting_and_stays_as_it_is(with_linear):
     assert type(copied.bijection) is Linear
     assert copied.bijection.start == 0.2
     assert not copied.is_fitted
-    assert "bijection=Linear()" in repr(copied)
+    assert "bijection=Linear(n_features=7, start=0.2)" in repr(copied)
+    assert "density=Normal(shrinkage=0.1)" in repr(copied)
 
 
 def test_training_moves_an_own_bijection_towards_fairness(parts):

@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from fairflows.bijection.networks import Stacked
+from fairflows.bijection.networks import Stacked, shown
 
 
 class Bijection(Stacked, ABC):
@@ -49,6 +49,9 @@ class Bijection(Stacked, ABC):
                 f"{type(self).__name__} must take n_features, n_groups and seeds, and keep its other settings under "
                 f"their names: {error}."
             ) from error
+
+    def __repr__(self) -> str:
+        return shown(self, self.settings())
 
     def stacked(self, x: Tensor) -> Tensor:
         """The points with all leading axes there, (M, K, B, D)."""

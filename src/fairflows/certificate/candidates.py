@@ -6,7 +6,6 @@ the density of best held-out likelihood among several, whatever the encoder was 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -140,9 +139,4 @@ def name_of(candidate: str | Density) -> str:
     >>> name_of(MixtureDensity(3)), name_of("kde")
     ('MixtureDensity(n_components=3)', 'kde')
     """
-    if isinstance(candidate, str):
-        return candidate
-    defaults = {name: known.default for name, known in inspect.signature(type(candidate)).parameters.items()}
-    settings = candidate.to_state()["settings"]
-    shown = ", ".join(f"{name}={value!r}" for name, value in settings.items() if value != defaults[name])
-    return f"{type(candidate).__name__}({shown})" if shown else type(candidate).__name__
+    return candidate if isinstance(candidate, str) else repr(candidate).removesuffix("()")

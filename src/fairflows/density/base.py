@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, Self
 import torch
 from torch import Tensor, nn
 
+from fairflows.bijection.networks import shown
 from fairflows.density.noise import FreshNoise, with_noise
 from fairflows.exceptions import DataError
 
@@ -73,11 +74,17 @@ class Density(nn.Module, ABC):
         with torch.no_grad():
             return float(torch.cat([self.log_prob(part) for part in x.split(8192)]).double().mean())
 
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments, which every density keeps under their names."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def __repr__(self) -> str:
+        return shown(self, self.settings())
+
     def to_state(self) -> dict[str, Any]:
-        """What is saved: the constructor's arguments, kept under their names, and what was fitted."""
-        settings = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        """What is saved: the settings, and what was fitted."""
         fitted = {**self._parameters, **self._buffers, **self._modules}
-        return {"settings": settings, "n_features": self.n_features, "fitted": fitted}
+        return {"settings": self.settings(), "n_features": self.n_features, "fitted": fitted}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:

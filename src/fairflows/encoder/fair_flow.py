@@ -60,8 +60,8 @@ class FairFlow(GroupEncoder):
         Hidden layers of the classifier on z.
     density : str, density, or one for each group
         "mixture" (Gaussians, their number chosen by BIC), "realnvp", "spline", "autoregressive" or "kde"; or a density
-        of `fairflows.density` to fit; or *known* densities in table units, one for each group, as a list in the order
-        of the sorted groups or a dict: `torch.distributions` objects, zuko flows or fitted densities.
+        to fit, of `fairflows.density` or your own; or *known* densities in table units, one for each group, as a list
+        in the order of the sorted groups or a dict: `torch.distributions` objects, zuko flows or fitted densities.
         Choose by ``held_out_log_likelihood_``, never by Δ: a density that is too simple, or trained too briefly, can
         make the groups look more alike than they are, so that Δ is small and the claim false; one that overfits can
         make them look more different.
