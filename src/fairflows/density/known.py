@@ -69,11 +69,13 @@ class KnownDensity(Density):
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Draws (n, D)."""
-        # Distributions draw from the global generator only: seed it for the moment, and put it back.
+        # Distributions draw from the global generators only: seed those for the moment that are put back afterwards.
         device = generator.device
-        seed = torch.randint(2**62, (1,), generator=generator, device=device)
+        seed = int(torch.randint(2**62, (1,), generator=generator, device=device))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(int(seed))
+            torch.default_generator.manual_seed(seed)
+            if device.type == "cuda":
+                torch.cuda.manual_seed(seed)
             return self._torch_distribution().sample((n,)).detach()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
