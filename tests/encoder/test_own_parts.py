@@ -183,6 +183,36 @@ def test_a_module_with_other_settings_is_not_taken_for_the_one_that_was_saved(tm
         load(tmp_path / "density", own=[Scaled(1.1)])
 
 
+class Stated:
+    """A law with the two methods that are needed, and no more."""
+
+    def __init__(self, mean=0.0):
+        self.law = torch.distributions.Independent(torch.distributions.Normal(torch.full((2,), mean), 1.0), 1)
+        self.log_prob, self.sample = self.law.log_prob, self.law.sample
+
+
+class Described(Stated):
+    """The same, able to describe itself."""
+
+    def to_state(self):
+        return {"mean": float(self.law.mean[0])}
+
+    @classmethod
+    def from_state(cls, state):
+        return cls(state["mean"])
+
+
+def test_objects_are_saved_if_they_describe_themselves(tmp_path):
+    with pytest.raises(
+        DataError, match="a Stated cannot be saved: a saved model holds no code.*to_state and from_state"
+    ):
+        save(KnownDensity(Stated()), tmp_path / "density")
+    save(KnownDensity(Described(2.0)), tmp_path / "density")
+    again = load(tmp_path / "density", own=[Described])
+    x = torch.zeros(3, 2)
+    torch.testing.assert_close(again.log_prob(x), Described(2.0).log_prob(x))
+
+
 class Networked(Normal):
     """Holds a network of ours beside buffers."""
 
