@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -36,7 +37,7 @@ from fairflows.cli.base import (
 )
 from fairflows.cli.config_file import Config, config_of
 from fairflows.cli.files_read import STANDARD, Sample, reads_files, sampled, written_to
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.dialect import Dialect
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def encode(
     if engine == "ray":
         from fairflows.stream.ray_folders import encode_folder
 
+        _refuse_what_ray_does_not_use(dialect, n_workers)
         n_rows = encode_folder(model, source, out, **settings)
     else:
         known = dialect if run is None else dialect_of(source, run, model, dialect)
@@ -591,6 +593,15 @@ def report(
 def _refuse_mixed_output(out: Path, as_json: bool) -> None:
     if out == STANDARD and as_json:
         raise DataError("--json prints on standard output, where the rows go (-o -): write them to a file.")
+
+
+def _refuse_what_ray_does_not_use(dialect: Dialect, n_workers: int | None) -> None:
+    """Parquet files say how they are written, and the cluster knows its workers."""
+    stated = {**asdict(dialect), "n_workers": n_workers}
+    name = next((name for name, value in stated.items() if value is not None), None)
+    if name is not None:
+        rule = "exclude each other: Ray reads folders of Parquet files, with as many workers as its cluster has"
+        raise ParameterError(("engine", name), rule)
 
 
 def _say_done(n_rows: int, out: Path, as_json: bool, quiet: bool) -> None:

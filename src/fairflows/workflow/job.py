@@ -206,6 +206,10 @@ def fit_table(
     if gamma is not None and method is None:
         method = "auto"  # only a frontier has trade-offs to choose from
     method = _checked_method(method, release, table, without_attribute)
+    if gamma is not None and method in ("tree", "cells"):
+        raise ParameterError(
+            ("gamma", "method"), f"exclude each other: {method!r} has no such trade-off; give a target"
+        )
     goal = Target(target, max_adversary_accuracy, delta)
     if method == "tree" or method == "cells":
         encoder = _cells_encoder(method, table, goal, n_cells, cross_fit, without_attribute, random_state)
