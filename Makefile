@@ -45,8 +45,9 @@ test-lowest: .venv-lowest/installed
 # them came out: beside later releases, old ones give warnings. On arm64 torch asks for no CUDA packages.
 constraints-lowest: .venv/installed
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile --quiet pyproject.toml --extra test --resolution lowest-direct --exclude-newer 2025-10-01 \
-		--exclude-newer-package duckdb=2026-06-01 \
+	$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --extra test --resolution lowest-direct \
+		--exclude-newer 2025-10-01 --exclude-newer-package duckdb=2026-06-01 \
+		--exclude-newer-package jupyter-core=2026-06-01 \
 		--python-version 3.11 --python-platform aarch64-unknown-linux-gnu --no-annotate \
 		--custom-compile-command "make constraints-lowest" --output-file constraints-lowest.txt
 
