@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import is_dataclass
+from inspect import cleandoc
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Literal, get_args, get_origin
@@ -40,9 +41,10 @@ def schema_of(kind: object) -> dict:
 
 
 def of_dataclass(cls: type) -> dict:
-    described, fields = descriptions(cls.__doc__), stated_fields(cls)
+    docstring = cleandoc(cls.__doc__)  # Python before 3.13 leaves its indentation
+    described, fields = descriptions(docstring), stated_fields(cls)
     return {
-        "description": cls.__doc__.split("\n\n")[0],
+        "description": docstring.split("\n\n")[0],
         "type": "object",
         "properties": {
             name: {"description": described[name], **ranged(name, schema_of(kind))}
@@ -62,9 +64,9 @@ def ranged(name: str, schema: dict) -> dict:
 
 def descriptions(docstring: str) -> dict[str, str]:
     """What the section on attributes says of each name."""
-    section = re.split(r"Attributes\n\s*-+\n", docstring)[1]
+    section = re.split(r"Attributes\n-+\n", docstring)[1]
     found = {}
-    for names, text in re.findall(r"^    (\w[\w, ]*) : [^\n]*\n((?:        [^\n]*\n)+)", section, flags=re.MULTILINE):
+    for names, text in re.findall(r"^(\w[\w, ]*) : [^\n]*\n((?:    [^\n]*\n?)+)", section, flags=re.MULTILINE):
         for name in names.split(", "):
             found[name] = " ".join(text.split())
     return found
