@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -96,11 +97,32 @@ def test_more_threads_than_processors_are_kept_so_that_none_spins_and_go_afterwa
     with pytest.raises(KeyError):
         fail()
     assert len(kept) > os.cpu_count()
-    for _ in range(1000):  # threads end a moment after their work
-        if not kept & _threads():
-            return
-        time.sleep(0.01)
-    pytest.fail("Threads are left.")
+    _wait_for_the_end_of(kept)
+
+
+@pytest.mark.usefixtures("three_torch_threads")
+def test_blocks_inside_of_a_block_keep_no_more_threads():
+    with no_spinning():
+        before = _threads()
+        with no_spinning():
+            assert _threads() <= before
+
+
+@pytest.mark.usefixtures("three_torch_threads")
+def test_nothing_is_kept_where_the_system_gives_no_more_threads(monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def start_two(thread):
+        started.append(thread)
+        if len(started) > 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    before = _threads()
+    with no_spinning():  # where OpenMP cannot start a thread, it ends the process
+        _wait_for_the_end_of(_threads() - before)
+    assert not any(thread.is_alive() for thread in started)
 
 
 def test_nothing_is_kept_where_there_is_one_thread():
@@ -108,6 +130,14 @@ def test_nothing_is_kept_where_there_is_one_thread():
         before = _threads()
         with no_spinning():
             assert _threads() <= before
+
+
+def _wait_for_the_end_of(threads):
+    for _ in range(1000):  # they end a moment after their work
+        if not threads & _threads():
+            return
+        time.sleep(0.01)
+    pytest.fail("Threads are left.")
 
 
 def _threads() -> set[str]:

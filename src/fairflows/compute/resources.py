@@ -93,7 +93,9 @@ def no_spinning() -> Iterator[None]:
         for library in threadpool_info()
         if sys.platform == "linux" and library["prefix"] == "libgomp" and library["num_threads"] > 1
     ]
-    if not start_teams:
+    n_threads = (os.cpu_count() or 1) + 1
+    # One block is enough for all of the process, and OpenMP ends the process where it cannot start a thread.
+    if not start_teams or _is_kept.is_set() or not _can_start(n_threads * len(start_teams)):
         yield
         return
     nothing_to_do = ctypes.CDLL(None).sched_yield
@@ -101,18 +103,39 @@ def no_spinning() -> Iterator[None]:
 
     def keep_teams() -> None:
         for start_team in start_teams:  # a team lasts as long as the thread that has started it
-            start_team(nothing_to_do, None, (os.cpu_count() or 1) + 1, 0)
+            start_team(nothing_to_do, None, n_threads, 0)
         is_ready.set()
         is_over.wait()
 
-    keeper = threading.Thread(target=keep_teams, daemon=True)
-    keeper.start()
-    is_ready.wait()
+    _is_kept.set()
     try:
+        threading.Thread(target=keep_teams, daemon=True).start()
+        is_ready.wait()
         yield
     finally:
         is_over.set()
-        keeper.join()
+        _is_kept.clear()
+
+
+_is_kept = threading.Event()
+"""Whether a block of `no_spinning` has its teams."""
+
+
+def _can_start(n_threads: int) -> bool:
+    """Whether the system lets this process have so many threads more: containers and users have limits."""
+    is_over, started = threading.Event(), []
+    try:
+        for _ in range(n_threads):
+            thread = threading.Thread(target=is_over.wait, daemon=True)
+            thread.start()
+            started.append(thread)
+    except RuntimeError:
+        return False
+    finally:
+        is_over.set()
+        for thread in started:
+            thread.join()
+    return True
 
 
 def import_ray() -> Any:
