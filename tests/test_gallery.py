@@ -7,7 +7,6 @@ import pytest
 from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).parent.parent
-pytest.importorskip("mkdocs", reason="mkdocs is in the extra 'docs'")
 sys.path.append(str(ROOT / "tools"))
 
 import gallery  # noqa: E402

@@ -5,6 +5,8 @@ and with a book of looks of its own. An error in it stops the build. The noteboo
 downloaded.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import tempfile
@@ -12,23 +14,28 @@ from collections.abc import Iterator
 from functools import cache
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nbformat
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+if TYPE_CHECKING:  # the tests do without mkdocs
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import File, Files
+    from mkdocs.structure.pages import Page
+
 FOLDER = "gallery/"
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n?", flags=re.MULTILINE | re.DOTALL)
 _SHARP_FIGURES = "%config InlineBackend.figure_format = 'retina'"
-_SECONDS = 600  # that a cell may take
+_SECONDS = 1800  # that a cell may take, on a busy machine too
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
     """Run the pages, and add their notebooks to the site's files."""
+    from mkdocs.structure.files import File
+
     for file in [file for file in files.documentation_pages() if file.src_uri.startswith(FOLDER)]:
         notebook = run(file.content_string)
         files.append(File.generated(config, notebook_uri(file), content=nbformat.writes(notebook)))

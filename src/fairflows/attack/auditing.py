@@ -21,7 +21,7 @@ from fairflows.certificate.document import Certificate, Plain
 from fairflows.certificate.identification import model_hash
 from fairflows.compute.display import (
     ATTACK,
-    CERTIFIED,
+    INK,
     Bound,
     Columns,
     draw_bounds,
@@ -184,7 +184,7 @@ def _claims(claimed: Certificate | float | None) -> list[Bound]:
         return [bound for bound in claimed.bounds() if bound.side == "at most"]
     if not 0 <= claimed <= 1:
         raise ParameterError("claimed", "must be a Certificate or a distance in [0, 1]", claimed)
-    return [Bound("claimed at most", float(claimed), "at most", CERTIFIED)]
+    return [Bound("claimed at most", float(claimed), "at most", INK)]
 
 
 def audit(

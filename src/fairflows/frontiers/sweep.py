@@ -132,6 +132,7 @@ class Frontier:
             axes.annotate(f"γ = {gamma:g}", (row[x], row[y]), textcoords="offset points", xytext=(6, -10), fontsize=8)
         axes.set_xlabel({"delta": "Δ, statistical distance (model)"}.get(x, x.replace("_", " ")))
         axes.set_ylabel(y.replace("_", " "))
+        axes.margins(0.12)  # room for the names of the points
         return axes
 
     def __repr__(self) -> str:
