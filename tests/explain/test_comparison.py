@@ -6,7 +6,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer
 
 from fairflows import CellRelease, DataError, FairFlow, Table, audit, certify, compare, make_shifted_gaussians
+from fairflows.bounds.arguments import CHOOSING
 from fairflows.density import MixtureDensity
+from fairflows.exceptions import DataWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 
@@ -59,12 +61,29 @@ def test_the_label_is_learnt_from_what_is_released(compared):
 
 def test_the_numbers_are_those_of_audit_and_certify(compared, models, parts):
     train, _, test = parts
-    found = audit(models["rows"], train, test, quick=True)
+    found = audit(models["rows"], train, test, quick=True, random_state=CHOOSING)
     assert compared.loc["rows", "attack_lower"] == pytest.approx(found.attack_lower)
     assert compared.loc["rows", "attack_by"] == found.best
-    certificate = certify(models["bins"], test)
-    assert certificate.look == 1  # comparing was no look
+    certificate = certify(models["bins"], test)  # in a book of looks that knows nothing of the comparison
+    assert certificate.look == 1
     assert compared.loc["bins", "cell_upper"] == pytest.approx(certificate.cell_upper)
+
+
+def test_each_bound_for_the_true_distribution_is_a_look_at_the_persons(models, parts):
+    train, _, test = parts
+    transformers = {name: models[name] for name in ("bins", "component in cells", "first component")}
+    found = compare(transformers, train, test, quick=True)
+    with pytest.warns(DataWarning, match="Another model was certified on some of these persons"):
+        certificate = certify(models["bins"], test)
+    assert certificate.look == 3  # two of the three give values that repeat
+    assert certificate.cell_upper > found.loc["bins", "cell_upper"]
+
+
+def test_a_certificate_draws_afresh_after_a_choice(parts):
+    train, validation, test = parts
+    flow = FairFlow(density=MixtureDensity(1), n_epochs=1, n_blocks=2, hidden=(8,), head=(8,)).fit(train)
+    found = compare({"flow": flow}, train, test, quick=True, n_draws=500)
+    assert found.loc["flow", "delta"] != certify(flow, validation, n_draws=500).model_delta
 
 
 def test_a_model_that_was_compared_is_certified_on_other_persons(compared, models, parts):

@@ -142,6 +142,14 @@ def test_rows_that_a_model_may_be_chosen_by_certify_nothing(categorical_table):
     assert certify(best, test).look == 1
 
 
+def test_a_certificate_draws_afresh_after_a_choice(blobs):
+    train, validation, test = blobs.split(random_state=0)
+    quick = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,))
+    front = frontier(quick, train, gammas=[0.5], validation=validation, n_draws=500)
+    certificate = certify(front.encoders[0], test, n_draws=500)
+    assert certificate.model_delta != front.to_frame()["delta"].iloc[0]
+
+
 def test_wrong_settings(blobs):
     with pytest.raises(ValueError, match="at least one value"):
         frontier(FairFlow(), blobs, gammas=[])

@@ -36,6 +36,11 @@ def checked_table(log_densities: ArrayLike) -> FloatArray:
     return table
 
 
+CHOOSING = 2**31
+"""Added to seeds where models are measured to choose one of them: a certificate draws afresh after the choice, and its
+seeds are small numbers."""
+
+
 def most_draws(n_groups: int) -> int:
     """The most draws from each of K groups for which the table of their log-densities, n·K² numbers, can be kept."""
     return MOST_LOG_DENSITIES // n_groups**2

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
+from fairflows.bounds.arguments import CHOOSING
 from fairflows.certificate.certifying import gives_each_row_another_value, make_certificate, refuse_used_rows
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.identification import model_hash
@@ -17,6 +18,7 @@ from fairflows.exceptions import DataError
 from fairflows.explain.usefulness import predicted_labels
 from fairflows.metrics import count_predictions, group_metrics
 from fairflows.release.released import Model, Released
+from fairflows.table.looks import open_book
 from fairflows.table.table import Table
 
 
@@ -32,8 +34,9 @@ def compare(
 ) -> pd.DataFrame:
     """Fitted models side by side: what each release keeps, what is certified of it, what adversaries reach.
 
-    Afterwards the test persons count as used for these models: a model that is chosen by this table is certified on
-    others.
+    A model that is chosen by this table is certified on other persons. Afterwards the test persons count as used for
+    these models, and every ``cell_upper`` as a look at them, as a certificate is: one from these persons, of whichever
+    model, is the next look.
 
     Parameters
     ----------
@@ -85,8 +88,8 @@ def compare(
             raise DataError(f"{name}: {error}") from None
     lines = {}
     for name, model in models.items():
-        found = audit(model, train, test, delta=delta, quick=quick, random_state=random_state)
-        certificate = _certificate(model, test, found, n_draws)
+        found = audit(model, train, test, delta=delta, quick=quick, random_state=CHOOSING + random_state)
+        certificate = _certificate(model, test, found, n_draws, CHOOSING + random_state)
         lines[name] = {
             **_kept(Released.of(model), train, test, random_state),
             "delta": None if certificate is None else certificate.model_delta,
@@ -104,8 +107,8 @@ def compare(
     return table.astype(dict.fromkeys(("delta", "model_upper", "cell_upper"), np.float64))
 
 
-def _certificate(model: Model, test: Table, found: Audit, n_draws: int | None) -> Certificate | None:
-    """A certificate that nobody is given and no look is spent on; None where nothing can be certified."""
+def _certificate(model: Model, test: Table, found: Audit, n_draws: int | None, seed: int) -> Certificate | None:
+    """A certificate that nobody is given, whose look at the persons counts; None where nothing can be certified."""
     released = Released.of(model)
     if gives_each_row_another_value(released, test):
         return None
@@ -121,11 +124,17 @@ def _certificate(model: Model, test: Table, found: Audit, n_draws: int | None) -
         estimator="betting",
         n_draws=n_draws,
         monte_carlo_delta=found.delta,
-        seed=0,
+        seed=seed,
         most_rows=released.most_rows(test),
     )
     name = model_hash(model, released.secret)
-    return make_certificate(released, test, settings, name=name, look=1, attack=found)
+    if not settings.certifies_cells:
+        return make_certificate(released, test, settings, name=name, look=1, attack=found)
+    with open_book() as book:
+        look = book.reserve(book.rows(test.X, test.identifier), name)
+    certificate = make_certificate(released, test, settings, name=name, look=1, attack=found)
+    look.complete(certificate.mark)
+    return certificate
 
 
 def _kept(released: Released, train: Table, test: Table, random_state: int) -> dict[str, float]:

@@ -22,7 +22,7 @@ from fairflows.bounds import (
     most_useful_within,
     statistical_distance,
 )
-from fairflows.bounds.arguments import most_draws
+from fairflows.bounds.arguments import CHOOSING, most_draws
 from fairflows.compute.display import Columns, html_card, new_axes
 from fairflows.compute.resources import import_ray
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
@@ -305,5 +305,5 @@ def _model_distance(law: LatentLaw | None, n_draws: int, n_groups: int) -> dict[
             "delta": float(exact_statistical_distance(laws)),
             "adversary_accuracy": float(exact_adversary_accuracy(laws)),
         }
-    table = law.log_density_table(min(n_draws, most_draws(n_groups)))
+    table = law.log_density_table(min(n_draws, most_draws(n_groups)), CHOOSING)
     return {"delta": statistical_distance(table), "adversary_accuracy": adversary_accuracy(table)}
