@@ -387,8 +387,9 @@ def _text(value: object) -> str:
 
 
 def _plain(column: pd.Series) -> pd.Series:
+    column = column.reset_index(drop=True)
     if is_number(column.dtype):
-        return column.astype(np.float64).reset_index(drop=True) + 0.0  # -0.0 becomes 0.0
-    if is_time(column.dtype):
-        return column.astype(str).reset_index(drop=True)
-    return column.astype(object).astype(str).reset_index(drop=True)
+        return column.astype(np.float64) + 0.0  # -0.0 becomes 0.0
+    texts = (column if is_time(column.dtype) else column.astype(object)).astype(str)
+    # Before pandas 3 a missing value became the text "nan", "None" or "<NA>".
+    return texts.astype(object).where(column.notna()) if column.hasnans else texts
