@@ -14,6 +14,7 @@ from fairflows.bounds import (
     sign_upper_bound,
     statistical_distance_upper_bound,
 )
+from fairflows.bounds.model import draws_needed
 from fairflows.exceptions import DataError
 
 
@@ -148,3 +149,23 @@ def test_coverage_with_many_repetitions(distance, delta, rng, gaussians, covers)
 def test_a_million_draws_at_the_default_delta(rng, gaussians):
     table = gaussians.at_distance(0.2).table(1_000_000, rng)
     assert 0.2 < statistical_distance_upper_bound(table, 0.001) < 0.2005
+
+
+@pytest.mark.parametrize("distance", [0.01, 0.2])
+def test_so_many_draws_make_the_bound_as_precise_as_asked_for(distance, rng, gaussians):
+    law = gaussians.at_distance(distance)
+    n = draws_needed(law.table(10_000, rng), 0.01, width=0.005)
+    assert n < 60_000
+    above = [statistical_distance_upper_bound(law.table(n, rng), 0.01) - distance for _ in range(5)]
+    assert np.mean(above) < 1.3 * 0.005
+    fewer = [statistical_distance_upper_bound(law.table(n // 4, rng), 0.01) - distance for _ in range(5)]
+    assert np.mean(fewer) > 0.005, "not far more draws than needed"
+
+
+def test_a_number_of_draws_that_other_draws_decided_on_keeps_the_bound_valid(rng, gaussians, covers):
+    delta, law = 0.2, gaussians.at_distance(0.03)
+    misses = []
+    for _ in range(2000):
+        n = min(400, draws_needed(law.table(20, rng), delta, width=0.02))
+        misses.append(statistical_distance_upper_bound(law.table(n, rng), delta) < 0.03)
+    assert covers(np.array(misses), delta)

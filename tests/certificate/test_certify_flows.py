@@ -166,3 +166,12 @@ def test_equalized_odds_of_the_model():
     other = certify(encoder, test, density=MixtureDensity(1), train=train, n_draws=5_000)
     assert other.model_odds_upper == {}
     assert any("nothing is said given the label" in sentence for sentence in other.assumptions)
+
+
+def test_so_many_draws_are_made_as_the_bound_needs():
+    encoder, rows = known([0.0, 0.1]), gaussian_rows([0.0, 0.1])
+    certificate = certify(encoder, rows)
+    assert 10_000 < certificate.n_draws < 100_000
+    assert certificate.model_delta < certificate.model_upper < certificate.model_delta + 0.002
+    assert verify(certificate, encoder, rows)
+    assert certify(encoder, rows, estimator="sign").n_draws == 1_000_000, "Hoeffding's radius knows no variance"

@@ -7,7 +7,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression
 
 from fairflows import DataError
-from fairflows.encoder.task_score import PlainScore, category_columns, plain_score, predicted_scores, score_pipeline
+from fairflows.codec.levels import Levels
+from fairflows.encoder.task_score import PlainScore, plain_score, predicted_scores, score_columns, score_pipeline
+
+
+def category_columns(X):
+    """The columns that hold categories, by their types."""
+    return [name for name, what in score_columns(X, {}, "other").items() if isinstance(what, Levels)]
 
 
 def table(n=3000, n_classes=2):

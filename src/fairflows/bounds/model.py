@@ -187,6 +187,34 @@ def statistical_distance_upper_bound(log_densities: ArrayLike, delta: float) -> 
     return max(float(betting_upper_bound(_pair_terms(table, a, b), share)) for a, b in pairs)
 
 
+def draws_needed(log_densities: ArrayLike, delta: float, width: float) -> int:
+    r"""How many fresh draws put the upper bound on Δ about so far above Δ.
+
+    With the largest variance :math:`s^2` of the pairs' terms and L = log(1/δ), the betting bound is about
+    :math:`\sqrt{2 L s^2 / N} + 2 L / N` wide. The number may be computed from a first table and fixed before the draws
+    of a second one, which are independent of it: the bound from these holds as with any fixed number.
+
+    Parameters
+    ----------
+    log_densities : array-like of shape (N, K, K)
+        A table of other draws than those that the bound will be computed from.
+    delta, width : float
+        δ of the bound, and how far above Δ it may lie.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(loc=[0.0, 0.1], size=(10_000, 2))
+    >>> log_densities = -((z[:, :, None] - np.array([0.0, 0.1])) ** 2) / 2
+    >>> 10_000 < draws_needed(log_densities, delta=0.001, width=0.001) < 40_000
+    True
+    """
+    table = checked_table(log_densities)
+    pairs = _pairs(table.shape[1])
+    L = -np.log(checked_delta(delta) / len(pairs))
+    s2 = max(float(_pair_terms(table, a, b).var()) for a, b in pairs)
+    return int(np.ceil(2 * L * (s2 / width**2 + 1 / width)))
+
+
 def accuracy_terms(log_densities: ArrayLike, priors: ArrayLike | None = None) -> FloatArray:
     r"""The independent numbers in [1/K, 1] whose mean is the accuracy A* of the best guess of the group.
 

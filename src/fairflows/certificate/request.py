@@ -17,13 +17,16 @@ from fairflows.bounds.arguments import (
     checked_priors,
     most_draws,
 )
+from fairflows.bounds.model import draws_needed
 from fairflows.certificate.document import Certificate
+from fairflows.encoder.base import LatentLaw
 from fairflows.exceptions import ParameterError
 from fairflows.release.released import Released
 
 _RELEASED = ("cell", "latent", "label")
 _MONTE_CARLO_DELTA = 0.001
-_DRAWS = 1_000_000
+_DRAWS, _FIRST_DRAWS = 1_000_000, 10_000
+_WIDTH = 0.001  # of a model-based bound, by default
 _MOST_DRAWS = 100_000_000  # minutes; a certificate that states more was not made here
 
 
@@ -66,19 +69,23 @@ class Settings:
             raise ValueError(f"estimator must be 'betting' or 'sign'; got {estimator!r}.")
         _check_whole("random_state", seed, 0)
         _check_whole("most_rows", most_rows, 1)
+        delta, monte_carlo_delta = checked_delta(delta), checked_delta(monte_carlo_delta)
         names = checked_released(released, cells=model.n_cells is not None or model.is_foreign)
+        law = None if model.innermost is None or "label" in names else model.innermost.latent_law()
+        if n_draws is None:
+            n_draws = _enough_draws(law, len(groups), estimator, monte_carlo_delta, int(seed))
         shares = checked_priors(priors, len(groups))
         _check_target(target, target_accuracy, float(shares.max()))
         return cls(
             released=names,
-            delta=checked_delta(delta),
+            delta=delta,
             target=target,
             target_accuracy=target_accuracy,
             priors=None if priors is None else tuple(shares.tolist()),
             density_error=_checked_errors(density_error, groups),
             estimator=estimator,
-            n_draws=_checked_draws(n_draws, model, len(groups), is_model_based="label" not in names),
-            monte_carlo_delta=checked_delta(monte_carlo_delta),
+            n_draws=_checked_draws(n_draws, law, len(groups)),
+            monte_carlo_delta=monte_carlo_delta,
             seed=int(seed),
             most_rows=int(most_rows),
         )
@@ -130,16 +137,25 @@ def _check_whole(name: str, value: object, least: int) -> None:
         raise ParameterError(name, f"must be a whole number of at least {least}", value)
 
 
-def _checked_draws(n: int | None, model: Released, n_groups: int, *, is_model_based: bool) -> int:
-    """The number of draws, where any are made: a table of them must fit, and by default does."""
-    law = None if model.innermost is None or not is_model_based else model.innermost.latent_law()
-    draws_are_made = law is not None and law.exact() is None
-    if n is None:
-        return min(_DRAWS, most_draws(n_groups)) if draws_are_made else _DRAWS
+def _checked_draws(n: int, law: LatentLaw | None, n_groups: int) -> int:
+    """The number of draws; where any are made, a table of them must fit."""
     _check_whole("n_draws", n, 1)
     if n > _MOST_DRAWS:
         raise ParameterError("n_draws", f"must be at most {_MOST_DRAWS:,}", n)
-    return checked_draws(int(n), n_groups) if draws_are_made else int(n)
+    return checked_draws(int(n), n_groups) if law is not None and law.exact() is None else int(n)
+
+
+def _enough_draws(law: LatentLaw | None, n_groups: int, estimator: Estimator, delta: float, seed: int) -> int:
+    """As many draws as the bound needs to be about 1/1000 wide, where that is less than what is drawn at most.
+
+    The first draws decide on it, and no bound is computed from them: the number is fixed before the others are drawn.
+    """
+    if law is None or law.exact() is not None:
+        return _DRAWS  # none is made
+    most = min(_DRAWS, most_draws(n_groups))
+    if estimator == "sign" or most <= _FIRST_DRAWS:  # Hoeffding's radius is the same for all laws
+        return most
+    return min(most, draws_needed(law.log_density_table(_FIRST_DRAWS, seed + 1), delta, _WIDTH))
 
 
 def _check_target(target: float | None, accuracy: float | None, blind: float) -> None:

@@ -357,8 +357,15 @@ def certify(
         Path | None, typer.Option(help="Rows for adversaries to learn from; without, nothing is attacked.")
     ] = None,
     n_draws: Annotated[
-        int, typer.Option("--draws", min=1, help="Draws from each group behind the model-based bound.")
-    ] = 1_000_000,
+        int | None,
+        typer.Option(
+            "--draws",
+            min=1,
+            help="Draws from each group behind the model-based bound; when not given as many as it needs to be precise "
+            "to 1/1000, at most a million.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the certificate.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -106,11 +106,6 @@ def with_values(X: pd.DataFrame) -> pd.DataFrame:
     return X.fillna(dict.fromkeys(empty, 0.0)) if empty else X
 
 
-def category_columns(X: pd.DataFrame) -> list[Hashable]:
-    """The columns that hold categories, by their types."""
-    return [name for name, what in score_columns(X, {}, "other").items() if isinstance(what, Levels)]
-
-
 def fit_score(
     estimator: Classifier | None,
     X: pd.DataFrame,

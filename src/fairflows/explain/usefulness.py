@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 from fairflows.compute.display import new_axes
-from fairflows.compute.resources import one_thread
+from fairflows.compute.resources import no_spinning, one_thread
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Model, Released
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 
 _WORK = 200_000  # rows · columns that forests learn from: a table of 100 columns is judged on 2,000 rows
 _FEWEST_ROWS = 2_000
 _COLUMNS = 12  # that tell most of a value: what a forest looks at
 _FINE, _COARSE = (32, 63), (4, 20)  # bins of numbers and most frequent categories, to learn from and to be predicted
+_MOST_LEVELS = 250  # of a category that trees tell apart
 _BAR, _REST = "#0072B2", "#dadce0"
 
 
@@ -218,7 +220,7 @@ class _Codes:
     @classmethod
     def of(cls, train: pd.Series, test: pd.Series, size: tuple[int, int]) -> _Codes:
         """Bins and categories as `train` has them; a missing value is one more."""
-        if is_number(train.dtype) or is_time(train.dtype):
+        if _has_order(train):
             return cls(*_binned(train, test, size[0]))
         levels = train.astype(object).value_counts().index[: size[1]]
         found = (levels.get_indexer(column.astype(object)) for column in (train, test))
@@ -284,13 +286,43 @@ def predicted_labels(
 
     Of a number its quarter is predicted.
     """
-    view, target = _View.of(fit, judged), _label_codes(y, y_judged)
-    trees = HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=random_state)
-    return target.test, trees.fit(view.train, target.train).predict(view.test)
+    target = _label_codes(y, y_judged)
+    return target.test, boosted_prediction(fit, target.train, judged, random_state)
 
 
 def _label_codes(train: pd.Series, test: pd.Series) -> _Codes:
     return _Codes.of(train, test, _COARSE if is_continuous(train) else _FINE)
+
+
+def boosted_prediction(
+    fit: pd.DataFrame, y: npt.ArrayLike, judged: pd.DataFrame, random_state: int
+) -> npt.NDArray[np.object_ | np.int64]:
+    """What boosted trees that learn a label from some rows predict for others."""
+    features = [_as_numbers(fit.iloc[:, j], judged.iloc[:, j]) for j in range(fit.shape[1])]
+    learnt, asked = (np.column_stack(columns) for columns in zip(*features, strict=True))
+    trees = HistGradientBoostingClassifier(
+        categorical_features=[not _has_order(column) for _, column in fit.items()], random_state=random_state
+    )
+    with no_spinning():
+        return trees.fit(learnt, y).predict(asked)
+
+
+def _as_numbers(train: pd.Series, test: pd.Series) -> tuple[FloatArray, FloatArray]:
+    """Numbers and times as they are, or NaN; categories by how frequent they are in `train`."""
+    if not _has_order(train):
+        codes = _Codes.of(train, test, (0, _MOST_LEVELS))
+        return codes.train.astype(np.float64), codes.test.astype(np.float64)
+    found = []
+    for column in (train, test):
+        missing = column.isna().to_numpy()
+        values = np.full(len(column), np.nan if train.notna().any() else 0.0)  # trees cannot cut nothing
+        values[~missing] = numbers(column[~missing]).astype(np.float64)
+        found.append(values)
+    return found[0], found[1]
+
+
+def _has_order(column: pd.Series) -> bool:
+    return is_number(column.dtype) or is_time(column.dtype)
 
 
 def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> tuple[IntArray, IntArray]:

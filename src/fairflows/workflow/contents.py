@@ -17,9 +17,8 @@ from fairflows.certificate.document import Certificate
 from fairflows.certificate.evidence import group_numbers
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
-from fairflows.encoder.task_score import category_columns, score_pipeline, with_plain_gaps, with_values
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.explain.usefulness import StillTells
+from fairflows.explain.usefulness import StillTells, boosted_prediction
 from fairflows.frontiers.selection import Candidate, Target
 from fairflows.metrics import class_numbers, count_predictions, group_metrics
 from fairflows.release.crossfit import CrossFit
@@ -154,31 +153,20 @@ def _unknown(model: Released, table: Table) -> list[str]:
 def _metrics(
     model: Released, train: Table | None, test: Table, encoded: tuple[pd.DataFrame, pd.DataFrame] | None
 ) -> dict[str, Any] | None:
-    """fairlearn's view of a classifier on the rows themselves, and of one on what is released."""
+    """How a classifier of the rows themselves, and one of what is released, treat the groups."""
     if train is None or train.y is None or is_continuous(train.y):
         return None
-    from fairlearn.metrics import MetricFrame
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.metrics import accuracy_score
-
     labels, groups = train.labels, train.groups
-    trees = HistGradientBoostingClassifier(random_state=0)
-    learnt, judged = with_values(with_plain_gaps(train.X)), with_plain_gaps(test.X)
-    before = score_pipeline(trees, learnt, category_columns(learnt)).fit(learnt, train.y).predict(judged)
-    sides, overall = {}, {}
+    before = boosted_prediction(train.X, np.asarray(train.y), test.X, 0)
     after = model.predict(test) if encoded is None else _predicted(encoded, train.y)
+    sides, overall = {}, {}
     for side, predicted in (("before", before), ("after", after)):
-        is_last = {"rates": lambda y_true, y_pred: float(np.mean(y_pred == labels[-1]))}
-        frame = MetricFrame(
-            metrics={**is_last, "accuracy": accuracy_score},
-            y_true=test.y,
-            y_pred=np.asarray(predicted),
-            sensitive_features=test.a.astype(object),
-        )
-        by_group = frame.by_group.reindex(groups)
-        sides[side] = {name: [_number(v) for v in by_group[name]] for name in ("rates", "accuracy")}
         y_true, y_pred, n_classes = class_numbers(labels, np.asarray(test.y), predicted)
         counts = count_predictions(y_true, y_pred, group_numbers(test, groups), n_classes, len(groups))
+        with np.errstate(invalid="ignore"):  # of a group without rows nothing is known
+            share = counts / counts.sum(axis=(1, 2), keepdims=True)
+        by_group = {"rates": share[:, :, -1].sum(axis=1), "accuracy": np.trace(share, axis1=1, axis2=2)}
+        sides[side] = {name: [_number(value) for value in values] for name, values in by_group.items()}
         overall[side] = {name: _number(value) for name, value in group_metrics(counts).items()}
     names = {
         "accuracy": "accuracy",
@@ -216,8 +204,6 @@ def _is_worse(name: str, before: float | None, after: float | None) -> bool:
 
 def _predicted(encoded: tuple[pd.DataFrame, pd.DataFrame], y: pd.Series) -> np.ndarray:
     """The label that boosted trees learn from released rows, and predict for others; a released label is learnt."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
     learnt = encoded[0].get(y.name, y)
     fit, judged = (Z.drop(columns=[name for name in Z if name == y.name]) for Z in encoded)
     if list(fit) == ["cell"]:  # a number without an order: the most frequent label of the cell
@@ -225,9 +211,7 @@ def _predicted(encoded: tuple[pd.DataFrame, pd.DataFrame], y: pd.Series) -> np.n
         counts = np.zeros((1 + max(fit["cell"].max(), judged["cell"].max()), len(labels)))
         np.add.at(counts, (fit["cell"], codes), 1)
         return np.asarray(labels[counts.argmax(axis=1)][judged["cell"]])
-    fit, judged = with_values(with_plain_gaps(fit)), with_plain_gaps(judged)
-    trees = score_pipeline(HistGradientBoostingClassifier(random_state=0), fit, category_columns(fit))
-    return np.asarray(trees.fit(fit, np.asarray(learnt)).predict(judged))
+    return boosted_prediction(fit, np.asarray(learnt), judged, 0)
 
 
 def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> dict[str, Any] | None:

@@ -50,6 +50,7 @@ Method = Literal["tree", "cells"] | Swept
 Release = Literal["rows", "cells", "latent"]
 
 N_CELLS, CELLS_FOR_A_LABEL = 64, 8
+_FEW_DRAWS = 100_000  # behind a bound that decides nothing, where cells are released
 WITHOUT_A_TARGET = 0.1  # of cells for a label, which are made for a distance
 
 
@@ -246,7 +247,7 @@ def fit_table(
         target=target,
         max_adversary_accuracy=max_adversary_accuracy,
         audit=found,
-        n_draws=min(100_000 if quick else 1_000_000, most_draws(len(table.groups))),
+        n_draws=None if release == "latent" and not quick else min(_FEW_DRAWS, most_draws(len(table.groups))),
         **settings,
     )
     tells = None
