@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
@@ -136,6 +137,7 @@ def still_tells(
     *,
     encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None,
     most_rows: int = 20_000,
+    n_jobs: int | None = None,
     random_state: int = 0,
 ) -> StillTells:
     """How well each person's own values are predicted from what is released for her.
@@ -154,6 +156,8 @@ def still_tells(
         whose persons have no identifier.
     most_rows : int
         The most rows of each; of wide tables fewer are taken.
+    n_jobs : int, optional
+        Forests to grow at once, as for joblib.
     random_state : int
         Seed of the samples and of the forests.
 
@@ -193,19 +197,20 @@ def still_tells(
         _View.of(*(frame.iloc[places] for frame, places in zip(frames, parts, strict=True)))
         for frames, parts in ((rows, kept), ((train.X, test.X), [slice(None)] * 2))
     )
+    targets = {str(name): _Codes.of(train.X[name], test.X[name], _COARSE) for name in train.X}
     groups = _Codes.of(train.a, test.a, _COARSE)
+    forests = [delayed(seen.accuracy)(target, random_state) for target in targets.values()]
+    forests += [delayed(own.accuracy)(target, random_state, without=j) for j, target in enumerate(targets.values())]
+    forests += [delayed(view.accuracy)(groups, random_state, balanced=True) for view in (seen, own)]
     with one_thread():
-        columns = []
-        for j, name in enumerate(train.X):
-            target = _Codes.of(train.X[name], test.X[name], _COARSE)
-            from_own = own.accuracy(target, random_state, without=j)
-            columns.append(Told(str(name), seen.accuracy(target, random_state), target.majority, from_own))
-        sensitive = Told(
-            str(train.a.name),
-            seen.accuracy(groups, random_state, balanced=True),
-            1 / len(np.unique(groups.test)),
-            own.accuracy(groups, random_state, balanced=True),
+        *found, from_seen, from_own = Parallel(n_jobs=n_jobs, prefer="threads")(forests)
+    columns = [
+        Told(name, released_tells, target.majority, raw_tells)
+        for (name, target), released_tells, raw_tells in zip(
+            targets.items(), found[: len(targets)], found[len(targets) :], strict=True
         )
+    ]
+    sensitive = Told(str(train.a.name), from_seen, 1 / len(np.unique(groups.test)), from_own)
     columns.sort(key=lambda told: -told.told)
     return StillTells(tuple(columns), sensitive, label, len(test))
 
@@ -294,9 +299,7 @@ def _label_codes(train: pd.Series, test: pd.Series) -> _Codes:
     return _Codes.of(train, test, _COARSE if is_continuous(train) else _FINE)
 
 
-def boosted_prediction(
-    fit: pd.DataFrame, y: npt.ArrayLike, judged: pd.DataFrame, random_state: int
-) -> npt.NDArray[np.object_ | np.int64]:
+def boosted_prediction(fit: pd.DataFrame, y: npt.ArrayLike, judged: pd.DataFrame, random_state: int) -> np.ndarray:
     """What boosted trees that learn a label from some rows predict for others."""
     features = [_as_numbers(fit.iloc[:, j], judged.iloc[:, j]) for j in range(fit.shape[1])]
     learnt, asked = (np.column_stack(columns) for columns in zip(*features, strict=True))

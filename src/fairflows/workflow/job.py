@@ -190,7 +190,7 @@ def fit_table(
     quick : bool
         Fewer models and adversaries.
     n_jobs : int, optional
-        Adversaries at once.
+        Adversaries, and forests that measure what is still told, at once.
     random_state : int
         Seed of the split and of all that is trained.
     say : callable
@@ -253,7 +253,9 @@ def fit_table(
     tells = None
     if release != "latent":
         say("measuring what the released rows still tell")
-        tells = still_tells(made.model, made.learn, made.judge, encoded=made.encoded, random_state=random_state)
+        tells = still_tells(
+            made.model, made.learn, made.judge, encoded=made.encoded, n_jobs=n_jobs, random_state=random_state
+        )
     say("writing the report")
     contents = report_contents(
         made.model,
