@@ -95,7 +95,7 @@ def main() -> None:
         if arguments.demo:
             commands["fairflows demo"] = ["demo", "-o", f"{folder}/demo"]
         print(f"{arguments.rows:,} rows{'processor s':>63}{'wall s':>10}")
-        if not arguments.profile and not os.environ.get("STAGES"):
+        if not arguments.profile:
             for name, words in commands.items():
                 print("  {:58}{:10.2f}{:10.2f}".format(name, *command("-m", "fairflows", *words)), flush=True)
         by_stage(file, Path(folder) / "b", arguments.profile)
