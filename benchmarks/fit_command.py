@@ -54,12 +54,14 @@ class Stages:
         self.profiled, self.profile = profiled, cProfile.Profile()
 
     def say(self, text: str) -> None:
+        """A stage begins."""
         self.lines.append((text, time.process_time(), time.perf_counter()))
         self.profile.disable()
         if self.profiled and self.profiled in text:
             self.profile.enable()
 
     def show(self) -> None:
+        """Print what each stage took, and the profile."""
         self.say("")
         for (text, cpu, wall), (_, next_cpu, next_wall) in zip(self.lines, self.lines[1:], strict=False):
             print(f"  {text:58}{next_cpu - cpu:10.2f}{next_wall - wall:10.2f}")
