@@ -138,6 +138,18 @@ def test_own_bijection_and_density_are_saved_without_their_code(parts, with_line
     assert_same_model(load(tmp_path / "again", own=[Normal, Linear]), with_linear, test)
 
 
+def test_a_bijection_whose_code_has_changed_is_not_loaded(with_linear, tmp_path):
+    class Changed(Linear):
+        def forward(self, x):
+            z, log_det = super().forward(x)
+            return z.flip(-1), log_det
+
+    Changed.__name__ = "Linear"
+    save(with_linear, tmp_path / "model")
+    with pytest.raises(DataError, match="Linear is another map than when the model was saved: its code has changed"):
+        load(tmp_path / "model", own=[Changed, Normal])
+
+
 def test_own_classes_must_be_able_to_describe_themselves(tmp_path):
     with pytest.raises(ValueError, match="own must hold classes that have to_state and from_state, and torch modules"):
         load(tmp_path, own=["Linear"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from fairflows.bijection.networks import Stacked, shown
+from fairflows.exceptions import DataError
 
 
 class Bijection(Stacked, ABC):
@@ -52,6 +53,26 @@ class Bijection(Stacked, ABC):
 
     def __repr__(self) -> str:
         return shown(self, self.settings())
+
+    def to_state(self) -> dict[str, Any]:
+        """What is saved: the settings, the weights, and where a few points go.
+
+        The code of a bijection of one's own is not saved: the points show whether it is still the same map.
+        """
+        return super().to_state() | {"probe": self._moved_points()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The bijection that `to_state` described."""
+        bijection, probe = super().from_state(state), state.get("probe")
+        if probe is not None and not torch.allclose(bijection._moved_points(), probe, 1e-3, 1e-3, equal_nan=True):
+            raise DataError(f"{cls.__name__} is another map than when the model was saved: its code has changed.")
+        return bijection
+
+    def _moved_points(self) -> Tensor:
+        x = torch.linspace(-1, 1, 3 * self.n_features).reshape(3, self.n_features)
+        with torch.no_grad():
+            return self.forward(x.to(next(self.parameters())))[0]
 
     def stacked(self, x: Tensor) -> Tensor:
         """The points with all leading axes there, (M, K, B, D)."""
