@@ -44,7 +44,10 @@ def test_trees_give_the_probabilities_of_scikit_learn_bit_for_bit(n_classes, max
     pipeline = score_pipeline(trees, X, category_columns(X)).fit(X, y)
     plain = plain_score(pipeline, X)
     assert isinstance(plain, PlainScore)
-    np.testing.assert_array_equal(plain.predict_proba(new_rows(X)), pipeline.predict_proba(new_rows(X)))
+    rows = new_rows(X)
+    np.testing.assert_array_equal(plain.predict_proba(rows), pipeline.predict_proba(rows))
+    alone = [plain.raw_scores(rows.iloc[i : i + 1]) for i in range(190, len(rows))]
+    np.testing.assert_array_equal(np.concatenate(alone), plain.raw_scores(rows)[190:])
 
 
 def test_trees_without_a_split_and_rows_in_several_chunks(monkeypatch):
@@ -55,6 +58,7 @@ def test_trees_without_a_split_and_rows_in_several_chunks(monkeypatch):
     plain = plain_score(pipeline, X)
     assert len(plain.model.feature) == 0
     np.testing.assert_array_equal(plain.predict_proba(X), pipeline.predict_proba(X))
+    np.testing.assert_array_equal(plain.predict_proba(X.head(1)), pipeline.predict_proba(X.head(1)))
     pipeline = score_pipeline(HistGradientBoostingClassifier(max_iter=3), X, category_columns(X)).fit(X, y)
     monkeypatch.setattr("fairflows.encoder.task_score._ROWS_PER_CHUNK", 7)
     np.testing.assert_array_equal(plain_score(pipeline, X).predict_proba(X), pipeline.predict_proba(X))

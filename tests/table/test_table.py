@@ -8,6 +8,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.exceptions import DataError
+from fairflows.table.columns import missing, places_in
 from fairflows.table.table import Table
 
 
@@ -259,3 +260,18 @@ def test_rows_and_parts_that_do_not_fit(frame):
 
 def test_an_arrow_table_keeps_its_names(frame):
     assert_frame_equal(Table(pyarrow.Table.from_pandas(frame), **ROLES).X, Table(frame, **ROLES).X)
+
+
+@pytest.mark.parametrize("column", [
+    pd.Series(["b", None, "x", "a"]),
+    pd.Series(["b", None, "x", "a"], dtype=object),
+    pd.Series([2, pd.NA, 7, 1], dtype="Int64"),
+    pd.Series([2.0, np.nan, 7.0, 1.0]),
+    pd.Series(pd.to_datetime(["2020-02-01", None, "2020-03-01", "2020-01-01"])),
+    pd.Series([True, True, False, True]),
+])  # fmt: skip
+def test_few_values_are_found_where_many_are(column):
+    known = pd.Index(column.dropna().unique()[::-1], dtype=object)[:2]
+    many = pd.concat([column] * 10, ignore_index=True)
+    np.testing.assert_array_equal(np.tile(places_in(known, column), 10), places_in(known, many))
+    np.testing.assert_array_equal(missing(column), column.isna())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -32,23 +32,45 @@ _FEWEST_ROWS = 50  # of each group that a learner sees, where there are so many
 
 
 @dataclass(frozen=True)
+class Features:
+    """What learners see of rows; released cells repeat, and of a million rows few are different.
+
+    Attributes
+    ----------
+    different : ndarray of shape (m, F)
+        The different rows.
+    place : ndarray of shape (n,)
+        Which of them each row is.
+    """
+
+    different: FloatArray
+    place: IntArray
+
+    @classmethod
+    def of(cls, rows: FloatArray) -> Features:
+        """Rows of which each is taken for different."""
+        return cls(rows, np.arange(len(rows)))
+
+
+@dataclass(frozen=True)
 class Learner:
     """A classifier of the group, made for a seed and a number of groups, and how many rows it learns from."""
 
     make: Make
     most_rows: int
 
-    def scores(self, fit: FloatArray, group: IntArray, others: list[FloatArray], seed: int) -> list[FloatArray]:
+    def scores(self, fit: Features, group: IntArray, others: Sequence[Features], seed: int) -> list[FloatArray]:
         """Log-probabilities of the groups, (n, K), for other rows than those it learns from."""
         K, n = group.max() + 1, np.bincount(group)
         chosen = stratified_sample(group, self.most_rows, seed)
         chosen = chosen[n[group[chosen]] > 1]  # a single row cannot be learnt from and stopped by
         with one_thread():  # the audit runs learners side by side
-            learnt = self.make(seed, int(K)).fit(fit[chosen], group[chosen])
-            found = [np.full((len(rows), K), _SMALLEST) for rows in others]
+            learnt = self.make(seed, int(K)).fit(fit.different[fit.place[chosen]], group[chosen])
+            found = [np.full((len(rows.different), K), _SMALLEST) for rows in others]
             for probabilities, rows in zip(found, others, strict=True):
-                probabilities[:, learnt.classes_] = np.maximum(learnt.predict_proba(rows), _SMALLEST)
-        return [np.log(probabilities).round(_DECIMALS) for probabilities in found]
+                probabilities[:, learnt.classes_] = np.maximum(learnt.predict_proba(rows.different), _SMALLEST)
+        scores = [np.log(probabilities).round(_DECIMALS) for probabilities in found]
+        return [score[rows.place] for score, rows in zip(scores, others, strict=True)]
 
 
 def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
@@ -207,10 +229,13 @@ def judge(
     (s_val, s_test), (g_val, g_test) = scores, groups
     K = s_val.shape[1]
     n_val, n_test = (np.bincount(g, minlength=K) for g in groups)
+    rows_of = [np.flatnonzero(g_val == a) for a in range(K)]
     best: Attack | None = None
     for a, b in combinations(range(K), 2):
-        threshold, gap = _best_threshold(s_val[:, b] - s_val[:, a], g_val, a, b)
-        k_val = _answers(s_val[:, b] - s_val[:, a] >= threshold, g_val, K)
+        of_pair = {g: s_val[rows_of[g], b] - s_val[rows_of[g], a] for g in (a, b)}
+        threshold, gap = _best_threshold(of_pair[a], of_pair[b])
+        k_val = np.zeros(K)  # of the pair, which alone counts
+        k_val[[a, b]] = [(of_pair[g] >= threshold).sum() for g in (a, b)]
         method = better_method(k_val, n_val, n_test, delta, groups=(a, b))
         expected = np.floor(k_val * n_test / np.maximum(n_val, 1))
         promised = float(attack_lower_bound(expected, n_test, delta, method=method, groups=(a, b)))
@@ -227,9 +252,9 @@ def _answers(says_b: npt.NDArray[np.bool_], group: IntArray, K: int) -> IntArray
     return np.bincount(group[says_b], minlength=K)
 
 
-def _best_threshold(score: FloatArray, group: IntArray, a: int, b: int) -> tuple[float, float]:
+def _best_threshold(of_a: FloatArray, of_b: FloatArray) -> tuple[float, float]:
     """The threshold from which on to answer b, and the difference of the answers' rates in b and in a."""
-    of_pair = [np.sort(score[group == g]) for g in (a, b)]
+    of_pair = [np.sort(of_a), np.sort(of_b)]
     values = np.unique(np.concatenate(of_pair))
     above = [1 - np.searchsorted(scores, values) / max(len(scores), 1) for scores in of_pair]
     gap = above[1] - above[0]  # of answering b where the score is at least the value

@@ -17,6 +17,7 @@ from fairflows.attack.learners import (
     QUICK_WHITE_BOX_LEARNERS,
     WHITE_BOX_LEARNERS,
     Attack,
+    Features,
     Learner,
     frequency_scores,
     judge,
@@ -32,7 +33,7 @@ from fairflows.release.released import Model, Released, Transformer
 from fairflows.table.columns import is_number, is_time, numbers
 from fairflows.table.frames import TableLike, has_names, to_pandas
 from fairflows.table.ledger import RowsSeen
-from fairflows.table.persons import content_hashes
+from fairflows.table.persons import Hashes, content_hashes
 from fairflows.table.table import Table
 
 Representation: TypeAlias = "TableLike | Sequence[TableLike]"
@@ -57,10 +58,10 @@ class Trial:
         As for `Attack`.
     learner : Learner or None
         None where the judged rows are scores already.
-    fit, fit_group : ndarray
+    fit, fit_group : Features, ndarray
         Rows to learn from, and their groups.
-    judged : pair of ndarray
-        Features, or scores, of validation and test rows.
+    judged : pair of Features
+        Those of validation and test rows; scores, where nothing is learnt.
     groups : pair of ndarray of int
         Their groups.
     density_of : int or None
@@ -70,19 +71,19 @@ class Trial:
     name: str
     box: str
     learner: Learner | None
-    fit: FloatArray
+    fit: Features
     fit_group: IntArray
-    judged: tuple[FloatArray, FloatArray]
+    judged: tuple[Features, Features]
     groups: tuple[IntArray, IntArray]
     density_of: int | None = None
 
     def run(self, delta: float, seed: int) -> Attack:
         """Learn, tune on validation rows, and bound Δ from below on test rows."""
-        scores = self.judged
-        if self.learner is not None:
-            validation, test = self.learner.scores(self.fit, self.fit_group, list(self.judged), seed)
-            scores = validation, test
-        return judge(self.name, self.box, scores, self.groups, delta)
+        if self.learner is None:
+            validation, test = (rows.different[rows.place] for rows in self.judged)
+        else:
+            validation, test = self.learner.scores(self.fit, self.fit_group, self.judged, seed)
+        return judge(self.name, self.box, (validation, test), self.groups, delta)
 
 
 @dataclass(frozen=True)
@@ -185,9 +186,9 @@ class Target:
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
             yield self._scored("frequencies of values", "black", validation, test)
         view = _view(parts, learnt_group, len(self.groups))
-        fit, validation, test = (view.features(z) for z in parts)
+        fit, *judged = (_features(view, z, values) for z, values in zip(parts, exact, strict=True))
         for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
-            yield Trial(name, "black", learner, fit, learnt_group, (validation, test), self._judged_groups)
+            yield Trial(name, "black", learner, fit, learnt_group, (judged[0], judged[1]), self._judged_groups)
         if self.latent:
             yield from self._white_box_trials(constraints, quick)
 
@@ -210,12 +211,14 @@ class Target:
         if label:
             view = _view([self.Z["fit"][label]], self.group["fit"], len(self.groups))
             features = {p: np.concatenate([f, view.features(self.Z[p][label])], axis=1) for p, f in features.items()}
-        judged = features["validation"], features["test"]
+        learnt, judged = (
+            Features.of(features["fit"]),
+            (Features.of(features["validation"]), Features.of(features["test"])),
+        )
         for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
             yield Trial(
-                f"{name} on inversions", "white", learner, features["fit"], self.group["fit"], judged,
-                self._judged_groups,
-            )  # fmt: skip
+                f"{name} on inversions", "white", learner, learnt, self.group["fit"], judged, self._judged_groups
+            )
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """For each group, adversaries between its real rows and draws from its density."""
@@ -238,11 +241,11 @@ class Target:
                 rows[part] = pd.concat([real, drawn], ignore_index=True)
                 is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
             view = _view([rows[part] for part in parts], is_drawn["fit"], 2)
-            judged = view.features(rows["validation"]), view.features(rows["test"])
+            fit, *judged = (Features.of(view.features(rows[part])) for part in parts)
             for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else DENSITY_LEARNERS).items():
                 yield Trial(
-                    f"{name}, density of {group}", "white", learner, view.features(rows["fit"]), is_drawn["fit"],
-                    judged, (is_drawn["validation"], is_drawn["test"]), density_of=a,
+                    f"{name}, density of {group}", "white", learner, fit, is_drawn["fit"], (judged[0], judged[1]),
+                    (is_drawn["validation"], is_drawn["test"]), density_of=a,
                 )  # fmt: skip
 
     @property
@@ -250,8 +253,8 @@ class Target:
         return self.group["validation"], self.group["test"]
 
     def _scored(self, name: str, box: str, validation: FloatArray, test: FloatArray) -> Trial:
-        nothing = np.empty((0, 0))
-        return Trial(name, box, None, nothing, self.group["fit"][:0], (validation, test), self._judged_groups)
+        nothing, judged = Features.of(np.empty((0, 0))), (Features.of(validation), Features.of(test))
+        return Trial(name, box, None, nothing, self.group["fit"][:0], judged, self._judged_groups)
 
 
 def _is_model(model: Model | Representation) -> TypeGuard[Model]:
@@ -407,6 +410,12 @@ def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> Nume
         has_gaps = any(part.iloc[:, j].isna().any() for part in parts)  # by place: an array's columns have other names
         columns += NumericView.fit(column, *rates, standardise=False, has_gaps=has_gaps).columns
     return NumericView(columns)
+
+
+def _features(view: NumericView, rows: pd.DataFrame, values: Hashes) -> Features:
+    """Rows as numbers, those of the same values once."""
+    _, first, place = np.unique(values, return_index=True, return_inverse=True)
+    return Features(view.features(rows.iloc[first]), place)
 
 
 def _as_modelled(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:

@@ -16,12 +16,12 @@ from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError
 from fairflows.table.columns import (
     check_choice,
-    check_column,
-    check_complete,
     check_kinds,
     check_known,
     check_same,
+    checked_features,
     infer_kind,
+    missing,
     numbers,
 )
 from fairflows.table.frames import check_names
@@ -73,16 +73,16 @@ class Bins:
 
     def codes(self, column: pd.Series, found: Outside | None = None) -> npt.NDArray[np.intp]:
         """The bin of each value; a decoded column, which holds the names of bins, is read by them."""
-        missing = column.isna().to_numpy()
-        if column.dtype != self.dtype and not missing.all() and column[~missing].isin(self.levels.index).all():
+        is_missing = missing(column)
+        known = column[~is_missing] if is_missing.any() else column
+        if column.dtype != self.dtype and len(known) and known.isin(self.levels.index).all():
             return self.named(column)
-        if not missing.all():
+        if len(known):
             check_same(self.name, column, self.dtype)
-        codes = np.zeros(len(column), dtype=np.intp)
-        known = numbers(column[~missing])
+        values, codes = numbers(known), np.zeros(len(column), dtype=np.intp)
         # Comparing is exact between integers of any width and times of any unit, where a common type would round.
-        codes[~missing] = np.sum([known >= edge for edge in self.edges], axis=0, dtype=np.intp)
-        codes[missing] = self.levels.code_of_missing(missing, found)
+        codes[~is_missing] = np.sum([values >= edge for edge in self.edges], axis=0, dtype=np.intp)
+        codes[is_missing] = self.levels.code_of_missing(is_missing, found)
         return codes
 
     def named(self, column: pd.Series) -> npt.NDArray[np.intp]:
@@ -149,7 +149,7 @@ class CellCodec:
             raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
         check_names(X.columns)
         check_kinds(X, kinds)
-        self._check(X)
+        checked_features(X, self.missing)
         self.levels_ = {
             name: self._fit_column(str(name), column, kinds[name] if kinds and name in kinds else infer_kind(column))
             for name, column in X.items()
@@ -168,8 +168,9 @@ class CellCodec:
         """Each value's level, shape (n_rows, n_columns); `found` as for `encode`."""
         for name in self.levels_:
             check_known(name, X.columns, "encoded")
-        self._check(X[list(self.levels_)])
-        codes = [levels.codes(X[name], found) for name, levels in self.levels_.items()]
+        names = list(self.levels_)
+        columns = checked_features(X if X.columns.tolist() == names else X[names], self.missing)
+        codes = [levels.codes(columns[name], found) for name, levels in self.levels_.items()]
         return np.column_stack(codes).astype(np.int64)
 
     def encode(self, X: pd.DataFrame, found: Outside | None = None) -> npt.NDArray[np.int64]:
@@ -203,7 +204,7 @@ class CellCodec:
 
     def from_levels(self, levels: npt.NDArray[np.int64]) -> pd.DataFrame:
         """The rows of these combinations of levels."""
-        columns = {name: part.column(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
+        columns = {name: part.column(levels[:, j]).array for j, (name, part) in enumerate(self.levels_.items())}
         return pd.DataFrame(columns)
 
     def _radix(self) -> npt.NDArray[np.int64]:
@@ -214,9 +215,3 @@ class CellCodec:
         if kind == "categorical" or keeps_values or not column.notna().any():
             return Levels.fit(name, column, unseen=self.unseen)
         return Bins.fit(name, column, self.n_bins)
-
-    def _check(self, X: pd.DataFrame) -> None:
-        for name, column in X.items():
-            check_column(str(name), column)
-        if self.missing == "error":
-            check_complete(X)

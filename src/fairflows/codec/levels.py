@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.codec.outside import Outside
+from fairflows.codec.outside import UNKNOWN, Outside
 from fairflows.exceptions import DataError
-from fairflows.table.columns import Dtype, from_numbers, numbers, shown, sorted_values
+from fairflows.table.columns import Dtype, from_numbers, missing, numbers, places_in, shown, sorted_values
 from fairflows.table.grid import Grid, find_grid
 
 OTHER = "other"
@@ -101,9 +101,10 @@ class Levels:
             of_category = np.append(self.index.get_indexer(column.dtype.categories.astype(object)), -1)
             codes = of_category[column.cat.codes.to_numpy()]
         else:
-            codes = self.index.get_indexer(column.astype(object))
-        missing = column.isna().to_numpy()
-        codes[missing] = self.code_of_missing(missing, found)
+            codes = places_in(self.index, column)
+        is_missing = missing(column)
+        if is_missing.any():
+            codes[is_missing] = self.code_of_missing(is_missing, found)
         unseen = codes < 0
         if unseen.any():
             if not self.takes_unseen:
@@ -120,30 +121,36 @@ class Levels:
 
     named = codes
 
-    def code_of_missing(self, missing: npt.NDArray[np.bool_], found: Outside | None) -> int:
+    def known(self, column: pd.Series, found: Outside) -> pd.Series:
+        """The column with a level in place of each value that is none; the column itself where there are none."""
+        codes = self.codes(column, found)
+        is_changed = column.dtype != self.dtype or any((self.name, reason) in found.rows for reason in UNKNOWN)
+        return self.column(codes).set_axis(column.index) if is_changed else column
+
+    def code_of_missing(self, is_missing: npt.NDArray[np.bool_], found: Outside | None) -> int:
         """The number of a missing value; where none was missing in training, that of a level which stands in for it."""
-        if self.has_missing or not missing.any():
+        if self.has_missing or not is_missing.any():
             return len(self.index)
         if found is None:
             raise DataError(
-                f"Column {self.name!r} had no missing values in the rows it was fitted on; {missing.sum():,} values "
+                f"Column {self.name!r} had no missing values in the rows it was fitted on; {is_missing.sum():,} values "
                 "are missing now."
             )
-        found.note(self.name, "missing", missing)
+        found.note(self.name, "missing", is_missing)
         return int(self.index.get_loc(OTHER)) if self.takes_unseen else 0
 
     def column(self, codes: npt.NDArray[np.intp]) -> pd.Series:
         """The values with these numbers; a number outside gets the nearest level."""
         codes = np.clip(codes, 0, len(self) - 1)
-        missing = codes == len(self.index)
+        is_missing = codes == len(self.index)
         if isinstance(self.dtype, pd.CategoricalDtype):
             of_level = self.dtype.categories.get_indexer(self.index)
             return pd.Series(pd.Categorical.from_codes(np.append(of_level, -1)[codes], dtype=self.dtype))
-        values = self.index.to_numpy()[np.where(missing, 0, codes)] if len(self.index) else np.full(len(codes), None)
-        column = pd.Series(values, dtype=object)
-        if missing.any():
-            column[missing] = None
-        return column.astype(self.dtype)
+        values = self.index.to_numpy()[np.where(is_missing, 0, codes)] if len(self.index) else np.full(len(codes), None)
+        if is_missing.any():
+            values = values.copy()
+            values[is_missing] = None
+        return pd.Series(values, dtype=self.dtype)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ Each feature goes through three steps, each of them invertible:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -25,11 +25,11 @@ from fairflows.codec.scale import Scale
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.columns import (
     check_choice,
-    check_column,
-    check_complete,
     check_kinds,
     check_known,
+    checked_features,
     infer_kind,
+    missing,
     shown,
 )
 from fairflows.table.frames import check_names
@@ -128,7 +128,7 @@ class Codec:
             raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
         check_names(X.columns)
         check_kinds(X, kinds)
-        self._check(X)
+        checked_features(X, self.missing)
         codes = None if y is None else np.unique(np.asarray(y), return_inverse=True)[1].astype(np.float64)
         self.columns_ = list(X.columns)
         self.constants_: dict[Any, tuple[Any, Any]] = {}
@@ -192,18 +192,17 @@ class Codec:
         """
         for name in self.columns_:
             check_known(name, X.columns, "encoded")
-        X = X[self.columns_]
-        self._check(X)
+        columns = checked_features(X if X.columns.tolist() == self.columns_ else X[self.columns_], self.missing)
         if persons is None:
             persons = Persons.unnamed(len(X))
         noted = Outside(len(X)) if found is None else found
-        positions = np.empty((len(X), len(self.names_)))
-        for j, (name, position) in enumerate(self._positions(X, persons, noted)):
+        positions = np.empty((len(X), len(self._n)))
+        for j, (name, position) in enumerate(self._positions(columns, persons, noted)):
             positions[:, j] = position
             if self._noisy[j]:
                 positions[:, j] += self._noise(persons, name, np.maximum(self._n[j], np.abs(position)))
         for name, (value, _) in self.constants_.items():
-            self._check_constant(name, X[name], value, noted)
+            self._check_constant(name, columns[name], value, noted)
         if found is None:
             self._report(noted)
 
@@ -274,16 +273,18 @@ class Codec:
         )
         self._noisy = [self.dequantise and (isinstance(part, Levels) or part.is_noisy) for part in dimensions]
 
-    def _positions(self, X: pd.DataFrame, persons: Persons, found: Outside) -> Iterator[tuple[str, Array]]:
+    def _positions(
+        self, columns: Mapping[Hashable, pd.Series], persons: Persons, found: Outside
+    ) -> Iterator[tuple[str, Array]]:
         middle = np.float64(0 if self.dequantise else 0.5)  # of a level's step, where no noise is to come
         for name in self.columns_:
-            column, gaps = X[name], self.gaps_.get(name)
-            missing = column.isna().to_numpy()
+            column, gaps = columns[name], self.gaps_.get(name)
+            is_missing = missing(column)
             if name in self.scales_:
                 scale = self.scales_[name]
                 if gaps is None:
-                    found.note(str(name), "missing", missing)
-                if missing.any():
+                    found.note(str(name), "missing", is_missing)
+                if is_missing.any():
                     # A draw from the known values: a fixed one would be an atom, and give its rows away.
                     draw = persons.uniform(self.key, f"missing:{name}")
                     column = scale.fill(column, draw)
@@ -291,7 +292,7 @@ class Codec:
             if name in self.levels_:
                 yield str(name), self.levels_[name].codes(column, found) + middle
             if gaps is not None:
-                yield self._gap_name(name), missing + middle
+                yield self._gap_name(name), is_missing + middle
 
     def _noise(self, persons: Persons, name: str, n: Array) -> Array:
         margin = np.maximum(MARGIN, n * 2.0**-50)
@@ -313,15 +314,9 @@ class Codec:
             frame[name] = column
         return pd.DataFrame(frame)
 
-    def _check(self, X: pd.DataFrame) -> None:
-        for name, column in X.items():
-            check_column(str(name), column)
-        if self.missing == "error":
-            check_complete(X)
-
     def _check_constant(self, name: Any, column: pd.Series, value: Any, found: Outside) -> None:
-        missing = column.isna().to_numpy()
-        other = ((column != value).to_numpy() if value is not None else True) & ~missing
+        is_missing = missing(column)
+        other = ((column != value).to_numpy() if value is not None else True) & ~is_missing
         if self.unseen == "other" and isinstance(value, str):
             found.note(str(name), "unseen", other)
         elif other.any() and self.outside != "clip":
@@ -330,7 +325,7 @@ class Codec:
                 f"{int(other.sum()):,} values differ now, the first is {shown(column[other].iloc[0])}."
             )
         if value is not None and name not in self.gaps_:
-            found.note(str(name), "missing", missing)
+            found.note(str(name), "missing", is_missing)
 
     def _report(self, found: Outside) -> None:
         """Refuse values that are missing where none was; say in one warning which numbers were brought back."""

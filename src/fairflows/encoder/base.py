@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.bounds.arguments import checked_draws
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, Parameter, warn_user
+from fairflows.table.columns import Dtype
 from fairflows.table.frames import ColumnLike, Frame, TableLike, has_names, is_arrow, like, settled
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons
@@ -299,10 +300,9 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """What the encoded columns hold, where a file of them could be read in several ways."""
         return Schema({})
 
-    def empty_encoded(self) -> pd.DataFrame:
-        """A table without rows that has the columns of encoded rows, and their types: cell numbers, or numbers."""
-        dtype = np.int64 if self.gives_cell_numbers else np.float64
-        return pd.DataFrame({name: pd.Series(dtype=dtype) for name in self.get_feature_names_out()})
+    def encoded_dtypes(self) -> dict[str, Dtype]:
+        """The types of the encoded columns: of cell numbers, or of numbers."""
+        return dict.fromkeys(self._names_out(), np.dtype(np.int64 if self.gives_cell_numbers else np.float64))
 
     def restore_key(self, key: bytes) -> Self:
         """Give the secret key back to an encoder that came out of a pickle, which holds neither key nor ledger.

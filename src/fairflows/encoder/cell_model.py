@@ -28,7 +28,7 @@ from fairflows.density.cell_density import (
 from fairflows.encoder.cell_maps import mean_law
 from fairflows.encoder.checks import Classifier, Output, check_classifier, takes_weights
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import shown
+from fairflows.table.columns import Dtype, shown
 from fairflows.table.schema import Schema
 
 FloatArray = npt.NDArray[np.float64]
@@ -250,6 +250,14 @@ def output_names(codec: CellCodec, output: Output) -> list[str]:
     if output == "one-hot":
         return one_hot_names(codec)
     return ["cell"] if output == "codes" else [str(name) for name in codec.levels_]
+
+
+def output_dtypes(codec: CellCodec, output: Output) -> dict[str, Dtype]:
+    """The types of its columns."""
+    if output == "categories":
+        levels = {name: part.levels if isinstance(part, Bins) else part for name, part in codec.levels_.items()}
+        return {str(name): part.dtype for name, part in levels.items()}
+    return dict.fromkeys(output_names(codec, output), np.dtype(np.int64 if output == "codes" else np.float64))
 
 
 def output_schema(codec: CellCodec, output: Output) -> Schema:

@@ -36,7 +36,7 @@ GroupDensity: TypeAlias = "Module | Distribution"
 DensityLike: TypeAlias = "str | GroupDensity | Sequence[GroupDensity] | Mapping[Hashable, GroupDensity]"
 """A density by name, one for all groups to be fitted, or one for each group."""
 
-_ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times faster than all rows at once
+ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times faster than all rows at once
 
 
 class FairFlow(GroupEncoder):
@@ -249,10 +249,13 @@ class FairFlow(GroupEncoder):
     def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         """Decode rows, each by its group's flow: exactly what was encoded."""
         rows = self._read_latent(Z, sensitive_features, persons, by_person=False)
-        z = rows.X.to_numpy(dtype=np.float64)
+        return self.decode(rows.X.to_numpy(dtype=np.float64), rows.group)
+
+    def decode(self, z: Array, group: Groups) -> pd.DataFrame:
+        """The rows f_a⁻¹(z) behind points, each of a group: `inverse_transform` without the reading."""
         x = np.empty_like(z)
-        for a in np.unique(rows.group):
-            x[rows.group == a] = self._decode(z[rows.group == a], a)[0]
+        for a in np.unique(group):
+            x[group == a] = self._decode(z[group == a], a)[0]
         return self.codec_.decode(x)[0]
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
@@ -272,8 +275,7 @@ class FairFlow(GroupEncoder):
         x, _ = self._to_model_space(rows)
         z = self._encode(x, rows.map_group)
         with torch.no_grad():
-            parts = [self.flow_.class_scores(part) for part in torch.from_numpy(z).split(_ROWS_PER_CHUNK)]
-            return torch.cat(parts).softmax(-1).numpy()
+            return self.flow_.class_scores(torch.from_numpy(z)).softmax(-1).numpy()
 
     def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
         """log p̂_a of each row under its own group's density, in table units."""
@@ -310,11 +312,7 @@ class FairFlow(GroupEncoder):
             raise ValueError(f"to must be one of the groups {self.groups_}; got {to!r}.")
         other = 1 - rows.group if to is None else np.full(len(rows.group), self.groups_.index(to))
         x, _ = self._to_model_space(rows)
-        z = self._encode(x, rows.map_group)
-        x = np.empty_like(z)
-        for b in np.unique(other):
-            x[other == b] = self._decode(z[other == b], b)[0]
-        return wrap_output(X, self.codec_.decode(x)[0])
+        return wrap_output(X, self.decode(self._encode(x, rows.map_group), other))
 
     def inversions(self, Z: TableLike) -> list[Inversion]:
         """What each group's inverse makes of encoded rows: all that an adversary who holds the encoders can compute."""
@@ -359,11 +357,11 @@ class FairFlow(GroupEncoder):
     def _encode(self, x: Array, group: Groups) -> Array:
         z = np.empty_like(x)
         for a in np.unique(group):
-            z[group == a] = _in_chunks(self.flow_.bijection.select_group(int(a)).forward, x[group == a])[0]
+            z[group == a] = _in_chunks(self.flow_.encoders[a].forward, x[group == a])[0]
         return z
 
     def _decode(self, z: Array, group: int) -> tuple[Array, Array]:
-        return _in_chunks(self.flow_.bijection.select_group(int(group)).inverse, z)
+        return _in_chunks(self.flow_.encoders[group].inverse, z)
 
     def _names_out(self) -> list[str]:
         return [f"z{j}" for j in range(len(self.codec_.names_))]
@@ -415,8 +413,8 @@ def _in_chunks(pass_through: Callable[[Tensor], tuple[Tensor, Tensor]], points: 
 
     moved, log_det = np.empty_like(points), np.empty(len(points))
     with torch.no_grad():
-        for start in range(0, len(points), _ROWS_PER_CHUNK):
-            part = slice(start, start + _ROWS_PER_CHUNK)
+        for start in range(0, len(points), ROWS_PER_CHUNK):
+            part = slice(start, start + ROWS_PER_CHUNK)
             z, det = pass_through(torch.tensor(points[part])[None, None])
             moved[part], log_det[part] = z[0, 0].numpy(), det[0, 0].numpy()
     return moved, log_det

@@ -20,6 +20,7 @@ from fairflows.encoder.cell_model import (
     cells_from_output,
     check_labels,
     fit_cell_model,
+    output_dtypes,
     output_names,
     output_schema,
     to_output,
@@ -27,7 +28,7 @@ from fairflows.encoder.cell_model import (
 from fairflows.encoder.checks import Classifier, Output, check_cell_settings
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
-from fairflows.table.columns import check_choice
+from fairflows.table.columns import Dtype, check_choice
 from fairflows.table.frames import TableLike
 from fairflows.table.persons import Persons
 from fairflows.table.schema import Schema
@@ -201,10 +202,10 @@ class FairMatching(GroupEncoder):
         check_is_fitted(self)
         return output_schema(self.model_.codec, self.output)
 
-    def empty_encoded(self) -> pd.DataFrame:
-        """A table without rows, of the encoded columns."""
+    def encoded_dtypes(self) -> dict[str, Dtype]:
+        """The types of the encoded columns."""
         check_is_fitted(self)
-        return to_output(self.model_.codec, np.empty(0, np.int64), self.output)
+        return output_dtypes(self.model_.codec, self.output)
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
         """Every group's sort-and-match and label split to the reference, (K, m) each."""

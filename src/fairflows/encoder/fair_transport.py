@@ -23,7 +23,7 @@ from fairflows.codec.levels import Levels
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
 from fairflows.encoder.base import ExactLaw, FloatArray, LabelsLike, Learnt, Rows
 from fairflows.encoder.cell_coupling import TransportedCells
-from fairflows.encoder.cell_model import KnownCells, check_labels, fit_cell_model, output_schema, to_output
+from fairflows.encoder.cell_model import KnownCells, check_labels, fit_cell_model, output_dtypes, output_schema
 from fairflows.encoder.checks import Classifier, Output, check_cell_settings, check_classifier
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.encoder.task_score import (
@@ -35,7 +35,7 @@ from fairflows.encoder.task_score import (
     score_columns,
 )
 from fairflows.exceptions import DataError
-from fairflows.table.columns import check_choice, infer_kind
+from fairflows.table.columns import Dtype, check_choice, infer_kind
 from fairflows.table.frames import TableLike, has_names, to_pandas
 from fairflows.table.persons import Persons, Secret
 from fairflows.table.schema import Schema
@@ -323,12 +323,12 @@ class FairTransport(GroupEncoder):
             return Schema({})
         return output_schema(self.transport_.model.codec, self.transport_.output)
 
-    def empty_encoded(self) -> pd.DataFrame:
-        """A table without rows, of the encoded columns."""
+    def encoded_dtypes(self) -> dict[str, Dtype]:
+        """The types of the encoded columns."""
         check_is_fitted(self)
         if isinstance(self.transport_, TransportedScore):
-            return super().empty_encoded()
-        return to_output(self.transport_.model.codec, np.empty(0, np.int64), self.transport_.output)
+            return super().encoded_dtypes()
+        return output_dtypes(self.transport_.model.codec, self.transport_.output)
 
     def _names_out(self) -> list[str]:
         return self.transport_.names

@@ -35,7 +35,7 @@ from fairflows.encoder.task_score import (
     score_columns,
 )
 from fairflows.exceptions import DataError, ParameterError, warn_user
-from fairflows.table.columns import check_choice, check_known
+from fairflows.table.columns import Dtype, check_choice, check_known
 from fairflows.table.persons import Key
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
@@ -199,10 +199,10 @@ class FairTree(GroupEncoder):
         check_is_fitted(self)
         return Schema({}) if self.rows_given_cell_ is None else self.rows_given_cell_.schema
 
-    def empty_encoded(self) -> pd.DataFrame:
-        """A table without rows, of cell numbers or whole rows."""
+    def encoded_dtypes(self) -> dict[str, Dtype]:
+        """The types of cell numbers or of the columns of whole rows."""
         check_is_fitted(self)
-        return super().empty_encoded() if self.rows_given_cell_ is None else self.rows_given_cell_.empty()
+        return super().encoded_dtypes() if self.rows_given_cell_ is None else self.rows_given_cell_.dtypes
 
     def _fit(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ from fairflows.density.known import InModelSpace
 from fairflows.density.noise import FreshNoise
 from fairflows.encoder.base import Rows
 from fairflows.encoder.checks import check_count
+from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.training.draws import GroupRows
 from fairflows.training.evaluation import held_out_losses
@@ -81,11 +83,16 @@ class FittedFlow:
     history: pd.DataFrame
     held_out_log_likelihood: Array | None
 
+    @cached_property
+    def encoders(self) -> list[Bijection]:
+        """Each group's f_a by itself."""
+        return [self.bijection.select_group(a) for a in range(self.bijection.n_groups)]
+
     def class_scores(self, z: Tensor) -> Tensor:
         """The classifier's scores (n, C), before the softmax, of points z (n, D)."""
         if self.head is None:
             raise DataError("The encoder was fitted without a label, and so without a classifier.")
-        return self.head(z[None])[0]
+        return torch.cat([self.head(part[None])[0] for part in z.split(ROWS_PER_CHUNK)])
 
     def of_label(self, label: Hashable, classes: np.ndarray | None) -> GroupDensities:
         """The densities given a label."""

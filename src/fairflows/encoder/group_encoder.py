@@ -26,7 +26,7 @@ from fairflows.encoder.base import (
 from fairflows.encoder.checks import check_key, check_kinds
 from fairflows.encoder.labels import is_continuous, label_classes, label_column
 from fairflows.exceptions import DataError, Parameter, ParameterError
-from fairflows.table.columns import check_choice, check_known, shown, sorted_values
+from fairflows.table.columns import Dtype, check_choice, check_known, places_in, shown, sorted_values
 from fairflows.table.frames import ColumnLike, TableLike, has_names, settled, to_pandas
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, KeySetting, Persons, new_key
@@ -185,7 +185,8 @@ class GroupEncoder(Encoder):
             if fit and self.identifier not in (None, frame.index.name):
                 check_known(self.identifier, frame.columns, "identifier")
             persons = self._persons(frame, needed=self.is_randomised)
-        features = frame.drop(columns=[*taken, *({self.identifier} & set(frame.columns))])
+        taken = [*taken, *([self.identifier] if self.identifier in frame.columns else [])]
+        features = frame.drop(columns=taken) if taken else frame
         if not features.shape[1]:
             raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
         features = self._checked_features(X, features, fit=fit)
@@ -194,11 +195,12 @@ class GroupEncoder(Encoder):
     def _checked_features(self, X: RowsLike, features: pd.DataFrame, *, fit: bool) -> pd.DataFrame:
         """The features as scikit-learn checks them: with the names, or the number, of those that were fitted."""
         named = isinstance(X, Table) or has_names(X)
-        validate_data(self, features if named else features.to_numpy(), skip_check_array=True, reset=fit)
+        if fit or not named or features.columns.tolist() != list(vars(self).get("feature_names_in_", ())):
+            validate_data(self, features if named else features.to_numpy(), skip_check_array=True, reset=fit)
         if fit:
             check_kinds(self.get_params(deep=False).get("kinds"), features.columns)
             self.schema_ = Schema.of(features) if named else None
-        return features if fit else self.row_schema.apply(features)
+        return features if fit or self.schema_ is None else self.schema_.apply(features)
 
     def _read_latent(
         self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None, *, by_person: bool
@@ -305,7 +307,7 @@ class GroupEncoder(Encoder):
         """Each row's place in `groups_`; 0 where there is no attribute, or no groups were fitted."""
         if attribute is None or not self.groups_:
             return np.zeros(n_rows, dtype=np.intp)
-        group = pd.Index(self.groups_, dtype=object).get_indexer(attribute.astype(object))
+        group = places_in(pd.Index(self.groups_, dtype=object), attribute)
         if (group < 0).any():
             first = attribute.iloc[int((group < 0).argmax())]
             known = ", ".join(map(shown, self.groups_))
@@ -369,9 +371,9 @@ class Unencoded(GroupEncoder):
         """What the columns of X hold."""
         return self.row_schema
 
-    def empty_encoded(self) -> pd.DataFrame:
-        """A table without rows; what its columns hold is in `encoded_schema`."""
-        return pd.DataFrame(columns=self._names_out(), dtype=object)
+    def encoded_dtypes(self) -> dict[str, Dtype]:
+        """Any values; what the columns hold is in `encoded_schema`."""
+        return dict.fromkeys(self._names_out(), np.dtype(object))
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """The features."""

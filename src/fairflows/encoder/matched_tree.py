@@ -56,7 +56,8 @@ class MatchedTree:
             value, threshold = scores[rows, self.score[node]], self.threshold[node, a]
             goes_right = value > threshold
             tied = np.flatnonzero(value == threshold)
-            goes_right[tied] = coin(depth, rows[tied]) >= self.tie_share[node[tied], a[tied]]
+            if len(tied):
+                goes_right[tied] = coin(depth, rows[tied]) >= self.tie_share[node[tied], a[tied]]
             place[rows] = self.children[node, goes_right.astype(np.intp)]
             rows, depth = rows[place[rows] >= 0], depth + 1
         return (-1 - place).astype(np.intp)

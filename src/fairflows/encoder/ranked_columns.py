@@ -20,7 +20,7 @@ from sklearn.decomposition import PCA
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.task_score import ScoreColumn, seconds
-from fairflows.table.columns import is_time
+from fairflows.table.columns import is_time, missing
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -173,31 +173,23 @@ class RankedColumns:
             if not ranks.had_missing and X[ranks.name].hasnans:
                 found.note(str(ranks.name), "missing", X[ranks.name].isna().to_numpy())
 
-    def features(self, X: pd.DataFrame) -> tuple[FloatArray, sparse.csr_matrix]:
-        """Ranks (n_rows, n_numbers) and indicators (n_rows, n_indicators), these before scaling."""
+    def features(self, X: pd.DataFrame) -> tuple[FloatArray, list[IntArray]]:
+        """Ranks (n_rows, n_numbers), and the number of the indicator that is 1 for each row, or −1 where none is.
+
+        There is one such array per column of categories, then one per column of numbers that had missing values.
+        """
         ranks = np.empty((len(self.numbers), len(X)))
         for j, part in enumerate(self.numbers):
             ranks[j] = part.features(X[part.name])
-        places, shown, offset = [], [], 0
+        places, offset = [], 0
         for category in self.categories:
             places.append(offset + category.place[category.levels.codes(X[category.name])])
-            shown.append(np.ones(len(X)))
             offset += category.n
         for part in self.numbers:
             if part.had_missing:
-                places.append(np.full(len(X), offset))
-                shown.append(X[part.name].isna().to_numpy(dtype=np.float64))
+                places.append(np.where(missing(X[part.name]), offset, -1))
                 offset += 1
-        width = len(places)
-        indicators = sparse.csr_matrix(
-            (
-                np.column_stack(shown).ravel() if width else np.empty(0),
-                np.column_stack(places).ravel() if width else np.empty(0, dtype=np.int64),
-                np.arange(len(X) + 1) * width,
-            ),
-            shape=(len(X), offset),
-        )
-        return ranks.T, indicators
+        return ranks.T, places
 
     @property
     def scales(self) -> FloatArray:
@@ -226,7 +218,11 @@ class PrincipalComponents:
         """The components of training rows, or of a random sample where there are many."""
         if len(X) > _SAMPLE:
             X = X.iloc[np.random.default_rng(random_state).choice(len(X), _SAMPLE, replace=False)]
-        ranks, indicators = columns.features(X)
+        ranks, places = columns.features(X)
+        row, at = np.arange(len(X)), np.concatenate([*places, np.empty(0, dtype=np.int64)])
+        row = np.tile(row, len(places))[at >= 0]
+        shape = len(X), columns.n_features - len(columns.numbers)
+        indicators = sparse.csr_matrix((np.ones(len(row)), (row, at[at >= 0])), shape=shape)
         scales = np.concatenate([np.ones(ranks.shape[1]), columns.scales])
         features = sparse.hstack([sparse.csr_matrix(ranks), indicators @ sparse.diags(columns.scales)], format="csr")
         n_components = min(n_components, columns.n_features, len(X))
@@ -240,11 +236,12 @@ class PrincipalComponents:
         n_numbers, found = len(self.columns.numbers), np.empty((len(X), self.loadings.shape[1]))
         if not found.shape[1]:
             return found
+        of_indicators = np.vstack([self.loadings[n_numbers:], np.zeros(found.shape[1])])  # the last where none is 1
         for start in range(0, len(X), _ROWS_PER_CHUNK):
-            ranks, indicators = self.columns.features(X.iloc[start : start + _ROWS_PER_CHUNK])
+            ranks, places = self.columns.features(X.iloc[start : start + _ROWS_PER_CHUNK])
             part = ranks @ self.loadings[:n_numbers]
-            if indicators.shape[1]:
-                part += indicators @ self.loadings[n_numbers:]
+            for place in places:
+                part += of_indicators[place]
             found[start : start + _ROWS_PER_CHUNK] = part
         return found
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fairflows.codec.levels import Levels, Places, Ranges
 from fairflows.exceptions import DataError, ParameterError
-from fairflows.table.columns import is_number, is_time
+from fairflows.table.columns import Dtype, is_number, is_time
 from fairflows.table.frames import only_used_categories
 from fairflows.table.persons import Secret, keyed_hashes
 from fairflows.table.schema import Schema
@@ -166,6 +166,11 @@ class RowsGivenCell:
         taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
         return cls(Schema.of(whole), parts, X.shape[1], given, pi, theta, marginals, taken, key)
 
+    @property
+    def dtypes(self) -> dict[str, Dtype]:
+        """The types of the columns of whole rows."""
+        return {str(name): part.dtype for name, part in zip(self.names, self.parts, strict=True)}
+
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
         """One fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
 
@@ -195,13 +200,6 @@ class RowsGivenCell:
                 f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
                 "training person has. Fit on more rows, or release the cell's number (output='cell')."
             )
-        return self._table(places)
-
-    def empty(self) -> pd.DataFrame:
-        """A table without rows that has the columns of drawn ones, and their types; it needs no key."""
-        return self._table([np.empty(0, np.int64) for _ in self.parts])
-
-    def _table(self, places: list[Places]) -> pd.DataFrame:
         columns = [_column(part, place) for part, place in zip(self.parts, places, strict=True)]
         return only_used_categories(pd.DataFrame(dict(zip(self.names, columns, strict=True))))
 

@@ -8,7 +8,7 @@ it, decoded by the row's own group, is the advice.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
+from fairflows.codec.outside import Outside
 from fairflows.compute.display import new_axes
 from fairflows.encoder.base import Rows
 from fairflows.encoder.fair_flow import FairFlow
@@ -168,16 +169,18 @@ def recourse(
     features = list(encoder.codec_.columns_)
     conditions = Conditions.on(frame[features], keep, increase, decrease)
     accepts = _acceptance(encoder, classifier, favourable)
-    z = _encoded(encoder, frame, attribute)
+    rows = _rows(encoder, frame, attribute)
+    z = encoder.encode(rows).to_numpy(dtype=np.float64)
     rejected = ~accepts(z)
     draws = _draws(encoder, random_state)
     targets = _encoded(encoder, *(draws if pool is None else (to_pandas(pool.X), pool.a)))
-    search = _Search(encoder, accepts, conditions, frame[rejected], attribute[rejected], z[rejected])
+    search = _Search(encoder, accepts, conditions, _taken(rows, np.flatnonzero(rejected)), z[rejected])
     targets = np.random.default_rng(random_state).permutation(_accepted(targets, accepts))
     search.run(targets, np.linspace(0, 1, n_steps), n_candidates)
 
     found = np.flatnonzero(search.step > 0)
-    before, after = frame[rejected].iloc[found], search.after.iloc[found]
+    before = frame[rejected].iloc[found]
+    after = search.changed(before)
     group, scale = attribute[rejected].iloc[found], ordered_values(frame[features]).std()
     details = pd.DataFrame(
         {
@@ -257,34 +260,27 @@ class _Search:
     ``step`` is the point's place on its line, zero as long as none is found.
     """
 
-    def __init__(
-        self,
-        encoder: FairFlow,
-        accepts: Accepts,
-        conditions: Conditions,
-        rows: pd.DataFrame,
-        attribute: pd.Series,
-        z: Array,
-    ):
+    def __init__(self, encoder: FairFlow, accepts: Accepts, conditions: Conditions, rows: Rows, z: Array):
         self._encoder, self._accepts, self._conditions = encoder, accepts, conditions
-        self._rows, self._attribute, self._z = rows, attribute, z
-        self.after = rows.copy()
-        self.step = np.zeros(len(rows))
-        self.candidate = np.full(len(rows), -1)
+        self._rows, self._z = rows, z
+        self._found: list[tuple[npt.NDArray[np.intp], pd.DataFrame]] = []  # places of rows, and the rows changed
+        self.step = np.zeros(len(z))
+        self.candidate = np.full(len(z), -1)
 
     def run(self, targets: Array, steps: Array, n_candidates: int) -> None:
         """Lead every row to its nearest target, then those still open to the nearest of half of the targets, and so on.
 
         The next-nearest target lies where the nearest does, and fails where that one failed; the nearest of a random
-        half, quarter, … lies a little further away each time.
+        half, quarter, … lies a little further away each time, unless it is the same: then that row waits.
         """
+        nearest = np.full(len(self._z), len(targets))
         for j in range(n_candidates):
-            still_open = np.flatnonzero(self.step == 0)
-            if not len(still_open):
-                return
             part = targets[: -(-len(targets) // 2**j)]
-            nearest = NearestNeighbors(n_neighbors=1).fit(part).kneighbors(self._z[still_open], return_distance=False)
-            self._walk(still_open, part[nearest[:, 0]], steps, j)
+            rows = np.flatnonzero((self.step == 0) & (nearest >= len(part)))
+            if len(rows):
+                search = NearestNeighbors(n_neighbors=1).fit(part)
+                nearest[rows] = search.kneighbors(self._z[rows], return_distance=False)[:, 0]
+                self._walk(rows, part[nearest[rows]], steps, j)
 
     def _walk(self, rows: npt.NDArray[np.intp], targets: Array, steps: Array, candidate: int) -> None:
         """Go along the lines from these rows to their targets until a point is accepted and allowed."""
@@ -295,9 +291,8 @@ class _Search:
                 continue
             reached = rows[accepted]
             after, allowed = self._decoded(reached, here[accepted])
-            reached, after = reached[allowed], after[allowed]
-            for name in after:
-                self.after[name] = _put(self.after[name], reached, after[name])
+            reached = reached[allowed]
+            self._found.append((reached, after[allowed]))
             self.step[reached], self.candidate[reached] = t, candidate
             kept = self.step[rows] == 0
             rows, targets = rows[kept], targets[kept]
@@ -306,18 +301,33 @@ class _Search:
 
     def _decoded(self, rows: npt.NDArray[np.intp], z: Array) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
         """The points as rows of the table, forbidden changes undone, and which of these rows are accepted."""
-        before, attribute = self._rows.iloc[rows], self._attribute.iloc[rows]
-        latent = pd.DataFrame(z, columns=self._encoder.get_feature_names_out(), index=before.index)
-        decoded = self._encoder.inverse_transform(latent, sensitive_features=attribute)
-        after = self._conditions.restore(before, decoded)
+        before = _taken(self._rows, rows)
+        decoded = self._encoder.decode(z, before.group).set_axis(before.X.index)
         # Decoding sets values on their grids, and conditions undo some: what counts is the row that would be handed in.
-        handed_in = before.assign(**{str(name): after[name].array for name in after})
-        return after, self._accepts(_encoded(self._encoder, handed_in, attribute))
+        after = self._conditions.restore(before.X, decoded)
+        encoded = self._encoder.encode(replace(before, X=after)).to_numpy(dtype=np.float64)
+        return after, self._accepts(encoded)
+
+    def changed(self, before: pd.DataFrame) -> pd.DataFrame:
+        """The rows for which a point was found, with the changes that lead there."""
+        after = before.copy()
+        if self._found:
+            places = np.concatenate([places for places, _ in self._found])
+            changed = pd.concat([rows for _, rows in self._found]).iloc[np.argsort(places)]
+            for name in changed:
+                after[name] = _put(after[name], changed[name])
+        return after
 
 
-def _put(column: pd.Series, places: npt.NDArray[np.intp], values: pd.Series) -> pd.Series:
+def _taken(rows: Rows, places: npt.NDArray[np.intp]) -> Rows:
+    """Some of the rows, nothing noted about their values."""
+    return Rows(rows.X.iloc[places], rows.group[places], rows.persons.take(places), Outside(len(places)))
+
+
+def _put(column: pd.Series, values: pd.Series) -> pd.Series:
+    """The values in a column of the type that came."""
     column = column.copy()
-    column.iloc[places] = values.array
+    column.iloc[:] = values.array
     return column
 
 

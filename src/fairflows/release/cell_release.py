@@ -19,7 +19,7 @@ from fairflows.encoder.labels import label_columns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import CentrePartition, NumericView, Partition, QuantilePartition, TreePartition
-from fairflows.table.columns import check_choice, is_number, is_time
+from fairflows.table.columns import Dtype, check_choice, is_number, is_time
 from fairflows.table.frames import ColumnLike, settled
 from fairflows.table.persons import Key, Persons, content_hashes
 from fairflows.table.schema import Schema
@@ -181,14 +181,14 @@ class CellRelease(Encoder):
             return self.rows_given_cell_.schema
         return Schema({}) if self.typical_rows_ is None or self.output == "cell" else Schema.of(self.typical_rows_)
 
-    def empty_encoded(self) -> pd.DataFrame:
-        """A table without rows, of cell numbers, whole rows or typical rows."""
+    def encoded_dtypes(self) -> dict[str, Dtype]:
+        """The types of cell numbers, or of the columns of whole rows or typical rows."""
         check_is_fitted(self)
         if self.rows_given_cell_ is not None:
-            return self.rows_given_cell_.empty()
+            return self.rows_given_cell_.dtypes
         if self.typical_rows_ is not None and self.output == "typical":
-            return self.typical_rows_.iloc[:0]
-        return super().empty_encoded()
+            return {str(name): dtype for name, dtype in self.typical_rows_.dtypes.items()}
+        return super().encoded_dtypes()
 
     def fit(
         self,

@@ -29,7 +29,7 @@ from fairflows.encoder.base import (
 from fairflows.encoder.checks import check_count
 from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, Parameter, warn_user
-from fairflows.table.columns import check_known, shown
+from fairflows.table.columns import Dtype, check_known, shown
 from fairflows.table.frames import ColumnLike, Frame, has_names, only_used_categories, settled, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.own_types import check_texts, common_schema, own_type, own_types, plain_numbers
@@ -103,7 +103,7 @@ class CrossFit(Encoder):
 
     models_: list[Encoder]
     n_cells_: int
-    types_: dict[Hashable, npt.DTypeLike]
+    types_: dict[Hashable, Dtype]
     kept_: KeptCounts | None
 
     def __init__(
@@ -179,10 +179,13 @@ class CrossFit(Encoder):
         check_is_fitted(self)
         return common_schema([model.encoded_schema for model in self.models_])
 
-    def empty_encoded(self) -> pd.DataFrame:
-        """A table without rows, of cell numbers, or of rows in the table's own types."""
+    def encoded_dtypes(self) -> dict[str, Dtype]:
+        """The types of cell numbers, or of rows in the table's own types."""
         check_is_fitted(self)
-        return self._in_own_types(self.models_[0].empty_encoded())
+        of_model = self.models_[0].encoded_dtypes()
+        if self.gives_cell_numbers:
+            return of_model
+        return of_model | {str(name): dtype for name, dtype in self.types_.items() if str(name) in of_model}
 
     @property
     def channel_(self) -> FloatArray | None:
@@ -505,7 +508,7 @@ class Given:
             return self.X.X
         return to_pandas(self.X) if has_names(self.X) else None
 
-    def types(self) -> dict[Hashable, npt.DTypeLike]:
+    def types(self) -> dict[Hashable, Dtype]:
         """The types of the columns, and of the label, where they have names."""
         frame, y = self.frame(), self.X.y if self.y is None and isinstance(self.X, Table) else self.y
         if frame is None:

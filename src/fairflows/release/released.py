@@ -202,7 +202,9 @@ class Released:
         if self.encoder is None:
             raise DataError(f"{type(self.model).__name__} is no encoder of fairflows.")
         rows = self.encoder.read(X, attribute, persons)
-        released = self._named(_through(self.steps, self.encoder.encode(rows), attribute, rows.persons))
+        released = self.encoder.encode(rows)
+        if self.steps:
+            released = self._named(_through(self.steps, released, attribute, rows.persons))
         return released, rows.count_unknown(self.encoder.groups_)
 
     def cells(self, table: Table) -> Cells:
@@ -265,8 +267,8 @@ def repeatable_persons(table: Table, part: str = "") -> Persons:
 
 def as_written(frame: pd.DataFrame) -> pd.DataFrame:
     """Encoded rows as files hold them: computed in double precision, and rounded to single when they are released."""
-    doubles = [name for name in frame if frame[name].dtype == np.float64]
-    return frame.astype(dict.fromkeys(doubles, np.float32))
+    doubles = [name for name, dtype in zip(frame, frame.dtypes, strict=True) if dtype == np.float64]
+    return frame.astype(dict.fromkeys(doubles, np.float32)) if doubles else frame
 
 
 def beside(encoded: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:

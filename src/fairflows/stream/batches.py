@@ -6,10 +6,11 @@ Our own stream and Ray run on this, and so can any engine that moves Arrow batch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -192,10 +193,11 @@ class BatchEncoder:
         self.columns = list(dict.fromkeys([*self._features, *extra]))
         self._grouping = grouping
         self.schema = self._released.table_schema(self._sensitive, label, grouping)
+        self._roles = self.schema.part(name for name in self.schema.kinds if name not in self._features)
         # Rows in the table's own columns keep their types.
         self._single = precision == "float32" and not self._released.draws_rows
         last = self._released.last
-        self.types = None if last is None else _types(last.empty_encoded(), last.encoded_schema.kinds, self._single)
+        self.types = None if last is None else _types(last, self._single)
 
     @property
     def needs_identifier(self) -> bool:
@@ -227,8 +229,10 @@ class BatchEncoder:
 
     def output_schema(self, source: pa.Schema) -> pa.Schema:
         """The schema of the encoded batches of a source, where the encoded columns are known."""
+        known = set(source.names)
         for name in self.columns:
-            check_known(name, pd.Index(source.names), "needed")
+            if name not in known:
+                check_known(name, pd.Index(source.names), "needed")
         types = pa.schema([]) if self.types is None else self.types
         check_apart(types.names, self._keep)
         return pa.schema([*types, *(pa.field(name, plain_type(source.field(name).type)) for name in self._keep)])
@@ -239,10 +243,11 @@ class BatchEncoder:
         if not batch.num_rows:
             return Encoded(schema.empty_table(), Counter())
         frame = from_arrow(batch.select(self.columns).replace_schema_metadata(None))
-        self.schema.check(frame)
+        self._roles.check(frame)
         attribute = attribute_of(frame, self._sensitive, self._grouping) if self._sensitive else None
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
-        Z, unknown = self._released.encode_rows(frame[self._features], attribute, persons)
+        features = frame.take(range(len(self._features)), axis=1)  # they come first, and are checked as they are read
+        Z, unknown = self._released.encode_rows(features, attribute, persons)
         table = to_arrow(Z, self.types, self._single)
         check_apart(table.schema.names, self._keep)
         for name, column in zip(self._keep, plain_types(batch.select(self._keep)).columns, strict=True):
@@ -286,15 +291,20 @@ def attribute_of(frame: pd.DataFrame, names: list[str], grouping: Grouping | Non
     return frame[names[0]] if len(names) == 1 else frame[names]
 
 
-def _types(encoded: pd.DataFrame, held: Mapping[Hashable, str], single: bool) -> pa.Schema:
+def _types(encoder: Encoder, single: bool) -> pa.Schema:
     """The Arrow types of encoded columns: those of their own types, or of what columns of any objects hold."""
-    fields = []
-    for name, column in encoded.items():
-        if column.dtype == object or isinstance(column.dtype, pd.CategoricalDtype):
+    dtypes, fields = encoder.encoded_dtypes(), []
+    any_type = np.dtype(object)
+    of_objects = {name for name, dtype in dtypes.items() if dtype == any_type or isinstance(dtype, pd.CategoricalDtype)}
+    held = {str(name): kind for name, kind in encoder.encoded_schema.kinds.items()} if of_objects else {}
+    for name, dtype in dtypes.items():
+        if name in of_objects:
             found = _TYPES.get(held.get(name, kinds.TEXT), pa.string())
+        elif isinstance(dtype, np.dtype):
+            found = pa.from_numpy_dtype(dtype)
         else:
-            found = plain_type(pa.Array.from_pandas(column).type)
+            found = plain_type(pa.Array.from_pandas(pd.Series(dtype=dtype)).type)
         if single and found == pa.float64():
             found = pa.float32()
-        fields.append(pa.field(str(name), found))
+        fields.append(pa.field(name, found))
     return pa.schema(fields)

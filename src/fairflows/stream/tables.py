@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError
+from fairflows.release.released import as_written
 from fairflows.table.columns import check_known
 from fairflows.table.csv_text import COMPRESSION
 from fairflows.table.dialect import Dialect, written
@@ -197,12 +198,10 @@ class TableWriter:
 
 def to_arrow(frame: pd.DataFrame, schema: pa.Schema | None, single: bool) -> pa.Table:
     """A batch as an Arrow table of a schema, or of its own; with `single`, floats are rounded to 32 bits."""
-    if single:
-        doubles = [name for name in frame if frame[name].dtype == np.float64]
-        frame = frame.astype(dict.fromkeys(doubles, np.float32))
-    if schema is not None:
+    if schema is not None:  # whose types say so already
         return pa.Table.from_pandas(frame, schema=schema, preserve_index=False).replace_schema_metadata(None)
-    return plain_types(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None))
+    whole = pa.Table.from_pandas(as_written(frame) if single else frame, preserve_index=False)
+    return plain_types(whole.replace_schema_metadata(None))
 
 
 def plain_type(given: pa.DataType) -> pa.DataType:

@@ -18,6 +18,7 @@ from fairflows.table.frames import with_plain_times
 from fairflows.table.grid import find_grid
 
 Kind = Literal["continuous", "discrete", "categorical"]
+_FEW = 8  # values of a column that are looked up one by one: pandas takes longer to prepare for more
 KINDS: tuple[str, ...] = get_args(Kind)
 Dtype: TypeAlias = "np.dtype | ExtensionDtype"
 
@@ -31,11 +32,13 @@ def refuse_repeated(path: Path, names: list[str]) -> None:
 
 def is_time(dtype: Dtype) -> bool:
     """Whether a column of this type holds dates, times or durations."""
-    return types.pandas_dtype(dtype).kind in "mM"
+    return (dtype if isinstance(dtype, np.dtype) else types.pandas_dtype(dtype)).kind in "mM"
 
 
 def is_number(dtype: Dtype) -> bool:
     """Whether a column of this type holds numbers (booleans are categories)."""
+    if isinstance(dtype, np.dtype):  # at once, without all else that pandas takes for a type
+        return dtype.kind in "iufc"
     return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
 
 
@@ -113,10 +116,12 @@ def shown(value: object) -> str:
 
 def check_column(name: str, column: pd.Series) -> None:
     """Refuse what cannot be encoded: complex numbers, infinities, several types of value in one column."""
-    if types.is_complex_dtype(column.dtype):
+    if column.dtype.kind == "c":
         raise DataError(f"Column {name!r}: Complex data not supported; split it into real and imaginary parts.")
     if is_number(column.dtype):
-        values = column.dropna().to_numpy(dtype=np.float64)
+        if column.dtype.kind in "iu":
+            return
+        values = column.array[~missing(column)].to_numpy(dtype=np.float64)
         if not np.isfinite(values).all():
             first = column.dropna().index[~np.isfinite(values)][0]
             raise DataError(
@@ -124,7 +129,7 @@ def check_column(name: str, column: pd.Series) -> None:
                 f"large, the first in row {shown(first)}."
             )
     elif column.dtype == object:
-        found = sorted({type(value).__name__ for value in column[column.notna()]})
+        found = sorted({type(value).__name__ for value in column.array[~missing(column)]})
         if len(found) > 1:
             raise DataError(f"Column {name!r} must hold values of one type; got {', '.join(found)}.")
         if found and found[0] in {"list", "dict", "set", "ndarray", "tuple"}:
@@ -167,12 +172,22 @@ def check_known(name: Hashable, columns: pd.Index, role: str) -> None:
     raise DataError(f"The {role} column {name!r} is not in the table.{hint} Its columns: {shown}.")
 
 
+def checked_features(frame: pd.DataFrame, when_missing: str) -> dict[Hashable, pd.Series]:
+    """The columns of a table, if they can be encoded: missing values are refused where these are an "error"."""
+    columns, is_complete = dict(frame.items()), True
+    for name, column in columns.items():
+        check_column(str(name), column)
+        is_complete = is_complete and not missing(column).any()
+    if when_missing == "error" and not is_complete:
+        check_complete(frame)
+    return columns
+
+
 def check_complete(frame: pd.DataFrame, *, can_drop: bool = False) -> None:
     """Refuse missing values, counting them column by column; the advice names what else `missing` can be."""
-    counts = frame.isna().sum()
-    counts = counts[counts > 0]
-    if len(counts):
-        shown = ", ".join(f"{name!r} ({count:,})" for name, count in counts.items())
+    counts = {name: int(missing(column).sum()) for name, column in frame.items()}
+    if any(counts.values()):
+        shown = ", ".join(f"{name!r} ({count:,})" for name, count in counts.items() if count)
         drop = (" or drop their rows (", Parameter("missing", "drop"), ")") if can_drop else ()
         raise DataError(
             f"Missing values (NaN) are not accepted; found in column {shown}. Keep them as a category of their own (",
@@ -181,6 +196,20 @@ def check_complete(frame: pd.DataFrame, *, can_drop: bool = False) -> None:
             *drop,
             ".",
         )
+
+
+def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
+    """Which values are missing."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub":
+        return np.zeros(len(column), dtype=bool)
+    return np.asarray(column.array.isna())  # for a single row many times as fast as asking the column
+
+
+def places_in(values: pd.Index, column: pd.Series) -> npt.NDArray[np.intp]:
+    """The place of each value of a column among distinct values; −1 where it is none of them, or missing."""
+    if len(column) > _FEW:
+        return values.get_indexer(column.astype(object))
+    return np.array([values.get_loc(value) if value in values else -1 for value in column.tolist()], dtype=np.intp)
 
 
 def any_missing(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:

@@ -39,6 +39,7 @@ ColumnLike: TypeAlias = "pd.Series | polars.Series | npt.ArrayLike"
 Given = TypeVar("Given")
 
 _DAY = 86_400
+_FEW_ROWS = 1_000  # which one thread converts before others are awake
 NULLABLE = {
     getattr(pa, kind.lower())(): getattr(pd, f"{kind}Dtype")()
     for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
@@ -113,7 +114,7 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
             # As polars counts categories, and pyarrow before 23 cannot hand over.
             signed = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
             table = table.set_column(j, field.name, column.cast(signed))
-    frame = table.to_pandas()
+    frame = table.to_pandas(use_threads=table.num_rows > _FEW_ROWS)
     for field, column in zip(table.schema, table.columns, strict=True):
         if field.type in NULLABLE and column.null_count and frame.get(field.name) is not None:
             whole = column.to_pandas(types_mapper=NULLABLE.get)
@@ -125,18 +126,24 @@ def with_plain_times(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with dates, times and durations of Arrow's types in pandas' own, which all of pandas works with."""
     times = [j for j, dtype in enumerate(frame.dtypes) if isinstance(dtype, pd.ArrowDtype) and dtype.kind in "mM"]
     for j in times:
-        plain = from_arrow(pa.table({"time": pa.array(frame.iloc[:, j])}))["time"]
         frame = frame.copy(deep=False)
-        frame.isetitem(j, plain.set_axis(frame.index))
+        frame.isetitem(j, with_plain_time(frame.iloc[:, j]))
     return frame
+
+
+def with_plain_time(column: pd.Series) -> pd.Series:
+    """The same for one column."""
+    if not (isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind in "mM"):
+        return column
+    return from_arrow(pa.table({"time": pa.array(column)}))["time"].set_axis(column.index)
 
 
 def check_names(columns: pd.Index) -> None:
     """Refuse two columns of one name, also where only one is text: 1 and "1" would be written alike."""
-    names = columns.map(str)
-    repeated = names[names.duplicated()]
-    if len(repeated):
-        raise DataError(f"Column names must be unique; {repeated[0]!r} occurs more than once.")
+    names = [str(name) for name in columns.tolist()]
+    if len(set(names)) < len(names):
+        repeated = next(name for place, name in enumerate(names) if name in names[:place])
+        raise DataError(f"Column names must be unique; {repeated!r} occurs more than once.")
 
 
 def like(original: object, frame: pd.DataFrame) -> Frame:

@@ -26,7 +26,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.exceptions import DataError, Parameter
-from fairflows.table.columns import is_number, is_time
+from fairflows.table.columns import is_number, is_time, missing
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -179,12 +179,12 @@ class Persons:
     @classmethod
     def of(cls, identifiers: Identifiers) -> Persons:
         """The persons that one identifier per row names."""
-        column = pd.Series(identifiers).reset_index(drop=True)
-        if column.isna().any():
-            first = int(column.isna().to_numpy().argmax())
+        column = pd.Series(identifiers)
+        is_missing = missing(column)
+        if is_missing.any():
             raise DataError(
-                f"The identifier must name a person in every row; {int(column.isna().sum())} are missing, "
-                f"the first in row {first}."
+                f"The identifier must name a person in every row; {int(is_missing.sum())} are missing, "
+                f"the first in row {int(is_missing.argmax())}."
             )
         codes, values = _distinct(column)
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iu":

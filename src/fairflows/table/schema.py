@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import check_known, has_zone
-from fairflows.table.frames import with_plain_times
+from fairflows.table.columns import check_known, has_zone, missing
+from fairflows.table.frames import with_plain_time, with_plain_times
 
 TEXT = "text"
 BOOLEANS = "booleans"
@@ -89,11 +89,8 @@ class Schema:
 
     def check(self, frame: pd.DataFrame) -> None:
         """Refuse a table that lacks a column, or holds values that cannot be brought to the column's kind."""
-        for name, fitted in self.kinds.items():
-            check_known(name, frame.columns, "fitted")
-            came = kind_of_values(frame[name])
-            if not _can_become(came, fitted):
-                raise DataError(_refusal(name, fitted, came, frame[name]))
+        for name in self.kinds:
+            self._checked(name, frame)
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with its columns brought to these kinds, no value changed; other columns stay as they are.
@@ -107,17 +104,32 @@ class Schema:
             A column is missing or holds another kind of value. That goes for numbers and booleans in place of text,
             too: 7 may have been written "7", "07" or "7.0".
         """
-        self.check(frame)
-        made = with_plain_times(frame).copy(deep=False)
+        changed = {}
         for name, fitted in self.kinds.items():
-            made[name] = _brought(name, made[name], fitted)
-        return made
+            column, came = self._checked(name, frame)
+            brought = _brought(name, with_plain_time(column), came, fitted)
+            if brought is not column:
+                changed[name] = brought
+        if changed:
+            frame = frame.copy(deep=False)
+            for name, column in changed.items():
+                frame[name] = column
+        return frame
+
+    def _checked(self, name: Any, frame: pd.DataFrame) -> tuple[pd.Series, str]:
+        """A column of a table, and the kind of value that it holds, if that can be brought to the column's kind."""
+        check_known(name, frame.columns, "fitted")
+        column, fitted = frame[name], self.kinds[name]
+        came = kind_of_values(column)
+        if not _can_become(came, fitted):
+            raise DataError(_refusal(name, fitted, came, column))
+        return column, came
 
 
 def kind_of_values(column: pd.Series) -> str:
     """What a column holds, judged by its type, or by its values where the type allows any."""
     values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
-    if not values.notna().any():
+    if missing(values).all():
         return NOTHING
     inferred = pd.api.types.infer_dtype(values, skipna=True)
     kind = _KINDS.get(inferred, inferred)
@@ -141,8 +153,7 @@ def _refusal(name: Any, fitted: str, came: str, column: pd.Series) -> str:
     return message
 
 
-def _brought(name: Any, column: pd.Series, fitted: str) -> pd.Series:
-    came = kind_of_values(column)
+def _brought(name: Any, column: pd.Series, came: str, fitted: str) -> pd.Series:
     if NOTHING in (came, fitted) or came not in (WHOLE, *_DTYPES) or came == fitted == DATES:
         return column
     plain = _without_objects(column, came)

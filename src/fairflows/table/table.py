@@ -145,7 +145,8 @@ class Table:
             check_known(column, frame.columns, "dropped")
         frame = frame.drop(columns=drop)
 
-        raw, used_a = _role_columns(frame, sensitive, "sensitive")
+        given, used_a = _role_columns(frame, sensitive, "sensitive")
+        raw = given if isinstance(given, pd.DataFrame) else given.to_frame()
         self.a = joined(raw)
         self.y, used_y = (None, []) if label is None else role_column(frame, label, "label")
         self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
@@ -444,14 +445,14 @@ def role_column(frame: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series,
         "sensitive", "label" or "identifier"; only the first may be several columns.
     """
     columns, used = _role_columns(frame, given, role)
-    return joined(columns), used
+    return joined(columns) if isinstance(columns, pd.DataFrame) else columns, used
 
 
-def _role_columns(frame: pd.DataFrame, given: Role, role: str) -> tuple[pd.DataFrame, list[Hashable]]:
+def _role_columns(frame: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series | pd.DataFrame, list[Hashable]]:
     """The columns that play a role, several only for the sensitive one, and which columns of the frame they are."""
     if isinstance(given, str | int):
         check_known(given, frame.columns, role)
-        return frame[[given]], [given]
+        return frame[given], [given]
     if _names_columns(given, frame):
         for column in given:
             check_known(column, frame.columns, role)
@@ -466,7 +467,7 @@ def _role_columns(frame: pd.DataFrame, given: Role, role: str) -> tuple[pd.DataF
     if values.shape != (len(frame),):
         raise DataError(f"The {role} values must be one per row ({len(frame)} rows); got shape {values.shape}.")
     name = given.name if isinstance(given, pd.Series | pd.Index) else None
-    return pd.Series(values, index=frame.index, name=role if name is None else name).to_frame(), []
+    return pd.Series(values, index=frame.index, name=role if name is None else name), []
 
 
 def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:
