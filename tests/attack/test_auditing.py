@@ -24,7 +24,7 @@ from fairflows.attack.learners import (
     judge,
     stratified_sample,
 )
-from fairflows.attack.target import Target
+from fairflows.attack.target import Target, Trial
 from fairflows.attack.white_box import Reference
 from fairflows.bounds import attack_lower_bound
 from fairflows.bounds.derived import rounded_down, rounded_up
@@ -166,6 +166,19 @@ class TestLearner:
         (once,) = learner.scores(repeated, group, [repeated], 0)
         (each,) = scores_of(learner, different[cells], group, [different[cells]], 0)
         np.testing.assert_array_equal(once, each)
+
+    def test_a_slow_learner_is_judged_on_a_part_of_rows_that_all_differ(self):
+        rng = np.random.default_rng(0)
+        group = rng.integers(2, size=4000)
+        rows = Features.of(rng.normal(size=(4000, 1)) + 3 * group[:, None])
+        make = LEARNERS["logistic regression"].make
+        slow, other = (
+            Trial("g", "black", Learner(make, 500, most), rows, group, (rows, rows), (group, group)).run(0.05, seed=0)
+            for most in (400, 4000)
+        )
+        assert 0.7 < slow.lower < other.lower < 2 * norm.cdf(1.5) - 1 + 0.02
+        cells = Features(np.eye(2), group)
+        assert len(Learner(make, 500, 400).judged_rows(cells, group, 0)) == 4000
 
     def test_a_group_that_was_never_seen_is_never_guessed(self):
         rng = np.random.default_rng(0)

@@ -208,7 +208,8 @@ def audit(
     regression, networks with and without standardising, a stack of five learners, and the frequencies of exact values.
     White-box ones also know the encoders: the model's likelihood ratio, the grid test, and trees and the stack on
     everything that every group's inverse tells (`fairflows.attack.white_box`). With more than two groups each adversary
-    attacks the pair that it tells apart best.
+    attacks the pair that it tells apart best. Of very many rows that are all different, the slow adversaries (random
+    forest, nearest neighbours, stack) are judged on a random part, 50,000 or 20,000, and the others on all.
 
     Parameters
     ----------

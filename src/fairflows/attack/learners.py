@@ -51,13 +51,36 @@ class Features:
         """Rows of which each is taken for different."""
         return cls(rows, np.arange(len(rows)))
 
+    def take(self, rows: IntArray) -> Features:
+        """The rows at these places."""
+        met, place = np.unique(self.place[rows], return_inverse=True)
+        return Features(self.different[met], place)
+
 
 @dataclass(frozen=True)
 class Learner:
-    """A classifier of the group, made for a seed and a number of groups, and how many rows it learns from."""
+    """A classifier of the group.
+
+    Attributes
+    ----------
+    make : callable
+        Makes it for a seed and a number of groups.
+    most_rows : int
+        How many rows it learns from at most.
+    most_judged : int
+        How many different rows it is judged on at most: one that is slow to answer gets a random part of more. Its
+        bound then rests on fewer persons, and holds as well.
+    """
 
     make: Make
     most_rows: int
+    most_judged: int = 1_000_000_000
+
+    def judged_rows(self, rows: Features, group: IntArray, seed: int) -> IntArray:
+        """Places of the rows that it is judged on."""
+        if len(rows.different) <= self.most_judged:
+            return np.arange(len(group))
+        return np.sort(stratified_sample(group, self.most_judged, seed))
 
     def scores(self, fit: Features, group: IntArray, others: Sequence[Features], seed: int) -> list[FloatArray]:
         """Log-probabilities of the groups, (n, K), for other rows than those it learns from."""
@@ -139,13 +162,13 @@ def _stacked(seed: int, n_groups: int) -> ClassifierMixin:
 
 LEARNERS = {
     "boosted trees": Learner(_boosting(100), 200_000),
-    "random forest": Learner(_forest, 40_000),
-    "nearest neighbours": Learner(_standardised(_neighbours), 20_000),
+    "random forest": Learner(_forest, 40_000, 50_000),
+    "nearest neighbours": Learner(_standardised(_neighbours), 20_000, 20_000),
     "logistic regression": Learner(_standardised(_logistic), 100_000),
     "network 50, 50": Learner(_network((50, 50), 20), 20_000),
     "network 50, 50, standardised": Learner(_standardised(_network((50, 50), 20)), 20_000),
     "network 200, 200, standardised": Learner(_standardised(_network((200, 200), 15)), 20_000),
-    "stacked learners": Learner(_stacked, 8_000),
+    "stacked learners": Learner(_stacked, 8_000, 20_000),
 }
 
 WHITE_BOX_LEARNERS = {name: LEARNERS[name] for name in ("boosted trees", "random forest", "stacked learners")}

@@ -79,11 +79,15 @@ class Trial:
 
     def run(self, delta: float, seed: int) -> Attack:
         """Learn, tune on validation rows, and bound Δ from below on test rows."""
+        groups = self.groups
         if self.learner is None:
             validation, test = (rows.different[rows.place] for rows in self.judged)
         else:
-            validation, test = self.learner.scores(self.fit, self.fit_group, self.judged, seed)
-        return judge(self.name, self.box, (validation, test), self.groups, delta)
+            places = [self.learner.judged_rows(*part, seed) for part in zip(self.judged, groups, strict=True)]
+            judged = [rows.take(place) for rows, place in zip(self.judged, places, strict=True)]
+            groups = groups[0][places[0]], groups[1][places[1]]
+            validation, test = self.learner.scores(self.fit, self.fit_group, judged, seed)
+        return judge(self.name, self.box, (validation, test), groups, delta)
 
 
 @dataclass(frozen=True)

@@ -231,8 +231,12 @@ class RowsGivenCell:
 
     def _is_taken(self, places: list[Places]) -> BoolArray:
         """Which rows only one training person has, with or without the label."""
-        found = [np.isin(hashes, self.taken) for hashes in _row_hashes(places, self.n_features, self.key)]
-        return np.logical_or.reduce(found)
+        is_taken = np.zeros(len(places[0]), dtype=bool)
+        if len(self.taken):
+            for hashes in _row_hashes(places, self.n_features, self.key):
+                at = np.minimum(np.searchsorted(self.taken, hashes), len(self.taken) - 1)
+                is_taken |= self.taken[at] == hashes
+        return is_taken
 
 
 class _Mixture:
