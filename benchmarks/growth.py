@@ -240,11 +240,12 @@ def draw(known: dict[Point, Measured], path: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator
 
-    panels = [("processor_s", stage) for stage in STAGES] + [("peak_gib", "fit"), ("peak_gib", "encode")]
+    found_stages = [stage for stage in STAGES if any(point.stage == stage for point in known)]
+    panels = [(what, stage) for what in ("processor_s", "peak_gib") for stage in found_stages]
     drawn = [axis for axis in AXES if any(point.axis == axis for point in known)]
-    size = 3.1 * len(drawn), 2.3 * len(panels)
+    size = max(3.2 * len(drawn), 6), 2.2 * len(panels) + 0.8
     figure, grid = plt.subplots(len(panels), len(drawn), figsize=size, sharex="col", sharey="row", squeeze=False)
     colours = dict(zip(ENCODERS, plt.get_cmap("tab10").colors, strict=False))
     for (what, stage), row in zip(panels, grid, strict=True):
@@ -259,17 +260,23 @@ def draw(known: dict[Point, Measured], path: Path) -> None:
                     panel.plot(*zip(*line, strict=True), "o-", ms=3, lw=1.2, label=encoder, color=colours[encoder])
             panel.set(xscale="log", yscale="log")
             panel.grid(visible=True, which="major", lw=0.4, alpha=0.6)
-            panel.set_xticks(AXES[axis], [f"{value:,}" for value in AXES[axis]])
+            panel.set_xticks(AXES[axis], [_short(value) for value in AXES[axis]])
             panel.minorticks_off()
+            panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if what == "peak_gib" else (1,), numticks=12))
             panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         row[0].set_ylabel(f"{stage}: {'processor s' if what == 'processor_s' else 'peak GiB'}")
     for axis, panel in zip(drawn, grid[-1], strict=True):
         panel.set_xlabel(axis)
     found = [panel.get_legend_handles_labels() for panel in grid.flat]
     labels = {label: line for lines, names in found for line, label in zip(lines, names, strict=True)}
-    figure.legend(labels.values(), labels, loc="upper center", ncols=len(labels), frameon=False, fontsize=8)
-    figure.tight_layout(rect=(0, 0, 1, 0.975))
+    figure.legend(labels.values(), labels, loc="upper center", ncols=4, frameon=False)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.7 / size[1]))  # below the legend, of two lines
     figure.savefig(path, dpi=110)
+
+
+def _short(value: int) -> str:
+    """A number on an axis: 10⁶ is too long when written out."""
+    return f"{value:,}" if value < 10_000 else f"$10^{len(str(value)) - 1}$"
 
 
 def main() -> None:

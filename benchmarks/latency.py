@@ -4,13 +4,14 @@
 
 Each call gets another row, drawn as in `growth.py` (8 columns, categories as text), of a person whom the encoder has
 not seen: ``transform`` a pandas frame and an Arrow table, `encode_batch` an Arrow record batch. Numbers are
-milliseconds: the median and the 99th percentile of the wall clock, and the median of the processor's time. A warning
-would end the run.
+milliseconds: the median and the 99th percentile of the wall clock, and the median of the processor's time; then the
+function calls of one row, which do not depend on what else the machine does. A warning would end the run.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -76,9 +77,15 @@ def report(what: str, encode: Callable[[object], object], rows: Iterable[object]
             encode(row)
             wall.append(1e3 * (time.perf_counter() - start))
             processor.append(1e3 * (time.process_time() - busy))
+        profile = cProfile.Profile()
+        profile.runcall(encode, row)
+    n_calls = sum(entry.callcount for entry in profile.getstats())
     median, p99 = np.quantile(wall[WARM_UP:], [0.5, 0.99])
     busy_median = np.median(processor[WARM_UP:])
-    print(f"  {what:<20} median {median:6.2f}  99 % {p99:6.2f}  processor {busy_median:6.2f}", flush=True)
+    print(
+        f"  {what:<20} median {median:6.2f}  99 % {p99:6.2f}  processor {busy_median:6.2f}  calls {n_calls:6,}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
