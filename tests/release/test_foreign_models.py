@@ -114,6 +114,16 @@ def test_cells_of_somebody_elses_representation(parts):
     assert certificate.cell_upper < 0.4
 
 
+def test_rows_that_the_cells_were_fitted_to_certify_nothing(parts):
+    train, test = parts[0], parts[-1]
+    release = make_pipeline(StandardScaler(), CellRelease(n_cells=4, method="kmeans")).fit(train.X)
+    assert Released.of(release).already_used(test) == 0
+    with pytest.raises(
+        DataError, match=f"The model was fitted to, or chosen by, {len(train):,} of the {len(train):,} rows"
+    ):
+        certify(release, train)
+
+
 def test_a_model_that_is_not_fitted(parts):
     train, test = parts
     with pytest.raises(NotFittedError):

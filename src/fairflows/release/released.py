@@ -116,11 +116,18 @@ class Released:
     def already_used(self, table: Table) -> int:
         """How many persons of a table (or rows, at least) the model was fitted to or chosen by, where it knows."""
         if self.encoder is None:
-            return 0
+            return self._already_used_by_last(table)
         if not self.steps:
             return self.encoder.already_used(table)
         ledger = self.encoder.ledger_  # steps after an encoder were fitted to all of its rows, whatever it is itself
         return ledger.already_used(ledger.read(table.X, table.persons))
+
+    def _already_used_by_last(self, table: Table) -> int:
+        """The same for an encoder after somebody else's transformers, which knows rows as these give them."""
+        if self.last is None:
+            return 0
+        rows, ledger = self._read_last(self.last, table, repeatable_persons(table)), self.last.ledger_
+        return ledger.already_used(ledger.read(rows.X, table.persons))
 
     def kept_counts(self, table: Table) -> IntArray | None:
         """Counts by label, group and cell that were kept from fitting, where `table` is what it was fitted to."""
