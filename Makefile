@@ -47,7 +47,7 @@ constraints-lowest: .venv/installed
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --extra test --resolution lowest-direct \
 		--exclude-newer 2025-10-01 --exclude-newer-package duckdb=2026-06-01 \
-		--exclude-newer-package jupyter-core=2026-06-01 \
+		--exclude-newer-package jupyter-core=2026-06-01 --exclude-newer-package scikit-learn=2026-02-01 \
 		--python-version 3.11 --python-platform aarch64-unknown-linux-gnu --no-annotate \
 		--custom-compile-command "make constraints-lowest" --output-file constraints-lowest.txt
 
