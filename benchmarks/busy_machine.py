@@ -2,9 +2,8 @@
 
     env -u OMP_NUM_THREADS python benchmarks/busy_machine.py [--steps N]
 
-Milliseconds for a training step of the paper's Crime flows, and for a round of scikit-learn's boosted trees on 3,000
-rows: first with the machine as it is, then with a loop of Python pinned to the first processor. "All threads" is what
-torch and scikit-learn do by themselves, where threads that wait spin; "ours" is what `fit` does.
+Milliseconds for a training step of the paper's Crime flows: first with the machine as it is, then with a loop of Python
+pinned to the first processor. "All threads" is what torch does by itself; "ours" is what `fit` does.
 """
 
 from __future__ import annotations
@@ -13,19 +12,14 @@ import argparse
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from unittest import mock
 
-import numpy as np
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier
 from training_step import SIZES, random_rows, run
 
-from fairflows.compute.resources import no_spinning, one_thread
-
-N_ROUNDS = 30  # of boosted trees
+from fairflows.compute.resources import one_thread
 
 
 @contextmanager
@@ -45,12 +39,6 @@ def busy_core() -> Iterator[None]:
             process.kill()
 
 
-def seconds_of(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def training_step(n_models: int, n_steps: int) -> Callable[[], float]:
     """Seconds for a step of Crime's size, the measurement of threads included."""
     size, per_epoch = SIZES[0], 20
@@ -60,21 +48,12 @@ def training_step(n_models: int, n_steps: int) -> Callable[[], float]:
     return lambda: run(size, densities, rows, labels, n_models, epochs, seeds) / (epochs * per_epoch)
 
 
-def boosting_round() -> float:
-    """Seconds for a round of boosted trees."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(3_000, 9))
-    y = X[:, 0] + rng.normal(size=len(X)) > 0
-    trees = HistGradientBoostingClassifier(max_iter=N_ROUNDS, early_stopping=False, random_state=0)
-    return seconds_of(lambda: trees.fit(X, y)) / N_ROUNDS
-
-
 def measure(what: str, seconds: Callable[[], float]) -> None:
     unguarded = mock.patch("fairflows.training.loop.fastest_threads", all_threads)
     ways: list[tuple[str, AbstractContextManager[object]]] = [
         ("one thread", one_thread()),
         ("all threads", unguarded),
-        ("ours", nullcontext() if what.startswith("step") else no_spinning()),
+        ("ours", nullcontext()),
     ]
     found = []
     for _, guard in ways:
@@ -85,13 +64,12 @@ def measure(what: str, seconds: Callable[[], float]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=40, help="training steps of each measurement")
+    parser.add_argument("--steps", type=int, default=400, help="training steps of each measurement")
     steps = parser.parse_args().steps
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {os.cpu_count()} processors")
     works = [
         ("step, one model", training_step(1, steps)),
         ("step, 25 models", training_step(25, steps)),
-        ("round of boosted trees", boosting_round),
     ]
     for load, neighbour in (("as it is", nullcontext()), ("one core busy", busy_core())):
         print(f"{load:26}{'one thread':>13}{'all threads':>13}{'ours':>13}{'all/ours':>10}   (ms)")

@@ -1,15 +1,13 @@
 """What a computation may use: which device, how many threads, and Ray where it is installed.
 
 Small batches, and tasks that run side by side, gain nothing from threads within each: on busy cores these threads only
-wait for each other, or even spin so that nobody else can work.
+wait for each other.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,11 +45,9 @@ def chosen_device(name: str) -> torch.device:
 def one_thread_by_default() -> None:
     """Let every library of this process start with one thread, unless the user's environment says otherwise.
 
-    Where it asks for more, threads that wait for each other sleep: by spinning they would take the processor from those
-    they wait for. The libraries read the environment when they are imported, so this must come first.
+    The libraries read the environment when they are imported, so this must come first.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @contextmanager
@@ -74,68 +70,6 @@ def one_thread() -> Iterator[None]:
         finally:
             if torch is not None:
                 torch.set_num_threads(before)
-
-
-@contextmanager
-def no_spinning() -> Iterator[None]:
-    """Let OpenMP's threads sleep while they wait for each other, for the block.
-
-    GNU's OpenMP, which torch and scikit-learn bring along on Linux, lets them spin for milliseconds at each barrier.
-    Where another process keeps a core busy, the thread that is waited for cannot run meanwhile: a training step with
-    its hundreds of barriers took a hundred times as long as with one thread, boosted trees sixty times. Environment
-    variables change that only before the libraries are imported. But OpenMP does not spin while it has more threads
-    than there are processors: so a second team of threads is kept for the block, which does nothing.
-    """
-    from threadpoolctl import threadpool_info
-
-    start_teams = [
-        ctypes.CDLL(library["filepath"]).GOMP_parallel
-        for library in threadpool_info()
-        if sys.platform == "linux" and library["prefix"] == "libgomp" and library["num_threads"] > 1
-    ]
-    n_threads = (os.cpu_count() or 1) + 1
-    # One block is enough for all of the process, and OpenMP ends the process where it cannot start a thread.
-    if not start_teams or _is_kept.is_set() or not _can_start(n_threads * len(start_teams)):
-        yield
-        return
-    nothing_to_do = ctypes.CDLL(None).sched_yield
-    is_ready, is_over = threading.Event(), threading.Event()
-
-    def keep_teams() -> None:
-        for start_team in start_teams:  # a team lasts as long as the thread that has started it
-            start_team(nothing_to_do, None, n_threads, 0)
-        is_ready.set()
-        is_over.wait()
-
-    _is_kept.set()
-    try:
-        threading.Thread(target=keep_teams, daemon=True).start()
-        is_ready.wait()
-        yield
-    finally:
-        is_over.set()
-        _is_kept.clear()
-
-
-_is_kept = threading.Event()
-"""Whether a block of `no_spinning` has its teams."""
-
-
-def _can_start(n_threads: int) -> bool:
-    """Whether the system lets this process have so many threads more: containers and users have limits."""
-    is_over, started = threading.Event(), []
-    try:
-        for _ in range(n_threads):
-            thread = threading.Thread(target=is_over.wait, daemon=True)
-            thread.start()
-            started.append(thread)
-    except RuntimeError:
-        return False
-    finally:
-        is_over.set()
-        for thread in started:
-            thread.join()
-    return True
 
 
 def import_ray() -> Any:

@@ -15,10 +15,8 @@ import torch
 from joblib import cpu_count
 from torch import Tensor, nn
 
-from fairflows.compute.resources import no_spinning
-
 _WARM_UP = 3  # steps before a capture: lazily made buffers, handles and optimiser states must exist by then
-_UNTIL_MEASURED_AGAIN = 200  # steps; other work on the machine comes and goes
+_UNTIL_MEASURED_AGAIN = 200  # steps, then twice as many each time; other work on the machine comes and goes
 
 Step = Callable[[], None]
 
@@ -142,23 +140,27 @@ def fastest_threads(device: torch.device) -> Iterator[Callable[[Step], None]]:
         step()
         torch.set_num_threads(schedule.send(time.perf_counter() - start))
 
-    with no_spinning():
-        torch.set_num_threads(next(schedule))
-        try:
-            yield run
-        finally:
-            torch.set_num_threads(n_before)
+    torch.set_num_threads(next(schedule))
+    try:
+        yield run
+    finally:
+        torch.set_num_threads(n_before)
 
 
 def _measured_threads(most: int) -> Generator[int, float, None]:
     """Yield how many threads the next step takes; receive how long it took."""
+    pause = _UNTIL_MEASURED_AGAIN
     while True:
         best, shortest = 1, float("inf")
         for n in (*(2**i for i in range((most - 1).bit_length())), most):
-            yield n  # new threads start, caches fill: not timed
+            # New threads start, caches fill: not timed. But threads that wait for a busy processor are noticed here:
+            # one such step may take as long as a hundred others.
+            if (yield n) > 5 * shortest:
+                break
             seconds = (yield n) + (yield n)
             if seconds > shortest:
                 break
             best, shortest = n, seconds
-        for _ in range(_UNTIL_MEASURED_AGAIN):
+        for _ in range(pause):
             yield best
+        pause *= 2

@@ -13,7 +13,6 @@ from sklearn.base import clone
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
 from fairflows.codec.outside import Outside
-from fairflows.compute.resources import no_spinning
 from fairflows.encoder.base import (
     Encoder,
     FloatArray,
@@ -81,7 +80,7 @@ class GroupEncoder(Encoder):
             Weight of each row.
         """
         strength = self.get_params(deep=False).get(self.strength_name, 1.0)
-        with self._restored_if_fit_fails(), no_spinning():
+        with self._restored_if_fit_fails():
             rows, y = self._start(X, y, sensitive_features)
             (learnt,) = self._fit(rows, y, self._read_weight(sample_weight, rows.X), [strength], [self.random_state])
             if learnt is None:
@@ -105,8 +104,7 @@ class GroupEncoder(Encoder):
         """
         shared = clone(self)
         rows, y = shared._start(X, y, sensitive_features)
-        with no_spinning():
-            learnt = shared._fit(rows, y, shared._read_weight(sample_weight, rows.X), strengths, seeds)
+        learnt = shared._fit(rows, y, shared._read_weight(sample_weight, rows.X), strengths, seeds)
         common = {name: value for name, value in shared.__dict__.items() if name.endswith("_")}
         known = self.get_params(deep=False)  # plain rows have no strength
         found = []

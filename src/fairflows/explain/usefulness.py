@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 from fairflows.compute.display import new_axes
-from fairflows.compute.resources import no_spinning, one_thread
+from fairflows.compute.resources import one_thread
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Model, Released
@@ -306,7 +306,7 @@ def boosted_prediction(fit: pd.DataFrame, y: npt.ArrayLike, judged: pd.DataFrame
     trees = HistGradientBoostingClassifier(
         categorical_features=[not _has_order(column) for _, column in fit.items()], random_state=random_state
     )
-    with no_spinning():
+    with one_thread():
         return trees.fit(learnt, y).predict(asked)
 
 
