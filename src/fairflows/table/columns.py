@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -161,7 +161,7 @@ def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
             )
 
 
-def check_known(name: Hashable, columns: pd.Index, role: str) -> None:
+def check_known(name: Hashable, columns: Collection[Hashable], role: str) -> None:
     """Refuse a column name that the table does not have, naming the ones it has."""
     if name in columns:
         return

@@ -89,8 +89,9 @@ class Schema:
 
     def check(self, frame: pd.DataFrame) -> None:
         """Refuse a table that lacks a column, or holds values that cannot be brought to the column's kind."""
+        columns = dict(frame.items())
         for name in self.kinds:
-            self._checked(name, frame)
+            self._checked(name, columns)
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with its columns brought to these kinds, no value changed; other columns stay as they are.
@@ -104,9 +105,9 @@ class Schema:
             A column is missing or holds another kind of value. That goes for numbers and booleans in place of text,
             too: 7 may have been written "7", "07" or "7.0".
         """
-        changed = {}
+        columns, changed = dict(frame.items()), {}
         for name, fitted in self.kinds.items():
-            column, came = self._checked(name, frame)
+            column, came = self._checked(name, columns)
             brought = _brought(name, with_plain_time(column), came, fitted)
             if brought is not column:
                 changed[name] = brought
@@ -116,10 +117,10 @@ class Schema:
                 frame[name] = column
         return frame
 
-    def _checked(self, name: Any, frame: pd.DataFrame) -> tuple[pd.Series, str]:
+    def _checked(self, name: Any, columns: Mapping[Any, pd.Series]) -> tuple[pd.Series, str]:
         """A column of a table, and the kind of value that it holds, if that can be brought to the column's kind."""
-        check_known(name, frame.columns, "fitted")
-        column, fitted = frame[name], self.kinds[name]
+        check_known(name, columns, "fitted")
+        column, fitted = columns[name], self.kinds[name]
         came = kind_of_values(column)
         if not _can_become(came, fitted):
             raise DataError(_refusal(name, fitted, came, column))
