@@ -31,9 +31,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=2, help="the first one also loads kernels and modules")
     parser.add_argument("--epochs", type=int, help="fewer than the paper's, for a quick look")
+    parser.add_argument("--tf32", action="store_true", help="let a GPU round the factors of products to 19 bits")
     parser.add_argument("--json", help="write the numbers to this file")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", DataWarning)
+    if arguments.tf32:
+        torch.set_float32_matmul_precision("high")
 
     problem = PROBLEMS[arguments.data]()
     train, test = problem.tables()
