@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=list(ENCODERS))
     parser.add_argument("--calls", type=int, default=1_000)
     arguments = parser.parse_args()
-    rows = with_text(drawn_rows(arguments.calls + WARM_UP, N_COLUMNS, N_GROUPS, seed=2)).set_index("person")
+    rows = within_range(drawn_rows(arguments.calls + WARM_UP, N_COLUMNS, N_GROUPS, seed=2)).set_index("person")
     features = [f"x{j}" for j in range(N_COLUMNS)]
     frames = [rows.iloc[i : i + 1][[*features, "group"]] for i in range(len(rows))]
     tables = [pa.Table.from_pandas(frame.reset_index(), preserve_index=False) for frame in frames]
@@ -60,7 +60,19 @@ def fit(encoder: Encoder) -> Encoder:
     owner.set_params(sensitive="group", identifier="person")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return encoder.fit(as_table(with_text(drawn_rows(N_FITTED, N_COLUMNS, N_GROUPS, seed=1))))
+        return encoder.fit(as_table(with_text(fitted_rows())))
+
+
+def fitted_rows() -> pd.DataFrame:
+    """The rows that encoders are fitted to."""
+    return drawn_rows(N_FITTED, N_COLUMNS, N_GROUPS, seed=1)
+
+
+def within_range(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows whose decimals lie in the training range, since a value outside is brought back with a warning."""
+    decimals = [name for name in rows if rows[name].dtype == float]
+    known = fitted_rows()[decimals]
+    return with_text(rows.assign(**rows[decimals].clip(known.min(), known.max(), axis=1)))
 
 
 def with_text(rows: pd.DataFrame) -> pd.DataFrame:
