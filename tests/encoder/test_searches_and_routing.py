@@ -1,14 +1,16 @@
 """Encoders in scikit-learn's searches, and the sensitive attribute on its way through pipelines."""
 
+import pickle
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from joblib import parallel_config
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from fairflows import CellRelease, DataError, DataWarning, FairCells, FairFlow, FairMatching, FairTransport
@@ -151,3 +153,15 @@ def test_scorers_and_cross_validation_predict_from_a_column(towns):
     missing = GridSearchCV(FairMatching(density="counts"), {"gamma": [1.0]}, scoring="accuracy", error_score="raise")
     with sklearn.config_context(enable_metadata_routing=True), pytest.raises(DataError, match="sensitive='...'"):
         missing.fit(X, y, sensitive_features=a)
+
+
+def test_parts_keep_their_keys_in_threads_and_the_error_says_so_where_they_lost_them(towns):
+    X, y, a = towns
+    by_column = FairMatching(0.5, density="counts", sensitive="age group", identifier="person", output="codes")
+    parts = FeatureUnion([("half", by_column), ("whole", sklearn.clone(by_column).set_params(gamma=1.0))], n_jobs=2)
+    X = X.assign(**{"age group": a.to_numpy()})
+    with parallel_config("threading"):
+        assert parts.fit(X, y).transform(X).shape == (len(X), 2)
+    elsewhere = pickle.loads(pickle.dumps(parts)).set_params(n_jobs=None)  # as parts come back from other processes
+    with pytest.raises(DataError, match=r"n_jobs .* other processes .*leave n_jobs out, .*parallel_config"):
+        elsewhere.transform(X)

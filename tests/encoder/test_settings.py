@@ -36,7 +36,8 @@ WRONG = [
     ({"n_bins": "four"}, "n_bins must be a whole number of at least 2; got 'four'"),
     ({"hidden": 3}, "hidden must be a sequence of widths, .*; got 3"),
     ({"hidden": (50, 0)}, r"hidden must be a sequence of widths, .*; got \(50, 0\)"),
-    ({"key": "abc"}, "key must be bytes, .*; got str"),
+    ({"key": "abc"}, "key must be bytes, at least 16, .*; got str"),
+    ({"key": b"fifteen bytes.."}, "key must be bytes, at least 16, .*; got 15 bytes"),
 ]
 
 
@@ -117,11 +118,11 @@ def test_the_tables_rule_for_missing_values_is_the_encoders(categorical, name):
 
 @pytest.mark.parametrize("kind", [FairMatching, FairTransport, FairFlow, FARE, Unencoded])
 def test_the_key_does_not_show(kind):
-    encoder = kind(key=b"very secret")
-    later = kind().set_params(key=b"very secret")
+    encoder = kind(key=b"very secret key")
+    later = kind().set_params(key=b"very secret key")
     for one in (encoder, later, clone(encoder)):
         assert "very secret" not in repr(one)
         assert "very secret" not in f"{one.get_params()} {one.key}"
         assert "very secret" not in one._repr_html_()
         assert "very secret" not in repr(CellRelease(one)) + CellRelease(one)._repr_html_()
-        assert one.key == b"very secret"
+        assert one.key == b"very secret key"

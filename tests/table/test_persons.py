@@ -315,3 +315,21 @@ def test_a_missing_value_has_one_hash_whatever_marks_it(dtype):
     assert not set(content_hashes(written.to_frame(), b"key")) & set(content_hashes(texts.to_frame(), b"key"))
     row = pd.DataFrame({"town": texts, "n": [7, None], "day": pd.to_datetime(["2020-02-29", None])})
     assert content_hashes(row, b"key").tolist() == [4325629328662167358, 15195962688407141184]
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_the_hash_of_a_time_depends_on_its_row_alone(unit, zone):
+    texts = ["2020-02-29", "2020-02-29 10:30", "2020-03-01 00:00:01"]
+    times = pd.Series(pd.to_datetime(texts, format="ISO8601")).dt.as_unit(unit)
+    for column in (times.dt.tz_localize(zone), times - times[0]):
+        together = content_hashes(column.to_frame(), KEY)
+        alone = [content_hashes(column.iloc[[i]].to_frame(), KEY)[0] for i in range(3)]
+        assert together.tolist() == alone
+        assert len(set(alone)) == 3
+
+
+def test_a_day_has_one_hash_whether_it_is_read_as_a_date_or_as_a_time():
+    days = pd.Series(pd.to_datetime(["2020-02-29", "2020-03-01", None]))
+    expected = content_hashes(days.to_frame(), KEY).tolist()
+    assert content_hashes(days.dt.date.to_frame(), KEY).tolist() == expected

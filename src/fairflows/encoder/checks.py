@@ -12,7 +12,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from fairflows.exceptions import ParameterError
 from fairflows.table.columns import KINDS, check_choice, check_known
-from fairflows.table.persons import Key
+from fairflows.table.persons import FEWEST_KEY_BYTES, Key
 
 Output = Literal["categories", "one-hot", "codes"]
 """Encoded cells as the table's own categories, as one-hot columns, or as codes."""
@@ -49,9 +49,12 @@ def is_count(value: object, least: int) -> bool:
 
 
 def check_key(key: object) -> None:
-    """Refuse a key that is no bytes, without showing it, and one that a pickle left without its secret."""
-    if not (key is None or (isinstance(key, Key) and bytes(key))):
-        raise ValueError(f"key must be bytes, at least one, or None for a new one; got {type(key).__name__}.")
+    """Refuse a key that is no bytes or too few, without showing it, and one that a pickle left without its secret."""
+    if key is None:
+        return
+    came = f"{len(bytes(key))} bytes" if isinstance(key, Key) else type(key).__name__
+    if not isinstance(key, Key) or len(bytes(key)) < FEWEST_KEY_BYTES:
+        raise ValueError(f"key must be bytes, at least {FEWEST_KEY_BYTES}, or None for a new one; got {came}.")
 
 
 def check_kinds(kinds: object, columns: pd.Index) -> None:

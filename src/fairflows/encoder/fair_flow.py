@@ -90,7 +90,7 @@ class FairFlow(GroupEncoder):
     sensitive, identifier : str, optional
         Columns of X that hold the sensitive attribute and name the person of a row.
     key : bytes, optional
-        The secret behind the noise; a new one at each fit when not given.
+        The secret behind the noise, at least 16 bytes; a new one at each fit when not given.
     device : str
         "auto" takes a GPU where there is one.
     progress : bool

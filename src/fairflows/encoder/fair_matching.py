@@ -78,7 +78,7 @@ class FairMatching(GroupEncoder):
     sensitive, identifier : str, optional
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, optional
-        The secret behind the coins; a new one at each fit when not given.
+        The secret behind the coins, at least 16 bytes; a new one at each fit when not given.
     random_state : int
         Seed of the densities.
     device : str

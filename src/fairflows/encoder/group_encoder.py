@@ -332,7 +332,7 @@ class Unencoded(GroupEncoder):
     sensitive, identifier : str, optional
         Columns of X that hold the sensitive attribute and name the person of a row.
     key : bytes, optional
-        The secret behind the coins of a release; a new one at each fit when not given.
+        The secret behind the coins of a release, at least 16 bytes; a new one at each fit when not given.
     random_state : int
         Not used; all encoders have one.
     """

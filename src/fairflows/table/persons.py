@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 KEY_BYTES = 32
+FEWEST_KEY_BYTES = 16  # of a key that somebody brings
 
 Identifiers: TypeAlias = pd.Series | pd.Index | npt.NDArray | Sequence[object]
 Places = npt.NDArray[np.intp]
@@ -56,11 +57,11 @@ class Key:
     Examples
     --------
     >>> import pickle
-    >>> key = Key(b"nobody knows")
+    >>> key = Key(b"sixteen or more bytes")
     >>> key, bytes(key)
-    (<secret key>, b'nobody knows')
+    (<secret key>, b'sixteen or more bytes')
     >>> again = pickle.loads(pickle.dumps(key))
-    >>> again.restore(b"nobody knows")
+    >>> again.restore(b"sixteen or more bytes")
     >>> again == key
     True
     """
@@ -89,7 +90,9 @@ class Key:
             raise DataError(
                 "The model came out of a pickle, which leaves out the secret key, and does nothing without it. Give it "
                 "back: model.restore_key(key), with the key that bytes(model.key_) was before. Or keep models by "
-                "fairflows.save and fairflows.load, which have a file for the key."
+                "fairflows.save and fairflows.load, which have a file for the key. Where n_jobs fits or uses parts of "
+                "an estimator in other processes (FeatureUnion, ColumnTransformer), their keys stay there, and what "
+                "comes back has none: leave n_jobs out, or work in threads, under joblib.parallel_config('threading')."
             )
         return self._secret
 
@@ -359,7 +362,8 @@ def fingerprint(parts: Iterable[Part], key: Secret) -> str:
 
 
 def _digest(secret: bytes) -> str:
-    """Eight digits find a wrong key, and are no help in guessing one."""
+    """Eight digits find a wrong key. They spare whoever tries keys all but one in 2^32 of them, which helps with a short
+    key, and leaves 2^96 to try of one with 16 random bytes."""
     return sha256(secret).hexdigest()[:8]
 
 
@@ -390,6 +394,11 @@ def _plain(column: pd.Series) -> pd.Series:
     column = column.reset_index(drop=True)
     if is_number(column.dtype):
         return column.astype(np.float64) + 0.0  # -0.0 becomes 0.0
-    texts = (column if is_time(column.dtype) else column.astype(object)).astype(str)
+    if is_time(column.dtype):
+        # One by one: pandas writes the time of day of a whole column, or of no row where all are at midnight.
+        codes, values = pd.factorize(column)
+        texts = [str(value).removesuffix(" 00:00:00") for value in values]
+        return pd.Series(np.array([*texts, None], dtype=object)[codes])  # the place of a missing value is -1
+    texts = column.astype(object).astype(str)
     # Before pandas 3 a missing value became the text "nan", "None" or "<NA>".
     return texts.astype(object).where(column.notna()) if column.hasnans else texts

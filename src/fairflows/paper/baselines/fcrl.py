@@ -52,7 +52,7 @@ class FCRL(NeuralBaseline):
     n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
         As for `AdversarialEncoder`.
     key : bytes, optional
-        The secret behind a person's noise; a new one at each fit when not given.
+        The secret behind a person's noise, at least 16 bytes; a new one at each fit when not given.
 
     Examples
     --------
