@@ -3,6 +3,7 @@
 python benchmarks/stream_ray.py [rows]        (needs fairflows[ray], and FAIRFLOWS_DATA with the Crime data)
 """
 
+import logging
 import sys
 import tempfile
 import threading
@@ -55,9 +56,10 @@ def main() -> None:
     n_rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
     crime = load_crime()
     warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)  # Ray sets the levels of its loggers itself
     model = FairFlow(0.9, n_epochs=5).fit(crime.X, crime.y, sensitive_features=crime.a)
-    with tempfile.TemporaryDirectory(dir=".") as name:
-        folder = Path(name).resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         write_rows(folder / "all.parquet", n_rows)
         (folder / "parts").mkdir()
         whole = pq.ParquetFile(folder / "all.parquet")
@@ -69,6 +71,7 @@ def main() -> None:
         one = pq.read_table(folder / "one.parquet").sort_by("person")
         for n_workers in (1, 2):
             ray.init(num_cpus=n_workers, logging_level="ERROR", log_to_driver=False, include_dashboard=False)
+            ray.data.DataContext.get_current().enable_progress_bars = False
             peak, start, out = PeakMemory(), time.perf_counter(), folder / f"out-{n_workers}"
             peak.start()
             encode_folder(model, folder / "parts", out, **COLUMNS)
@@ -77,7 +80,7 @@ def main() -> None:
             other = pyarrow.dataset.dataset(out, format="parquet").to_table().sort_by("person")
             same = sum(one[c].combine_chunks().equals(other[c].combine_chunks()) for c in one.column_names)
             print(
-                f"Ray, {n_workers} workers: {seconds:,.0f} s, {len(list(out.iterdir()))} tasks, "
+                f"Ray, {n_workers} worker{'s' * (n_workers > 1)}: {seconds:,.0f} s, {len(list(out.iterdir()))} tasks, "
                 f"{peak.stop() / 2**30:.1f} GiB at most, {same} of {one.num_columns} columns equal",
                 flush=True,
             )

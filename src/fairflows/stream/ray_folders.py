@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
+from secrets import token_bytes
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +24,14 @@ from fairflows.storage.folders import new_folder
 from fairflows.stream.batches import BatchEncoder, Precision, say_what_is_unknown
 from fairflows.stream.files import BATCH_ROWS
 from fairflows.table.grouping import Grouping
+from fairflows.table.persons import fingerprint
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
 
-_ORDER = "fairflows: random order"
+_LOT, _LOTS = "fairflows: lot", 2**63
 _MOST_ROWS_OF_A_TASK = 2**17
+_MOST_BYTES_TO_SORT = 2**27  # in one task; Ray's gibibyte would leave most workers idle, and fill the memory of one
 _TASKS_PER_PROCESSOR = 2
 _COMPLETE = "_SUCCESS"  # as Spark calls it; readers of Parquet skip names that begin with an underscore
 
@@ -107,18 +110,19 @@ def encode_folder(
     context.execution_options.preserve_order = keep_order
     with ray.data.DataContext.current(context), _appearing(destination, place) as written:
         tally = ray.remote(num_cpus=0)(Tally).remote()
-        # Ray reads small files together in one task, and would encode them in one.
+        # Ray reads small files together in one task, and would encode them in one: so rows are dealt out again, by the
+        # same sort that shuffles them. Ray's own shuffle takes its seed from the clock, and deals blocks out evenly.
         n_tasks = _number_of_tasks(n_rows, batch_rows, int(ray.cluster_resources().get("CPU", 1)))
-        parts = ray.data.read_parquet(folder, filesystem=origin).select_columns(encode.columns).repartition(n_tasks)
+        parts = ray.data.read_parquet(folder, filesystem=origin).select_columns(encode.columns)
+        if keep_order:
+            parts = parts.repartition(n_tasks)
+        else:
+            context.shuffle_input_batch_bytes = _MOST_BYTES_TO_SORT
+            lots = parts.map_batches(_with_lots, fn_args=(token_bytes(16),), batch_format="pyarrow", batch_size=None)
+            parts = lots.sort(_LOT, boundaries=[_LOTS * i // n_tasks for i in range(1, n_tasks)])
         encoded = parts.map_batches(
-            _encoded,
-            fn_args=(encode, encode.keys, tally, not keep_order),
-            batch_format="pyarrow",
-            batch_size=batch_rows,
+            _encoded, fn_args=(encode, encode.keys, tally), batch_format="pyarrow", batch_size=batch_rows
         )
-        if not keep_order:
-            # Ray's own shuffle takes its seed from the clock, and deals every block out evenly.
-            encoded = encoded.sort(_ORDER).drop_columns([_ORDER])
         try:
             encoded.write_parquet(written, filesystem=destination)
         except Exception:  # Ray wraps what a worker raised, in classes of its own
@@ -161,9 +165,21 @@ class Tally:
         return self._refusal
 
 
-def _encoded(
-    batch: pa.Table, encode: BatchEncoder, keys: list[bytes], tally: ActorHandle, in_random_order: bool
-) -> pa.Table:
+def _with_lots(rows: pa.Table, secret: bytes) -> pa.Table:
+    """The rows, each with its random place in the order of all rows.
+
+    The numbers hang on the rows and on a secret of the job: where a lost task runs again, rows that others have taken
+    from it must keep their places, or some would be written twice and others never.
+    """
+    with pa.BufferOutputStream() as written:
+        with pa.ipc.new_stream(written, rows.schema) as stream:
+            stream.write_table(rows)
+        seed = fingerprint([np.frombuffer(written.getvalue(), np.uint8)], secret)
+    lots = np.random.default_rng(int(seed, 16)).integers(_LOTS, size=rows.num_rows)
+    return rows.append_column(_LOT, pa.array(lots))
+
+
+def _encoded(batch: pa.Table, encode: BatchEncoder, keys: list[bytes], tally: ActorHandle) -> pa.Table:
     encode.restore_keys(keys)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # which would come once per batch
@@ -174,10 +190,7 @@ def _encoded(
             raise
     if encoded.unknown.total():
         tally.add.remote(encoded.unknown)
-    if not in_random_order:
-        return encoded.table
-    order = np.random.default_rng().integers(2**63, size=batch.num_rows)  # from the system's entropy
-    return encoded.table.append_column(_ORDER, pa.array(order))
+    return encoded.table
 
 
 def _number_of_tasks(n_rows: int, batch_rows: int, n_processors: int) -> int:
