@@ -362,8 +362,7 @@ def fingerprint(parts: Iterable[Part], key: Secret) -> str:
 
 
 def _digest(secret: bytes) -> str:
-    """Eight digits find a wrong key. They spare whoever tries keys all but one in 2^32 of them, which helps with a short
-    key, and leaves 2^96 to try of one with 16 random bytes."""
+    """Eight digits find a wrong key. They are no help in guessing 16 random bytes, and much in guessing a short key."""
     return sha256(secret).hexdigest()[:8]
 
 
