@@ -139,7 +139,7 @@ def test_standard_input_and_output(fitted, name, tmp_path, monkeypatch):
     assert b"read as" not in done.stderr  # that of the fitted file is no news
     described = piped(data, "describe", "-", "--sensitive", "sex", "--id", "person", "--json")
     assert json.loads(described.stdout)["rows"] == 300
-    said = b"standard-input.csv: read as ; separated, decimal comma, thousands point, Windows-1252.\n"
+    said = b"standard input: read as ; separated, decimal comma, thousands point, Windows-1252.\n"
     assert (said in described.stderr) == (name == "german.csv")
 
 
@@ -148,7 +148,7 @@ def test_nothing_goes_to_standard_output_when_the_input_is_bad(fitted, tmp_path,
     data = (fitted / "plain.csv").read_bytes() + b"ann,01123,abc,weiblich,1\n"
     done = piped(data, "encode", fitted / "out", "-", "-o", "-")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"standard-input.csv: cannot be read: column 'income' must hold" in done.stderr
+    assert b"fairflows: standard input: cannot be read: column 'income' must hold" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -159,3 +159,29 @@ def test_standard_input_is_one_file(run, fitted):
     code, _, err = run("encode", fitted / "out", fitted / "plain.csv", "-o", "-", "--json")
     assert code == 2
     assert "--json prints on standard output" in err
+
+
+def test_a_released_file_is_checked_from_standard_input(fitted):
+    shared = next((fitted / "out").glob("shared.*")).read_bytes()
+    done = piped(shared, "check", fitted / "out" / "certificate.json", "-")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert b"byte for byte, which the certificate names" in done.stdout
+    assert piped(shared[:-9], "check", fitted / "out" / "certificate.json", "-").returncode == 1
+
+
+def test_results_go_to_standard_output_where_that_makes_sense(run, fitted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = piped(b"", "report", fitted / "out", "--public", "-o", "-")
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"<!doctype html>")
+    assert done.stdout.rstrip().endswith(b"</html>")
+    code, _, err = run("certify", fitted / "out", fitted / "plain.csv", "-o", "-")
+    assert code == 2
+    assert "--json prints the certificate on standard output" in err
+    code, _, err = run("fit", fitted / "plain.csv", "--sensitive", "sex", "-o", "-")
+    assert code == 2
+    assert "-o must be a folder; got -" in err
+    code, _, err = run("recourse", fitted / "out", fitted / "plain.csv", "-o", "-", "--json")
+    assert code == 2
+    assert "--json prints on standard output" in err
+    assert list(tmp_path.iterdir()) == []

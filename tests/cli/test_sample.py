@@ -60,3 +60,38 @@ def test_the_current_folder_can_be_sampled(run, folder, monkeypatch):
     fit = ["fit", ".", "--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "-q", "--sample", 600]
     code, _, err = run(*fit, "--n-cells", 2, "--force", "-o", folder / "out")
     assert code == 0, err
+
+
+def test_one_model_is_certified_on_a_sample_of_other_persons(run, folder):
+    fit = ["fit", folder / "rows", "--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "-q"]
+    code, _, err = run(*fit, "--sample", 600, "--n-cells", 2, "--force", "--no-cross-fit", "-o", folder / "out")
+    assert code in (0, 1), err
+    code, _, err = run("certify", folder / "out", folder / "rows", "--sample", 800, "-q")
+    assert code == 2
+    assert "fitted to, or chosen by" in err
+    (folder / "others").mkdir()
+    for part in (folder / "rows").iterdir():
+        rows = pd.read_parquet(part)
+        rows.assign(person=rows["person"] + 10_000).to_parquet(folder / "others" / part.name, index=False)
+    code, out, err = run("certify", folder / "out", folder / "others", "--sample", 800, "--json")
+    assert code in (0, 1), err
+    assert sum(json.loads(out)["n"].values()) == 800
+
+
+def test_names_of_folders_are_columns(run, folder):
+    for year in (2024, 2025):
+        (folder / "parts" / f"year={year}").mkdir(parents=True)
+        (folder / "rows" / f"{year - 2024}.parquet").rename(folder / "parts" / f"year={year}" / "part.parquet")
+    fit = ["fit", folder / "parts", "--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "-q"]
+    code, _, err = run(*fit, "--sample", 600, "--n-cells", 2, "--force", "-o", folder / "out")
+    assert code in (0, 1), err
+    assert set(pd.read_parquet(folder / "out" / "shared.parquet")["year"]) <= {2024, 2025}
+    code, _, err = run("certify", folder / "out", folder / "parts", "--sample", 800, "--json")
+    assert code in (0, 1), err
+    code, _, err = run("certify", folder / "out", folder / "rows", "--sample", 800)
+    assert code == 2
+    assert "'year'" in err
+    code, _, err = run("encode", folder / "out", folder / "parts", "-o", folder / "encoded.csv")
+    assert code == 2
+    assert "is a folder, not a file" in err
+    assert "encode --engine ray" in err

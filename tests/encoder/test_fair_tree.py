@@ -10,7 +10,7 @@ from fairflows.bounds import cell_upper_bound
 from fairflows.certificate.certifying import certify
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.matched_tree import CalibrationRows, grow
-from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
+from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents, RankedColumns
 from fairflows.encoder.task_score import score_columns
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.frontiers.sweep import frontier
@@ -348,3 +348,21 @@ def test_rare_categories_share_an_indicator():
     assert indicator.min() == 0
     assert indicator.max() == 63
     np.testing.assert_array_equal(frame["code"].groupby(indicator).nunique().iloc[:63], 1)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint64", "int64"])
+@pytest.mark.parametrize("first", [18, 1018])
+def test_numbers_beyond_the_training_range_have_the_ranks_of_its_ends(dtype, first):
+    trained = NumberRanks.fit(pd.Series(np.arange(first, first + 60), name="x"), has_missing=False)
+    later = pd.Series([5, 18, 77, 120], dtype=dtype)
+    expected = np.interp(later, trained.knots, trained.ranks)
+    np.testing.assert_allclose(trained.features(later), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(("last", "dtype"), [(2**63 - 1, np.int64), (2**64 - 1, np.uint64)])
+def test_the_largest_whole_numbers_are_numbers_like_others(last, dtype):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"n": np.array([last - int(i) for i in rng.integers(0, 2**40, 400)], dtype=dtype)})
+    rows, a = rows.rename_axis("person"), rng.choice(["f", "m"], 400)
+    cells = FairTree(4, identifier="person").fit(rows, sensitive_features=a).transform(rows, sensitive_features=a)["cell"]
+    assert cells.nunique() == 4

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.fs
 import pytest
@@ -12,7 +13,7 @@ from engines.conftest import FEATURES, ROLES, N, assert_same_rows
 
 import fairflows as ff
 from fairflows.density import MixtureDensity
-from fairflows.stream.ray_folders import _located, encode_folder
+from fairflows.stream.ray_folders import _located, _with_lots, encode_folder
 
 ray = pytest.importorskip("ray", reason="fairflows[engines] is not installed")
 pytest.importorskip("ray.data", reason="fairflows[engines] is not installed")
@@ -59,6 +60,31 @@ def test_persons_meet_the_model_that_has_not_seen_them(frame, folder, tmp_path):
     encode_folder(model, folder, tmp_path / "out", **ROLES)
     encoded = read(tmp_path / "out").set_index("person")["cell"]
     assert encoded.loc[frame["person"]].tolist() == model.transform(table)["cell"].tolist()
+
+
+def test_names_of_folders_are_columns(frame, folder, tmp_path):
+    rows = frame[[*FEATURES, "sex", "person"]].assign(year=np.arange(N) % 2 + 2024, month=np.arange(N) % 3)
+    rows["month"] = "0" + rows["month"].astype(str)
+    table = ff.Table(rows, sensitive="sex", identifier="person")
+    model = ff.CrossFit(ff.FairTree(n_cells=4)).fit(table)
+    for (year, month), part in rows.groupby(["year", "month"]):
+        place = tmp_path / "in" / f"year={year}" / f"month={month}"
+        place.mkdir(parents=True)
+        part.drop(columns=["year", "month"]).to_parquet(place / "0.parquet", index=False)
+    encode_folder(model, tmp_path / "in", tmp_path / "out", **ROLES)
+    encoded = read(tmp_path / "out").set_index("person")["cell"]
+    assert encoded.loc[rows["person"]].tolist() == model.transform(table)["cell"].tolist()
+    place.rename(place.parent / "month=__HIVE_DEFAULT_PARTITION__")
+    with pytest.raises(ff.DataError, match="month=__HIVE_DEFAULT_PARTITION__.* missing value"):
+        encode_folder(model, tmp_path / "in", tmp_path / "again", **ROLES)
+
+
+def test_a_task_that_runs_again_gives_its_rows_the_same_places():
+    rows = pa.table({"x": [1.5, None, 2.0], "person": ["a", "b", "c"]})
+    lots = _with_lots(rows, b"a secret of a job")
+    assert lots.equals(_with_lots(rows, b"a secret of a job"))
+    assert lots[-1] != _with_lots(rows, b"another")[-1]
+    assert lots[-1] != _with_lots(rows.slice(0, 2), b"a secret of a job")[-1][:2]
 
 
 def test_another_file_system_is_told_when_all_is_written(model, folder, expected, tmp_path):

@@ -333,3 +333,10 @@ def test_a_day_has_one_hash_whether_it_is_read_as_a_date_or_as_a_time():
     days = pd.Series(pd.to_datetime(["2020-02-29", "2020-03-01", None]))
     expected = content_hashes(days.to_frame(), KEY).tolist()
     assert content_hashes(days.dt.date.to_frame(), KEY).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", ["float64", "Float64"])
+def test_floats_that_stand_for_several_persons_are_refused(dtype):
+    assert Persons.of(pd.Series([2**53 - 1, 2**53 - 2], dtype=dtype)).names.tolist() == [str(2**53 - 1), str(2**53 - 2)]
+    with pytest.raises(DataError, match=r"floats up to 9007199254740992, .* several persons"):
+        Persons.of(pd.Series([1, 2**53], dtype=dtype))

@@ -285,3 +285,17 @@ def test_long_codes_stay_apart(tmp_path):
     frame = read_frame(path)
     assert frame["code"].tolist() == codes
     assert frame["x"].tolist() == [1e30, 1e30]
+
+
+@pytest.mark.parametrize("first", [2**63 - 2, 2**63, 2**64 - 2, 2**64, 2**70])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_persons_with_numbers_of_any_size_stay_apart(first, suffix, tmp_path):
+    values = [first, first + 1, 7]
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "csv":
+        written(path, "\n".join(["n,x,sex", *(f"{value},1,{sex}" for value, sex in zip(values, "ffm", strict=True))]))
+    else:
+        numbers = pa.array([Decimal(value) for value in values], pa.decimal128(38, 0))
+        pyarrow.parquet.write_table(pa.table({"n": numbers, "x": [1, 1, 1], "sex": list("ffm")}), path)
+    table = Table.read(path, sensitive="sex", identifier="n")
+    assert table.persons.names.tolist() == [str(value) for value in values]

@@ -75,3 +75,32 @@ def test_files_of_other_columns_are_refused(folder, column, message):
 def test_a_file_may_have_no_value_in_a_column(folder):
     pd.DataFrame({"person": [99], "x": [None]}).to_parquet(folder / "9.parquet", index=False)
     assert sample(folder, 1000)["x"].isna().sum() == 1
+
+
+@pytest.fixture
+def in_parts(tmp_path):
+    """The same in folders, as Hive and Spark write them; 01 is text, and one town is missing."""
+    rows = pd.DataFrame({"person": np.arange(40), "x": np.arange(40) / 8})
+    for i, name in enumerate(["M%C3%BCnchen", "M%C3%BCnchen", "Ulm", "__HIVE_DEFAULT_PARTITION__"]):
+        part = tmp_path / "rows" / f"year={2020 + i}" / f"month={i:02d}" / f"town={name}"
+        part.mkdir(parents=True)
+        rows.iloc[10 * i : 10 * (i + 1)].to_parquet(part / "part.parquet", index=False)
+    return tmp_path / "rows"
+
+
+def test_names_of_folders_are_columns(in_parts):
+    rows = sample(in_parts, 1000).sort_values("person", ignore_index=True)
+    place = np.arange(40) // 10
+    assert list(rows) == ["person", "x", "year", "month", "town"]
+    assert rows["year"].tolist() == (2020 + place).tolist()
+    assert rows["month"].tolist() == [f"{i:02d}" for i in place], "a leading zero is not lost"
+    assert rows["town"][:30].tolist() == ["München"] * 20 + ["Ulm"] * 10
+    assert rows["town"][30:].isna().all()
+    assert set(sample(in_parts, 7)["person"]) == set(sample(in_parts, 7)["person"])
+
+
+def test_a_column_in_files_and_in_names_of_folders_is_refused(in_parts):
+    part = next(in_parts.rglob("*.parquet"))
+    pd.read_parquet(part).assign(year=1).to_parquet(part.parent / "0.parquet", index=False)
+    with pytest.raises(DataError, match="'year'"):
+        sample(in_parts, 3)

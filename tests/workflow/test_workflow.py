@@ -182,6 +182,13 @@ def test_without_a_label_the_most_cells_within_the_target(adult):
     assert made.report.contents["metrics"] is None
 
 
+@pytest.mark.parametrize("method", ["matching", "transport"])
+def test_a_frontier_has_the_cells_that_were_asked_for(adult, method):
+    made = fit_table(adult, method=method, gamma=1.0, n_cells=5, density="counts", quick=True, n_jobs=1)
+    assert made.frontier()["n_cells"].tolist() == [5]
+    assert made.model.n_cells_ == 5
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -192,6 +199,8 @@ def test_without_a_label_the_most_cells_within_the_target(adult):
         ({"max_adversary_accuracy": 0.4, "release": "latent"}, "above that of a blind guess"),
         ({"delta": 2.0}, r"delta must be in \(0, 1\)"),
         ({"method": "magic"}, "method must be"),
+        ({"n_cells": 1}, "n_cells must be a whole number of at least 2; got 1"),
+        ({"n_cells": 4, "release": "latent"}, "n_cells and release exclude each other"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_training(adult, settings, message):

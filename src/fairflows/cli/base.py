@@ -83,12 +83,22 @@ MostRows = Annotated[
 ]
 Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
 
+called: dict[str, str] = {}
+"""What messages call temporary files, by their paths."""
+
 _said: set[str] = set()
 
 
 def in_options(message: Message) -> str:
     """A message in one line, with parameters named as the command names them."""
-    return " ".join(message.render(_as_option).split())
+    return in_one_line(message.render(_as_option))
+
+
+def in_one_line(text: str) -> str:
+    """A message in one line, with temporary files called what they stand for."""
+    for path, name in called.items():
+        text = text.replace(path, name)
+    return " ".join(text.split())
 
 
 def _as_option(parameter: Parameter) -> str:
@@ -163,7 +173,7 @@ def stages(quiet: bool) -> Iterator[Say]:
     with console.status("starting") as status:
 
         def say(text: str) -> None:
-            line = f"[{time.monotonic() - start:5.0f} s] {text}"
+            line = f"[{time.monotonic() - start:5.0f} s] {in_one_line(text)}"
             console.print(line, markup=False, highlight=False)
             status.update(text)
 

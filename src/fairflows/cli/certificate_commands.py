@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from fairflows.cli.base import Json, Quiet, app, print_json
+from fairflows.cli.files_read import piped
 from fairflows.exceptions import DataError
 
 
 @app.command()
 def check(
     certificate: Annotated[Path, typer.Argument(help="The certificate.json that came with the file.")],
-    file: Annotated[Path | None, typer.Argument(help="The released file.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="The released file, or - for standard input.", show_default=False)
+    ] = None,
     public_key: Annotated[
         Path | None, typer.Option("--public-key", help="The producer's public key.", show_default=False)
     ] = None,
@@ -32,7 +35,8 @@ def check(
     """
     from fairflows.certificate.checking import check as find_out
 
-    checked = find_out(certificate, file, public_key=public_key)
+    with piped({"file": file}) as readable:
+        checked = find_out(certificate, cast(Path | None, readable["file"]), public_key=public_key)
     if as_json:
         print_json(checked.to_dict())
     elif not quiet:

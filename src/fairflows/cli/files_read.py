@@ -8,12 +8,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
 import typer
 
+from fairflows.cli.base import called
 from fairflows.exceptions import DataError
 from fairflows.table.dialect import Dialect
 
@@ -66,13 +67,8 @@ def reads_files(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: object) -> None:
         stated = {name: cast(str | None, given.pop(name)) for name in _OPTIONS}
         dialect = Dialect(**{name: _NAMES.get(value or "", value) for name, value in stated.items()})
-        with ExitStack() as stack:
-            piped = [name for name, value in given.items() if value == STANDARD and name not in _NO_TABLES]
-            if len(piped) > 1:
-                raise DataError(f"Only one file can come from standard input; got - for {' and '.join(piped)}.")
-            for name in piped:
-                given[name] = stack.enter_context(_standard_input())
-            command(**given, dialect=dialect)
+        with piped({name: value for name, value in given.items() if name not in _NO_TABLES}) as readable:
+            command(**(given | readable), dialect=dialect)
 
     run.__dict__["__signature__"] = signature.replace(parameters=[*own, *options])
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
@@ -80,8 +76,17 @@ def reads_files(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def _standard_input() -> Iterator[Path]:
-    """Standard input as a file, since tables are read more than once; in a private folder, and gone afterwards."""
+def piped(given: dict[str, object]) -> Iterator[dict[str, object]]:
+    """Arguments of a command, with a file that holds standard input in the place of -.
+
+    It is a file since tables are read more than once; in a private folder, and gone afterwards.
+    """
+    names = [name for name, value in given.items() if value == STANDARD]
+    if len(names) > 1:
+        raise DataError(f"Only one file can come from standard input; got - for {' and '.join(names)}.")
+    if not names:
+        yield given
+        return
     with tempfile.TemporaryDirectory(prefix="fairflows-") as folder:
         head = sys.stdin.buffer.read(4)
         kind = next((kind for mark, kind in _KINDS.items() if head.startswith(mark)), "csv")
@@ -89,7 +94,8 @@ def _standard_input() -> Iterator[Path]:
         with path.open("wb") as file:
             file.write(head)
             shutil.copyfileobj(sys.stdin.buffer, file)
-        yield path
+        called[str(path)] = "standard input"
+        yield {**given, names[0]: path}
 
 
 def sampled(context: typer.Context, path: Path, n_persons: int | None, identifier: str | None, key: bytes) -> Path:
@@ -107,13 +113,14 @@ def sampled(context: typer.Context, path: Path, n_persons: int | None, identifie
 
 
 @contextmanager
-def written_to(out: Path) -> Iterator[Path]:
-    """A path to write to: `out` itself, or for - a CSV file that goes to standard output when it is complete."""
+def written_to(out: Path, kind: str = "csv") -> Iterator[Path]:
+    """A path to write to: `out` itself, or for - a file that goes to standard output when it is complete."""
     if out != STANDARD:
         yield out
         return
     with tempfile.TemporaryDirectory(prefix="fairflows-") as folder:
-        path = Path(folder) / "standard-output.csv"
+        path = Path(folder) / f"standard-output.{kind}"
+        called[str(path)] = "standard output"
         yield path
         with path.open("rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)

@@ -220,8 +220,8 @@ def fit(
         typer.Option(
             "--n-cells",
             min=2,
-            help="How many cells; when not given as many as the target allows, at most 64 without a target, and 8 for "
-            "method cells.",
+            help="How many cells; when not given as many as the target allows, at most 64 without a target, 8 for "
+            "method cells, and the best of 2 to 64 for a frontier.",
         ),
     ] = None,
     without_attribute: Annotated[
@@ -294,6 +294,8 @@ def fit(
         "grouping": None,
         "dialect": None,
     }
+    if out == STANDARD:
+        raise DataError("-o must be a folder; got -, and a result of several files does not go to standard output.")
     rules = GroupRules.of(groups or [], merge_small, keep_case)
     refuse_other_folder(out, table)
     if not replace:
@@ -388,6 +390,8 @@ def certify(
     from fairflows.storage.folders import check_file, new_file
     from fairflows.workflow.results import read_certificate, read_table
 
+    if out == STANDARD:
+        raise DataError("-o takes a file; --json prints the certificate on standard output.")
     if out is not None:
         check_file(out, rows, train)  # a certificate that cannot be written would have spent its share all the same
     model, run = open_result(folder)
@@ -501,7 +505,9 @@ def recourse(
     keep: Fixed = None,
     increase: Rising = None,
     decrease: Falling = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file, one line per person.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV file, one line per person; - for standard output.")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
@@ -513,14 +519,17 @@ def recourse(
     """
     from fairflows.storage.folders import check_file, new_file
 
+    _refuse_mixed_output(out, as_json)
     if out is not None:
         check_file(out, rows)
     with stages(quiet or as_json) as say:
         say("searching for what rejected rows would have to change")
         found = _recourse(folder, rows, keep, increase, decrease, dialect)
     if out is not None:
-        with new_file(out) as side:
+        with written_to(out) as target, new_file(target) as side:
             found.to_frame().to_csv(side, index=False)
+    if out == STANDARD:
+        return
     print_frame(found.summary().reset_index(), as_json, title="What it would take to be accepted")
 
 
@@ -560,7 +569,9 @@ def _recourse(
 @reads_files
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder that `fit` wrote.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write; - for standard output.")] = Path(
+        "report.html"
+    ),
     public: Annotated[bool, typer.Option("--public", help="Leave out what shows single persons.")] = False,
     rejected: Annotated[
         Path | None, typer.Option("--recourse", help="File of rows to add what recourse the rejected ones have.")
@@ -584,22 +595,24 @@ def report(
 
     if rejected is None and (keep or increase or decrease):
         raise ValueError("--keep, --increase and --decrease are about recourse: name the rows (--recourse FILE).")
+    _refuse_mixed_output(out, as_json)
     check_file(out, rejected)
     page = read_report(folder)
     if rejected is not None and not public:  # a public page does not show it
         from fairflows.workflow.contents import recourse_contents
 
         page.contents["recourse"] = recourse_contents(_recourse(folder, rejected, keep, increase, decrease, dialect))
-    page.save(out, public=public)
+    with written_to(out, "html") as target:
+        page.save(target, public=public)
     if as_json:
         print_json({"out": str(out), "public": public})
-    elif not quiet:
+    elif not (quiet or out == STANDARD):
         typer.echo(f"wrote {out}")
 
 
-def _refuse_mixed_output(out: Path, as_json: bool) -> None:
+def _refuse_mixed_output(out: Path | None, as_json: bool) -> None:
     if out == STANDARD and as_json:
-        raise DataError("--json prints on standard output, where the rows go (-o -): write them to a file.")
+        raise DataError("--json prints on standard output, where the result goes (-o -): write it to a file.")
 
 
 def _refuse_what_ray_does_not_use(dialect: Dialect, n_workers: int | None) -> None:

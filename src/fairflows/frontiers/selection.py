@@ -185,8 +185,8 @@ def judge_cells(
     target: Target,
     most_rows: int,
     *,
-    with_label: bool = False,
-    sizes: Sequence[int] = N_CELLS,
+    with_label: bool,
+    sizes: Sequence[int],
 ) -> list[Candidate]:
     """Every encoder with every number of cells, as certifying persons of these numbers would find it."""
     judged, counted = (table.random_rows(0, most_rows) for table in (validation, certifying))
@@ -268,6 +268,8 @@ class Sweep:
         Whether the label is released beside the cell.
     quick : bool
         Fewer models.
+    n_cells : int or None
+        The only number of cells to try; several when not given.
     """
 
     method: Swept
@@ -277,6 +279,7 @@ class Sweep:
     random_state: int
     with_label: bool
     quick: bool
+    n_cells: int | None = None
 
     def choose(
         self, train: Table, validation: Table, certifying: Table, goal: Target, most_rows: int, say: Say
@@ -289,7 +292,10 @@ class Sweep:
             frontiers[name] = frontier(estimator, train, gammas=gammas, validation=validation)
         say("choosing on validation persons")
         if self.cells:
-            judged = judge_cells(frontiers, train, validation, certifying, goal, most_rows, with_label=self.with_label)
+            sizes = N_CELLS if self.n_cells is None else [self.n_cells]
+            judged = judge_cells(
+                frontiers, train, validation, certifying, goal, most_rows, with_label=self.with_label, sizes=sizes
+            )
         else:
             judged = judge_latents(frontiers, goal)
         return judged, choose(judged, goal)

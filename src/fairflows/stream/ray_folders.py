@@ -25,6 +25,7 @@ from fairflows.stream.batches import BatchEncoder, Precision, say_what_is_unknow
 from fairflows.stream.files import BATCH_ROWS
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import fingerprint
+from fairflows.table.reading import NO_PARTITION, parquet_folder
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
@@ -70,6 +71,7 @@ def encode_folder(
         Fitted.
     source, target : path or URI
         Folders that all workers reach: on a shared file system, or ``s3://…``, ``gs://…``. The target must not exist.
+        Folders within the source that are called ``year=2024`` give a column ``year``.
     sensitive, grouping, label, keep, precision
         As for `encode_file`.
     identifier : str, optional
@@ -98,6 +100,8 @@ def encode_folder(
         )
     (origin, folder), (destination, place) = _located(source, filesystem), _located(target, filesystem)
     rows = _dataset(origin, folder, source)
+    if unnamed := next((file for file in rows.files if f"={NO_PARTITION}/" in file), None):
+        raise DataError(f"{source}: Ray does not read the folder of {unnamed}, whose name stands for a missing value.")
     encode.check_label(rows.schema.names, source)
     encode.output_schema(rows.schema)  # refuses what is missing before anything is started
     if destination.get_file_info(place).type != FileType.NotFound:
@@ -113,7 +117,13 @@ def encode_folder(
         # Ray reads small files together in one task, and would encode them in one: so rows are dealt out again, by the
         # same sort that shuffles them. Ray's own shuffle takes its seed from the clock, and deals blocks out evenly.
         n_tasks = _number_of_tasks(n_rows, batch_rows, int(ray.cluster_resources().get("CPU", 1)))
-        parts = ray.data.read_parquet(folder, filesystem=origin).select_columns(encode.columns)
+        by_name = ray.data.datasource.Partitioning(
+            "hive",
+            base_dir=folder,
+            field_types={field.name: int if field.type == pa.int64() else str for field in rows.partitioning.schema},
+            filesystem=origin,
+        )
+        parts = ray.data.read_parquet(folder, filesystem=origin, partitioning=by_name).select_columns(encode.columns)
         if keep_order:
             parts = parts.repartition(n_tasks)
         else:
@@ -212,11 +222,13 @@ def _located(path: str | Path, filesystem: FileSystem | None) -> tuple[FileSyste
         raise DataError(f"{path}: cannot be reached: {str(error).splitlines()[0]}") from None
 
 
-def _dataset(filesystem: FileSystem, folder: str, name: str | Path) -> pyarrow.dataset.Dataset:
+def _dataset(filesystem: FileSystem, folder: str, name: str | Path) -> pyarrow.dataset.FileSystemDataset:
     if filesystem.get_file_info(folder).type != FileType.Directory:
         raise DataError(f"{name}: there is no such folder.")
     try:
-        return pyarrow.dataset.dataset(folder, filesystem=filesystem, format="parquet")
+        return parquet_folder(folder, filesystem)
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         raise DataError(f"{name}: cannot be read: {str(error).splitlines()[0]}") from None
 

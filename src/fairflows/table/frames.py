@@ -179,13 +179,16 @@ def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:
 
 
 def _from_decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whole numbers where the type has no decimals and they fit, else floats."""
-    if column.type.scale <= 0:
+    """Floats; where the type has no decimals whole numbers, or text where 64 bits do not hold them."""
+    texts = column.cast(pa.string())
+    if column.type.scale > 0:
+        return pc.cast(texts, pa.float64())  # Arrow's own way to floats is not the nearest
+    for whole in (pa.int64(), pa.uint64()):
         try:
-            return column.cast(pa.int64())
+            return column.cast(whole)
         except pa.ArrowInvalid:
             pass
-    return pc.cast(column.cast(pa.string()), pa.float64())  # Arrow's own way to floats is not the nearest
+    return texts  # floats would make one person of several
 
 
 def _holds_dates(column: pd.Series) -> bool:

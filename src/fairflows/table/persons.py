@@ -189,6 +189,11 @@ class Persons:
                 f"The identifier must name a person in every row; {int(is_missing.sum())} are missing, "
                 f"the first in row {int(is_missing.argmax())}."
             )
+        if column.dtype.kind == "f" and len(column) and column.abs().max() >= 2**53:
+            raise DataError(
+                f"The identifier holds floats up to {column.abs().max():.17g}, and from 2^53 on one float stands for "
+                "several whole numbers, and so for several persons: read it as text, or as whole numbers."
+            )
         codes, values = _distinct(column)
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iu":
             # Arrow writes millions of integers twice as fast as Python.

@@ -15,10 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeAlias
+from urllib.parse import unquote
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
 
 from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.columns import refuse_repeated
@@ -36,6 +39,10 @@ PARQUET_SUFFIXES = {".parquet", ".pq"}
 TextFields: TypeAlias = CsvText | ExcelText
 """A file whose fields are text, for `column_types` to judge."""
 
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""In the name of a folder, a missing value."""
+
+_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 _UNNAMED = re.compile(r"__index_level_\d+__")  # as pandas calls an index that has no name
 
 
@@ -124,9 +131,14 @@ def recognise(
 
 def open_table(path: Path, dialect: Dialect, usual: Dialect | None = None) -> TextFields | ParquetRows:
     """The rows of a file, by its kind."""
+    if path.is_dir():
+        raise DataError(
+            f"{path}: is a folder, not a file. Of Parquet files in a folder `fairflows fit` and `certify` read "
+            "a sample (--sample), and `encode --engine ray` encodes all rows."
+        )
     kind = kind_of(path)
     if not path.is_file():
-        raise DataError(f"{path}: is a folder, not a file." if path.is_dir() else f"{path}: there is no such file.")
+        raise DataError(f"{path}: there is no such file.")
     if kind == "csv":
         return CsvText(path, dialect, usual)
     if kind == "excel":
@@ -135,6 +147,26 @@ def open_table(path: Path, dialect: Dialect, usual: Dialect | None = None) -> Te
         name = next(name for name, value in dialect.to_dict().items() if value is not None)
         raise DataError(f"{path}: a Parquet file itself says how it is written: leave out ", Parameter(name), ".")
     return ParquetRows(path)
+
+
+def parquet_folder(folder: str | Path, filesystem: FileSystem | None = None) -> pyarrow.dataset.FileSystemDataset:
+    """The Parquet files of a folder, or one such file; folders in it called ``year=2024`` give a column ``year``.
+
+    Such a column (Hive's way to write a table in parts) holds whole numbers where all its values are written as such,
+    and text otherwise: 01 is text. It stands after the columns of the files; ``partitioning.schema`` names it.
+    """
+    files = pyarrow.dataset.dataset(folder, filesystem=filesystem, format="parquet")
+    texts: dict[str, set[str]] = {}
+    for path in files.files:
+        for name, text in re.findall(r"([^/=]+)=([^/]*)/", path.removeprefix(str(folder))):
+            texts.setdefault(unquote(name), set()).add(text)
+    for name in texts:
+        if name in files.schema.names:
+            raise DataError(f"{folder}: {name!r} is a column of the files, and in the names of their folders too.")
+    whole = {name for name, found in texts.items() if all(map(_WHOLE.fullmatch, found - {NO_PARTITION}))}
+    parts = pa.schema([(name, pa.int64() if name in whole else pa.string()) for name in texts])
+    by_name = pyarrow.dataset.partitioning(parts, flavor="hive")
+    return pyarrow.dataset.dataset(folder, filesystem=filesystem, format="parquet", partitioning=by_name)
 
 
 def with_texts(kinds: Mapping[str, str], texts: Sequence[str]) -> dict[str, str]:

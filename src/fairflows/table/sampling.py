@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.columns import check_known
 from fairflows.table.persons import Hashes, Persons, fingerprint, keyed_hashes
-from fairflows.table.reading import explained
+from fairflows.table.reading import explained, parquet_folder
 
 
 def sample_persons(source: Path, target: Path, n: int, identifier: str | None, key: bytes) -> None:
@@ -30,7 +30,7 @@ def sample_persons(source: Path, target: Path, n: int, identifier: str | None, k
     Parameters
     ----------
     source : Path
-        A folder of Parquet files of one schema, or one such file.
+        A folder of Parquet files of one schema, or one such file, as `parquet_folder` reads it.
     target : Path
         The Parquet file to write.
     n : int
@@ -43,7 +43,7 @@ def sample_persons(source: Path, target: Path, n: int, identifier: str | None, k
     if n < 1:
         raise ParameterError("sample", "must be at least 1", n)
     with explained(source):
-        rows = pyarrow.dataset.dataset(source, format="parquet")
+        rows = parquet_folder(source)
         if identifier is not None:
             check_known(identifier, pd.Index(rows.schema.names), "identifier")
         _refuse_other_columns(rows, source)
@@ -58,9 +58,10 @@ def sample_persons(source: Path, target: Path, n: int, identifier: str | None, k
                 writer.write_batch(batch.filter(pa.array(lots <= lowest[-1])))
 
 
-def _refuse_other_columns(rows: pyarrow.dataset.Dataset, source: Path) -> None:
+def _refuse_other_columns(rows: pyarrow.dataset.FileSystemDataset, source: Path) -> None:
     """Arrow reads all files by the schema of the first, and would leave out, empty or round what others hold."""
-    first = dict(zip(rows.schema.names, rows.schema.types, strict=True))
+    in_names = rows.partitioning.schema.names
+    first = {field.name: field.type for field in rows.schema if field.name not in in_names}
     for fragment in rows.get_fragments():
         own = dict(zip(fragment.physical_schema.names, fragment.physical_schema.types, strict=True))
         for name in [*first, *own]:

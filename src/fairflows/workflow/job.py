@@ -17,6 +17,7 @@ from fairflows.bounds.planning import planned_cell_bound
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import Encoder, FloatArray
+from fairflows.encoder.checks import check_count
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, Parameter, ParameterError
@@ -171,8 +172,9 @@ def fit_table(
     without_attribute : bool
         Whether encoding must do without the sensitive attribute, which "cells" can.
     n_cells : int, optional
-        How many cells. When not given, for "tree" as many as the target allows, and without a target 64, or fewer
-        where persons are few; for "cells" 8.
+        How many cells, at most: fewer where fewer different ones are found. When not given, for "tree" as many as the
+        target allows, and without a target 64, or fewer where persons are few; for "cells" 8; for a frontier the best
+        of 2, 4, … 64.
     target, max_adversary_accuracy, gamma : float, optional
         The target, as a distance Δ or as the accuracy of the best guess of the group. Or, of a frontier, the trade-off
         itself.
@@ -211,6 +213,10 @@ def fit_table(
         raise ParameterError(
             ("gamma", "method"), f"exclude each other: {method!r} has no such trade-off; give a target"
         )
+    if n_cells is not None:
+        check_count("n_cells", n_cells, 2)
+        if release == "latent":
+            raise ParameterError(("n_cells", "release"), "exclude each other: a latent has no cells")
     goal = Target(target, max_adversary_accuracy, delta)
     if method == "tree" or method == "cells":
         encoder = _cells_encoder(method, table, goal, n_cells, cross_fit, without_attribute, random_state)
@@ -222,7 +228,7 @@ def fit_table(
         )
         made = (_cross_fitted if cross_fit else _split)(output, table, goal, most_rows, random_state, say)
     else:
-        sweep = Sweep(method, release != "latent", gamma, density, random_state, with_label, quick)
+        sweep = Sweep(method, release != "latent", gamma, density, random_state, with_label, quick, n_cells)
         made = _swept(sweep, table, goal, release, most_rows, say)
 
     say("attacking the raw rows")
