@@ -364,5 +364,5 @@ def test_the_largest_whole_numbers_are_numbers_like_others(last, dtype):
     rng = np.random.default_rng(0)
     rows = pd.DataFrame({"n": np.array([last - int(i) for i in rng.integers(0, 2**40, 400)], dtype=dtype)})
     rows, a = rows.rename_axis("person"), rng.choice(["f", "m"], 400)
-    cells = FairTree(4, identifier="person").fit(rows, sensitive_features=a).transform(rows, sensitive_features=a)["cell"]
-    assert cells.nunique() == 4
+    tree = FairTree(4, identifier="person").fit(rows, sensitive_features=a)
+    assert tree.transform(rows, sensitive_features=a)["cell"].nunique() == 4
