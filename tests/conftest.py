@@ -131,12 +131,15 @@ def short_made():
 
 @pytest.fixture(scope="session")
 def run():
-    """Run the command in this process: exit code, standard output, standard error."""
+    """Run the command in this process: exit code, standard output, standard error.
+
+    Warnings are left out, or said as a user sees them; standard input can be given as bytes.
+    """
 
     from fairflows.cli.main import main
 
-    def call(*words):
-        out, err = io.StringIO(), io.StringIO()
+    def call(*words, stdin=b"", notices="ignore"):
+        given, out, err = (io.TextIOWrapper(io.BytesIO(data), encoding="utf-8") for data in (stdin, b"", b""))
         with (
             pytest.MonkeyPatch.context() as patch,
             redirect_stdout(out),
@@ -144,9 +147,15 @@ def run():
             warnings.catch_warnings(),
         ):
             patch.setattr(sys, "argv", ["fairflows", *map(str, words)])
-            warnings.simplefilter("ignore")
+            patch.setattr(sys, "stdin", given)
+            warnings.simplefilter(notices)
             with pytest.raises(SystemExit) as end:
                 main()
-        return end.value.code or 0, out.getvalue(), err.getvalue()
+        return end.value.code or 0, *(_text_written_to(stream) for stream in (out, err))
 
     return call
+
+
+def _text_written_to(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()

@@ -1,7 +1,5 @@
 """Certificates are counted for persons: whatever is fitted again, saved elsewhere, or done at the same time."""
 
-import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +13,7 @@ from fairflows.certificate.certifying import certify
 from fairflows.certificate.verifying import verify
 from fairflows.exceptions import DataWarning
 from fairflows.table.looks import open_book
+from processes import start
 
 TWO_MODELS = "two models' encodings of one person"
 
@@ -98,15 +97,15 @@ def test_a_certificate_that_was_interrupted_has_looked(monkeypatch):
     assert certify(model, rows).look == 2
 
 
-def test_two_processes_count_together(ledger_of_test):
-    code = "import sys; from test_counting import numbers_given; print(*numbers_given(4), 'torch' in sys.modules)"
-    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    environment = os.environ | {"PYTHONPATH": paths, "FAIRFLOWS_LEDGER": str(ledger_of_test)}
-    running = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
-        for _ in range(2)
-    ]
-    told = [process.communicate()[0].split() for process in running]
+def write_numbers_given(path):
+    path.write_text(" ".join(map(str, [*numbers_given(4), "torch" in sys.modules])))
+
+
+def test_two_processes_count_together(tmp_path):
+    running = [start(write_numbers_given, tmp_path / str(i)) for i in range(2)]
+    for process in running:
+        process.join()
+    told = [path.read_text().split() for path in tmp_path.iterdir()]
     assert sorted(int(number) for *given, _ in told for number in given) == list(range(1, 9))
     with open_book() as book:
         looks = book.looks_at(book.rows(people(1).X, people(1).identifier))

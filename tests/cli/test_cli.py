@@ -63,8 +63,8 @@ def fitted(run, few_epochs, tmp_path_factory):
     return folder
 
 
-def test_version_and_help():
-    assert spawn("--version").stdout.strip() == f"fairflows {__version__}"
+def test_version_and_help(run):
+    assert run("--version")[1].strip() == f"fairflows {__version__}"
     code = (
         "import sys; sys.argv = ['fairflows', '--help']\n"
         "from fairflows.cli.main import main\n"

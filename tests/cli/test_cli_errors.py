@@ -1,9 +1,9 @@
 """What goes wrong in the command: said in one line, before the work where that can be, with an exit code of its own."""
 
+import os
 import signal
-import subprocess
 import sys
-from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,9 +11,11 @@ import pytest
 
 from fairflows import FairMatching, Table
 from fairflows.cli.base import in_options, show_warning
-from fairflows.cli.main import BUG
+from fairflows.cli.main import BUG, main
 from fairflows.exceptions import DataError, DataWarning, Parameter
 from fairflows.storage.saving import save
+from fairflows.stream.batches import BatchEncoder
+from processes import start
 
 
 def people(n):
@@ -135,33 +137,31 @@ def test_a_warning_names_options_and_comes_once(monkeypatch, capsys):
     assert capsys.readouterr().err == "fairflows: 1,000 rows have no name: give --id.\n"
 
 
-STOPPED = """
-import os, sys
-from pathlib import Path
-from fairflows.cli.main import main
-from fairflows.stream.batches import BatchEncoder
+def encode_until_stopped(number, words):
+    """Run the command in a process that a signal stops while rows are being written."""
+    # A shell that runs the tests in the background ignores interrupts, and its children inherit that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.argv = ["fairflows", *words]
+    encode = BatchEncoder.__call__
 
-number, encode = int(sys.argv.pop()), BatchEncoder.__call__
+    def stopped_while_encoding(self, batch):
+        print([path.name for path in Path(words[-1]).parent.glob(".z.csv.partial-*")], flush=True)
+        os.kill(os.getpid(), number)
+        return encode(self, batch)
 
-def stopped_while_encoding(self, batch):
-    print([path.name for path in Path(sys.argv[-1]).parent.glob(".z.csv.partial-*")], flush=True)
-    os.kill(os.getpid(), number)
-    return encode(self, batch)
-
-BatchEncoder.__call__ = stopped_while_encoding
-main()
-"""
+    BatchEncoder.__call__ = stopped_while_encoding
+    main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_in_the_middle_it_says_so_and_cleans_up(folder, number):
+def test_stopped_in_the_middle_it_says_so_and_cleans_up(folder, number, tmp_path_factory):
     words = ["encode", folder / "model", folder / "loans.csv", "--sensitive", "sex", "-o", folder / "z.csv"]
-    command = [sys.executable, "-c", STOPPED, *map(str, words), str(number.value)]
-    # A shell that runs the tests in the background ignores interrupts, and its children inherit that.
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=heard)
-    assert "partial" in done.stdout, "rows were being written"
-    assert done.returncode == 128 + number, done.stderr
-    assert done.stderr.splitlines()[-1] == "fairflows: interrupted"
-    assert "cannot be read" not in done.stderr
+    output = tmp_path_factory.mktemp("said") / "output"
+    stopped = start(encode_until_stopped, number, [str(word) for word in words], output=output)
+    stopped.join()
+    said = output.read_text()
+    assert "partial" in said, "rows were being written"
+    assert stopped.exitcode == 128 + number, said
+    assert said.splitlines()[-1] == "fairflows: interrupted"
+    assert "cannot be read" not in said
     assert sorted(path.name for path in folder.iterdir()) == ["loans.csv", "model"]

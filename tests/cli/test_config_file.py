@@ -1,7 +1,6 @@
 """Options in a file, the run's own settings as such a file, and the ways to reach the command."""
 
 import json
-import os
 import subprocess
 import sys
 import tomllib
@@ -91,22 +90,18 @@ def test_values_in_a_file_are_checked_as_on_the_command_line(run, table, tmp_pat
     assert "none.toml: cannot be read" in err
 
 
-def test_the_package_is_the_command():
-    command = [sys.executable, "-m", "fairflows"]
-    assert subprocess.run([*command, "--version"], capture_output=True, check=True).stdout.startswith(b"fairflows ")
-    short = subprocess.run([*command, "encode", "-h"], capture_output=True, check=True).stdout
-    assert short == subprocess.run([*command, "encode", "--help"], capture_output=True, check=True).stdout
+def test_the_package_is_the_command(run):
+    command = [sys.executable, "-m", "fairflows", "--version"]
+    assert subprocess.run(command, capture_output=True, check=True).stdout.startswith(b"fairflows ")
+    assert run("encode", "-h")[:2] == run("encode", "--help")[:2]
 
 
-def test_shells_complete_commands_and_options():
-    code = "import sys; sys.argv = ['fairflows']; from fairflows.cli.main import main; main()"
-
+def test_shells_complete_commands_and_options(run, monkeypatch):
     def completed(line):
-        asked = {"_FAIRFLOWS_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False
-        )
-        return done.stdout.split()
+        monkeypatch.setenv("_FAIRFLOWS_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+        return run()[1].split()
 
     assert completed("fairflows enc") == ["encode"]
     assert completed("fairflows describe --sep") == ["--separator"]

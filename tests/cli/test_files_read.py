@@ -121,34 +121,37 @@ def test_an_ambiguous_file_names_the_option_to_type(run, tmp_path):
     assert record["dialect"]["separator"] == "\t"
 
 
-def piped(data, *words):
-    """Run the command with something on standard input."""
-    command = [sys.executable, "-m", "fairflows", *map(str, words)]
-    return subprocess.run(command, input=data, capture_output=True, check=False)
-
-
 @pytest.mark.parametrize("name", ["german.csv", "new.parquet", "packed.csv.gz", "book.xlsx"])
-def test_standard_input_and_output(fitted, name, tmp_path, monkeypatch):
+def test_standard_input_and_output(run, fitted, name, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     data = (fitted / name).read_bytes()
-    done = piped(data, "encode", fitted / "out", "-", "-o", "-", "--keep-order")
+    code, out, err = run("encode", fitted / "out", "-", "-o", "-", "--keep-order", stdin=data, notices="default")
+    assert code == 0, err
+    assert len(pd.read_csv(io.StringIO(out))) == 300
+    assert "300 rows written to standard output" in err
+    assert list(tmp_path.iterdir()) == []
+    assert "read as" not in err  # that of the fitted file is no news
+    words = ["describe", "-", "--sensitive", "sex", "--id", "person", "--json"]
+    _, out, err = run(*words, stdin=data, notices="default")
+    assert json.loads(out)["rows"] == 300
+    said = "standard input: read as ; separated, decimal comma, thousands point, Windows-1252.\n"
+    assert (said in err) == (name == "german.csv")
+
+
+def test_a_pipe_of_the_shell(fitted):
+    command = [sys.executable, "-m", "fairflows", "encode", fitted / "out", "-", "-o", "-", "--keep-order"]
+    data = (fitted / "german.csv").read_bytes()
+    done = subprocess.run(command, input=data, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(pd.read_csv(io.BytesIO(done.stdout))) == 300
-    assert b"300 rows written to standard output" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-    assert b"read as" not in done.stderr  # that of the fitted file is no news
-    described = piped(data, "describe", "-", "--sensitive", "sex", "--id", "person", "--json")
-    assert json.loads(described.stdout)["rows"] == 300
-    said = b"standard input: read as ; separated, decimal comma, thousands point, Windows-1252.\n"
-    assert (said in described.stderr) == (name == "german.csv")
 
 
-def test_nothing_goes_to_standard_output_when_the_input_is_bad(fitted, tmp_path, monkeypatch):
+def test_nothing_goes_to_standard_output_when_the_input_is_bad(run, fitted, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     data = (fitted / "plain.csv").read_bytes() + b"ann,01123,abc,weiblich,1\n"
-    done = piped(data, "encode", fitted / "out", "-", "-o", "-")
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"fairflows: standard input: cannot be read: column 'income' must hold" in done.stderr
+    code, out, err = run("encode", fitted / "out", "-", "-o", "-", stdin=data)
+    assert (code, out) == (2, "")
+    assert "fairflows: standard input: cannot be read: column 'income' must hold" in err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,8 +1,6 @@
 """Sensitive columns as files hold them: ages, spellings, rare levels; and what is done with files that come later."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -101,10 +99,9 @@ def test_an_earlier_result_is_replaced_only_when_asked(run, fitted):
 
 def test_spellings_are_joined_with_a_notice(run, fitted):
     words = ["describe", fitted / "credit.csv", "--sensitive", "sex", "--label", "repaid", "--json"]
-    command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert set(json.loads(done.stdout)["groups"]) == {"female", "male", "all"}
-    assert "'MALE ', 'Male' and 'male' count as one group, 'male'. Keep them apart with --keep-case." in done.stderr
+    _, out, err = run(*words, notices="default")
+    assert set(json.loads(out)["groups"]) == {"female", "male", "all"}
+    assert "'MALE ', 'Male' and 'male' count as one group, 'male'. Keep them apart with --keep-case." in err
     apart = json.loads(run(*words, "--keep-case")[1])["groups"]
     assert set(apart) == {"female", "male", "MALE ", "Male", "all"}
 

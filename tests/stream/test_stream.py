@@ -16,9 +16,10 @@ from fairflows import DataError, FairFlow, FairMatching, Table, make_gaussians
 from fairflows.density import MixtureDensity
 from fairflows.exceptions import DataWarning
 from fairflows.release.cell_release import CellRelease
-from fairflows.storage.saving import save
+from fairflows.storage.saving import load, save
 from fairflows.stream.files import decode_file, encode_file
 from fairflows.stream.tables import TableWriter, shuffled
+from processes import start
 
 N = 1000
 
@@ -254,26 +255,22 @@ encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], sensitive="sex", identi
 """
 
 
-KILLED = """
-import os, signal, sys, warnings; warnings.simplefilter("ignore")
-from fairflows.stream.files import encode_file
-from fairflows.storage.saving import load
+def encode_and_die(model, source, target):
+    def in_the_middle(done, all_rows):
+        if done > 500:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-def in_the_middle(done, all_rows):
-    if done > 500:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-roles = {"sensitive": "sex", "identifier": "person"}
-encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], batch_rows=100, on_progress=in_the_middle, **roles)
-"""
+    roles = {"sensitive": "sex", "identifier": "person"}
+    encode_file(load(model), source, target, batch_rows=100, on_progress=in_the_middle, **roles)
 
 
 def test_killed_in_the_middle_nothing_is_left_and_a_rerun_works(frame, matching, tmp_path):
     save(matching, tmp_path / "model")
     source, target = write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet"
     target.write_bytes(b"the old one")
-    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "model", source, target], check=False)
-    assert done.returncode == -signal.SIGKILL
+    killed = start(encode_and_die, tmp_path / "model", source, target)
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     assert [path for path in tmp_path.iterdir() if path.name.startswith(".z.parquet.partial")]
     assert target.read_bytes() == b"the old one"
     assert encode_file(matching, source, target, sensitive="sex", identifier="person") == N

@@ -4,8 +4,6 @@ import io
 import os
 import signal
 import stat
-import subprocess
-import sys
 import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +19,7 @@ from fairflows import load_adult
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table import looks
 from fairflows.table.looks import normal_names, open_book
+from processes import start
 
 NAMES = ["ann", "bob", "eve"]
 FRAME = pd.DataFrame({"age": [31, 45, 27]})
@@ -88,16 +87,15 @@ def test_a_cancelled_look_does_not_count_and_no_number_is_given_twice():
     assert reserve().number == third.number + 1
 
 
-def test_two_processes_and_twenty_certificates(ledger_of_test):
-    code = "from test_looks import numbers_given; print(*numbers_given(10))"
-    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths}
-        )
-        for _ in range(2)
-    ]
-    given = [int(word) for process in running for word in process.communicate()[0].split()]
+def write_numbers_given(path):
+    path.write_text(" ".join(map(str, numbers_given(10))))
+
+
+def test_two_processes_and_twenty_certificates(ledger_of_test, tmp_path):
+    running = [start(write_numbers_given, tmp_path / str(i)) for i in range(2)]
+    for process in running:
+        process.join()
+    given = [int(word) for path in tmp_path.iterdir() for word in path.read_text().split()]
     assert sorted(given) == list(range(1, 21))
     with open_book() as book:
         recorded = book.looks_at(book.rows(FRAME, NAMES))
@@ -113,20 +111,15 @@ def test_four_threads_and_forty_certificates(ledger_of_test):
     assert len(files_of(ledger_of_test)) == 41
 
 
-def test_a_process_that_is_killed_before_its_certificate_has_looked():
-    code = (
-        "import os, signal; from test_looks import reserve; print(reserve().number, flush=True); "
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": paths},
-    )
-    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "1\n")
+def look_and_die():
+    print(reserve().number, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_before_its_certificate_has_looked(tmp_path):
+    killed = start(look_and_die, output=tmp_path / "said")
+    killed.join()
+    assert (killed.exitcode, (tmp_path / "said").read_text()) == (-signal.SIGKILL, "1\n")
     look = reserve()
     assert look.number == 2
     assert look.earlier[0].mark is None
