@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 import sklearn
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairflows
 from fairflows.encoder.base import Encoder
@@ -46,8 +47,14 @@ def few_adults(adult, monkeypatch):
     monkeypatch.setattr(fairflows, "load_adult", lambda: adult.take(range(0, len(adult), 3)))
 
 
+@pytest.fixture
+def few_trees(monkeypatch):
+    """Ten boosted trees, where how well they predict is not the question; docstrings show the numbers of all."""
+    monkeypatch.setitem(HistGradientBoostingClassifier.__init__.__kwdefaults__, "max_iter", 10)
+
+
 @WITH_PYTHON
-def test_python_in_the_docs_runs(page, few_adults, tmp_path, monkeypatch):
+def test_python_in_the_docs_runs(page, few_adults, few_trees, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = compile(python_blocks(page), page.name, "exec")
     with sklearn.config_context(), warnings.catch_warnings():
@@ -56,7 +63,7 @@ def test_python_in_the_docs_runs(page, few_adults, tmp_path, monkeypatch):
     plt.close("all")
 
 
-def test_every_encoder_that_the_readme_makes_can_be_certified(few_adults, tmp_path, monkeypatch):
+def test_every_encoder_that_the_readme_makes_can_be_certified(few_adults, few_trees, tmp_path, monkeypatch):
     """By the rows that a reader would take: those held back, or of a CrossFit the table itself."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}

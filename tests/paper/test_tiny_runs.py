@@ -183,19 +183,14 @@ def test_audits_keep_the_order_of_their_targets(monkeypatch):
     assert problems.audits(targets, Setting()) == ["few rows", "many rows", "some rows"]
 
 
-def test_a_model_is_attacked_once(tiny_problems, monkeypatch, few_rows):
+def test_a_frontier_is_trained_once_and_a_model_is_attacked_once(tiny_problems, monkeypatch, few_rows):
     monkeypatch.setattr(problems.datasets, "load_adult", few_rows(load_adult))
     attacked = []
     monkeypatch.setattr(problems, "audit", lambda encoder, train, test, *, quick: attacked.append(encoder))
     model = problems.trained("adult", Setting(quick=True, seeds=2))
+    assert problems.trained("adult", Setting(quick=True, seeds=2)) is model
+    assert len(model.frontier.encoders) == 2 * 5
     for _ in range(2):
         found = problems.audited([model], Setting(quick=True, seeds=2))
         assert [i for _, i in found] == model.first_seed()
     assert len(attacked) == len(model.problem.gammas) == len(model.frontier.encoders) / 2
-
-
-def test_frontiers_are_trained_once(tiny_problems, monkeypatch, few_rows):
-    monkeypatch.setattr(problems.datasets, "load_adult", few_rows(load_adult))
-    first, second = (problems.trained("adult", Setting(quick=True)) for _ in range(2))
-    assert first is second
-    assert len(first.frontier.encoders) == 5

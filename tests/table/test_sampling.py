@@ -35,8 +35,10 @@ def test_all_rows_of_so_many_persons(folder):
     assert len(sample(folder, 1000)) == 120
 
 
-def test_everybody_is_equally_likely(folder):
-    taken = np.zeros(40)
+def test_everybody_is_equally_likely(tmp_path):
+    folder, taken = tmp_path / "rows", np.zeros(40)
+    folder.mkdir()
+    pd.DataFrame({"person": np.arange(40)}).to_parquet(folder / "0.parquet", index=False)
     for i in range(300):
         taken[sample(folder, 10, key=str(i).encode())["person"].unique()] += 1
     expected = 300 * 10 / 40
