@@ -164,20 +164,20 @@ def test_standard_input_is_one_file(run, fitted):
     assert "--json prints on standard output" in err
 
 
-def test_a_released_file_is_checked_from_standard_input(fitted):
+def test_a_released_file_is_checked_from_standard_input(run, fitted):
     shared = next((fitted / "out").glob("shared.*")).read_bytes()
-    done = piped(shared, "check", fitted / "out" / "certificate.json", "-")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert b"byte for byte, which the certificate names" in done.stdout
-    assert piped(shared[:-9], "check", fitted / "out" / "certificate.json", "-").returncode == 1
+    code, out, err = run("check", fitted / "out" / "certificate.json", "-", stdin=shared)
+    assert code == 0, out + err
+    assert "byte for byte, which the certificate names" in out
+    assert run("check", fitted / "out" / "certificate.json", "-", stdin=shared[:-9])[0] == 1
 
 
 def test_results_go_to_standard_output_where_that_makes_sense(run, fitted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = piped(b"", "report", fitted / "out", "--public", "-o", "-")
-    assert done.returncode == 0
-    assert done.stdout.startswith(b"<!doctype html>")
-    assert done.stdout.rstrip().endswith(b"</html>")
+    code, out, _ = run("report", fitted / "out", "--public", "-o", "-")
+    assert code == 0
+    assert out.startswith("<!doctype html>")
+    assert out.rstrip().endswith("</html>")
     code, _, err = run("certify", fitted / "out", fitted / "plain.csv", "-o", "-")
     assert code == 2
     assert "--json prints the certificate on standard output" in err
