@@ -50,6 +50,18 @@ def test_trees_give_the_probabilities_of_scikit_learn_bit_for_bit(n_classes, max
     np.testing.assert_array_equal(np.concatenate(alone), plain.raw_scores(rows)[190:])
 
 
+def test_without_rare_categories_they_are_not_counted_and_plain_trees_stay_the_same():
+    X, y = table()
+    X = X.drop(columns="town")
+    pipeline = score_pipeline(HistGradientBoostingClassifier(max_iter=5), X, category_columns(X)).fit(X, y)
+    encoder = pipeline[0].named_transformers_["onehotencoder"]
+    assert encoder.max_categories is None
+    rows = new_rows(X.assign(town="")).drop(columns="town")
+    counted = encoder.__class__(**encoder.get_params() | {"max_categories": 40}).fit(X[["text"]])
+    np.testing.assert_array_equal(encoder.transform(rows[["text"]]), counted.transform(rows[["text"]]))
+    np.testing.assert_array_equal(plain_score(pipeline, X).predict_proba(rows), pipeline.predict_proba(rows))
+
+
 def test_trees_without_a_split_and_rows_in_several_chunks(monkeypatch):
     X, y = table()
     pipeline = score_pipeline(

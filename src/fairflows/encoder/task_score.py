@@ -43,6 +43,7 @@ _ROWS_PER_CHUNK = 2**14  # a column of a chunk stays in a core's own cache
 _LEAVES = 32  # of a word, a bit each
 _FEW_ROWS = 64  # for which going through the tests one by one takes longer than all of them at once
 _ROWS_COMPARED = 256
+_MOST_CATEGORIES = 40  # of a column that have an indicator of their own, the rare ones together being one
 
 
 def score_columns(
@@ -147,12 +148,16 @@ def fit_score(
 def score_pipeline(model: object, X: pd.DataFrame, categories: Sequence[Hashable]) -> Pipeline:
     """An estimator behind columns made numeric: categories one-hot, times as seconds."""
     times = [name for name in X if name not in categories and is_time(X[name].dtype)]
+    # To find rare categories scikit-learn counts all of them in a Python loop over the rows: not where there are none.
+    has_rare = any(X[name].nunique(dropna=False) > _MOST_CATEGORIES for name in categories)
+    one_hot = OneHotEncoder(
+        handle_unknown="infrequent_if_exist",
+        max_categories=_MOST_CATEGORIES if has_rare else None,
+        sparse_output=False,
+    )
     columns = make_column_transformer(
         (FunctionTransformer(seconds, feature_names_out="one-to-one"), times),
-        (
-            OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=40, sparse_output=False),
-            list(categories),
-        ),
+        (one_hot, list(categories)),
         remainder="passthrough",
     )
     return make_pipeline(columns, model)
