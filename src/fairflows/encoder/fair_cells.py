@@ -28,6 +28,7 @@ from fairflows.table.table import Role
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
 _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from
+_ROWS_PER_CHUNK = 2**12  # whose laws of cells stay in a cache
 
 
 class FairCells(GroupEncoder):
@@ -347,7 +348,7 @@ class FairCells(GroupEncoder):
         rows = self._checked(rows)
         places = self.binned_.places(rows.X, rows.map_group)
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")
-        return _drawn(self.cells_of_bin_[places], coin)
+        return _drawn(self.cells_of_bin_, places, coin)
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Each row's cell."""
@@ -423,7 +424,13 @@ def _persons_in(persons: Persons, kind: Groups, n: int) -> FloatArray:
     return np.maximum(np.bincount(pairs % n, minlength=n), 1).astype(np.float64)
 
 
-def _drawn(laws: FloatArray, coin: FloatArray) -> Cells:
-    """A draw from each row's law of cells, by a number in [0, 1)."""
+def _drawn(laws: FloatArray, places: np.ndarray, coin: FloatArray) -> Cells:
+    """A draw from the law of cells of each row's bin, by a number in [0, 1); a chunk of rows at a time."""
     cumulative = np.cumsum(laws, axis=1)
-    return (cumulative / cumulative[:, -1:] <= coin[:, None]).sum(axis=1)  # 1 from the last possible cell on
+    cumulative /= cumulative[:, -1:]
+    cells = np.empty(len(places), dtype=np.intp)
+    for start in range(0, len(places), _ROWS_PER_CHUNK):
+        chunk = slice(start, start + _ROWS_PER_CHUNK)
+        # A row of the cumulative law is 1 from the last possible cell on.
+        cells[chunk] = (cumulative[places[chunk]] <= coin[chunk, None]).sum(axis=1)
+    return cells
