@@ -5,6 +5,7 @@
     OMP_NUM_THREADS=1 python benchmarks/tested_reasons.py attacks    # table 1: how the baselines are attacked
     OMP_NUM_THREADS=1 python benchmarks/tested_reasons.py adult      # table 4, Adult with all features
     OMP_NUM_THREADS=1 python benchmarks/tested_reasons.py recourse   # Law School: what the authors' notebook computes
+    OMP_NUM_THREADS=1 python benchmarks/tested_reasons.py transfer --authors ../fnf   # Health: the authors' densities
 
 Each part prints what comes out with the supposed reason and without it, on the seeds of the experiment.
 """
@@ -12,8 +13,12 @@ Each part prints what comes out with the supposed reason and without it, on the 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import warnings
+from functools import partial
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +28,12 @@ from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 from sklearn.neural_network import MLPClassifier
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
 from fairflows import FairFlow, Table, load_adult
 from fairflows.explain import matched_pairs
+from fairflows.paper.datasets import load_health
 from fairflows.paper.experiments import problems
 from fairflows.paper.experiments.adversaries import (
     adversary_accuracies,
@@ -33,10 +41,17 @@ from fairflows.paper.experiments.adversaries import (
     latents,
     standardised,
 )
-from fairflows.paper.experiments.applications import N_CLUSTERS, PAPER_MATCHES
+from fairflows.paper.experiments.applications import N_CLUSTERS, PAPER_MATCHES, PAPER_RECOURSE, TRANSFER_EPOCHS
 from fairflows.paper.experiments.baseline_comparison import BASELINES, PAPER
 from fairflows.paper.experiments.dataset_tables import AUTHORS, network_accuracies
-from fairflows.paper.experiments.problems import changed, fit_crime, train_and_test
+from fairflows.paper.experiments.problems import (
+    AUTHORS_STEPS,
+    changed,
+    fit_crime,
+    health_density,
+    labels_of,
+    train_and_test,
+)
 from fairflows.paper.experiments.result import Setting
 from fairflows.paper.experiments.trade_offs import PAPER_AREAS, SCALARISATION_GAMMAS
 from fairflows.paper.experiments.trade_offs import area as area_under
@@ -45,6 +60,7 @@ from fairflows.table.persons import Persons
 Array = npt.NDArray[np.float64]
 
 ALPHA = 0.05  # of the logit, in the paper and in our codec
+N_DRAWS = 40_000
 
 
 def area(setting: Setting) -> pd.DataFrame:
@@ -130,8 +146,8 @@ def adult(setting: Setting) -> pd.DataFrame:
 def recourse(setting: Setting) -> pd.DataFrame:
     """The notebook's mean changes of LSAT and GPA where the college stays.
 
-    The notebook passes rows that are in model space already through a clamp and the logit once more, and decodes every
-    rejected point by both groups' flows instead of its own group's.
+    The notebook passes rows that are in model space already through a clamp and the logit once more, takes whites only
+    until the non-whites are used up, and decodes every rejected point by both groups' flows instead of its own group's.
     """
     problem = problems.law().at(setting)
     train, _ = problem.tables()
@@ -139,28 +155,98 @@ def recourse(setting: Setting) -> pd.DataFrame:
     for seed, model in zip(setting.seed_list(), _law_encoders(problem.encoder, train, setting), strict=True):
         read = model.read(train)
         x, _ = model.codec_.encode(read.X, Persons.of(np.arange(len(train))))
-        for twice in (False, True):
-            z = np.empty_like(x)
+        some_whites = np.random.default_rng(seed).choice(
+            np.flatnonzero(read.group == 0), (read.group == 1).sum(), False
+        )
+        as_many = np.sort(np.concatenate([some_whites, np.flatnonzero(read.group == 1)]))
+        for twice, equal in product((False, True), (False, True)):
+            kept = as_many if equal else np.arange(len(train))
+            group, z = read.group[kept], np.empty_like(x[kept])
             for a in range(2):
-                mine = read.group == a
-                z[mine] = _encoded(model, a, logit(np.clip(x[mine], ALPHA / 2, 1 - ALPHA)) if twice else x[mine])
-            h = LogisticRegression().fit(z, train.y)
+                mine = x[kept][group == a]
+                z[group == a] = _encoded(model, a, logit(np.clip(mine, ALPHA / 2, 1 - ALPHA)) if twice else mine)
+            h = LogisticRegression().fit(z, labels_of(train)[kept])
             accepted = h.predict(z) == 1
             start, end = z[~accepted], _first_accepted(h, z[~accepted], z[accepted])
-            for both in (False, True):
-                for a, (name, paper) in enumerate((("white", 7.7), ("non-white", 4.2))):
-                    asked = np.full(len(start), True) if both else read.group[~accepted] == a
-                    before, after = (_decoded(model, a, points[asked]) for points in (start, end))
-                    stays = before["college"] == after["college"]
-                    change = (after[["LSAT", "GPA"]].astype(float) - before[["LSAT", "GPA"]].astype(float))[
-                        stays
-                    ].mean()
-                    rows.append({
-                        "logit": "twice" if twice else "once", "decoded by": "both flows" if both else "its own flow",
-                        "group": name, "seed": seed, **change, "college stays": stays.mean(), "paper: LSAT": paper,
-                    })  # fmt: skip
-    keys = ["logit", "decoded by", "group"]
+            for both, (a, (name, paper, _)) in product((False, True), PAPER_RECOURSE.items()):
+                asked = np.full(len(start), True) if both else group[~accepted] == a
+                before, after = (_decoded(model, a, points[asked]) for points in (start, end))
+                stays = before["college"] == after["college"]
+                change = (after[["LSAT", "GPA"]].astype(float) - before[["LSAT", "GPA"]].astype(float))[stays].mean()
+                rows.append({
+                    "logit": "twice" if twice else "once", "whites": "as many as others" if equal else "all",
+                    "decoded by": "both flows" if both else "its own flow", "group": name, "seed": seed, **change,
+                    "college stays": stays.mean(), "paper: LSAT": paper,
+                })  # fmt: skip
+    keys = ["logit", "whites", "decoded by", "group"]
     return pd.DataFrame(rows).drop(columns="seed").groupby(keys, sort=False).mean().reset_index()
+
+
+def transfer(setting: Setting, authors: Path) -> pd.DataFrame:
+    """Densities of transfer's columns, by the authors' code and by ours, fitted to the same rows.
+
+    ``authors`` is a checkout of github.com/eth-sri/fnf. Beside the likelihood of validation rows stands Δ of the rows
+    as they are under the densities: how far apart the groups seem before anything is encoded.
+    """
+    sys.path.insert(0, str(authors))
+    from generative.flow import train_flow_prior
+
+    table = load_health("transfer")
+    x, a = torch.as_tensor(table.X.to_numpy(np.float32)), table.a.to_numpy()
+    train = x[table.parts == "train"]
+    low, high = train.min(0).values, train.max(0).values + _steps(train)
+
+    def scaled(rows: Tensor) -> Tensor:
+        return (1 - ALPHA) * ((rows.clamp(low, high) - low) / (high - low) - 0.5) + 0.5
+
+    step = _steps(scaled(train))
+    rows = {part: [scaled(x[(table.parts == part) & (a == k)]) for k in range(2)] for part in ("train", "validation")}
+
+    def noisy(rows: Tensor) -> Tensor:
+        return (rows + step * torch.rand(rows.shape)).clamp(ALPHA / 2, 1 - ALPHA / 2).logit()
+
+    found = []
+    for seed in setting.seed_list():
+        torch.manual_seed(seed)
+        held = [noisy(part) for part in rows["validation"]]
+        ours = [
+            health_density(AUTHORS_STEPS * TRANSFER_EPOCHS // 80).fit(noisy(part), random_state=seed)
+            for part in rows["train"]
+        ]
+        labels = [torch.zeros(len(part)) for part in rows["train"]]
+        batches = [
+            DataLoader(TensorDataset(part, label), 256, shuffle=True, drop_last=True)
+            for part, label in zip(rows["train"], labels, strict=True)
+        ]
+        settings = argparse.Namespace(
+            prior_epochs=TRANSFER_EPOCHS,
+            alpha=ALPHA,
+            load_prior=False,
+            no_early_stop=True,
+            fair_criterion="stat_parity",
+        )
+        theirs = train_flow_prior(
+            settings, step[None], (*rows["train"], *labels), batches, (*rows["validation"], None, None), "cpu"
+        )
+        draws = torch.Generator().manual_seed(seed)
+        samples = {
+            "ours": [density.sample(N_DRAWS, draws).reshape(N_DRAWS, -1) for density in ours],
+            "the authors'": [density[0].sample((N_DRAWS,)) for density in theirs],
+        }
+        for name, densities in (("ours", ours), ("the authors'", [density[0] for density in theirs])):
+            with torch.no_grad():
+                seems_1 = [(densities[1].log_prob(z) > densities[0].log_prob(z)).double().mean() for z in samples[name]]
+                likely = [float(densities[k].log_prob(held[k]).mean()) for k in range(2)]
+            found.append({
+                "densities": name, "seed": seed, "held-out, a = 0": likely[0], "held-out, a = 1": likely[1],
+                "Δ of the rows": float(seems_1[1] - seems_1[0]),
+            })  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def _steps(rows: Tensor) -> Tensor:
+    """The smallest distance between two values of each column."""
+    return torch.tensor([np.diff(np.unique(column)).min() for column in rows.T.numpy()])
 
 
 def _law_encoders(encoder: FairFlow, train: Table, setting: Setting) -> list[FairFlow]:
@@ -189,19 +275,28 @@ def _first_accepted(h: LogisticRegression, start: Array, accepted: Array) -> Arr
     return found
 
 
-PARTS = {"area": area, "matches": matches, "attacks": attacks, "adult": adult, "recourse": recourse}
+PARTS = {
+    "area": area,
+    "matches": matches,
+    "attacks": attacks,
+    "adult": adult,
+    "recourse": recourse,
+    "transfer": transfer,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=PARTS, nargs="*", default=list(PARTS))
+    parser.add_argument("part", choices=PARTS, nargs="+")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--authors", type=Path, default=Path("../fnf"), help="checkout of github.com/eth-sri/fnf")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in asked.part:
         start = time.perf_counter()
-        found = PARTS[name](Setting(seeds=asked.seeds, device=asked.device))
+        part = partial(transfer, authors=asked.authors) if name == "transfer" else PARTS[name]
+        found = part(Setting(seeds=asked.seeds, device=asked.device))
         print(f"{name}\n{found.to_string(index=False, float_format='{:.3f}'.format)}")
         print(f"{time.perf_counter() - start:.0f} s\n", flush=True)
 
