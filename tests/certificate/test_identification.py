@@ -23,6 +23,7 @@ from fairflows.encoder.group_encoder import Unencoded
 from fairflows.release.released import Released
 
 pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
     pytest.mark.filterwarnings("ignore:Values outside the training range"),
     pytest.mark.usefixtures("short_made"),
 ]

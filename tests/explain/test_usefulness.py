@@ -14,6 +14,8 @@ from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.explain.usefulness import StillTells, Told, still_tells
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 class HalfCells(Unencoded):
     """The cell is whether `told` is above its middle, and says nothing of the other columns."""

@@ -39,7 +39,7 @@ from fairflows.storage.values import _HOMES, class_named
 from fairflows.stream.files import encode_file
 from fairflows.table.persons import Persons
 
-pytestmark = pytest.mark.usefixtures("short_made")
+pytestmark = pytest.mark.usefixtures("few_trees", "short_made")
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from fairflows.density import MixtureDensity
 from fairflows.release.released import Released
 from fairflows.stream.batches import BatchEncoder
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 N = 600
 FEATURES = ["age", "income", "town", "since", "owns"]
 
