@@ -25,9 +25,10 @@ from fairflows.stream.batches import BatchEncoder, Precision, say_what_is_unknow
 from fairflows.stream.files import BATCH_ROWS
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import fingerprint
-from fairflows.table.reading import NO_PARTITION, parquet_folder
+from fairflows.table.reading import parquet_folder
 
 if TYPE_CHECKING:
+    from ray import ObjectRef
     from ray.actor import ActorHandle
 
 _LOT, _LOTS = "fairflows: lot", 2**63
@@ -100,8 +101,6 @@ def encode_folder(
         )
     (origin, folder), (destination, place) = _located(source, filesystem), _located(target, filesystem)
     rows = _dataset(origin, folder, source)
-    if unnamed := next((file for file in rows.files if f"={NO_PARTITION}/" in file), None):
-        raise DataError(f"{source}: Ray does not read the folder of {unnamed}, whose name stands for a missing value.")
     encode.check_label(rows.schema.names, source)
     encode.output_schema(rows.schema)  # refuses what is missing before anything is started
     if destination.get_file_info(place).type != FileType.NotFound:
@@ -114,24 +113,25 @@ def encode_folder(
     context.execution_options.preserve_order = keep_order
     with ray.data.DataContext.current(context), _appearing(destination, place) as written:
         tally = ray.remote(num_cpus=0)(Tally).remote()
-        # Ray reads small files together in one task, and would encode them in one: so rows are dealt out again, by the
-        # same sort that shuffles them. Ray's own shuffle takes its seed from the clock, and deals blocks out evenly.
         n_tasks = _number_of_tasks(n_rows, batch_rows, int(ray.cluster_resources().get("CPU", 1)))
-        by_name = ray.data.datasource.Partitioning(
-            "hive",
-            base_dir=folder,
-            field_types={field.name: int if field.type == pa.int64() else str for field in rows.partitioning.schema},
-            filesystem=origin,
+        # Ray's own reading of Parquet deals files out to tasks in an order of its own.
+        parts = _parts(rows, ceil(n_rows / n_tasks))
+        read = ray.data.range(len(parts), override_num_blocks=len(parts)).map_batches(
+            _read,
+            fn_args=(ray.put(parts), rows.schema, encode.columns, None if keep_order else token_bytes(16)),
+            batch_format="numpy",
+            batch_size=1,
         )
-        parts = ray.data.read_parquet(folder, filesystem=origin, partitioning=by_name).select_columns(encode.columns)
-        if keep_order:
-            parts = parts.repartition(n_tasks)
-        else:
+        if not keep_order:
+            # Ray's own shuffle takes its seed from the clock, and deals blocks out evenly.
             context.shuffle_input_batch_bytes = _MOST_BYTES_TO_SORT
-            lots = parts.map_batches(_with_lots, fn_args=(token_bytes(16),), batch_format="pyarrow", batch_size=None)
-            parts = lots.sort(_LOT, boundaries=[_LOTS * i // n_tasks for i in range(1, n_tasks)])
-        encoded = parts.map_batches(
-            _encoded, fn_args=(encode, encode.keys, tally), batch_format="pyarrow", batch_size=batch_rows
+            n_tasks = max(n_tasks, 2)  # without boundaries there would be as many as Ray thinks fit
+            read = read.sort(_LOT, boundaries=[_LOTS * i // n_tasks for i in range(1, n_tasks)])
+        encoded = read.map_batches(
+            _encoded,
+            fn_args=(encode, encode.keys, tally, batch_rows),
+            batch_format="pyarrow",
+            batch_size=None,  # with a size, Ray would gather so many numbers of parts into one task
         )
         try:
             encoded.write_parquet(written, filesystem=destination)
@@ -175,6 +175,33 @@ class Tally:
         return self._refusal
 
 
+def _parts(rows: pyarrow.dataset.FileSystemDataset, n_rows: int) -> list[list[pyarrow.dataset.ParquetFileFragment]]:
+    """The row groups of all files, in order, in parts of about so many rows."""
+    parts: list[list[pyarrow.dataset.ParquetFileFragment]] = []
+    waiting = 0
+    for file in rows.get_fragments():
+        for group in file.split_by_row_group():
+            if waiting <= 0:
+                parts.append([])
+                waiting += n_rows
+            parts[-1].append(group)
+            waiting -= group.row_groups[0].num_rows
+    return parts
+
+
+def _read(
+    batch: dict[str, np.ndarray],
+    parts: ObjectRef[list[list[pyarrow.dataset.ParquetFileFragment]]],
+    schema: pa.Schema,
+    columns: list[str],
+    secret: bytes | None,
+) -> pa.Table:
+    """The rows of a part; each with its random place in the order of all rows, where there is a secret."""
+    groups = import_ray().get(parts)[int(batch["id"][0])]
+    rows = pa.concat_tables([group.to_table(schema=schema, columns=columns, use_threads=False) for group in groups])
+    return rows if secret is None else _with_lots(rows, secret)
+
+
 def _with_lots(rows: pa.Table, secret: bytes) -> pa.Table:
     """The rows, each with its random place in the order of all rows.
 
@@ -189,18 +216,22 @@ def _with_lots(rows: pa.Table, secret: bytes) -> pa.Table:
     return rows.append_column(_LOT, pa.array(lots))
 
 
-def _encoded(batch: pa.Table, encode: BatchEncoder, keys: list[bytes], tally: ActorHandle) -> pa.Table:
+def _encoded(rows: pa.Table, encode: BatchEncoder, keys: list[bytes], tally: ActorHandle, batch_rows: int) -> pa.Table:
     encode.restore_keys(keys)
+    batches, unknown = [], Counter[Hashable]()
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # which would come once per batch
         try:
-            encoded = encode(batch)
+            for start in range(0, max(rows.num_rows, 1), batch_rows):
+                encoded = encode(rows.slice(start, batch_rows))
+                batches.append(encoded.table)
+                unknown.update(encoded.unknown)
         except DataError as error:
             import_ray().get(tally.refuse.remote(*error.parts))  # Ray would hand over its text alone
             raise
-    if encoded.unknown.total():
-        tally.add.remote(encoded.unknown)
-    return encoded.table
+    if unknown.total():
+        tally.add.remote(unknown)
+    return pa.concat_tables(batches, promote_options="permissive")  # a step that is not ours may give other types
 
 
 def _number_of_tasks(n_rows: int, batch_rows: int, n_processors: int) -> int:

@@ -39,9 +39,7 @@ PARQUET_SUFFIXES = {".parquet", ".pq"}
 TextFields: TypeAlias = CsvText | ExcelText
 """A file whose fields are text, for `column_types` to judge."""
 
-NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""In the name of a folder, a missing value."""
-
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # in the name of a folder
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 _UNNAMED = re.compile(r"__index_level_\d+__")  # as pandas calls an index that has no name
 
@@ -163,7 +161,7 @@ def parquet_folder(folder: str | Path, filesystem: FileSystem | None = None) -> 
     for name in texts:
         if name in files.schema.names:
             raise DataError(f"{folder}: {name!r} is a column of the files, and in the names of their folders too.")
-    whole = {name for name, found in texts.items() if all(map(_WHOLE.fullmatch, found - {NO_PARTITION}))}
+    whole = {name for name, found in texts.items() if all(map(_WHOLE.fullmatch, found - {_NO_VALUE}))}
     parts = pa.schema([(name, pa.int64() if name in whole else pa.string()) for name in texts])
     by_name = pyarrow.dataset.partitioning(parts, flavor="hive")
     return pyarrow.dataset.dataset(folder, filesystem=filesystem, format="parquet", partitioning=by_name)
