@@ -76,12 +76,32 @@ def test_names_of_folders_are_columns(frame, folder, tmp_path):
     assert encoded.loc[rows["person"]].tolist() == model.transform(table)["cell"].tolist()
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"person": ["01", "1"]}, "'person' is int64 in the first, and string in 9.parquet"),
+        ({"age": None}, "'age' is int64 in the first, and absent in 9.parquet"),
+        ({"year": [2030, 2031]}, "'year' is absent in the first, and int64 in 9.parquet"),
+    ],
+)
+def test_files_of_other_columns_are_refused(frame, tmp_path, changes, message):
+    rows = frame[[*FEATURES, "sex"]].assign(person=np.arange(N), year=2024)
+    model = ff.FairTree(n_cells=4).fit(ff.Table(rows, sensitive="sex", identifier="person"))
+    place = tmp_path / "in" / "year=2024"
+    place.mkdir(parents=True)
+    rows.drop(columns="year").to_parquet(place / "0.parquet", index=False)
+    other = rows.drop(columns="year").iloc[:2].assign(unused=1, **changes).dropna(axis=1)
+    other.to_parquet(place / "9.parquet", index=False)
+    with pytest.raises(ff.DataError, match=message):
+        encode_folder(model, tmp_path / "in", tmp_path / "out", **ROLES)
+
+
 def test_a_task_that_runs_again_gives_its_rows_the_same_places():
     rows = pa.table({"x": [1.5, None, 2.0], "person": ["a", "b", "c"]})
     lots = _with_lots(rows, b"a secret of a job")
     assert lots.equals(_with_lots(rows, b"a secret of a job"))
     assert lots[-1] != _with_lots(rows, b"another")[-1]
-    assert lots[-1] != _with_lots(rows.slice(0, 2), b"a secret of a job")[-1][:2]
+    assert lots[-1][:2] != _with_lots(rows.slice(0, 2), b"a secret of a job")[-1]
 
 
 def test_another_file_system_is_told_when_all_is_written(model, folder, expected, tmp_path):

@@ -25,7 +25,7 @@ from fairflows.stream.batches import BatchEncoder, Precision, say_what_is_unknow
 from fairflows.stream.files import BATCH_ROWS
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import fingerprint
-from fairflows.table.reading import parquet_folder
+from fairflows.table.reading import parquet_folder, refuse_other_columns
 
 if TYPE_CHECKING:
     from ray import ObjectRef
@@ -103,6 +103,7 @@ def encode_folder(
     rows = _dataset(origin, folder, source)
     encode.check_label(rows.schema.names, source)
     encode.output_schema(rows.schema)  # refuses what is missing before anything is started
+    refuse_other_columns(rows, source, encode.columns)
     if destination.get_file_info(place).type != FileType.NotFound:
         raise DataError(f"{target}: exists already; Ray writes into a new folder.")
     n_rows = rows.count_rows()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias, overload
 
@@ -26,7 +27,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.exceptions import DataError, Parameter
-from fairflows.table.columns import is_number, is_time, missing
+from fairflows.table.columns import is_number, is_time, missing, numbers
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -189,11 +190,13 @@ class Persons:
                 f"The identifier must name a person in every row; {int(is_missing.sum())} are missing, "
                 f"the first in row {int(is_missing.argmax())}."
             )
-        if column.dtype.kind == "f" and len(column) and column.abs().max() >= 2**53:
-            raise DataError(
-                f"The identifier holds floats up to {column.abs().max():.17g}, and from 2^53 on one float stands for "
-                "several whole numbers, and so for several persons: read it as text, or as whole numbers."
-            )
+        if column.dtype.kind == "f" and len(column):
+            largest, bits = float(column.abs().max()), np.finfo(numbers(column).dtype).nmant + 1
+            if largest >= 2**bits:
+                raise DataError(
+                    f"The identifier holds floats up to {largest:.17g}, and from 2^{bits} on one float stands for "
+                    "several whole numbers, and so for several persons: read it as text, or as whole numbers."
+                )
         codes, values = _distinct(column)
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iu":
             # Arrow writes millions of integers twice as fast as Python.
@@ -390,8 +393,10 @@ def _distinct(column: pd.Series) -> tuple[Places, pd.Series]:
 
 
 def _text(value: object) -> str:
-    """An identifier as text; a whole float as the integer that it stands for, as readers make floats of integers."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    """An identifier as text; a whole float as an integer and midnight as a day, as other readers have them."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).removesuffix(" 00:00:00") if isinstance(value, datetime) else str(value)
 
 
 def _plain(column: pd.Series) -> pd.Series:

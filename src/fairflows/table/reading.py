@@ -167,6 +167,27 @@ def parquet_folder(folder: str | Path, filesystem: FileSystem | None = None) -> 
     return pyarrow.dataset.dataset(folder, filesystem=filesystem, format="parquet", partitioning=by_name)
 
 
+def refuse_other_columns(
+    rows: pyarrow.dataset.FileSystemDataset, source: str | Path, columns: Sequence[str] | None = None
+) -> None:
+    """Refuse files whose columns, all or these, are not those of the first file.
+
+    Arrow reads all files by the schema of the first, and would leave out, empty or change what others hold: where the
+    first holds whole numbers, the texts 01 and 1 become one number, and two persons one.
+    """
+    in_names = rows.partitioning.schema.names
+    first = {field.name: field.type for field in rows.schema if field.name not in in_names}
+    for fragment in rows.get_fragments():
+        own = dict(zip(fragment.physical_schema.names, fragment.physical_schema.types, strict=True))
+        for name in [*first, *own] if columns is None else columns:
+            here, there = (str(found.get(name, "absent")).removeprefix("large_") for found in (first, own))
+            if here != there and there != "null":  # a column without any value, in this file
+                raise DataError(
+                    f"{source}: all files must have the same columns; {name!r} is {here} in the first, and {there} in "
+                    f"{Path(fragment.path).name}."
+                )
+
+
 def with_texts(kinds: Mapping[str, str], texts: Sequence[str]) -> dict[str, str]:
     """What columns must hold, with those that are text whatever it looks like."""
     return {**kinds, **dict.fromkeys(texts, TEXT)}

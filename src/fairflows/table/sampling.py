@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.columns import check_known
 from fairflows.table.persons import Hashes, Persons, fingerprint, keyed_hashes
-from fairflows.table.reading import explained, parquet_folder
+from fairflows.table.reading import explained, parquet_folder, refuse_other_columns
 
 
 def sample_persons(source: Path, target: Path, n: int, identifier: str | None, key: bytes) -> None:
@@ -46,7 +45,7 @@ def sample_persons(source: Path, target: Path, n: int, identifier: str | None, k
         rows = parquet_folder(source)
         if identifier is not None:
             check_known(identifier, pd.Index(rows.schema.names), "identifier")
-        _refuse_other_columns(rows, source)
+        refuse_other_columns(rows, source)
         lowest = np.empty(0, dtype=np.uint64)
         names = rows.to_batches(columns=[] if identifier is None else [identifier])
         for _, lots in _with_lots(names, identifier, key):
@@ -56,21 +55,6 @@ def sample_persons(source: Path, target: Path, n: int, identifier: str | None, k
         with pq.ParquetWriter(target, rows.schema) as writer:
             for batch, lots in _with_lots(rows.to_batches(), identifier, key):
                 writer.write_batch(batch.filter(pa.array(lots <= lowest[-1])))
-
-
-def _refuse_other_columns(rows: pyarrow.dataset.FileSystemDataset, source: Path) -> None:
-    """Arrow reads all files by the schema of the first, and would leave out, empty or round what others hold."""
-    in_names = rows.partitioning.schema.names
-    first = {field.name: field.type for field in rows.schema if field.name not in in_names}
-    for fragment in rows.get_fragments():
-        own = dict(zip(fragment.physical_schema.names, fragment.physical_schema.types, strict=True))
-        for name in [*first, *own]:
-            here, there = (str(columns.get(name, "absent")) for columns in (first, own))
-            if here != there and there != "null":  # a column without any value, in this file
-                raise DataError(
-                    f"{source}: all files must have the same columns; {name!r} is {here} in the first, and {there} in "
-                    f"{Path(fragment.path).name}."
-                )
 
 
 def _with_lots(
