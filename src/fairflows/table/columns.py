@@ -208,7 +208,7 @@ def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
 def places_in(values: pd.Index, column: pd.Series) -> npt.NDArray[np.intp]:
     """The place of each value of a column among distinct values; −1 where it is none of them, or missing."""
     if len(column) > _FEW:
-        return values.get_indexer(column.astype(object))
+        return values.get_indexer(pd.Index(column.astype(object), dtype=object))  # pandas 2 would guess the type
     return np.array([values.get_loc(value) if value in values else -1 for value in column.tolist()], dtype=np.intp)
 
 
