@@ -198,21 +198,20 @@ def _read(
     secret: bytes | None,
 ) -> pa.Table:
     """The rows of a part; each with its random place in the order of all rows, where there is a secret."""
-    groups = import_ray().get(parts)[int(batch["id"][0])]
+    part = int(batch["id"][0])
+    groups = import_ray().get(parts)[part]
     rows = pa.concat_tables([group.to_table(schema=schema, columns=columns, use_threads=False) for group in groups])
-    return rows if secret is None else _with_lots(rows, secret)
+    return rows if secret is None else _with_lots(rows, part, secret)
 
 
-def _with_lots(rows: pa.Table, secret: bytes) -> pa.Table:
-    """The rows, each with its random place in the order of all rows.
+def _with_lots(rows: pa.Table, part: int, secret: bytes) -> pa.Table:
+    """The rows of a part, each with its random place in the order of all rows.
 
-    The numbers hang on the rows and on a secret of the job: where a lost task runs again, rows that others have taken
-    from it must keep their places, or some would be written twice and others never.
+    The numbers hang on the part and on a secret of the job: where a lost task runs again, rows that others have taken
+    from it must keep their places, or some would be written twice and others never. They do not hang on what the rows
+    hold: of two files with the same rows, the two rows of each person would come out side by side.
     """
-    with pa.BufferOutputStream() as written:
-        with pa.ipc.new_stream(written, rows.schema) as stream:
-            stream.write_table(rows)
-        seed = fingerprint([np.frombuffer(written.getvalue(), np.uint8)], secret)
+    seed = fingerprint([str(part)], secret)
     lots = np.random.default_rng(int(seed, 16)).integers(_LOTS, size=rows.num_rows)
     return rows.append_column(_LOT, pa.array(lots))
 
@@ -231,7 +230,7 @@ def _encoded(rows: pa.Table, encode: BatchEncoder, keys: list[bytes], tally: Act
             import_ray().get(tally.refuse.remote(*error.parts))  # Ray would hand over its text alone
             raise
     if unknown.total():
-        tally.add.remote(unknown)
+        import_ray().get(tally.add.remote(unknown))  # else it may arrive after the total was asked for
     return pa.concat_tables(batches, promote_options="permissive")  # a step that is not ours may give other types
 
 
