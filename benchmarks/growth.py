@@ -258,6 +258,7 @@ def draw(known: dict[Point, Measured], path: Path) -> None:
                 )
                 if line:
                     panel.plot(*zip(*line, strict=True), "o-", ms=3, lw=1.2, label=encoder, color=colours[encoder])
+            panel.set_visible(panel.has_data())
             panel.set(xscale="log", yscale="log")
             panel.grid(visible=True, which="major", lw=0.4, alpha=0.6)
             panel.set_xticks(AXES[axis], [_short(value) for value in AXES[axis]])
