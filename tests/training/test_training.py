@@ -81,7 +81,7 @@ class Recorded:
         return Batch(*(part[:n_steps] for part in self.batches))
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # torch's own, in forward mode
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`")  # torch's own, in forward mode
 def test_torch_func_gives_the_gradient_of_a_step():
     """Also its derivative, which the gradients that are written by hand do not have."""
     densities, data = gaussians()
