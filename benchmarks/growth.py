@@ -266,8 +266,10 @@ def draw(known: dict[Point, Measured], path: Path) -> None:
             panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if what == "peak_gib" else (1,), numticks=12))
             panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         row[0].set_ylabel(f"{stage}: {'processor s' if what == 'processor_s' else 'peak GiB'}")
-    for axis, panel in zip(drawn, grid[-1], strict=True):
-        panel.set_xlabel(axis)
+    for axis, column in zip(drawn, grid.T, strict=True):
+        lowest = [panel for panel in column if panel.get_visible()][-1]
+        lowest.set_xlabel(axis)
+        lowest.tick_params(labelbottom=True)
     found = [panel.get_legend_handles_labels() for panel in grid.flat]
     labels = {label: line for lines, names in found for line, label in zip(lines, names, strict=True)}
     figure.legend(labels.values(), labels, loc="upper center", ncols=4, frameon=False)
