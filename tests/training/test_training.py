@@ -8,7 +8,7 @@ import torch
 from torch import distributions as td
 
 from fairflows.bijection import ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
-from fairflows.compute.steps import AdamSteps
+from fairflows.compute.steps import AdamSteps, tensor_cores
 from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
 from fairflows.training.algorithm1 import Batch, algorithm_1, log_prob_under_others
 from fairflows.training.draws import FreshDraws, GroupRows
@@ -230,6 +230,48 @@ def test_gamma_rises_and_the_learning_rate_falls(monkeypatch):
     assert rates == pytest.approx([0.01, 0.01, 0.001, 0.001, 0.0001, 0.0001])
     weight = (result.joint - result.task) / (result.kl - result.task)  # joint = γ kl + (1 − γ) task
     torch.testing.assert_close(weight[:, 0], torch.tensor([0.2, 0.4, 0.6, 0.8, 0.8, 0.8]), rtol=1e-3, atol=1e-3)
+
+
+def test_adam_is_torchs():
+    def trained(steps_of):
+        weights = [torch.linspace(-1, 1, 5).requires_grad_(), torch.ones(3).requires_grad_(), torch.ones(1)]
+        step = steps_of(lambda: (weights[0] ** 4).sum() + (weights[1].cos() * torch.arange(3)).sum(), weights)
+        for _ in range(10):
+            step()
+        return weights
+
+    def ours(loss, weights):
+        return AdamSteps(loss, weights, learning_rate=0.05, weight_decay=0.1).step
+
+    def torchs(loss, weights):
+        adam = torch.optim.Adam(weights, lr=0.05, weight_decay=0.1)
+
+        def step():
+            adam.zero_grad()
+            loss().backward()
+            adam.step()
+
+        return step
+
+    torch.testing.assert_close(trained(ours), trained(torchs))
+
+
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_tensor_cores_are_used_in_the_block_only(precision):
+    def are_used():
+        products = torch.backends.cuda.matmul
+        return products.fp32_precision == "tf32" if hasattr(products, "fp32_precision") else products.allow_tf32
+
+    torch.set_float32_matmul_precision(precision)
+    try:
+        with tensor_cores(torch.device("cpu")):
+            assert are_used() == (precision == "high")
+        with tensor_cores(torch.device("cuda")):
+            assert are_used()
+        assert are_used() == (precision == "high")
+        assert torch.get_float32_matmul_precision() == precision
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 def test_rows_are_drawn_in_proportion_to_their_weight():

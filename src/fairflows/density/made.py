@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Self
 
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fairflows.compute.resources import chosen_device
-from fairflows.compute.steps import fastest_threads
+from fairflows.compute.steps import AdamSteps, fastest_threads
 from fairflows.density.cell_density import (
     CellCounts,
     FloatArray,
@@ -198,8 +197,6 @@ def _trained(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts,
     masks = _masks(lead.levels, lead.hidden, device, torch.float32)
     initial = zip(*(model._initial_parameters() for model in models), strict=True)
     parameters = [torch.stack(p).to(device).requires_grad_() for p in initial]
-    optimiser = torch.optim.Adam(parameters, lr=lead.learning_rate, weight_decay=lead.weight_decay, fused=True)
-    schedule = torch.optim.lr_scheduler.StepLR(optimiser, max(1, lead.n_epochs // 2), gamma=0.1)
     train = _StackedCells([sample for sample, _ in data], lead)
     held_out = _StackedCells([sample for _, sample in data], lead)
     generators = [np.random.default_rng(model.random_state) for model in models]
@@ -207,17 +204,18 @@ def _trained(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts,
     best = [p.detach().clone() for p in parameters]
     best_likelihood = torch.full((len(models),), -torch.inf, device=device)
 
-    def step(batch: Tensor) -> None:
-        optimiser.zero_grad()
-        loss = -lead.n_batches * train.log_likelihood(parameters, masks, batch).sum()
-        loss.backward()
-        optimiser.step()
+    batches: Iterator[Tensor] = iter(())
 
+    def loss() -> Tensor:
+        return -lead.n_batches * train.log_likelihood(parameters, masks, next(batches)).sum()
+
+    steps = AdamSteps(loss, parameters, learning_rate=lead.learning_rate, weight_decay=lead.weight_decay)
     with fastest_threads(device) as run:
-        for _ in range(lead.n_epochs):
-            for batch in train.batches(lead.n_batches, generators):
-                run(partial(step, batch))
-            schedule.step()
+        for epoch in range(lead.n_epochs):
+            steps.set_learning_rate(lead.learning_rate * 0.1 ** (epoch // max(1, lead.n_epochs // 2)))
+            batches = train.batches(lead.n_batches, generators)
+            for _ in range(lead.n_batches):
+                run(steps.step)
             with torch.no_grad():
                 likelihood = held_out.log_likelihood(parameters, masks)
             better = likelihood > best_likelihood
