@@ -66,9 +66,11 @@ def test_one_person_has_one_name_whatever_type_a_reader_chose():
     assert mixed.codes.tolist() == [0, 0, 0, 1]
 
 
-def test_every_row_needs_a_name():
-    with pytest.raises(DataError, match="must name a person in every row; 2 are missing, the first in row 1"):
-        Persons.of(["ann", None, "bob", np.nan])
+@pytest.mark.parametrize(("column", "identifier"), [(None, "The identifier"), ("id", "The identifier 'id'")])
+def test_every_row_needs_a_name(column, identifier):
+    rule = "must name a person in every row; 2 are missing, the first in row 1"
+    with pytest.raises(DataError, match=f"^{identifier} {rule}"):
+        Persons.of(pd.Series(["ann", None, "bob", np.nan], name=column))
 
 
 def test_without_names_every_row_is_another_person():

@@ -185,16 +185,17 @@ class Persons:
         """The persons that one identifier per row names."""
         column = pd.Series(identifiers)
         is_missing = missing(column)
+        identifier = "The identifier" if column.name is None else f"The identifier {column.name!r}"
         if is_missing.any():
             raise DataError(
-                f"The identifier must name a person in every row; {int(is_missing.sum())} are missing, "
+                f"{identifier} must name a person in every row; {int(is_missing.sum())} are missing, "
                 f"the first in row {int(is_missing.argmax())}."
             )
         if column.dtype.kind == "f" and len(column):
             largest, bits = float(column.abs().max()), np.finfo(numbers(column).dtype).nmant + 1
             if largest >= 2**bits:
                 raise DataError(
-                    f"The identifier holds floats up to {largest:.17g}, and from 2^{bits} on one float stands for "
+                    f"{identifier} holds floats up to {largest:.17g}, and from 2^{bits} on one float stands for "
                     "several whole numbers, and so for several persons: read it as text, or as whole numbers."
                 )
         codes, values = _distinct(column)
