@@ -8,7 +8,7 @@ import torch
 from torch import distributions as td
 
 from fairflows.bijection import ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
-from fairflows.compute.steps import AdamSteps, tensor_cores
+from fairflows.compute.steps import AdamSteps
 from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
 from fairflows.training.algorithm1 import Batch, algorithm_1, log_prob_under_others
 from fairflows.training.draws import FreshDraws, GroupRows
@@ -254,24 +254,6 @@ def test_adam_is_torchs():
         return step
 
     torch.testing.assert_close(trained(ours), trained(torchs))
-
-
-@pytest.mark.parametrize("precision", ["highest", "high"])
-def test_tensor_cores_are_used_in_the_block_only(precision):
-    def are_used():
-        products = torch.backends.cuda.matmul
-        return products.fp32_precision == "tf32" if hasattr(products, "fp32_precision") else products.allow_tf32
-
-    torch.set_float32_matmul_precision(precision)
-    try:
-        with tensor_cores(torch.device("cpu")):
-            assert are_used() == (precision == "high")
-        with tensor_cores(torch.device("cuda")):
-            assert are_used()
-        assert are_used() == (precision == "high")
-        assert torch.get_float32_matmul_precision() == precision
-    finally:
-        torch.set_float32_matmul_precision("highest")
 
 
 def test_rows_are_drawn_in_proportion_to_their_weight():

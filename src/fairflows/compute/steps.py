@@ -132,28 +132,6 @@ class AdamSteps:
 
 
 @contextmanager
-def tensor_cores(device: torch.device) -> Iterator[None]:
-    """Let a GPU multiply float32 matrices on its tensor cores: factors are rounded to 10 bits (TF32), sums are not.
-
-    For training alone, where it is a third faster and moves results no more than the last bit of the first weights
-    does (`benchmarks/tf32.py`); what is stated about a model is computed in full precision. ``NVIDIA_TF32_OVERRIDE=0``
-    in the environment forbids it. Elsewhere than on a GPU nothing changes.
-    """
-    if device.type != "cuda":
-        yield
-        return
-    products = torch.backends.cuda.matmul
-    # torch 2.9 has a name of its own for it, and does not let its users mix the two
-    name, fast = ("fp32_precision", "tf32") if hasattr(products, "fp32_precision") else ("allow_tf32", True)
-    before = getattr(products, name)
-    setattr(products, name, fast)
-    try:
-        yield
-    finally:
-        setattr(products, name, before)
-
-
-@contextmanager
 def fastest_threads(device: torch.device) -> Iterator[Callable[[Step], None]]:
     """Run the steps of a training loop with as many of torch's threads as make them fastest.
 

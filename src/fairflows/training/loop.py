@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fairflows.bijection import Bijection, StackedMLP
 from fairflows.compute.display import progress_bar
-from fairflows.compute.steps import AdamSteps, fastest_threads, milestone_rate, tensor_cores
+from fairflows.compute.steps import AdamSteps, fastest_threads, milestone_rate
 from fairflows.density import GroupDensities
 from fairflows.exceptions import ParameterError
 from fairflows.training.algorithm1 import Losses, Scalarise, algorithm_1, convex
@@ -173,11 +173,7 @@ def train(
     )
     steps_per_epoch = -(-data.smallest // settings.batch_size)
     history = x.new_empty(settings.epochs, 3, bijection.n_models)
-    with (
-        progress_bar("training", enabled=settings.progress) as show,
-        tensor_cores(x.device),
-        fastest_threads(x.device) as run,
-    ):
+    with progress_bar("training", enabled=settings.progress) as show, fastest_threads(x.device) as run:
         for epoch in range(settings.epochs):
             ramp.set(epoch)
             steps.set_learning_rate(milestone_rate(settings.learning_rate, epoch, settings.epochs))
