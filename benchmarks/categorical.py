@@ -68,15 +68,15 @@ def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
 @contextmanager
 def fitting_apart(module: object, seconds: dict[str, float], name: str) -> Iterator[None]:
     """Time the fitting of the cell model, densities and classifier, within what is timed around it."""
-    original = module.fit_cell_model  # type: ignore[attr-defined]
+    original = module.fit_cell_models  # type: ignore[attr-defined]
 
     def wrapped(*args: object, **kwargs: object) -> object:
         with timed(seconds, name):
             return original(*args, **kwargs)
 
-    module.fit_cell_model = wrapped  # type: ignore[attr-defined]
+    module.fit_cell_models = wrapped  # type: ignore[attr-defined]
     yield
-    module.fit_cell_model = original  # type: ignore[attr-defined]
+    module.fit_cell_models = original  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ class FixedCells(Unencoded):
         self.cell_of = cell_of
         self.n_cells = n_cells
 
-    def _fit(self, rows, y, sample_weight, strengths, seeds):
+    def _fit(self, rows, strengths, seeds):
         self.n_cells_ = self.n_cells
-        return super()._fit(rows, y, sample_weight, strengths, seeds)
+        return super()._fit(rows, strengths, seeds)
 
     def cells(self, rows):
         return self.cell_of(rows.X)

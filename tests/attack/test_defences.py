@@ -29,13 +29,13 @@ class RotatedGroups(Unencoded):
         super().__init__(sensitive=sensitive, identifier=identifier, key=key, random_state=random_state)
         self.codec = codec
 
-    def _fit(self, rows, y, sample_weight, strengths, seeds):
+    def _fit(self, rows, strengths, seeds):
         self.codec_ = self.codec.fit(rows.X)
         x, _ = self.codec_.encode(rows.X, rows.persons)
         self.mean_, self.scale_ = x.mean(axis=0), x.std(axis=0)
         rng = np.random.default_rng(5)
         self.rotations_ = [np.linalg.qr(rng.normal(size=(x.shape[1],) * 2))[0] for _ in self.groups_]
-        return super()._fit(rows, y, sample_weight, strengths, seeds)
+        return super()._fit(rows, strengths, seeds)
 
     def encode(self, rows):
         x = (self.codec_.encode(rows.X, rows.persons, rows.outside)[0] - self.mean_) / self.scale_

@@ -310,9 +310,9 @@ class Memorising(Unencoded):
     def needs_attribute(self):
         return False
 
-    def _fit(self, rows, y, sample_weight, strengths, seeds):
+    def _fit(self, rows, strengths, seeds):
         self.group_of_ = dict(zip(rows.X["x"].tolist(), rows.group.tolist(), strict=True))
-        return super()._fit(rows, y, sample_weight, strengths, seeds)
+        return super()._fit(rows, strengths, seeds)
 
     def cells(self, rows):
         return np.array([self.group_of_.get(x, int(1e6 * x) % 2) for x in rows.X["x"]], dtype=np.intp)
@@ -386,10 +386,10 @@ def test_the_bound_covers_the_truth():
         def needs_attribute(self):
             return False
 
-        def _fit(self, rows, y, sample_weight, strengths, seeds):
+        def _fit(self, rows, strengths, seeds):
             counts = [np.bincount(rows.X["kind"][rows.group == a], minlength=5) for a in (0, 1)]
             self.cell_of_ = (counts[1] / counts[1].sum() > counts[0] / counts[0].sum()).astype(np.intp)
-            return super()._fit(rows, y, sample_weight, strengths, seeds)
+            return super()._fit(rows, strengths, seeds)
 
         def cells(self, rows):
             return self.cell_of_[rows.X["kind"].to_numpy()]

@@ -101,6 +101,22 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class LabelledRows(Rows):
+    """Rows that an encoder is fitted to.
+
+    Attributes
+    ----------
+    y : array, frame or None
+        The label, or several, as they came.
+    weight : ndarray or None
+        What each row counts; None where all count alike.
+    """
+
+    y: LabelsLike | None
+    weight: FloatArray | None
+
+
+@dataclass(frozen=True)
 class Inversion:
     """What an adversary who holds the encoders sees when she decodes z as if it were of one group.
 

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike
 
 from fairflows.density.cell_density import FloatArray, IntArray
 from fairflows.encoder.base import Groups, Rows
-from fairflows.encoder.cell_model import CellModel, cells_from_output, output_names, to_output
-from fairflows.encoder.checks import Output
+from fairflows.encoder.cell_model import CellModel, Output, cells_from_output, output_names, to_output
 from fairflows.table.persons import Secret
 
 
@@ -213,12 +212,13 @@ class TransportedCells:
         u = rows.persons.uniform(key, "transport back")
         return self.model.codec.decode(self._draw(back, cells, rows.group, u))
 
-    def predict(self, cells: IntArray) -> npt.NDArray[np.intp]:
-        """The class that each encoded cell suggests."""
+    def predict(self, rows: Rows, key: Secret) -> npt.NDArray[np.intp]:
+        """The class that each row's encoded cell suggests, (n_rows, 1)."""
+        cells = self.cells(rows, key)
         place, known = self.model.place(cells)
-        if self.model.scores is not None and known.all():
-            return self.model.scores[place].argmax(axis=1)
-        return self.model.score(cells).argmax(axis=1)
+        scores = self.model.scores
+        scores = scores[place] if scores is not None and known.all() else self.model.score(cells)
+        return scores.argmax(axis=1)[:, None]
 
     def latent_laws(self) -> FloatArray:
         """The laws of the encoded cell, (K, m + K); mass outside the m cells counts as if no two groups met there."""

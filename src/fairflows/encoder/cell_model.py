@@ -6,8 +6,9 @@ Encoded cells are given back as the table's own categories, as one-hot columns, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +26,15 @@ from fairflows.density.cell_density import (
     observed_support,
     one_hot,
 )
+from fairflows.encoder.base import FloatArray, Groups, IntArray, LabelledRows
 from fairflows.encoder.cell_maps import mean_law
-from fairflows.encoder.checks import Classifier, Output, check_classifier, takes_weights
+from fairflows.encoder.checks import Classifier, check_classifier, check_count, is_count, takes_weights
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import Dtype, shown
+from fairflows.table.columns import Dtype, check_choice, shown
 from fairflows.table.schema import Schema
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+Output = Literal["categories", "one-hot", "codes"]
+"""Encoded cells as the table's own categories, as one-hot columns, or as codes."""
 
 _logger = logging.getLogger(__name__)
 
@@ -135,60 +137,85 @@ class KnownCells:
     maps: tuple[IntArray, ...] = ()
 
 
-def fit_cell_model(
-    codec: CellCodec,
-    cells: IntArray,
-    group: npt.NDArray[np.intp],
-    y: npt.NDArray[np.intp] | None,
-    *,
-    groups: list[Hashable],
-    density: str | Callable[[Sequence[int]], CellDensity],
-    hidden: Sequence[int],
-    classifier: Classifier | None,
-    sample_weight: FloatArray | None,
-    max_cells: int,
-    random_state: int,
-    device: str,
-    by_label: bool = False,
-) -> CellModel:
-    """Fit every group's density and the classifier, and evaluate both on all cells, or on the observed ones.
+class CellSettings(Protocol):
+    """What the encoders of cells that estimate densities have in common, once their groups are known."""
+
+    density: str | Callable[[Sequence[int]], CellDensity]
+    hidden: Sequence[int]
+    classifier: Classifier | None
+    output: Output
+    n_bins: int
+    max_cells: int
+    kinds: Mapping[str, str] | None
+    unseen: Literal["error", "other"]
+    device: str
+    groups_: list[Hashable]
+    missing_: Literal["error", "category"]
+
+
+def check_cell_settings(settings: CellSettings) -> None:
+    """Refuse settings of cells that cannot be."""
+    check_choice("unseen", settings.unseen, ("error", "other"))
+    check_choice("output", settings.output, get_args(Output))
+    check_count("n_bins", settings.n_bins, 2)
+    check_count("max_cells", settings.max_cells, 1)
+    widths = settings.hidden
+    if not (isinstance(widths, Sequence) and not isinstance(widths, str) and all(is_count(w, 1) for w in widths)):
+        raise ValueError(f"hidden must be a sequence of widths, whole numbers of at least 1; got {widths!r}.")
+
+
+def fit_cell_models(
+    settings: CellSettings, rows: LabelledRows, y: Groups | None, seeds: Sequence[int], *, by_label: bool = False
+) -> dict[int, CellModel]:
+    """With each seed, fit every group's density and the classifier; evaluate both on all cells, or on observed ones.
 
     With ``by_label`` the densities of every group and label are fitted as well.
     """
-    n_groups = len(groups)
+    codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen, missing=settings.missing_)
+    codec.fit(rows.X, settings.kinds)
+    K, n_classes = len(settings.groups_), 0 if y is None else int(y.max()) + 1
+    whole = _Sample(codec.encode(rows.X), rows.weight)
+    samples = [whole.take(rows.group == a) for a in range(K)]
     if y is not None:
-        check_classifier(classifier, weighted=sample_weight is not None)
-    samples = [cells[group == a] for a in range(n_groups)]
-    weights = [None if sample_weight is None else sample_weight[group == a] for a in range(n_groups)]
-    _check_weights(weights, groups)
-    n_classes = 0 if y is None else int(y.max()) + 1
-    pairs = density in ("made", "counts", "best")
-    space = cell_space(codec.shape_, n_groups, max_cells, n_classes=n_classes, pairs=pairs)
+        check_classifier(settings.classifier, weighted=rows.weight is not None)
+    for sample, group in zip(samples, settings.groups_, strict=True):
+        if sample.weight is not None and not sample.weight.any():
+            raise DataError(f"Every group needs rows of positive sample_weight; group {shown(group)} has none.")
+    pairs = settings.density in ("made", "counts", "best")
+    space = cell_space(codec.shape_, K, settings.max_cells, n_classes=n_classes, pairs=pairs)
     space.check_densities()
     if space.enumerable:
         _logger.info("%s", space)
     else:
         warn_user(str(space))
-    support = None if space.enumerable else observed_support(samples, codec.shape_)
-    settings = codec.shape_, density, hidden, random_state, device
-    densities, held_out = _fit_densities(samples, weights, *settings)
-    log_p, tails = _evaluated(densities, support)
-    label_log_p = label_tails = None
-    if by_label and y is not None:
-        parts = [(group == a) & (y == label) for label in range(n_classes) for a in range(n_groups)]
-        weights = [None if sample_weight is None else sample_weight[part] for part in parts]
-        of_labels, _ = _fit_densities([cells[part] for part in parts], weights, *settings)
-        flat_log_p, flat_tails = _evaluated(of_labels, support)
-        label_log_p = flat_log_p.reshape(n_classes, n_groups, -1)
-        label_tails = flat_tails.reshape(n_classes, n_groups)
-    scores = None
-    if y is not None:
-        classifier = _fit_classifier(classifier, codec, cells, group, y, sample_weight, n_groups)
-        of_interest = np.arange(codec.n_cells_) if support is None else support
-        scores = class_probabilities(classifier, codec, of_interest)
-    shares = np.bincount(group, minlength=n_groups) / len(group)
-    learnt = codec, densities, support, log_p, tails, scores, classifier, shares, held_out
-    return CellModel(*learnt, label_log_p, label_tails)
+    support = None if space.enumerable else observed_support([sample.cells for sample in samples], codec.shape_)
+    models = {}
+    for seed in seeds:
+        densities, held_out = _fit_densities(settings, codec.shape_, samples, seed)
+        log_p, tails = _evaluated(densities, support)
+        label_log_p = label_tails = scores = classifier = None
+        if by_label and y is not None:
+            parts = [whole.take((rows.group == a) & (y == label)) for label in range(n_classes) for a in range(K)]
+            label_log_p, label_tails = _evaluated(_fit_densities(settings, codec.shape_, parts, seed)[0], support)
+            label_log_p, label_tails = label_log_p.reshape(n_classes, K, -1), label_tails.reshape(n_classes, K)
+        if y is not None:
+            classifier = _fit_classifier(settings.classifier, codec, whole, rows.group, y, K)
+            of_interest = np.arange(codec.n_cells_) if support is None else support
+            scores = class_probabilities(classifier, codec, of_interest)
+        shares = np.bincount(rows.group, minlength=K) / len(rows.group)
+        learnt = codec, densities, support, log_p, tails, scores, classifier, shares, held_out
+        models[seed] = CellModel(*learnt, label_log_p, label_tails)
+    return models
+
+
+class _Sample(NamedTuple):
+    """Cells of rows, and what each of the rows counts; None where all count alike."""
+
+    cells: IntArray
+    weight: FloatArray | None
+
+    def take(self, rows: npt.NDArray) -> _Sample:
+        return _Sample(self.cells[rows], None if self.weight is None else self.weight[rows])
 
 
 def _evaluated(densities: list[CellDensity], support: IntArray | None) -> tuple[FloatArray, FloatArray]:
@@ -198,9 +225,7 @@ def _evaluated(densities: list[CellDensity], support: IntArray | None) -> tuple[
     return log_prob_on_support(densities, support)
 
 
-def check_labels(
-    group: npt.NDArray[np.intp], y: npt.NDArray[np.intp], groups: list[Hashable], classes: np.ndarray
-) -> None:
+def check_labels(group: Groups, y: Groups, groups: list[Hashable], classes: np.ndarray) -> None:
     """Refuse a table in which a group lacks a label: nothing could be matched to it there."""
     counts = np.zeros((len(groups), len(classes)), dtype=np.int64)
     np.add.at(counts, (group, y), 1)
@@ -210,12 +235,6 @@ def check_labels(
             f"Every group needs rows of every label; group {shown(groups[a])} has none with label "
             f"{shown(classes[label])}."
         )
-
-
-def _check_weights(weights: list[FloatArray | None], groups: list[Hashable]) -> None:
-    for weight, group in zip(weights, groups, strict=True):
-        if weight is not None and not weight.any():
-            raise DataError(f"Every group needs rows of positive sample_weight; group {shown(group)} has none.")
 
 
 def one_hot_names(codec: CellCodec) -> list[str]:
@@ -279,57 +298,46 @@ def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: Output) -> 
 
 
 def _fit_densities(
-    samples: list[IntArray],
-    weights: list[FloatArray | None],
-    levels: Sequence[int],
-    density: str | Callable[[Sequence[int]], CellDensity],
-    hidden: Sequence[int],
-    random_state: int,
-    device: str,
+    settings: CellSettings, levels: Sequence[int], samples: Sequence[_Sample], seed: int
 ) -> tuple[list[CellDensity], FloatArray]:
-    rng = np.random.default_rng(random_state)
-    counted = [slice(None) if w is None else w > 0 for w in weights]  # rows that do not count are not held out either
-    samples = [s[rows] for s, rows in zip(samples, counted, strict=True)]
-    weights = [None if w is None else w[rows] for w, rows in zip(weights, counted, strict=True)]
-    parts = [_held_out(len(sample), rng) for sample in samples]
-    train = [s[fit] for s, (fit, _) in zip(samples, parts, strict=True)]
-    held = [s[rest] for s, (_, rest) in zip(samples, parts, strict=True)]
-    w_train = [None if w is None else w[fit] for w, (fit, _) in zip(weights, parts, strict=True)]
-    w_held = [None if w is None else w[rest] for w, (_, rest) in zip(weights, parts, strict=True)]
-    if density == "made":
+    """A density of each sample, and its held-out likelihood."""
+    rng = np.random.default_rng(seed)
+    train, held = [], []
+    for sample in samples:
+        counted = sample if sample.weight is None else sample.take(sample.weight > 0)  # others are not held out either
+        fit, rest = _held_out(len(counted.cells), rng)
+        train.append(counted.take(fit))
+        held.append(counted.take(rest))
+    if settings.density == "made":
         from fairflows.density.made import CategoricalMADE, fit_together
 
-        models = [CategoricalMADE(levels, hidden, random_state=random_state, device=device) for _ in samples]
-        fit_together(models, train, w_train, held, w_held)
+        models = [CategoricalMADE(levels, settings.hidden, random_state=seed, device=settings.device) for _ in samples]
+        cells, weights = zip(*train, strict=True)
+        fit_together(models, cells, weights, *zip(*held, strict=True))
         densities: list[CellDensity] = list(models)
     else:
         densities = []
-        for x, w, v, vw in zip(train, w_train, held, w_held, strict=True):
-            candidates = _candidates(density, levels, hidden, random_state, device)
+        for (x, w), (v, vw) in zip(train, held, strict=True):
+            candidates = _candidates(settings, levels, seed)
             densities.append(choose_density(candidates, x, v, sample_weight=w, validation_weight=vw)[0])
-    scores = [float(np.average(d.log_prob(v), weights=w)) for d, v, w in zip(densities, held, w_held, strict=True)]
+    scores = [float(np.average(d.log_prob(v), weights=w)) for d, (v, w) in zip(densities, held, strict=True)]
     return densities, np.array(scores)
 
 
-def _candidates(
-    density: str | Callable[[Sequence[int]], CellDensity],
-    levels: Sequence[int],
-    hidden: Sequence[int],
-    random_state: int,
-    device: str,
-) -> list[CellDensity]:
+def _candidates(settings: CellSettings, levels: Sequence[int], seed: int) -> list[CellDensity]:
     from fairflows.density.latent_class import LatentClassMixture
     from fairflows.density.made import CategoricalMADE
     from fairflows.density.smoothed_counts import SmoothedCounts
 
+    density = settings.density
     if callable(density):
         return [density(levels)]
     if density not in DENSITIES:
         raise ValueError(f"density must be one of {', '.join(DENSITIES)}, or a function of levels; got {density!r}.")
     known: dict[str, Callable[[], CellDensity]] = {
-        "made": lambda: CategoricalMADE(levels, hidden, random_state=random_state, device=device),
-        "counts": lambda: SmoothedCounts(levels, random_state=random_state),
-        "latent_class": lambda: LatentClassMixture(levels, random_state=random_state),
+        "made": lambda: CategoricalMADE(levels, settings.hidden, random_state=seed, device=settings.device),
+        "counts": lambda: SmoothedCounts(levels, random_state=seed),
+        "latent_class": lambda: LatentClassMixture(levels, random_state=seed),
     }
     return [make() for make in known.values()] if density == "best" else [known[density]()]
 
@@ -344,20 +352,14 @@ def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], n
 
 
 def _fit_classifier(
-    classifier: Classifier | None,
-    codec: CellCodec,
-    cells: IntArray,
-    group: npt.NDArray[np.intp],
-    y: npt.NDArray[np.intp],
-    sample_weight: FloatArray | None,
-    n_groups: int,
+    classifier: Classifier | None, codec: CellCodec, sample: _Sample, group: Groups, y: Groups, n_groups: int
 ) -> Classifier:
     """A classifier of the label from one-hot columns; all groups weigh the same, where it takes weights."""
     model = LogisticRegression(max_iter=1000) if classifier is None else clone(classifier)
-    columns = one_hot(codec.levels_of(cells), codec.shape_)
+    columns = one_hot(codec.levels_of(sample.cells), codec.shape_)
     if not takes_weights(model):
         return model.fit(columns, y)
-    weight = np.ones(len(cells)) if sample_weight is None else sample_weight
+    weight = np.ones(len(group)) if sample.weight is None else sample.weight
     total = np.bincount(group, weights=weight, minlength=n_groups)
     balanced = weight * (weight.sum() / n_groups / total)[group]
     return model.fit(columns, y, sample_weight=balanced)

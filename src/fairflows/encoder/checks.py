@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Integral
-from typing import Literal, Protocol, get_args
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,6 @@ from fairflows.exceptions import ParameterError
 from fairflows.table.columns import KINDS, check_choice, check_known
 from fairflows.table.persons import FEWEST_KEY_BYTES, Key
 
-Output = Literal["categories", "one-hot", "codes"]
-"""Encoded cells as the table's own categories, as one-hot columns, or as codes."""
-
 
 class Classifier(Protocol):
     """A scikit-learn classifier that gives probabilities; it is cloned before it is fitted."""
@@ -25,16 +22,6 @@ class Classifier(Protocol):
 
     def predict_proba(self, X: object) -> np.ndarray:
         """Class probabilities, (n_rows, n_classes)."""
-
-
-class CellSettings(Protocol):
-    """The settings that all encoders of cells have."""
-
-    unseen: Literal["error", "other"]
-    output: Output
-    n_bins: int
-    max_cells: int
-    hidden: Sequence[int]
 
 
 def check_count(name: str, value: object, least: int) -> None:
@@ -82,14 +69,3 @@ def check_classifier(classifier: object, *, weighted: bool) -> None:
         raise ValueError(f"classifier must give probabilities (predict_proba); {name} gives none.")
     if weighted and not takes_weights(classifier):
         raise ValueError(f"classifier must take sample_weight where rows have weights; {name} does not.")
-
-
-def check_cell_settings(encoder: CellSettings) -> None:
-    """Refuse settings of cells that cannot be."""
-    check_choice("unseen", encoder.unseen, ("error", "other"))
-    check_choice("output", encoder.output, get_args(Output))
-    check_count("n_bins", encoder.n_bins, 2)
-    check_count("max_cells", encoder.max_cells, 1)
-    widths = encoder.hidden
-    if not (isinstance(widths, Sequence) and not isinstance(widths, str) and all(is_count(w, 1) for w in widths)):
-        raise ValueError(f"hidden must be a sequence of widths, whole numbers of at least 1; got {widths!r}.")

@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import delta_of_look
 from fairflows.codec.levels import Levels
-from fairflows.encoder.base import Cells, FloatArray, Groups, LabelsLike, Learnt, Rows, RowsLike
+from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
 from fairflows.encoder.checks import Classifier, check_classifier, check_count
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.encoder.labels import Label, class_probabilities, predicted_labels, read_labels
+from fairflows.encoder.labels import Label, class_probabilities, predicted_labels
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.table.columns import check_choice, shown
@@ -155,27 +155,18 @@ class FairCells(GroupEncoder):
         """Bins that are split are split by coins."""
         return True
 
-    def _fit(
-        self,
-        rows: Rows,
-        y: LabelsLike | None,
-        sample_weight: FloatArray | None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Learnt | None]:
-        self._check_settings(strengths, weighted=sample_weight is not None)
-        if y is None:
+    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
+        self._check_settings(strengths, weighted=rows.weight is not None)
+        if rows.y is None:
             raise DataError(
                 "FairCells requires y to be passed, but the target y is None: cells are made for a label. FairTree "
                 "needs none."
             )
-        labels = read_labels(y, len(rows.X))
+        labels = self._read_labels(rows, may_be_numbers=True)
         self.labels_ = [replace(label, values=np.empty(0)) for label in labels]
-        classes = [np.empty(0) if label.classes is None else label.classes for label in labels]
-        self.classes_ = classes if len(labels) > 1 else labels[0].classes
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
-        rows = self._checked(rows)
-        plans = {seed: self._plan(rows, labels, sample_weight, seed) for seed in seeds}
+        rows = replace(rows, X=self._features(rows))
+        plans = {seed: self._plan(rows, labels, seed) for seed in seeds}
         if len(strengths) == 1:
             return [self._learnt(*plans[seed], strengths[0]) for seed in seeds]
         return [self._learnt_if_in_reach(*plans[seed], target) for target in strengths for seed in seeds]
@@ -205,14 +196,14 @@ class FairCells(GroupEncoder):
         }
 
     def _plan(
-        self, rows: Rows, labels: list[Label], sample_weight: FloatArray | None, seed: int
+        self, rows: LabelledRows, labels: list[Label], seed: int
     ) -> tuple[BinnedScores, PlannedProgramme, FloatArray]:
         """Scores fitted on some persons, the programme made from the others, and the laws of bins of all their rows."""
         given = self._label_that_counts(labels)
         train, rest = self._part(rows, labels, given, seed)
-        binned = self._fit_scores(rows, labels, given, sample_weight, train, seed)
+        binned = self._fit_scores(rows, labels, given, train, seed)
         X, group, persons = rows.X.iloc[rest], rows.group[rest], rows.persons.take(rest)
-        weight = np.ones(len(rest)) if sample_weight is None else sample_weight[rest]
+        weight = np.ones(len(rest)) if rows.weight is None else rows.weight[rest]
         if self.unit == "person":
             weight = weight / persons.rows_each()[persons.codes]
         K, scores, own_bins = len(self.groups_), binned.coordinates(X), binned.own_bins(group)
@@ -249,16 +240,10 @@ class FairCells(GroupEncoder):
         return replace(binned, bins=bins), planned, all_rows / all_rows.sum(axis=1, keepdims=True)
 
     def _fit_scores(
-        self,
-        rows: Rows,
-        labels: list[Label],
-        given: Groups | None,
-        sample_weight: FloatArray | None,
-        train: np.ndarray,
-        seed: int,
+        self, rows: LabelledRows, labels: list[Label], given: Groups | None, train: np.ndarray, seed: int
     ) -> BinnedScores:
         categories = [name for name, what in self.columns_.items() if isinstance(what, Levels)]
-        X, weight = rows.X.iloc[train], None if sample_weight is None else sample_weight[train]
+        X, weight = rows.X.iloc[train], None if rows.weight is None else rows.weight[train]
         scores = []
         for label in labels:
             trees = HistGradientBoostingRegressor(random_state=seed) if label.classes is None else None
@@ -339,14 +324,14 @@ class FairCells(GroupEncoder):
             raise DataError(f"criterion {self.criterion!r} speaks of one label with classes.")
         return labels[0].values
 
-    def _checked(self, rows: Rows) -> Rows:
-        return replace(rows, X=checked_columns(rows.X, self.columns_, self.missing_, rows.outside))
+    def _features(self, rows: Rows) -> pd.DataFrame:
+        return checked_columns(rows.X, self.columns_, self.missing_, rows.outside)
 
     def cells(self, rows: Rows) -> Cells:
         """Each row's cell; of a bin that is split, as the person's coin falls."""
         check_is_fitted(self)
-        rows = self._checked(rows)
-        places = self.binned_.places(rows.X, rows.map_group)
+        X = self._features(rows)  # which notes the values that are unknown
+        places = self.binned_.places(X, rows.map_group)
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")
         return _drawn(self.cells_of_bin_, places, coin)
 

@@ -13,7 +13,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec.product import Codec
-from fairflows.encoder.base import FloatArray, Groups, Inversion, LabelsLike, Learnt, Rows, RowsLike, wrap_output
+from fairflows.encoder.base import Groups, Inversion, LabelledRows, Learnt, Rows, RowsLike, wrap_output
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.frames import Frame, TableLike
@@ -184,18 +184,11 @@ class FairFlow(GroupEncoder):
         self.progress = progress
         self.random_state = random_state
 
-    def _fit(
-        self,
-        rows: Rows,
-        y: LabelsLike | None,
-        sample_weight: FloatArray | None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Learnt | None]:
+    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         from fairflows.encoder.flow_fitting import fit_flows
 
         self._check_strengths(strengths)
-        labels = self._read_label(y, len(rows.X))
+        labels = self._read_label(rows)
         if self.criterion != "demographic_parity" and labels is None:
             raise DataError(f"criterion {self.criterion!r} speaks of labels; pass y.")
         self.codec_ = Codec(
@@ -210,7 +203,7 @@ class FairFlow(GroupEncoder):
         # Training rows are not released, so their noise may be repeatable though nobody named their persons.
         persons = rows.persons if rows.persons.named else Persons.of(np.arange(len(rows.X)))
         x, log_det = self.codec_.encode(rows.X, persons)
-        flows = fit_flows(self, x, log_det, labels, rows, sample_weight, strengths, seeds)
+        flows = fit_flows(self, x, log_det, labels, rows, strengths, seeds)
         return [None if flow is None else {"flow_": flow} for flow in flows]
 
     @property

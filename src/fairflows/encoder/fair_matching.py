@@ -6,26 +6,26 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec.cell_codec import CellCodec
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
-from fairflows.encoder.base import ExactLaw, LabelsLike, Learnt, Rows
+from fairflows.encoder.base import ExactLaw, FloatArray, IntArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, sort_and_match
 from fairflows.encoder.cell_model import (
     CellModel,
     KnownCells,
+    Output,
     cells_from_output,
+    check_cell_settings,
     check_labels,
-    fit_cell_model,
+    fit_cell_models,
     output_dtypes,
     output_names,
     output_schema,
     to_output,
 )
-from fairflows.encoder.checks import Classifier, Output, check_cell_settings
+from fairflows.encoder.checks import Classifier
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Dtype, check_choice
@@ -33,9 +33,6 @@ from fairflows.table.frames import TableLike
 from fairflows.table.persons import Persons
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class FairMatching(GroupEncoder):
@@ -147,42 +144,16 @@ class FairMatching(GroupEncoder):
         self.random_state = random_state
         self.device = device
 
-    def _fit(
-        self,
-        rows: Rows,
-        y: LabelsLike | None,
-        sample_weight: FloatArray | None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Learnt | None]:
+    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)
         check_cell_settings(self)
         check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds"))
-        labels = self._read_label(y, len(rows.X))
+        labels = self._read_label(rows)
         if self.criterion == "equalized_odds" and labels is None:
             raise DataError("criterion 'equalized_odds' speaks of labels; pass y.")
         if labels is not None:
             check_labels(rows.group, labels, self.groups_, self.label_classes)
-        codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing_).fit(rows.X, self.kinds)
-        cells = codec.encode(rows.X)
-        models = {
-            seed: fit_cell_model(
-                codec,
-                cells,
-                rows.group,
-                labels,
-                groups=self.groups_,
-                density=self.density,
-                hidden=self.hidden,
-                classifier=self.classifier,
-                sample_weight=sample_weight,
-                max_cells=self.max_cells,
-                random_state=seed,
-                device=self.device,
-                by_label=self.criterion == "equalized_odds",
-            )
-            for seed in seeds
-        }
+        models = fit_cell_models(self, rows, labels, seeds, by_label=self.criterion == "equalized_odds")
         maps = {seed: self._maps(model) for seed, model in models.items()}
         return [self._compute_latent_laws(models[seed], *maps[seed], gamma) for gamma in strengths for seed in seeds]
 

@@ -18,14 +18,22 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec.cell_codec import CellCodec
 from fairflows.codec.levels import Levels
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
-from fairflows.encoder.base import ExactLaw, FloatArray, LabelsLike, Learnt, Rows
+from fairflows.encoder.base import ExactLaw, FloatArray, Groups, LabelledRows, Learnt, Rows
 from fairflows.encoder.cell_coupling import TransportedCells
-from fairflows.encoder.cell_model import KnownCells, check_labels, fit_cell_model, output_dtypes, output_schema
-from fairflows.encoder.checks import Classifier, Output, check_cell_settings, check_classifier
+from fairflows.encoder.cell_model import (
+    KnownCells,
+    Output,
+    check_cell_settings,
+    check_labels,
+    fit_cell_models,
+    output_dtypes,
+    output_schema,
+)
+from fairflows.encoder.checks import Classifier, check_classifier
 from fairflows.encoder.group_encoder import GroupEncoder
+from fairflows.encoder.labels import Label, side_by_side
 from fairflows.encoder.task_score import (
     PlainScore,
     ScoreColumn,
@@ -36,12 +44,11 @@ from fairflows.encoder.task_score import (
 )
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Dtype, check_choice, infer_kind
-from fairflows.table.frames import TableLike, has_names, to_pandas
+from fairflows.table.frames import TableLike
 from fairflows.table.persons import Persons, Secret
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
-Groups = npt.NDArray[np.intp]
 _CALIBRATION = 0.3  # share of the persons that the distribution functions, and no classifier, are fitted on
 _N_QUANTILES = 2001
 _N_BINS = 64  # of the histogram by which Δ is estimated
@@ -134,27 +141,18 @@ class FairTransport(GroupEncoder):
         self.random_state = random_state
         self.device = device
 
-    def _fit(
-        self,
-        rows: Rows,
-        y: LabelsLike | None,
-        sample_weight: FloatArray | None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Learnt | None]:
+    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)
         check_cell_settings(self)
         check_choice("transport", self.transport, ("auto", "cells", "score"))
-        labels, names = self._read_labels(y, len(rows.X))
-        of_cells = self._transports_cells(rows.X)
-        self.columns_ = None if of_cells else score_columns(rows.X, self.kinds or {}, self.unseen)
-        rows = self._checked(rows)
-        transports: dict[int, TransportedCells | TransportedScore] = {
-            seed: self._fit_cells(rows, labels, sample_weight, seed)
-            if of_cells
-            else self._fit_score(rows, labels, names, sample_weight, seed)
-            for seed in seeds
-        }
+        labels = self._read_labels(rows, "score", may_be_numbers=False)
+        transports: Mapping[int, TransportedCells | TransportedScore]
+        if self._transports_cells(rows.X):
+            self.columns_ = None
+            transports = self._fit_cells(rows, labels, seeds)
+        else:
+            self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
+            transports = self._fit_scores(replace(rows, X=self._features(rows)), labels, seeds)
         return [{"transport_": transports[seed].at(strength)} for strength in strengths for seed in seeds]
 
     @property
@@ -166,123 +164,72 @@ class FairTransport(GroupEncoder):
         kinds = [(self.kinds or {}).get(name) or infer_kind(X[name]) for name in X]
         return self.transport == "cells" or (self.transport == "auto" and all(kind == "categorical" for kind in kinds))
 
-    def _checked(self, rows: Rows) -> Rows:
-        """The rows of a score, their columns checked; cells are checked by their codec."""
+    def _features(self, rows: Rows) -> pd.DataFrame:
+        """The columns of a score, checked; cells are checked by their codec."""
         columns = self.columns_
-        return (
-            rows if columns is None else replace(rows, X=checked_columns(rows.X, columns, self.missing_, rows.outside))
-        )
+        return rows.X if columns is None else checked_columns(rows.X, columns, self.missing_, rows.outside)
 
-    def _fit_cells(
-        self, rows: Rows, labels: npt.NDArray[np.intp] | None, weight: FloatArray | None, seed: int
-    ) -> TransportedCells:
-        if labels is not None and labels.shape[1] > 1:
+    def _fit_cells(self, rows: LabelledRows, labels: list[Label], seeds: Sequence[int]) -> dict[int, TransportedCells]:
+        if len(labels) > 1:
             raise DataError(
-                f"Transport of cells takes one label; got {labels.shape[1]}. Use transport='score' for several."
+                f"Transport of cells takes one label; got {len(labels)}. Use transport='score' for several."
             )
-        y = None if labels is None else labels[:, 0]
+        y = labels[0].values if labels else None
         if y is not None:
             check_labels(rows.group, y, self.groups_, self.label_classes)
-        codec = CellCodec(n_bins=self.n_bins, unseen=self.unseen, missing=self.missing_).fit(rows.X, self.kinds)
-        model = fit_cell_model(
-            codec,
-            codec.encode(rows.X),
-            rows.group,
-            y,
-            groups=self.groups_,
-            density=self.density,
-            hidden=self.hidden,
-            classifier=self.classifier,
-            sample_weight=weight,
-            max_cells=self.max_cells,
-            random_state=seed,
-            device=self.device,
-        )
-        return TransportedCells.of(model, self.reference, self.groups_, self.output)
+        models = fit_cell_models(self, rows, y, seeds)
+        return {
+            seed: TransportedCells.of(model, self.reference, self.groups_, self.output)
+            for seed, model in models.items()
+        }
 
-    def _fit_score(
-        self,
-        rows: Rows,
-        labels: npt.NDArray[np.intp] | None,
-        names: list[str],
-        weight: FloatArray | None,
-        seed: int,
-    ) -> TransportedScore:
-        if labels is None:
+    def _fit_scores(self, rows: LabelledRows, labels: list[Label], seeds: Sequence[int]) -> dict[int, TransportedScore]:
+        if not labels:
             raise DataError("Transport of a score needs a label to score; pass y, or use transport='cells'.")
-        classes = self.classes_ if isinstance(self.classes_, list) else [self.label_classes]
-        for j, values in enumerate(classes):
-            check_labels(rows.group, labels[:, j], self.groups_, values)
-        columns = []
-        for name, values in zip(names, classes, strict=True):
-            several = [f"{name}={value}" for value in values]
-            columns += [name] if len(values) == 2 else several
-        return TransportedScore.fit(
-            rows,
-            labels,
-            columns,
-            [len(values) for values in classes],
-            n_groups=len(self.groups_),
-            categories=[name for name, what in (self.columns_ or {}).items() if isinstance(what, Levels)],
-            classifier=self.classifier,
-            sample_weight=weight,
-            random_state=seed,
-        )
+        for label in labels:
+            check_labels(rows.group, label.values, self.groups_, label.class_values)
+        check_classifier(self.classifier, weighted=rows.weight is not None)
+        categories = [name for name, what in (self.columns_ or {}).items() if isinstance(what, Levels)]
+        K = len(self.groups_)
+        return {seed: TransportedScore.fit(rows, labels, K, categories, self.classifier, seed) for seed in seeds}
 
-    def _read_labels(self, y: LabelsLike | None, n_rows: int) -> tuple[npt.NDArray[np.intp] | None, list[str]]:
-        """Labels as class numbers, (n_rows, n_labels), and the names of their scores."""
-        if y is None or np.asarray(y).ndim < 2:
-            codes = self._read_label(y, n_rows)
-            return (None if codes is None else codes[:, None]), ["score"]
-        columns = to_pandas(y) if has_names(y) else pd.DataFrame(np.asarray(y)).add_prefix("score")
-        numbers, classes = [], []
-        for name in columns:
-            numbers.append(np.asarray(self._read_label(columns[name], n_rows)))
-            classes.append(self.label_classes)
-        self.classes_ = classes if len(classes) > 1 else classes[0]
-        return np.column_stack(numbers), [str(name) for name in columns]
+    @property
+    def _cells(self) -> TransportedCells | None:
+        """The transport of cells; None for one of scores."""
+        check_is_fitted(self)
+        return self.transport_ if isinstance(self.transport_, TransportedCells) else None
 
     @property
     def latent_laws_(self) -> FloatArray:
         """The law of the encoded cell in each group under the estimated densities, (K, m); for cells only."""
-        check_is_fitted(self)
-        if isinstance(self.transport_, TransportedScore):
+        if self._cells is None:
             raise AttributeError("A transported score has no law of cells; release it as cells and certify those.")
-        return np.asarray(self.transport_.laws)
+        return np.asarray(self._cells.laws)
 
     @property
     def held_out_log_likelihood_(self) -> FloatArray | None:  # type: ignore[override]
         """How well each group's density of cells fits rows that it was not fitted on; None for a score."""
-        check_is_fitted(self)
-        transport = self.transport_
-        return transport.model.held_out_log_likelihood if isinstance(transport, TransportedCells) else None
+        return None if self._cells is None else self._cells.model.held_out_log_likelihood
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """The moved cell or score of each row; one person is always encoded alike."""
-        return self.transport_.encode(self._checked(rows), self.key_)
+        return self.transport_.encode(replace(rows, X=self._features(rows)), self.key_)
 
     def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         """A *sample* of the rows that may stand behind Z, drawn from x given z and the group, keyed by person.
 
         Transport is not a bijection: these are not the rows that were encoded.
         """
-        check_is_fitted(self)
-        if isinstance(self.transport_, TransportedScore):
+        if self._cells is None:
             raise DataError("A transported score cannot be decoded: the rest of the row is lost.")
         rows = self._read_latent(Z, sensitive_features, persons, by_person=True)
-        return self.transport_.decode(rows, self.key_)
+        return self._cells.decode(rows, self.key_)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The class that each encoded row suggests; one column per label where there are several."""
-        rows = self._checked(rows)
-        if isinstance(self.transport_, TransportedCells):
-            return self.label_classes[self.transport_.predict(self.transport_.cells(rows, self.key_))]
-        codes = self.transport_.predict(self.transport_.encode(rows, self.key_).to_numpy())
-        if isinstance(self.classes_, list):
-            predicted = [values[codes[:, j]] for j, values in enumerate(self.classes_)]
-            alike = len({values.dtype.kind for values in predicted}) == 1
-            return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
-        return self.label_classes[codes[:, 0]]
+        codes = self.transport_.predict(replace(rows, X=self._features(rows)), self.key_)
+        classes = self.classes_ if isinstance(self.classes_, list) else [self.label_classes]
+        return side_by_side([values[codes[:, j]] for j, values in enumerate(classes)])
 
     def latent_law(self) -> ExactLaw | None:
         """Of cells, the law under the estimated densities; of one score, a histogram of calibration rows.
@@ -302,33 +249,22 @@ class FairTransport(GroupEncoder):
 
     def known_cells(self) -> KnownCells | None:
         """The laws of cells; None for a score."""
-        check_is_fitted(self)
-        transport = self.transport_
-        if isinstance(transport, TransportedScore):
-            return None
-        return KnownCells(transport.model, self.output, np.asarray(transport.laws))
+        cells = self._cells
+        return None if cells is None else KnownCells(cells.model, self.output, np.asarray(cells.laws))
 
     def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
         """n rows of each group drawn from its density p̂_a; None for a score, which has no density of rows."""
-        check_is_fitted(self)
-        if isinstance(self.transport_, TransportedScore):
-            return None
-        return self.transport_.model.sample_rows(n, random_state)
+        return None if self._cells is None else self._cells.model.sample_rows(n, random_state)
 
     @property
     def encoded_schema(self) -> Schema:
         """What the encoded columns hold, where they are the table's own."""
-        check_is_fitted(self)
-        if isinstance(self.transport_, TransportedScore):
-            return Schema({})
-        return output_schema(self.transport_.model.codec, self.transport_.output)
+        return Schema({}) if self._cells is None else output_schema(self._cells.model.codec, self._cells.output)
 
     def encoded_dtypes(self) -> dict[str, Dtype]:
         """The types of the encoded columns."""
-        check_is_fitted(self)
-        if isinstance(self.transport_, TransportedScore):
-            return super().encoded_dtypes()
-        return output_dtypes(self.transport_.model.codec, self.transport_.output)
+        cells = self._cells
+        return super().encoded_dtypes() if cells is None else output_dtypes(cells.model.codec, cells.output)
 
     def _names_out(self) -> list[str]:
         return self.transport_.names
@@ -376,13 +312,15 @@ class TransportedScore:
     Attributes
     ----------
     names : list of str
-        A column a score.
+        One column per score.
     classifiers : list of PlainScore or Pipeline
         One per label, as plain arrays where the classifier has such a form.
     n_classes : list of int
-        Classes of each label: two give one score, more give one score a class.
+        Classes of each label: two give one score, more give one score per class.
     barycentres : list of Barycentre
-        One a score.
+        One per score.
+    calibration : tuple of ndarray
+        Of calibration rows: scores, class numbers of the labels, groups, and the numbers that break ties.
     thresholds : list of float
         From which (moved) score on the second of two classes is predicted; chosen on calibration rows.
     laws : ndarray of shape (K, bins)
@@ -403,22 +341,17 @@ class TransportedScore:
     @classmethod
     def fit(
         cls,
-        rows: Rows,
-        labels: npt.NDArray[np.intp],
-        names: list[str],
-        n_classes: list[int],
-        *,
+        rows: LabelledRows,
+        labels: Sequence[Label],
         n_groups: int,
         categories: Sequence[Hashable],
         classifier: Classifier | None,
-        sample_weight: FloatArray | None,
         random_state: int,
     ) -> TransportedScore:
         """Train on some persons, and learn the groups' distribution functions from the scores of the others.
 
         `categories` names the columns that hold categories.
         """
-        check_classifier(classifier, weighted=sample_weight is not None)
         # All rows of the others count: it is the law of the file's rows that is to be alike, and is certified.
         train, rest = rows.persons.split(_CALIBRATION, random_state=random_state)
         sizes = np.bincount(rows.group[rest], minlength=n_groups)
@@ -427,25 +360,28 @@ class TransportedScore:
                 f"Every group needs rows both to train the score and to learn its distribution; the smallest has "
                 f"{int(np.bincount(rows.group, minlength=n_groups).min())}."
             )
-        weight = None if sample_weight is None else sample_weight[train]
+        X, weight = rows.X.iloc[train], None if rows.weight is None else rows.weight[train]
         classifiers = [
-            fit_score(classifier, rows.X.iloc[train], y, categories, weight, random_state) for y in labels[train].T
+            fit_score(classifier, X, label.values[train], categories, weight, random_state) for label in labels
         ]
         scores = predicted_scores(classifiers, rows.X.iloc[rest])
         group = rows.group[rest]
         tie = np.random.default_rng(random_state).random(scores.shape)
         barycentres = [Barycentre.fit(column, group, n_groups) for column in scores.T]
-        return cls(names, classifiers, n_classes, barycentres, (scores, labels[rest], group, tie))
+        y = np.column_stack([label.values[rest] for label in labels])
+        names = [name for label in labels for name in label.target_names]
+        n_classes = [len(label.class_values) for label in labels]
+        return cls(names, classifiers, n_classes, barycentres, (scores, y, group, tie))
 
     def at(self, strength: float) -> TransportedScore:
         """The same scores and distribution functions at another strength."""
         scores, labels, group, tie = self.calibration
         moved = self._move(scores, group, tie, strength)
-        thresholds, column = [], 0
-        for j, n in enumerate(self.n_classes):
-            thresholds.append(_best_threshold(moved[:, column], labels[:, j]) if n == 2 else np.nan)
-            column += 1 if n == 2 else n
-        return replace(self, strength=strength, thresholds=tuple(thresholds), laws=_histogram(moved[:, 0], group))
+        thresholds = tuple(
+            _best_threshold(part[:, 0], y) if n == 2 else np.nan
+            for part, n, y in zip(self._by_label(moved), self.n_classes, labels.T, strict=True)
+        )
+        return replace(self, strength=strength, thresholds=thresholds, laws=_histogram(moved[:, 0], group))
 
     def encode(self, rows: Rows, key: Secret) -> pd.DataFrame:
         """The moved scores, a column each."""
@@ -454,21 +390,22 @@ class TransportedScore:
         moved = self._move(predicted_scores(self.classifiers, rows.X), rows.map_group, tie, self.strength)
         return pd.DataFrame(moved, columns=self.names)
 
-    def predict(self, moved: FloatArray) -> npt.NDArray[np.intp]:
+    def predict(self, rows: Rows, key: Secret) -> npt.NDArray[np.intp]:
         """The class of each label, (n_rows, n_labels), from the moved scores alone."""
-        classes, column = [], 0
-        for n, threshold in zip(self.n_classes, self.thresholds, strict=True):
-            if n == 2:
-                classes.append((moved[:, column] >= threshold).astype(np.intp))
-                column += 1
-            else:
-                classes.append(moved[:, column : column + n].argmax(axis=1))
-                column += n
+        parts = self._by_label(self.encode(rows, key).to_numpy())
+        classes = [
+            (part[:, 0] >= threshold).astype(np.intp) if n == 2 else part.argmax(axis=1)
+            for part, n, threshold in zip(parts, self.n_classes, self.thresholds, strict=True)
+        ]
         return np.column_stack(classes)
 
     def latent_laws(self) -> FloatArray | None:
         """The histogram of a single score: an estimate that a finer look may exceed. None for several scores."""
         return self.laws if len(self.barycentres) == 1 else None
+
+    def _by_label(self, scores: FloatArray) -> list[FloatArray]:
+        """The scores of each label: one for two classes, else one per class."""
+        return np.split(scores, np.cumsum([1 if n == 2 else n for n in self.n_classes])[:-1], axis=1)
 
     def _move(self, scores: FloatArray, group: Groups, tie: FloatArray, strength: float) -> FloatArray:
         columns = [b.move(scores[:, j], group, tie[:, j], strength) for j, b in enumerate(self.barycentres)]

@@ -19,10 +19,10 @@ from fairflows.bounds.planning import delta_of_look, most_useful_within, planned
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.compute.display import ShowProgress, progress_bar
-from fairflows.encoder.base import Cells, FloatArray, Groups, LabelsLike, Learnt, Rows, RowsLike
+from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike
 from fairflows.encoder.checks import check_classifier, check_count, takes_weights
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.encoder.labels import Label, class_probabilities, label_columns, predicted_labels, read_labels
+from fairflows.encoder.labels import Label, class_probabilities, label_columns, predicted_labels
 from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
@@ -204,37 +204,28 @@ class FairTree(GroupEncoder):
         check_is_fitted(self)
         return super().encoded_dtypes() if self.rows_given_cell_ is None else self.rows_given_cell_.dtypes
 
-    def _fit(
-        self,
-        rows: Rows,
-        y: LabelsLike | None,
-        sample_weight: FloatArray | None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Learnt | None]:
+    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_settings(rows.X, strengths)
-        labels = [] if y is None else read_labels(y, len(rows.X))
+        labels = self._read_labels(rows, may_be_numbers=True)
         self.labels_ = [replace(label, values=np.empty(0)) for label in labels]
-        classes = [np.empty(0) if label.classes is None else label.classes for label in labels]
-        self.classes_ = classes if len(labels) > 1 else labels[0].classes if labels else None
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
         given = rows.X
         rows = replace(rows, X=checked_columns(given, self.columns_, self.missing_, rows.outside))
         learnt: dict[tuple[float, int], Learnt] = {}
         with progress_bar("growing", enabled=self.progress) as show:
             for seed in seeds:
-                scores, calibration = self._calibrate(rows, labels, sample_weight, seed, show)
+                scores, calibration = self._calibrate(rows, labels, seed, show)
                 for n_cells in strengths:
-                    learnt[n_cells, seed] = self._grown(rows, labels, scores, calibration, n_cells, seed, show)
+                    learnt[n_cells, seed] = self._grown(rows, labels, scores, calibration, n_cells, show)
                     if self.output == "row":
-                        learnt[n_cells, seed] |= self._law_of_rows(given, rows, y, learnt[n_cells, seed], seed)
+                        learnt[n_cells, seed] |= self._law_of_rows(given, rows, learnt[n_cells, seed], seed)
         return [learnt[n_cells, seed] for n_cells in strengths for seed in seeds]
 
     def _calibrate(
-        self, rows: Rows, labels: list[Label], sample_weight: FloatArray | None, seed: int, show: ShowProgress
+        self, rows: LabelledRows, labels: list[Label], seed: int, show: ShowProgress
     ) -> tuple[TreeScores, Calibration]:
         """Scores fitted on some persons, and the others with what the tree needs to know of them."""
-        weight = np.ones(len(rows.X)) if sample_weight is None else sample_weight
+        weight = np.ones(len(rows.X)) if rows.weight is None else rows.weight
         if self.unit == "person":
             weight = weight / rows.persons.rows_each()[rows.persons.codes]
         counted = np.flatnonzero(weight > 0)
@@ -247,7 +238,7 @@ class FairTree(GroupEncoder):
             rows.X,
             fitted,
             labels,
-            sample_weight,
+            rows.weight,
             columns=self.columns_,
             components_of=named,
             n_components=self.n_components,
@@ -271,7 +262,6 @@ class FairTree(GroupEncoder):
         scores: TreeScores,
         calibration: Calibration,
         n_cells: float | Literal["auto"],
-        seed: int,
         show: ShowProgress,
     ) -> Learnt:
         """The tree with this number of cells, and what its cells say."""
@@ -326,13 +316,13 @@ class FairTree(GroupEncoder):
                 break
         return planned
 
-    def _law_of_rows(self, X: pd.DataFrame, rows: Rows, y: LabelsLike | None, learnt: Learnt, seed: int) -> Learnt:
+    def _law_of_rows(self, X: pd.DataFrame, rows: LabelledRows, learnt: Learnt, seed: int) -> Learnt:
         """The law that whole rows are drawn from, given the cells of all rows that the encoder is fitted to."""
         own = clone(self)
         own.__dict__.update(vars(self) | learnt)
         coins = np.random.default_rng(seed)
         cells = own._cells_of(rows.X, rows.group, lambda depth, places: coins.random(len(places)))
-        labels = None if y is None else label_columns(y)
+        labels = None if rows.y is None else label_columns(rows.y)
         who = rows.persons.codes
         drawn = RowsGivenCell.fit(X, cells, own.n_cells_, labels, persons=who, key=self.key_, random_state=seed)
         return {"rows_given_cell_": drawn}

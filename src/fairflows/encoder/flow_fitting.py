@@ -26,7 +26,7 @@ from fairflows.density import (
 )
 from fairflows.density.known import InModelSpace
 from fairflows.density.noise import FreshNoise
-from fairflows.encoder.base import Rows
+from fairflows.encoder.base import LabelledRows
 from fairflows.encoder.checks import check_count
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
 from fairflows.exceptions import DataError, ParameterError
@@ -107,8 +107,7 @@ def fit_flows(
     x: Array,
     log_det: Array,
     labels: npt.NDArray[np.intp] | None,
-    rows: Rows,
-    weight: Array | None,
+    rows: LabelledRows,
     gammas: Sequence[float],
     seeds: Sequence[int],
 ) -> list[FittedFlow | None]:
@@ -117,12 +116,12 @@ def fit_flows(
     device = chosen_device(settings.device)
     n_groups = len(settings.groups_)
     train_rows, held_rows = _hold_out(rows, settings.validation, settings.random_state)
-    groups = _Groups.of(x, labels, rows.group, weight, n_groups, device)
+    groups = _Groups.of(x, labels, rows, n_groups, device)
     fit_part, held_part = groups.at(train_rows), groups.at(held_rows)
     if settings.fresh_noise:
         s, width = settings.codec_.grid_points(x)
         noise = FreshNoise(torch.as_tensor(width, dtype=torch.float32, device=device))
-        fit_part = replace(_Groups.of(s, labels, rows.group, weight, n_groups, device).at(train_rows), noise=noise)
+        fit_part = replace(_Groups.of(s, labels, rows, n_groups, device).at(train_rows), noise=noise)
     training = _training_settings(settings, fit_part.smallest)
     _check_size(settings, x.shape[1], n_groups, training.batch_size, len(gammas) * len(seeds) * settings.n_restarts)
     densities, label_densities, label_numbers = _densities(settings, fit_part)
@@ -186,18 +185,17 @@ class _Groups(GroupRows):
         cls,
         x: Array,
         labels: npt.NDArray[np.intp] | None,
-        group: npt.NDArray[np.intp],
-        weight: Array | None,
+        rows: LabelledRows,
         n_groups: int,
         device: torch.device,
     ) -> _Groups:
-        places = [np.flatnonzero(group == a) for a in range(n_groups)]
+        places = [np.flatnonzero(rows.group == a) for a in range(n_groups)]
 
         def parts(values: np.ndarray | None, dtype: torch.dtype) -> list[Tensor] | None:
             whole = None if values is None else torch.as_tensor(values, dtype=dtype, device=device)
             return None if whole is None else [whole[torch.as_tensor(p, device=device)] for p in places]
 
-        y, weights = parts(labels, torch.int64), parts(weight, torch.float32)
+        y, weights = parts(labels, torch.int64), parts(rows.weight, torch.float32)
         return cls(parts(x, torch.float32) or [], y, weights, places=places)
 
     def at(self, rows: npt.NDArray[np.bool_]) -> _Groups:
@@ -227,7 +225,9 @@ def _repeated(weight: Tensor) -> Tensor:
     return torch.searchsorted(share / share[-1], marks)
 
 
-def _hold_out(rows: Rows, share: float, random_state: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _hold_out(
+    rows: LabelledRows, share: float, random_state: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Training and held-out rows, no person in both."""
     if not 0 <= share < 1:
         raise ValueError(f"validation must be a share in [0, 1); got {share!r}.")

@@ -17,13 +17,14 @@ from fairflows.encoder.base import (
     Encoder,
     FloatArray,
     Groups,
+    LabelledRows,
     LabelsLike,
     Learnt,
     Rows,
     RowsLike,
 )
 from fairflows.encoder.checks import check_key, check_kinds
-from fairflows.encoder.labels import is_continuous, label_classes, label_column
+from fairflows.encoder.labels import Label, read_labels
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import Dtype, check_choice, check_known, places_in, shown, sorted_values
 from fairflows.table.frames import ColumnLike, TableLike, has_names, settled, to_pandas
@@ -45,14 +46,7 @@ class GroupEncoder(Encoder):
     """What is done with missing values, as the setting or the table said."""
 
     @abstractmethod
-    def _fit(
-        self,
-        rows: Rows,
-        y: LabelsLike | None,
-        sample_weight: FloatArray | None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Learnt | None]:
+    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         """What is learnt at each strength with each seed, strength by strength; None stands for a run that diverged.
 
         What all of them share may be set on the estimator itself.
@@ -81,8 +75,8 @@ class GroupEncoder(Encoder):
         """
         strength = self.get_params(deep=False).get(self.strength_name, 1.0)
         with self._restored_if_fit_fails():
-            rows, y = self._start(X, y, sensitive_features)
-            (learnt,) = self._fit(rows, y, self._read_weight(sample_weight, rows.X), [strength], [self.random_state])
+            rows = self._start(X, y, sensitive_features, sample_weight)
+            (learnt,) = self._fit(rows, [strength], [self.random_state])
             if learnt is None:
                 raise DataError(f"Training of {type(self).__name__} diverged: its loss is not finite.")
             self.__dict__.update(learnt)
@@ -103,8 +97,7 @@ class GroupEncoder(Encoder):
         They share the codec, the densities, the key and the ledger.
         """
         shared = clone(self)
-        rows, y = shared._start(X, y, sensitive_features)
-        learnt = shared._fit(rows, y, shared._read_weight(sample_weight, rows.X), strengths, seeds)
+        learnt = shared._fit(shared._start(X, y, sensitive_features, sample_weight), strengths, seeds)
         common = {name: value for name, value in shared.__dict__.items() if name.endswith("_")}
         known = self.get_params(deep=False)  # plain rows have no strength
         found = []
@@ -139,16 +132,17 @@ class GroupEncoder(Encoder):
         return Schema({}) if self.schema_ is None else self.schema_
 
     def _start(
-        self, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None
-    ) -> tuple[Rows, LabelsLike | None]:
-        """Rows to fit to and their label; groups, key and ledger are made anew."""
+        self, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None, sample_weight: ColumnLike | None
+    ) -> LabelledRows:
+        """Rows to fit to; groups, key and ledger are made anew."""
         check_key(self.key)
         self.missing_ = self._rule_for_missing(X)
         rows = self._rows(X, sensitive_features, None, fit=True)
         self.key_ = self.key if self.key is not None else new_key()
         self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         self.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
-        return rows, (X.y if y is None and isinstance(X, Table) else y)
+        y = X.y if y is None and isinstance(X, Table) else y
+        return LabelledRows(**vars(rows), y=y, weight=self._read_weight(sample_weight, rows.X))
 
     def _check_strengths(self, strengths: Sequence[float]) -> None:
         for strength in strengths:
@@ -236,19 +230,33 @@ class GroupEncoder(Encoder):
             "), which these rows lack: add that column, or make it the index.",
         )
 
-    def _read_label(self, y: LabelsLike | None, n_rows: int) -> Groups | None:
+    def _read_label(self, rows: LabelledRows) -> Groups | None:
         """The label as class numbers, remembering the classes; None without a label."""
-        if y is None:
+        if rows.y is None:
             self.classes_ = None
             return None
-        column = label_column(y, n_rows)
-        if is_continuous(column):
+        label = Label.read("label", rows.y, len(rows.X))
+        self._refuse_numbers(label)
+        self.classes_ = label.classes
+        return label.values
+
+    def _read_labels(self, rows: LabelledRows, name: str = "label", *, may_be_numbers: bool) -> list[Label]:
+        """Any number of labels, remembering their classes; a label without a name is called `name`."""
+        labels = [] if rows.y is None else read_labels(rows.y, len(rows.X), name)
+        for label in labels:
+            if not may_be_numbers:
+                self._refuse_numbers(label)
+        classes = [label.class_values for label in labels]
+        self.classes_ = classes if len(labels) > 1 else labels[0].classes if labels else None
+        return labels
+
+    def _refuse_numbers(self, label: Label) -> None:
+        if label.classes is None:
             raise DataError(
-                f"y holds {column.nunique():,} different numbers, and {type(self).__name__} predicts classes: cut it "
-                "into a few (pandas.qcut), or use FairCells or FairTree, which take a number to predict."
+                f"y holds {len(np.unique(label.values)):,} different numbers, and {type(self).__name__} predicts "
+                "classes: cut it into a few (pandas.qcut), or use FairCells or FairTree, which take a number to "
+                "predict."
             )
-        self.classes_, codes = label_classes(column)
-        return codes
 
     def _read_weight(self, sample_weight: ColumnLike | None, X: pd.DataFrame) -> FloatArray | None:
         """Row weights, checked; None when all rows count alike."""
@@ -360,15 +368,8 @@ class Unencoded(GroupEncoder):
         """Nothing is learnt; without the attribute there are no groups."""
         return False
 
-    def _fit(
-        self,
-        rows: Rows,
-        y: LabelsLike | None,
-        sample_weight: FloatArray | None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Learnt | None]:
-        self._read_label(y, len(rows.X))
+    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
+        self._read_label(rows)
         self.columns_ = list(rows.X.columns)
         return [{} for _ in strengths for _ in seeds]
 

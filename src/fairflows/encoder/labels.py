@@ -52,9 +52,19 @@ class Label:
         return cls(name, classes, values=codes)
 
     @property
+    def class_values(self) -> np.ndarray:
+        """Its classes; none for a number."""
+        return np.empty(0) if self.classes is None else self.classes
+
+    @property
     def width(self) -> int:
         """How many numbers stand for it: one for a number or two classes, one per class for more."""
         return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+
+    @property
+    def target_names(self) -> list[str]:
+        """What these numbers are called."""
+        return [self.name] if self.width == 1 else [f"{self.name}={value}" for value in self.class_values]
 
     def targets(self) -> FloatArray:
         """The numbers that stand for each row's label, (n_rows, width): what is kept is their mean."""
@@ -81,12 +91,12 @@ class Label:
         return self.classes[self.probabilities(means).argmax(axis=1)]
 
 
-def read_labels(y: LabelsLike, n_rows: int) -> list[Label]:
-    """One label, or a column for each of several."""
+def read_labels(y: LabelsLike, n_rows: int, name: str = "label") -> list[Label]:
+    """One label, or a column for each of several; what has no name of its own is called `name`."""
     if np.asarray(y).ndim < 2:
-        return [Label.read("label", y, n_rows)]
-    columns = to_pandas(y) if has_names(y) else pd.DataFrame(np.asarray(y)).add_prefix("label")
-    return [Label.read(str(name), columns[name], n_rows) for name in columns]
+        return [Label.read(name, y, n_rows)]
+    columns = to_pandas(y) if has_names(y) else pd.DataFrame(np.asarray(y)).add_prefix(name)
+    return [Label.read(str(column), columns[column], n_rows) for column in columns]
 
 
 def label_column(y: LabelsLike, n_rows: int) -> pd.Series:
@@ -120,7 +130,11 @@ def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:
 
 def predicted_labels(labels: Sequence[Label], means: FloatArray) -> np.ndarray:
     """The labels behind means of their targets, (n_rows, n_targets); a column for each of several labels."""
-    predicted = [label.predict(part) for label, part in zip(labels, _of_each(labels, means), strict=True)]
+    return side_by_side([label.predict(part) for label, part in zip(labels, _of_each(labels, means), strict=True)])
+
+
+def side_by_side(predicted: Sequence[np.ndarray]) -> np.ndarray:
+    """The predictions of one label, or a column for each of several."""
     if len(predicted) == 1:
         return predicted[0]
     alike = len({values.dtype.kind for values in predicted}) == 1

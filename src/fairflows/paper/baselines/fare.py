@@ -21,11 +21,10 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from fairflows.bounds import fare_upper_bound
 from fairflows.density.base import Criterion
-from fairflows.encoder.base import FloatArray, Learnt, Rows
+from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice, is_number, is_time, sorted_values
@@ -247,23 +246,16 @@ class FARE(GroupEncoder):
         """One tree encodes the rows of all groups."""
         return False
 
-    def _fit(
-        self,
-        rows: Rows,
-        y: ArrayLike | None,
-        sample_weight: FloatArray | None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Learnt | None]:
+    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)
         check_choice("criterion", self.criterion, get_args(Criterion))
         if self.max_leaves < 2:
             raise ValueError(f"max_leaves must be at least 2; got {self.max_leaves!r}.")
         if self.min_rows < 1:
             raise ValueError(f"min_rows must be at least 1; got {self.min_rows!r}.")
-        if sample_weight is not None:
+        if rows.weight is not None:
             raise DataError("FARE does not take sample_weight.")
-        labels = self._read_label(y, len(rows.X))
+        labels = self._read_label(rows)
         if labels is None:
             raise DataError("FARE grows a tree for a label: pass y.")
         self.columns_ = list(rows.X.columns)

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fairflows.compute.resources import chosen_device
-from fairflows.encoder.base import FloatArray, Learnt, Rows
+from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines.game import Learner, TrainingRows, Turns, indicators, play
@@ -81,18 +80,11 @@ class NeuralBaseline(GroupEncoder):
         """Whether the encoder reads the group beside the features."""
         return False
 
-    def _fit(
-        self,
-        rows: Rows,
-        y: ArrayLike | None,
-        sample_weight: FloatArray | None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Learnt | None]:
+    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         check_weights(self.strength_name, strengths, self._most)
-        if sample_weight is not None:
+        if rows.weight is not None:
             raise DataError(f"{type(self).__name__} does not take sample_weight.")
-        labels = self._read_label(y, len(rows.X))
+        labels = self._read_label(rows)
         if labels is None:
             raise DataError(f"{type(self).__name__} trains for a task: pass y.")
         self.view_ = NumericView.fit(rows.X, None, 0, standardise=False)
