@@ -236,7 +236,7 @@ def make_certificate(
         n_draws=settings.n_draws,
         versions=_versions(),
     )
-    cells = None
+    cells: tuple[CellEvidence, ...] = ()
     if settings.certifies_cells:
         cells = CellEvidence.of(model, sample, groups, with_label="label" in released)
         certificate = _with_cells(certificate, cells, groups, delta)
@@ -252,9 +252,9 @@ def make_certificate(
                 counts=(*certificate.counts, statement),
             )
     if "label" not in released:
-        shrink = 1.0 if cells is None else max(part.eta for part in cells)
+        shrink = max((part.eta for part in cells), default=1.0)
         certificate = _with_model(certificate, model.innermost, candidates, settings.monte_carlo_delta, shrink)
-        if cells is None and certificate.model_upper is None and model.encoder is None:
+        if not cells and certificate.model_upper is None and model.encoder is None:
             raise DataError(
                 f"{type(model.model).__name__} cannot be certified: it has no densities, and releases no cells. Put it "
                 "before a CellRelease."
@@ -266,14 +266,21 @@ def make_certificate(
         certificate = replace(certificate, vouched_upper=vouched)
     if attack is not None:
         certificate = _with_attack(certificate, attack, of_own_densities=candidates is None)
-        if cells is not None:
+        if cells:
             is_counted = all(part.is_deterministic for part in cells) and not (model.draws_rows or model.is_foreign)
             same = is_counted and attack.rows == rows_hash(sample, key)
             _check_for_contradiction(certificate, same_release=same)
     certificate = replace(
         certificate,
         status=status_of(certificate),
-        assumptions=_assumptions(certificate, model, rows, cells, attack, lost_odds=candidates is not None),
+        assumptions=assumptions(
+            certificate,
+            model,
+            rows,
+            cells,
+            loses_odds=candidates is not None and bool(_labels(model.innermost)),
+            limits=() if attack is None else attack.limits,
+        ),
     )
     return certificate.sealed(key) if key else certificate
 
@@ -404,39 +411,6 @@ def _with_attack(certificate: Certificate, found: AttackResult, *, of_own_densit
         attack_by=str(found.best),
         density_gap_lower=gaps,
         density_error_lower=None if upper is None else density_error_lower_bound(found.attack_lower, upper),
-    )
-
-
-def _assumptions(
-    certificate: Certificate,
-    model: Released,
-    rows: Table,
-    cells: Sequence[CellEvidence] | None,
-    attack: AttackResult | None,
-    *,
-    lost_odds: bool,
-) -> tuple[str, ...]:
-    ledger, encoder = model.ledger, model.encoder
-    checked = ledger is not None and ledger.comparable(ledger.read(rows.X, rows.persons))
-    return assumptions(
-        released=certificate.released,
-        cells=cells is not None,
-        merged=any(any(fold.merged.values()) for statement in certificate.counts for fold in statement.folds),
-        model=certificate.model_upper is not None,
-        known_persons=rows.persons.named,
-        most_rows=certificate.most_rows,
-        needs_attribute=encoder is not None and encoder.needs_attribute,
-        ledger=ledger is not None,
-        checked=checked or model.kept_counts(rows) is not None,
-        odds=bool(certificate.cell_odds_upper),
-        lost_odds=lost_odds and bool(_labels(model.innermost)),
-        n_models=len(cells or ()),
-        randomised=(encoder is not None and encoder.is_randomised) or any(part.eta < 1 for part in cells or ()),
-        drawn=model.draws_rows,
-        foreign=model.is_foreign,
-        key=bool(model.secret),
-        look=certificate.look,
-        limits=() if attack is None else tuple(attack.limits),
     )
 
 

@@ -27,7 +27,7 @@ from fairflows.compute.display import (
     stated_bounds,
 )
 from fairflows.exceptions import ParameterError
-from fairflows.table.json_text import is_required, parse_json, read_as, stated_fields
+from fairflows.table.json_text import parse_json, read_as, stated_fields
 from fairflows.table.persons import fingerprint
 
 if TYPE_CHECKING:
@@ -212,24 +212,14 @@ class Certificate:
                 f"this is no certificate that this version can read: 'format' must be {FORMAT}; got {written!r:.40}. "
                 "One of another version must be made again."
             )
-        stated = stated_fields(cls)
-        for name in values:
-            if name not in stated:
-                raise ValueError(f"a certificate has no field {name!r:.40}.")
-        for name, (f, _) in stated.items():
-            if name not in values and is_required(f):
-                raise ValueError(f"a certificate must state {name!r}.")
-        for name, value in values.items():
-            try:
-                values[name] = read_as(value, stated[name][1])
-            except ValueError:
-                raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.") from None
+        found: Self = read_as(values, cls)
+        for name, value in vars(found).items():
             if is_distance(name) and not _is_within_0_and_1(value):
                 raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.")
-        for name in ("priors", "density_error"):
-            if values.get(name) is not None and len(values[name]) != len(values["n"]):
-                raise ValueError(f"a certificate of {len(values['n'])} groups cannot state {name} = {values[name]}.")
-        return cls(**values, unchecked=True)
+        for name, shares in (("priors", found.priors), ("density_error", found.density_error)):
+            if shares is not None and len(shares) != len(found.n):
+                raise ValueError(f"a certificate of {len(found.n)} groups cannot state {name} = {shares}.")
+        return replace(found, unchecked=True)
 
     def sealed(self, key: bytes) -> Self:
         """The same certificate with a seal that only the holder of the key can make."""

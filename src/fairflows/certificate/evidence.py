@@ -128,7 +128,9 @@ class CellEvidence:
             raise DataError("released names the label, but the rows have none: give the table its label.")
         counts = released.kept_counts(sample)
         if counts is None:
-            counts = _counted(released, sample, groups)
+            cells = released.cells(sample)
+            n_cells = int(cells.max()) + 1 if released.is_foreign else int(released.n_cells or 0)
+            counts = sample.count_cells(group_numbers(sample, groups), cells, (len(groups), n_cells))
         channel: FloatArray | None = None if released.last is None else released.last.channel_
         found, first, sizes = [], 0, [counts.shape[2]] if released.is_foreign else released.cells_of_models
         for k in sizes:
@@ -185,16 +187,7 @@ class CellEvidence:
 
     def fold(self, groups: Sequence[Hashable], delta: float) -> FoldCounts:
         """What is printed of all persons, and bounds the true Δ at this δ."""
-        names = [str(group) for group in groups]
-        return FoldCounts.of(
-            self.counts.sum(axis=0),
-            self._merged,
-            names,
-            delta=delta,
-            eta=self.eta,
-            share=self.share,
-            first=self.first,
-        )
+        return self._fold(self.counts.sum(axis=0), self._merged, groups, delta)
 
     def folds_by_label(self, groups: Sequence[Hashable], delta: float) -> dict[str, FoldCounts]:
         """What is printed of the persons with each label; the bounds hold at this δ together.
@@ -202,24 +195,29 @@ class CellEvidence:
         A count that is merged given one label must not follow from that of all persons less those given the other
         labels, nor from the size of a group: where it would, the counts given the label are rounded down.
         """
-        names, each = [str(group) for group in groups], delta_of_each(delta, max(len(self.labels), 1))
+        each = delta_of_each(delta, max(len(self.labels), 1))
         merged = has_few_persons(self.counts).any(axis=1) | self._merged
         folds: dict[str, FoldCounts] = {}
         if not self.labels:
             return folds
         for label, counts, cells in zip(self.labels, self.counts, merged, strict=True):
             tells = (merged.any(axis=0) & ~cells).any() or has_few_persons(counts[:, cells].sum(axis=1)).any()
-            folds[str(label)] = FoldCounts.of(
-                counts,
-                cells,
-                names,
-                delta=each,
-                eta=self.eta,
-                share=self.share,
-                first=self.first,
-                rounded=bool(tells),
-            )
+            folds[str(label)] = self._fold(counts, cells, groups, each, rounded=bool(tells))
         return folds
+
+    def _fold(
+        self,
+        counts: npt.NDArray[np.int64],
+        merged: npt.NDArray[np.bool_],
+        groups: Sequence[Hashable],
+        delta: float,
+        *,
+        rounded: bool = False,
+    ) -> FoldCounts:
+        names, eta = [str(group) for group in groups], self.eta
+        return FoldCounts.of(
+            counts, merged, names, delta=delta, eta=eta, share=self.share, first=self.first, rounded=rounded
+        )
 
     @property
     def _merged(self) -> npt.NDArray[np.bool_]:
@@ -279,18 +277,6 @@ def _too_small(
         f"A group is too small for the target {target} at δ = {delta:.3g}: there are {have}, and even cells that tell "
         f"nothing need {take} at these shares."
     )
-
-
-def _counted(released: Released, sample: Table, groups: Sequence[Hashable]) -> npt.NDArray[np.int64]:
-    """Rows by label, group and cell, (C, K, k)."""
-    y, labels = np.zeros(len(sample), dtype=np.intp), sample.labels
-    if sample.y is not None:
-        y = pd.Index(labels, dtype=object).get_indexer(sample.y.astype(object))
-    cells = released.cells(sample)
-    n_cells = int(cells.max()) + 1 if released.is_foreign else int(released.n_cells or 0)
-    counts = np.zeros((max(len(labels), 1), len(groups), n_cells), dtype=np.int64)
-    np.add.at(counts, (y, group_numbers(sample, groups), cells), 1)
-    return counts
 
 
 def group_numbers(table: Table, groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:

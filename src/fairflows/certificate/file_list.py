@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -104,10 +105,9 @@ def new_key_pair() -> tuple[bytes, bytes]:
     """A new private key and its public key, as the PEM files hold them."""
     _, serialization, ed25519 = _cryptography()
     key = ed25519.Ed25519PrivateKey.generate()
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return private, _public_pem(key.public_key())
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return private, key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def sign_bytes(message: bytes, private_key: Path) -> str:
@@ -140,11 +140,7 @@ def _verifies(message: bytes, signature: str, key: Ed25519PublicKey) -> bool:
 
 def _read_private(path: Path) -> Ed25519PrivateKey:
     _, serialization, ed25519 = _cryptography()
-    text = read_text(path)
-    try:
-        key = serialization.load_pem_private_key(text.encode(), password=None)
-    except (ValueError, TypeError):
-        key = None
+    key = _parsed(lambda text: serialization.load_pem_private_key(text, password=None), path)
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise DataError(f"{path}: holds no private Ed25519 key that needs no password; make one with --new-key.")
     return key
@@ -152,19 +148,19 @@ def _read_private(path: Path) -> Ed25519PrivateKey:
 
 def _read_public(path: Path) -> Ed25519PublicKey:
     _, serialization, ed25519 = _cryptography()
-    text = read_text(path)
-    try:
-        key = serialization.load_pem_public_key(text.encode())
-    except (ValueError, TypeError):
-        key = None
+    key = _parsed(serialization.load_pem_public_key, path)
     if not isinstance(key, ed25519.Ed25519PublicKey):
         raise DataError(f"{path}: holds no public Ed25519 key.")
     return key
 
 
-def _public_pem(key: Ed25519PublicKey) -> bytes:
-    _, serialization, _ = _cryptography()
-    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+def _parsed(parse: Callable[[bytes], object], path: Path) -> object:
+    """What the text of a file stands for; None where it is no key."""
+    text = read_text(path)
+    try:
+        return parse(text.encode())
+    except (ValueError, TypeError):
+        return None
 
 
 def _cryptography() -> tuple[ModuleType, ModuleType, ModuleType]:

@@ -38,9 +38,7 @@ _SHOWN_IN_FULL = (np.dtype, pd.api.extensions.ExtensionDtype, pd.Timestamp, pd.T
 
 def rows_hash(table: Table, key: bytes) -> str:
     """A hash of the rows' values, labels and groups, in whatever order they come."""
-    columns = [table.X, table.a.rename("a"), *([] if table.y is None else [table.y.rename("y")])]
-    whole = pd.concat([column.reset_index(drop=True) for column in columns], axis=1)
-    return fingerprint([np.sort(content_hashes(whole, key))], key)
+    return fingerprint([np.sort(content_hashes(table.whole(), key))], key)
 
 
 def model_hash(model: Model, key: bytes) -> str:

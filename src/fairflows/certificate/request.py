@@ -20,6 +20,7 @@ from fairflows.bounds.arguments import (
 from fairflows.bounds.model import draws_needed
 from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import LatentLaw
+from fairflows.encoder.checks import check_count
 from fairflows.exceptions import ParameterError
 from fairflows.release.released import Released
 
@@ -67,8 +68,8 @@ class Settings:
         """Settings as they were passed, or a ValueError that names the wrong one."""
         if estimator not in get_args(Estimator):
             raise ValueError(f"estimator must be 'betting' or 'sign'; got {estimator!r}.")
-        _check_whole("random_state", seed, 0)
-        _check_whole("most_rows", most_rows, 1)
+        check_count("random_state", seed, 0)
+        check_count("most_rows", most_rows, 1)
         delta, monte_carlo_delta = checked_delta(delta), checked_delta(monte_carlo_delta)
         names = checked_released(released, cells=model.n_cells is not None or model.is_foreign)
         law = None if model.innermost is None or "label" in names else model.innermost.latent_law()
@@ -132,14 +133,9 @@ def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[st
     return tuple(name for name in _RELEASED if name in names)
 
 
-def _check_whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ParameterError(name, f"must be a whole number of at least {least}", value)
-
-
 def _checked_draws(n: int, law: LatentLaw | None, n_groups: int) -> int:
     """The number of draws; where any are made, a table of them must fit."""
-    _check_whole("n_draws", n, 1)
+    check_count("n_draws", n, 1)
     if n > _MOST_DRAWS:
         raise ParameterError("n_draws", f"must be at most {_MOST_DRAWS:,}", n)
     return checked_draws(int(n), n_groups) if law is not None and law.exact() is None else int(n)

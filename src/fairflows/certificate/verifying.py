@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from fairflows.certificate.candidates import DensityLike, best_densities
-from fairflows.certificate.certifying import make_certificate, status_of
+from fairflows.certificate.certifying import make_certificate
 from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.identification import model_hash, rows_hash
@@ -130,9 +130,15 @@ def verify(
 def _differences_in_fields(
     certificate: Certificate, model: Released, name: str, rows: Table, density: DensityLike | None, train: Table | None
 ) -> list[Difference]:
+    c, attack = certificate, None
+    if c.attack_lower is not None:
+        attack = _StatedAttack(
+            c.attack_lower, c.attack_by, c.spent.get("attack", c.delta), c.density_gap_lower, c.released, c.model
+        )
     try:
-        settings = Settings.read(certificate, model, model.groups(rows))
-        again = _compute_again(certificate, settings, model, name, rows, density, train)
+        settings = Settings.read(c, model, model.groups(rows))
+        candidates = None if density is None else best_densities(model.innermost, density, train, c.seed)
+        again = make_certificate(model, rows, settings, name=name, look=c.look, attack=attack, candidates=candidates)
     except DataError as error:
         return [Difference("rows", f"It cannot be computed again from these rows: {error}")]
     except ValueError as error:
@@ -156,28 +162,6 @@ class _StatedAttack:
     model: str
     rows: str = ""
     limits: tuple[str, ...] = ()
-
-
-def _compute_again(
-    certificate: Certificate,
-    settings: Settings,
-    model: Released,
-    name: str,
-    rows: Table,
-    density: DensityLike | None,
-    train: Table | None,
-) -> Certificate:
-    c, attack, candidates = certificate, None, None
-    if c.attack_lower is not None:
-        attack = _StatedAttack(
-            c.attack_lower, c.attack_by, c.spent.get("attack", c.delta), c.density_gap_lower, c.released, c.model
-        )
-    if density is not None:
-        candidates = best_densities(model.innermost, density, train, c.seed)
-    again = make_certificate(
-        model, rows, settings, name=name, look=c.look, attack=attack, candidates=candidates
-    )  # fmt: skip
-    return replace(again, status=status_of(again))
 
 
 def _differences_in_looks(certificate: Certificate, model: Released, rows: Table) -> list[Difference]:

@@ -312,17 +312,9 @@ class CrossFit(Encoder):
         self.ledger_ = Ledger(self.key_, [_seen(rows.X, dealt.persons if dealt.named else None, self.key_)])
         self.kept_ = None
         if not dealt.named and isinstance(X, Table) and self.groups_:
-            self.kept_ = KeptCounts(_fingerprint(X, self.key_), self._count(rows, X))
+            counts = X.count_cells(rows.group, self.cells(rows), (len(self.groups_), self.n_cells_))
+            self.kept_ = KeptCounts(_fingerprint(X, self.key_), counts)
         return replace(rows, outside=Outside(len(rows.X)))
-
-    def _count(self, rows: Rows, table: Table) -> IntArray:
-        """Rows by label, group and cell."""
-        y, labels = np.zeros(len(table), dtype=np.intp), table.labels
-        if table.y is not None:
-            y = pd.Index(labels, dtype=object).get_indexer(table.y.astype(object))
-        counts = np.zeros((max(len(labels), 1), len(self.groups_), self.n_cells_), dtype=np.int64)
-        np.add.at(counts, (y, rows.group, self.cells(rows)), 1)
-        return counts
 
     def already_used(self, table: Table) -> int:
         """How many persons of a table (or rows, at least) certify nothing.

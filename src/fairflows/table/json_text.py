@@ -116,11 +116,17 @@ def _read_as_dataclass(value: object, cls: type) -> object:
     values = _checked(value, isinstance(value, dict))
     for name in values:
         if name not in stated:
-            raise ValueError(f"there is no field {name!r:.40}.")
-    missing = [name for name, (f, _) in stated.items() if name not in values and is_required(f)]
-    if missing:
-        raise ValueError(f"{missing[0]!r} is missing.")
-    return cls(**{name: read_as(item, stated[name][1]) for name, item in values.items()})
+            raise ValueError(f"it has no field {name!r:.40}.")
+    for name, (f, _) in stated.items():
+        if name not in values and is_required(f):
+            raise ValueError(f"it must state {name!r}.")
+    read = {}
+    for name, item in values.items():
+        try:
+            read[name] = read_as(item, stated[name][1])
+        except ValueError:
+            raise ValueError(f"it cannot state {name} = {item!r:.40}.") from None
+    return cls(**read)
 
 
 def _checked(value: object, is_right: bool) -> Any:

@@ -26,6 +26,7 @@ from fairflows.table.columns import (
     is_number,
     is_time,
     numbers,
+    places_in,
     shown,
     sorted_values,
     step_text,
@@ -211,9 +212,26 @@ class Table:
 
     def contents(self) -> Hashes:
         """A hash of each row's features, label and group."""
+        return content_hashes(self.whole(), b"whole rows")
+
+    def whole(self) -> pd.DataFrame:
+        """Features, group and label side by side, the rows numbered anew."""
         columns = [self.X, self.a.rename("a"), *([] if self.y is None else [self.y.rename("y")])]
-        whole = pd.concat([column.reset_index(drop=True) for column in columns], axis=1)
-        return content_hashes(whole, b"whole rows")
+        return pd.concat([column.reset_index(drop=True) for column in columns], axis=1)
+
+    def count_cells(
+        self, group: npt.NDArray[np.intp], cells: npt.NDArray[np.intp], shape: tuple[int, int]
+    ) -> npt.NDArray[np.int64]:
+        """Rows by label, group and cell, given the number of each row's group and cell, and how many there are.
+
+        Without a label all rows count as one.
+        """
+        labels, y = self.labels, np.zeros(len(self), dtype=np.intp)
+        if self.y is not None:
+            y = places_in(pd.Index(labels, dtype=object), self.y)
+        counts = np.zeros((max(len(labels), 1), *shape), dtype=np.int64)
+        np.add.at(counts, (y, group, cells), 1)
+        return counts
 
     def one_row_per_person(self, seed: int) -> Table:
         """One random row of every person."""
