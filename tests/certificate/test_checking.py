@@ -310,7 +310,7 @@ def test_bad_input(public, tmp_path):
     with pytest.raises(ff.DataError, match="not a certificate"):
         ff.check(public / "shared.csv")
     (public / "certificate.files.json").write_text('{"format": 1}')
-    with pytest.raises(ff.DataError, match="not a list of released files: 'certificate' is missing"):
+    with pytest.raises(ff.DataError, match="not a list of released files: a file list must state 'certificate'"):
         check(public)
 
 

@@ -14,17 +14,7 @@ import pandas as pd
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError
-from fairflows.table.columns import (
-    check_choice,
-    check_kinds,
-    check_known,
-    check_same,
-    checked_features,
-    infer_kind,
-    missing,
-    numbers,
-)
-from fairflows.table.frames import check_names
+from fairflows.table.columns import check_choice, check_same, missing, named_features, numbers, training_kinds
 
 MAX_CELLS = 2**62
 """Beyond this many cells a cell's number does not fit an integer."""
@@ -49,15 +39,9 @@ class Bins:
         self.name = name
         self.edges = edges
         self.dtype = dtype
-        shown = [str(edge) for edge in edges]
-        if len(edges):
-            names = [
-                f"< {shown[0]}",
-                *(f"[{a}, {b})" for a, b in pairwise(shown)),
-                f"≥ {shown[-1]}",
-            ]
-        else:
-            names = ["any"]
+        shown, names = [str(edge) for edge in edges], ["any"]
+        if shown:
+            names = [f"< {shown[0]}", *(f"[{a}, {b})" for a, b in pairwise(shown)), f"≥ {shown[-1]}"]
         self.levels = Levels(name, names, np.dtype(object), has_missing)
 
     @classmethod
@@ -145,15 +129,8 @@ class CellCodec:
 
     def fit(self, X: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> CellCodec:
         """Learn levels and bins from training rows."""
-        if not len(X):
-            raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
-        check_names(X.columns)
-        check_kinds(X, kinds)
-        checked_features(X, self.missing)
-        self.levels_ = {
-            name: self._fit_column(str(name), column, kinds[name] if kinds and name in kinds else infer_kind(column))
-            for name, column in X.items()
-        }
+        kind_of = training_kinds(X, kinds, self.missing)
+        self.levels_ = {name: self._fit_column(str(name), column, kind_of[name]) for name, column in X.items()}
         self.shape_ = tuple(len(levels) for levels in self.levels_.values())
         self.n_cells_ = prod(self.shape_)
         if self.n_cells_ > MAX_CELLS:
@@ -166,10 +143,7 @@ class CellCodec:
 
     def to_levels(self, X: pd.DataFrame, found: Outside | None = None) -> npt.NDArray[np.int64]:
         """Each value's level, shape (n_rows, n_columns); `found` as for `encode`."""
-        for name in self.levels_:
-            check_known(name, X.columns, "encoded")
-        names = list(self.levels_)
-        columns = checked_features(X if X.columns.tolist() == names else X[names], self.missing)
+        columns = named_features(X, list(self.levels_), self.missing)
         codes = [levels.codes(columns[name], found) for name, levels in self.levels_.items()]
         return np.column_stack(codes).astype(np.int64)
 

@@ -23,16 +23,7 @@ from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.codec.scale import Scale
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.table.columns import (
-    check_choice,
-    check_kinds,
-    check_known,
-    checked_features,
-    infer_kind,
-    missing,
-    shown,
-)
-from fairflows.table.frames import check_names
+from fairflows.table.columns import check_choice, missing, named_features, shown, training_kinds
 from fairflows.table.persons import Key, Persons, Secret, new_key
 
 Array = npt.NDArray[np.float64]
@@ -124,11 +115,7 @@ class Codec:
         kinds : dict, optional
             The kind of each column, where it is not to be inferred.
         """
-        if not len(X):
-            raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
-        check_names(X.columns)
-        check_kinds(X, kinds)
-        checked_features(X, self.missing)
+        kind_of = training_kinds(X, kinds, self.missing)
         codes = None if y is None else np.unique(np.asarray(y), return_inverse=True)[1].astype(np.float64)
         self.columns_ = list(X.columns)
         self.constants_: dict[Any, tuple[Any, Any]] = {}
@@ -136,8 +123,7 @@ class Codec:
         self.levels_: dict[Any, Levels] = {}
         self.gaps_: dict[Any, Levels] = {}  # for number columns with missing values: which values are missing
         for name, column in X.items():
-            kind = kinds[name] if kinds and name in kinds else infer_kind(column)
-            known = column.dropna()
+            kind, known = kind_of[name], column.dropna()
             if known.nunique() <= 1 and (len(known) in (0, len(column)) or kind != "categorical"):
                 self.constants_[name] = (known.iloc[0] if len(known) else None, column.dtype)
             elif kind == "categorical":
@@ -190,9 +176,7 @@ class Codec:
         log_det : ndarray of shape (n_rows,)
             log |∂x/∂(table units)|, so that log p(table units) = log p(x) + log_det.
         """
-        for name in self.columns_:
-            check_known(name, X.columns, "encoded")
-        columns = checked_features(X if X.columns.tolist() == self.columns_ else X[self.columns_], self.missing)
+        columns = named_features(X, self.columns_, self.missing)
         if persons is None:
             persons = Persons.unnamed(len(X))
         noted = Outside(len(X)) if found is None else found

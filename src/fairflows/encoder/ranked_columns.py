@@ -19,8 +19,8 @@ from sklearn.decomposition import PCA
 
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
-from fairflows.encoder.task_score import ScoreColumn, seconds
-from fairflows.table.columns import is_time, missing
+from fairflows.encoder.task_score import ScoreColumn
+from fairflows.table.columns import floats, missing
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ class NumberRanks:
     @classmethod
     def fit(cls, column: pd.Series, has_missing: bool) -> NumberRanks:
         """The ranks of a training column."""
-        x = _plain(column)
+        x = floats(column)
         known = np.sort(x[~np.isnan(x)])
         if not len(known):
             known = np.zeros(1)
@@ -72,7 +72,7 @@ class NumberRanks:
         middle = (below + upto) / 2
         of_rows = np.interp(known, knots, middle)
         spread = of_rows.std() * np.sqrt(len(known) / max(len(x), 1))  # missing values have the mean rank
-        ranks = np.round((middle - of_rows.mean()) / (spread or 1.0) * _RANK_STEPS) / _RANK_STEPS
+        ranks = _on_grid((middle - of_rows.mean()) / (spread or 1.0))
         first, table = 0, np.empty(0)
         is_exact = max(-knots[0], knots[-1]) < _EXACT
         if column.dtype.kind in "iu" and is_exact and knots[-1] - knots[0] < _MOST_INTEGERS:
@@ -88,7 +88,7 @@ class NumberRanks:
                 whole = np.minimum(whole, np.uint64(_EXACT))
             last = self.first + len(self.table) - 1  # a smaller type may not hold it, nor the differences
             return self.table[np.clip(whole.astype(np.int64), self.first, last) - self.first]
-        x = _plain(column)
+        x = floats(column)
         return np.where(np.isnan(x), 0.0, _on_grid(np.interp(x, self.knots, self.ranks)))
 
 
@@ -250,13 +250,6 @@ class PrincipalComponents:
                 part += of_indicators[place]
             found[start : start + _ROWS_PER_CHUNK] = part
         return found
-
-
-def _plain(column: pd.Series) -> FloatArray:
-    """Numbers, or times as seconds."""
-    if is_time(column.dtype):
-        column = seconds(column.to_frame()).iloc[:, 0]
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _on_grid(ranks: FloatArray) -> FloatArray:

@@ -32,7 +32,16 @@ from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.checks import Classifier
 from fairflows.exceptions import DataError
-from fairflows.table.columns import check_column, checked_features, is_number, is_time, missing, places_in
+from fairflows.table.columns import (
+    check_column,
+    checked_features,
+    floats,
+    is_number,
+    is_time,
+    missing,
+    places_in,
+    seconds,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -156,7 +165,7 @@ def score_pipeline(model: object, X: pd.DataFrame, categories: Sequence[Hashable
         sparse_output=False,
     )
     columns = make_column_transformer(
-        (FunctionTransformer(seconds, feature_names_out="one-to-one"), times),
+        (FunctionTransformer(_in_seconds, feature_names_out="one-to-one"), times),
         (one_hot, list(categories)),
         remainder="passthrough",
     )
@@ -388,7 +397,7 @@ class PlainScore:
         width = len(self.times) + sum(text.table.shape[1] for text in self.texts) + len(self.numbers)
         x, at = np.empty((len(X), width), order="F"), 0
         for name in self.times:
-            x[:, at] = seconds(X[[name]]).to_numpy(dtype=np.float64)[:, 0]
+            x[:, at] = floats(X[name])
             at += 1
         for text in self.texts:
             x[:, at : at + text.table.shape[1]] = text.features(X[text.name])
@@ -427,15 +436,8 @@ def plain_score(score: Pipeline, X: pd.DataFrame) -> PlainScore | Pipeline:
     return plain if same else score
 
 
-def seconds(frame: pd.DataFrame) -> pd.DataFrame:
-    """Times as seconds since 1970, durations as seconds."""
-    return frame.apply(
-        lambda column: (
-            column.dt.total_seconds()
-            if column.dtype.kind == "m"
-            else (column - pd.Timestamp(0, tz=column.dt.tz)).dt.total_seconds()
-        )
-    )
+def _in_seconds(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.apply(seconds)
 
 
 def _text_columns(encoder: OneHotEncoder, names: list[Hashable]) -> list[TextColumn]:

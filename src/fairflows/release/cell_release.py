@@ -124,32 +124,27 @@ class CellRelease(Encoder):
     @property
     def sensitive(self) -> str | list[str] | None:
         """As the encoder says."""
-        encoder = self._fitted_or_given()
-        return None if encoder is None else encoder.sensitive
+        return self._fitted_or_given().sensitive
 
     @property
     def identifier(self) -> str | None:
         """As the encoder says."""
-        encoder = self._fitted_or_given()
-        return None if encoder is None else encoder.identifier
+        return self._fitted_or_given().identifier
 
     @property
     def key(self) -> Key | None:
         """As the encoder says."""
-        encoder = self._fitted_or_given()
-        return None if encoder is None else encoder.key
+        return self._fitted_or_given().key
 
     @property
     def needs_attribute(self) -> bool:
         """Whether the encoder does."""
-        encoder = self._fitted_or_given()
-        return encoder is not None and encoder.needs_attribute
+        return self._fitted_or_given().needs_attribute
 
     @property
     def is_randomised(self) -> bool:
         """Whether the encoder is, or the cells are drawn anew."""
-        encoder = self._fitted_or_given()
-        return self.randomise > 0 or (encoder is not None and encoder.is_randomised)
+        return self.randomise > 0 or self._fitted_or_given().is_randomised
 
     @property
     def draws_rows(self) -> bool:
@@ -215,7 +210,7 @@ class CellRelease(Encoder):
         X = settled(X)
         y = X.y if y is None and isinstance(X, Table) else y
         with self._restored_if_fit_fails():
-            encoder = self._new_encoder()
+            encoder = clone(self._given())
             encoder.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
             self._fit_cells(encoder, X, y, sensitive_features)
         return self
@@ -234,7 +229,7 @@ class CellRelease(Encoder):
         self._check_settings()
         X = settled(X)
         y = X.y if y is None and isinstance(X, Table) else y
-        encoders = self._new_encoder().fit_many(
+        encoders = clone(self._given()).fit_many(
             X,
             y,
             sensitive_features=sensitive_features,
@@ -252,7 +247,7 @@ class CellRelease(Encoder):
 
     def sharing(self, key: Key | None, share: float) -> Self:
         """A copy that is not fitted, around an encoder with this key, and with this share of δ."""
-        encoder = self._new_encoder().sharing(key, share)
+        encoder = self._given().sharing(key, share)
         return clone(self).set_params(encoder=encoder, delta=share * self.delta)
 
     def _fit_cells(self, encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None) -> None:
@@ -345,11 +340,11 @@ class CellRelease(Encoder):
             return [str(name) for name in self.rows_given_cell_.names]
         return ["cell"] if self.typical_rows_ is None or self.output == "cell" else list(map(str, self.typical_rows_))
 
-    def _fitted_or_given(self) -> Encoder | None:
-        return vars(self).get("encoder_", self.encoder)
+    def _given(self) -> Encoder:
+        return Unencoded() if self.encoder is None else self.encoder
 
-    def _new_encoder(self) -> Encoder:
-        return Unencoded() if self.encoder is None else clone(self.encoder)
+    def _fitted_or_given(self) -> Encoder:
+        return vars(self).get("encoder_", self._given())
 
     def _released(self, rows: Rows) -> Cells:
         cells = self.cells(rows)

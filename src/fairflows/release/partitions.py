@@ -15,9 +15,8 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from fairflows.encoder.task_score import seconds
 from fairflows.exceptions import DataError
-from fairflows.table.columns import is_number, is_time, sorted_values
+from fairflows.table.columns import floats, is_number, is_time, places_in, sorted_values
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,7 +55,7 @@ class LevelColumn:
 
     def features(self, column: pd.Series) -> FloatArray:
         """The row of each value's level."""
-        return self.table[pd.Index(self.levels, dtype=object).get_indexer(column.astype(object))]
+        return self.table[places_in(pd.Index(self.levels, dtype=object), column)]
 
 
 @dataclass(frozen=True)
@@ -226,7 +225,7 @@ def _fit_column(
     if targets is None:
         return LevelColumn(levels, np.concatenate([np.eye(len(levels)), np.zeros((1, len(levels)))]))
     known = column.notna().to_numpy()  # a missing value has the table's last row, as an unseen level does
-    code = pd.Index(levels, dtype=object).get_indexer(column[known].astype(object))
+    code = places_in(pd.Index(levels, dtype=object), column[known])
     sums = np.stack([np.bincount(code, weights=t, minlength=len(levels)) for t in targets[known].T], axis=1)
     rows = np.bincount(code, minlength=len(levels))[:, None]
     average = targets.mean(axis=0, keepdims=True)
@@ -234,9 +233,7 @@ def _fit_column(
 
 
 def _numbers(column: pd.Series, *, may_miss: bool) -> FloatArray:
-    if is_time(column.dtype):
-        column = seconds(column.to_frame()).iloc[:, 0]
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    values = floats(column)
     if not np.isfinite(values[~np.isnan(values)] if may_miss else values).all():
         raise DataError(f"Column {column.name!r} must hold finite numbers to be cut into cells; it has NaN or inf.")
     return values

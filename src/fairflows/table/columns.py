@@ -14,7 +14,7 @@ from pandas.api import types
 from pandas.api.extensions import ExtensionDtype
 
 from fairflows.exceptions import DataError, Parameter, ParameterError
-from fairflows.table.frames import with_plain_times
+from fairflows.table.frames import check_names, with_plain_times
 from fairflows.table.grid import find_grid
 
 Kind = Literal["continuous", "discrete", "categorical"]
@@ -50,6 +50,17 @@ def numbers(column: pd.Series) -> np.ndarray:
         return (plain.dt.tz_convert(None) if isinstance(plain.dtype, pd.DatetimeTZDtype) else plain).to_numpy()
     kind = getattr(dtype, "numpy_dtype", dtype)  # pandas' nullable and Arrow types name the NumPy type they wrap
     return column.to_numpy(dtype=kind)
+
+
+def floats(column: pd.Series) -> npt.NDArray[np.float64]:
+    """Numbers, or times as seconds; NaN where one is missing."""
+    return (seconds(column) if is_time(column.dtype) else column).to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def seconds(column: pd.Series) -> pd.Series:
+    """Times as seconds since 1970, durations as seconds."""
+    lasts = column if column.dtype.kind == "m" else column - pd.Timestamp(0, tz=column.dt.tz)
+    return lasts.dt.total_seconds()
 
 
 def from_numbers(values: np.ndarray, dtype: Dtype) -> pd.Series:
@@ -181,6 +192,23 @@ def checked_features(frame: pd.DataFrame, when_missing: str) -> dict[Hashable, p
     if when_missing == "error" and not is_complete:
         check_complete(frame)
     return columns
+
+
+def named_features(frame: pd.DataFrame, names: list[Hashable], when_missing: str) -> dict[Hashable, pd.Series]:
+    """The columns of these names, in their order, if the table has them and they can be encoded."""
+    for name in names:
+        check_known(name, frame.columns, "encoded")
+    return checked_features(frame if frame.columns.tolist() == names else frame[names], when_missing)
+
+
+def training_kinds(frame: pd.DataFrame, declared: Mapping[str, str] | None, when_missing: str) -> dict[Hashable, str]:
+    """The kind of each column that a codec is to be fitted on, as declared or inferred, if they can be encoded."""
+    if not len(frame):
+        raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
+    check_names(frame.columns)
+    check_kinds(frame, declared)
+    checked_features(frame, when_missing)
+    return {name: (declared or {}).get(name) or infer_kind(frame[name]) for name in frame}
 
 
 def check_complete(frame: pd.DataFrame, *, can_drop: bool = False) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -113,19 +114,20 @@ def _read_as_one_of(value: object, kinds: tuple[object, ...]) -> object:
 
 def _read_as_dataclass(value: object, cls: type) -> object:
     stated = stated_fields(cls)
+    what = f"a {re.sub('(?<=[a-z])(?=[A-Z])', ' ', cls.__name__).lower()}"
     values = _checked(value, isinstance(value, dict))
     for name in values:
         if name not in stated:
-            raise ValueError(f"it has no field {name!r:.40}.")
+            raise ValueError(f"{what} has no field {name!r:.40}.")
     for name, (f, _) in stated.items():
         if name not in values and is_required(f):
-            raise ValueError(f"it must state {name!r}.")
+            raise ValueError(f"{what} must state {name!r}.")
     read = {}
     for name, item in values.items():
         try:
             read[name] = read_as(item, stated[name][1])
         except ValueError:
-            raise ValueError(f"it cannot state {name} = {item!r:.40}.") from None
+            raise ValueError(f"{what} cannot state {name} = {item!r:.40}.") from None
     return cls(**read)
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 from fairflows.bounds.planning import delta_of_look, planned_cell_bound, rows_needed
 from fairflows.exceptions import Message, Parameter
 from fairflows.table.columns import is_number, is_time, shown
-from fairflows.table.table import Table
+from fairflows.table.table import Table, naming_rows
 
 Parts: TypeAlias = "tuple[str | Parameter, ...]"
 
@@ -59,6 +59,11 @@ class Finding(Message):
     column: str | None
     said: Parts
 
+    @classmethod
+    def of(cls, column: str | None, *said: str | Parameter) -> Finding:
+        """A finding in these words."""
+        return cls(column, said)
+
     @property
     def parts(self) -> Parts:
         """Text and parameters, in order."""
@@ -71,17 +76,7 @@ class Finding(Message):
 def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
     """Text columns in which every row differs, which cannot be features; some columns are none anyway."""
     return [
-        Finding(
-            str(name),
-            (
-                f"{name} is text with as many values as rows ({len(frame):,}): it names the rows and cannot be learnt "
-                "from. Drop it (",
-                Parameter("drop", [str(name)]),
-                "), or make it the identifier (",
-                Parameter("identifier", str(name)),
-                ").",
-            ),
-        )
+        Finding.of(str(name), *naming_rows(str(name), f"{name} is text", len(frame)))
         for name, column in frame.items()
         if name not in apart_from and _is_text(column) and 2 < len(frame) == column.nunique(dropna=False)
     ]
@@ -93,21 +88,12 @@ def find_needed(table: Table, *, missing: str, multiclass: bool) -> list[Finding
     counts = table.X.isna().sum()
     if missing == "error" and counts.any():
         gaps = _first([f"{name} ({count:,})" for name, count in counts[counts > 0].sort_values().items()])
-        found.append(
-            Finding(
-                None,
-                (
-                    f"Values are missing: {gaps}. Keep them as a category of their own (",
-                    Parameter("missing", "category"),
-                    ") or drop their rows (",
-                    Parameter("missing", "drop"),
-                    ").",
-                ),
-            )
-        )
+        keep, drop = Parameter("missing", "category"), Parameter("missing", "drop")
+        said = f"Values are missing: {gaps}. Keep them as a category of their own ("
+        found.append(Finding.of(None, said, keep, ") or drop their rows (", drop, ")."))
     if table.y is not None and len(table.labels) > 2 and not multiclass:
-        said = (f"{table.y.name} has {len(table.labels):,} values: say ", Parameter("multiclass", True), ".")
-        found.append(Finding(str(table.y.name), said))
+        said = f"{table.y.name} has {len(table.labels):,} values: say "
+        found.append(Finding.of(str(table.y.name), said, Parameter("multiclass", True), "."))
     return found
 
 
@@ -159,29 +145,25 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
     if n_values == 1:
         return  # said of all such columns at once
     if _may_be_a_name(column, n_values):
-        yield Finding(
+        yield Finding.of(
             name,
-            (
-                f"{name} has {n_values:,} different values in {len(column):,} rows: if it names persons or rows, make "
-                "it the identifier (",
-                Parameter("identifier", name),
-                ") or drop it (",
-                drop,
-                ").",
-            ),
+            f"{name} has {n_values:,} different values in {len(column):,} rows: if it names persons or rows, make it "
+            "the identifier (",
+            Parameter("identifier", name),
+            ") or drop it (",
+            drop,
+            ").",
         )
     if disguised := _disguised(column):
-        yield Finding(name, (f"{name} holds text: {disguised}",))
+        yield Finding.of(name, f"{name} holds text: {disguised}")
     if (right := _guessed_right(column, table)) is not None:
         largest = table.a.value_counts(normalize=True).max()
-        yield Finding(
+        yield Finding.of(
             name,
-            (
-                f"{name} alone tells {table.a.name} for {right:.0%} of the rows (the largest group has {largest:.0%}): "
-                "hiding the group then hides this column too. Drop it if nobody needs it (",
-                drop,
-                ").",
-            ),
+            f"{name} alone tells {table.a.name} for {right:.0%} of the rows (the largest group has {largest:.0%}): "
+            "hiding the group then hides this column too. Drop it if nobody needs it (",
+            drop,
+            ").",
         )
 
 
@@ -189,7 +171,7 @@ def _of_constants(table: Table) -> Iterator[Finding]:
     same = [str(name) for name, column in table.X.items() if column.nunique(dropna=False) == 1]
     if same:
         found = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them ("
-        yield Finding(same[0] if len(same) == 1 else None, (found, Parameter("drop", same), ")."))
+        yield Finding.of(same[0] if len(same) == 1 else None, found, Parameter("drop", same), ").")
 
 
 def _of_label(table: Table) -> Iterator[Finding]:
@@ -197,17 +179,15 @@ def _of_label(table: Table) -> Iterator[Finding]:
         return
     name = str(table.y.name)
     if disguised := _disguised(table.y):
-        yield Finding(name, (f"{name} holds text: {disguised}",))
+        yield Finding.of(name, f"{name} holds text: {disguised}")
     counts = table.y.value_counts()
     rare = int((counts < _FEWEST_OF_A_CLASS).sum())
     if rare:
         word = "value" if rare == 1 else "values"
-        yield Finding(
+        yield Finding.of(
             name,
-            (
-                f"{name} has {rare:,} {word} with fewer than {_FEWEST_OF_A_CLASS} rows, such as "
-                f"{shown(counts.index[-1])}: these cannot be learnt. Join them, or cut numbers into classes.",
-            ),
+            f"{name} has {rare:,} {word} with fewer than {_FEWEST_OF_A_CLASS} rows, such as "
+            f"{shown(counts.index[-1])}: these cannot be learnt. Join them, or cut numbers into classes.",
         )
 
 
@@ -215,20 +195,18 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
     name, groups, persons = str(table.a.name), table.groups, _persons_by_group(table)
     columns = list(table.grouping.kinds)
     if (disguised := _disguised(table.a)) and len(columns) == 1:
-        yield Finding(name, (f"{name} holds text: {disguised}",))
+        yield Finding.of(name, f"{name} holds text: {disguised}")
     uncut = [column for column in columns if column not in table.grouping.cuts]
     if len(groups) > _MANY_GROUPS and len(columns) == 1 and uncut and is_number(table.a.dtype):
         median = float(table.a.median())
-        yield Finding(
+        yield Finding.of(
             name,
-            (
-                f"{name} holds numbers with {len(groups):,} different values, each of which is a group. Cut it at a "
-                "value of your choice, such as the median (",
-                Parameter("groups", {name: [median]}),
-                "), or into groups of about equal size (",
-                Parameter("groups", {name: "quantiles=4"}),
-                ").",
-            ),
+            f"{name} holds numbers with {len(groups):,} different values, each of which is a group. Cut it at a value "
+            "of your choice, such as the median (",
+            Parameter("groups", {name: [median]}),
+            "), or into groups of about equal size (",
+            Parameter("groups", {name: "quantiles=4"}),
+            ").",
         )
         return
     n, largest = certifying * persons, max(certifying * persons.max(), 1)

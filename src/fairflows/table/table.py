@@ -512,14 +512,19 @@ def _check_not_a_name(name: str, column: pd.Series, declared: bool) -> None:
         return
     if column.nunique(dropna=False) == len(column):
         is_text = column.dtype == object or isinstance(column.dtype, pd.StringDtype)
-        raise DataError(
-            f"Column {name!r} is {'text' if is_text else f'of type {column.dtype}'} with as many values as rows "
-            f"({len(column):,}): it names the rows and cannot be learnt from. Drop it (",
-            Parameter("drop", [name]),
-            "), or make it the identifier (",
-            Parameter("identifier", name),
-            ").",
-        )
+        what = f"Column {name!r} is {'text' if is_text else f'of type {column.dtype}'}"
+        raise DataError(*naming_rows(name, what, len(column)))
+
+
+def naming_rows(name: str, what: str, n_rows: int) -> tuple[str | Parameter, ...]:
+    """What to do about a column, `what` it is, in which every row differs."""
+    return (
+        f"{what} with as many values as rows ({n_rows:,}): it names the rows and cannot be learnt from. Drop it (",
+        Parameter("drop", [name]),
+        "), or make it the identifier (",
+        Parameter("identifier", name),
+        ").",
+    )
 
 
 def _names_columns(given: Role, frame: pd.DataFrame) -> TypeGuard[Sequence[str]]:
