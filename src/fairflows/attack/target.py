@@ -30,7 +30,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Model, Released, Transformer
-from fairflows.table.columns import is_number, is_time, numbers
+from fairflows.table.columns import has_order, is_number, numbers
 from fairflows.table.frames import TableLike, has_names, to_pandas
 from fairflows.table.ledger import RowsSeen
 from fairflows.table.persons import Hashes, content_hashes
@@ -325,7 +325,7 @@ def without_gaps(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     for name, column in whole.items():
         if not column.isna().any():
             continue
-        is_ordered = (is_number(column.dtype) or is_time(column.dtype)) and column.notna().any()
+        is_ordered = has_order(column.dtype) and column.notna().any()
         for part, frame in parts.items():
             gap = frame[name].isna().astype(str)
             filled = (
@@ -406,13 +406,10 @@ def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> Nume
     """
     frame, columns = parts[0], []
     for j, name in enumerate(frame):
-        column = frame[[name]]
-        many = (
-            not (is_number(column[name].dtype) or is_time(column[name].dtype)) and frame[name].nunique() > _MOST_LEVELS
-        )
+        many = not has_order(frame[name].dtype) and frame[name].nunique() > _MOST_LEVELS
         rates = (group, n_groups) if many else (None, 0)
         has_gaps = any(part.iloc[:, j].isna().any() for part in parts)  # by place: an array's columns have other names
-        columns += NumericView.fit(column, *rates, standardise=False, has_gaps=has_gaps).columns
+        columns += NumericView.fit(frame[[name]], *rates, standardise=False, has_gaps=has_gaps).columns
     return NumericView(columns)
 
 

@@ -78,6 +78,7 @@ def best_densities(
 
     from fairflows.compute.resources import chosen_device
     from fairflows.density.base import Density, GroupDensities
+    from fairflows.encoder.flow_fitting import density_of
 
     if not isinstance(encoder, FairFlow):
         raise ValueError(f"density is for encoders of continuous tables (FairFlow); got {type(encoder).__name__}.")
@@ -101,7 +102,7 @@ def best_densities(
     held_rows = [torch.as_tensor(x, device=device) for x in held]
     found = []
     for candidate in settings:
-        densities = GroupDensities.fit(_template(candidate), fit_rows, random_state=random_state).double()
+        densities = GroupDensities.fit(density_of(candidate), fit_rows, random_state=random_state).double()
         found.append((float(np.mean(densities.score(held_rows))), name_of(candidate), densities.cpu()))
     likelihood, name, densities = max(found, key=lambda entry: entry[0])
     chosen = f"{name}, the best of {len(found)}" if len(found) > 1 else name
@@ -118,16 +119,6 @@ def _by_group(encoder: FairFlow, train: Table, random_state: int) -> tuple[list[
         x_part, group = x[places], rows.group[places]
         parts.append([x_part[group == a] for a in range(len(encoder.groups_))])
     return parts[0], parts[1]
-
-
-def _template(candidate: str | Density) -> Density:
-    if not isinstance(candidate, str):
-        return candidate
-    from fairflows.encoder.flow_fitting import DENSITIES
-
-    if candidate not in DENSITIES:
-        raise ValueError(f"density must be one of {', '.join(DENSITIES)}, or a density; got {candidate!r}.")
-    return DENSITIES[candidate]()
 
 
 def name_of(candidate: str | Density) -> str:

@@ -339,9 +339,11 @@ def difference_from_counts(path: Path, certificate: Certificate) -> str:
     n_counted = sum(certificate.n.values())
     if len(frame) != n_counted:
         return f"It has {len(frame):,} rows; {n_counted:,} persons were counted."
-    folds = next(each for each in certificate.counts if each.law == "row" and each.label is None).folds
+    headline = certificate.headline
+    if headline is None:
+        return "The certificate has no counts of a random row."
     counted: Counter[int] = Counter()
-    for fold in folds:
+    for fold in headline.folds:
         for counts in fold.counts.values():
             counted.update(dict(zip(fold.cells, counts, strict=True)))
     found = frame["cell"].value_counts().to_dict()

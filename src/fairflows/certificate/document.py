@@ -290,6 +290,11 @@ class Certificate:
                 found[kind]["selection ratio"] = float(selection_ratio_lower_bound(upper, largest_rate))
         return found
 
+    @property
+    def headline(self) -> CountedStatement | None:
+        """The counts of a random row, all labels together; None where nothing was counted."""
+        return next((each for each in self.counts if each.law == "row" and each.label is None), None)
+
     def bounds(self) -> list[Bound]:
         """The bounds on Δ as they are drawn: by the attack, by the model, and certified; those that there are."""
         return stated_bounds(self.attack_lower, self.model_upper, self.cell_upper)

@@ -121,6 +121,14 @@ class Levels:
 
     named = codes
 
+    def places(self, column: pd.Series) -> Places:
+        """The place of each value: as for `Ranges`, what is drawn from a level and becomes a value again."""
+        return self.codes(column)
+
+    def draw(self, codes: IntArray, generator: np.random.Generator) -> Places:
+        """A place in each of these levels: a level has one."""
+        return codes
+
     def known(self, column: pd.Series, found: Outside) -> pd.Series:
         """The column with a level in place of each value that is none; the column itself where there are none."""
         codes = self.codes(column, found)
@@ -139,9 +147,9 @@ class Levels:
         found.note(self.name, "missing", is_missing)
         return int(self.index.get_loc(OTHER)) if self.takes_unseen else 0
 
-    def column(self, codes: npt.NDArray[np.intp]) -> pd.Series:
+    def column(self, codes: Places) -> pd.Series:
         """The values with these numbers; a number outside gets the nearest level."""
-        codes = np.clip(codes, 0, len(self) - 1)
+        codes = np.clip(codes, 0, len(self) - 1).astype(np.intp)
         is_missing = codes == len(self.index)
         if isinstance(self.dtype, pd.CategoricalDtype):
             of_level = self.dtype.categories.get_indexer(self.index)

@@ -354,6 +354,16 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """The groups' laws of what the encoder gives, if its densities are the truth; None where it has none."""
         return None
 
+    def log_density_table(self, n: int, random_state: int = 0, *, label: Hashable = None) -> FloatArray:
+        """Draws from every group's latent law and their log-density under every group, (n, K drawn, K density).
+
+        With ``label``, of the laws given that label (for equalized odds).
+        """
+        law = self.latent_law()
+        if law is None:
+            raise DataError(f"{type(self).__name__} knows no law of what it gives.")
+        return law.log_density_table(n, random_state, label)
+
     def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
         """n rows of each group drawn from its density p̂_a; None for an encoder that estimates no density of rows."""
         return None
@@ -390,19 +400,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         sensitive_features: Role | None = None,
         sample_weight: ColumnLike | None = None,
     ) -> Self:
-        """Learn from rows.
-
-        Parameters
-        ----------
-        X : Table, frame or array
-            Rows to learn from.
-        y : array, optional
-            The label; without one, the encoder keeps no task in mind.
-        sensitive_features : array, optional
-            The sensitive attribute, unless X holds it.
-        sample_weight : array, optional
-            Weight of each row.
-        """
+        """Learn from rows, their label, their sensitive attribute and their weights."""
 
     @abstractmethod
     def fit_many(

@@ -16,7 +16,7 @@ Bins are cut from scores of the label, and of the group where it is not known at
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeAlias
 
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.optimize import linprog
-from scipy.sparse import coo_array, csr_array, hstack, kron, vstack
+from scipy.sparse import csr_array, hstack, kron, vstack
 from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 from sklearn.isotonic import IsotonicRegression
@@ -84,19 +84,19 @@ class ScoreBins:
         """
         d, each = scores.shape[1], max(n_bins // n_groups, 2)
         scale = np.where(scores.std(axis=0) > 0, scores.std(axis=0), 1)
-        none = np.empty((0, d))
+        edges: list[FloatArray] = []
         if d <= 2:
             n = each if d == 1 else max(int(np.sqrt(each)), 2)
             edges = [_quantile_edges(column, weight, n) for column in scores.T]
-            raw = cls(edges, scores.mean(axis=0), scale, none, n_groups, np.empty(0, dtype=np.intp))
+            centres = np.empty((0, d))
         else:
             some = np.random.default_rng(random_state).permutation(len(scores))[:_MOST_CLUSTERED]
             x = (scores[some] - scores.mean(axis=0)) / scale
             k = min(each, len(np.unique(x, axis=0)))
             found = KMeans(k, n_init=1, random_state=random_state).fit(x, sample_weight=weight[some])
             centres = np.asarray(found.cluster_centers_, dtype=np.float64)
-            raw = cls([], scores.mean(axis=0), scale, centres, n_groups, np.empty(0, dtype=np.intp))
-        return cls(raw.edges, raw.centre, raw.scale, raw.centres, n_groups, raw._nearest_used(scores, group, weight))
+        raw = cls(edges, scores.mean(axis=0), scale, centres, n_groups, np.empty(0, dtype=np.intp))
+        return replace(raw, kept=raw._nearest_used(scores, group, weight))
 
     @property
     def n(self) -> int:
@@ -257,12 +257,14 @@ class CellProgramme:
         B = len(bins.mass)
         sums_to_one = kron(csr_array(np.eye(B)), np.ones((1, k)), format="csr")
         paired = len(bins.laws[0]) <= _MOST_PAIRED
-        blocks, extra = _pair_blocks(bins.laws, k) if paired else _reference_blocks(bins.laws, k)
-        left = csr_array(vstack([block for block, _ in blocks]))
-        is_share = np.concatenate([is_share for _, is_share in blocks])
+        blocks = _pair_blocks(bins.laws, k) if paired else _reference_blocks(bins.laws, k)
+        left = csr_array(vstack(blocks))
+        is_share = np.tile(np.arange(k + 1) == k, len(blocks))
         equal = hstack([sums_to_one, csr_array((B, left.shape[1] - B * k))])
-        if not paired:
-            equal = vstack([equal, extra])
+        if not paired:  # the common laws r, which come last, sum to one
+            n = len(bins.laws)
+            is_law = kron(csr_array(np.eye(n)), np.ones((1, k)))
+            equal = vstack([equal, hstack([csr_array((n, left.shape[1] - n * k)), is_law])])
         return cls(bins, levels, left, csr_array(equal), is_share, 1.0 if paired else 0.5)
 
     def solve(self, distance: float) -> tuple[FloatArray, FloatArray]:
@@ -309,29 +311,20 @@ def _regret(label: FloatArray, levels: FloatArray) -> FloatArray:
     return label.max(axis=1, keepdims=True) - label[:, levels.argmax(axis=1)]
 
 
-def _pair_blocks(laws: Sequence[FloatArray], k: int) -> tuple[list[tuple[csr_array, npt.NDArray[np.bool_]]], None]:
+def _pair_blocks(laws: Sequence[FloatArray], k: int) -> list[csr_array]:
     """For every pair: the excess of one group over the other in each cell is at most t_j, and Σ_j t_j ≤ Δ."""
     pairs = [law[a] - law[b] for law in laws for a, b in combinations(range(len(law)), 2)]
-    blocks = []
-    for place, difference in enumerate(pairs):
-        excess = _cell_sums(difference, k)
-        blocks.append(_excess_block(excess, place, len(pairs), k, 0))
-    return blocks, None
+    none = csr_array((k, 0))
+    return [_excess_block(_cell_sums(difference, k), i, len(pairs), none) for i, difference in enumerate(pairs)]
 
 
-def _reference_blocks(
-    laws: Sequence[FloatArray], k: int
-) -> tuple[list[tuple[csr_array, npt.NDArray[np.bool_]]], csr_array]:
+def _reference_blocks(laws: Sequence[FloatArray], k: int) -> list[csr_array]:
     """For every group: its excess over a common law r, which is free, sums to at most Δ/2."""
-    n, B = sum(len(law) for law in laws), laws[0].shape[1]
-    blocks, place = [], 0
-    for c, law in enumerate(laws):
-        for p in law:
-            own = coo_array((-np.ones(k), (np.arange(k), c * k + np.arange(k))), shape=(k, len(laws) * k))
-            blocks.append(_excess_block(_cell_sums(p, k), place, n, k, len(laws) * k, own))
-            place += 1
-    is_law = kron(csr_array(np.eye(len(laws))), np.ones((1, k)))
-    return blocks, csr_array(hstack([csr_array((len(laws), B * k + n * k)), is_law]))
+    groups = [(c, p) for c, law in enumerate(laws) for p in law]
+    return [
+        _excess_block(_cell_sums(p, k), i, len(groups), _minus_identity(c, len(laws), k))
+        for i, (c, p) in enumerate(groups)
+    ]
 
 
 def _cell_sums(weights: FloatArray, k: int) -> csr_array:
@@ -341,16 +334,18 @@ def _cell_sums(weights: FloatArray, k: int) -> csr_array:
     return csr_array((np.repeat(weights[b], k), (rows, columns)), shape=(k, len(weights) * k))
 
 
-def _excess_block(
-    excess: csr_array, place: int, n: int, k: int, n_free: int, free: coo_array | None = None
-) -> tuple[csr_array, npt.NDArray[np.bool_]]:
+def _excess_block(excess: csr_array, place: int, n: int, free: csr_array) -> csr_array:
     """excess_j (− r_j) − t_j ≤ 0 for each cell, and Σ_j t_j ≤ a share of Δ."""
-    t = coo_array((-np.ones(k), (np.arange(k), place * k + np.arange(k))), shape=(k, n * k))
-    total = coo_array((np.ones(k), (np.zeros(k, dtype=int), place * k + np.arange(k))), shape=(1, n * k))
-    free = csr_array((k, n_free)) if free is None else free
+    t = _minus_identity(place, n, excess.shape[0])
+    total = csr_array(-t.sum(axis=0)[None])
     upper = hstack([excess, t, free])
-    lower = hstack([csr_array((1, excess.shape[1])), total, csr_array((1, n_free))])
-    return csr_array(vstack([upper, lower])), np.arange(k + 1) == k
+    lower = hstack([csr_array((1, excess.shape[1])), total, csr_array((1, free.shape[1]))])
+    return csr_array(vstack([upper, lower]))
+
+
+def _minus_identity(place: int, n: int, k: int) -> csr_array:
+    """Of n blocks of k columns beside each other, minus the identity in one."""
+    return csr_array((-np.ones(k), (np.arange(k), place * k + np.arange(k))), shape=(k, n * k))
 
 
 @dataclass(frozen=True)

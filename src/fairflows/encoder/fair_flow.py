@@ -336,13 +336,6 @@ class FairFlow(GroupEncoder):
         check_is_fitted(self)
         return FlowLaw(self.flow_, None if self.classes_ is None else self.label_classes, self.device)
 
-    def log_density_table(self, n: int, random_state: int = 0, *, label: Hashable = None) -> Array:
-        """Draws from every group's latent law and their log-density under every group, (n, K drawn, K density).
-
-        With ``label``, of the laws given that label (for equalized odds).
-        """
-        return self.latent_law().log_density_table(n, random_state, label)
-
     def _to_model_space(self, rows: Rows) -> tuple[Array, Array]:
         persons = rows.persons_or_fresh() if self.codec_.is_randomised else rows.persons
         return self.codec_.encode(rows.X, persons, rows.outside)

@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
-from fairflows.encoder.base import ExactLaw, FloatArray, IntArray, LabelledRows, Learnt, Rows
+from fairflows.encoder.base import ExactLaw, IntArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.cell_maps import inverse_map, label_split, latent_laws, sort_and_match
 from fairflows.encoder.cell_model import (
     CellModel,
@@ -242,10 +242,6 @@ class FairMatching(GroupEncoder):
             laws = [np.concatenate(parts, axis=1) for parts in zip(self.label_laws_, tails, strict=True)]
             given = dict(zip(self.label_classes.tolist(), laws, strict=True))
         return ExactLaw(np.concatenate([self.latent_laws_, np.diag(model.tails)], axis=1), given)
-
-    def log_density_table(self, n: int, random_state: int = 0) -> FloatArray:
-        """Draws from every group's latent law and their log-probability under every group, (n, K drawn, K density)."""
-        return self.latent_law().log_density_table(n, random_state)
 
     def known_cells(self) -> KnownCells:
         """The laws and both bijections."""

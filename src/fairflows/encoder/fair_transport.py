@@ -1,10 +1,4 @@
-"""FairTransport: randomised encoders that leave an adversary nothing, at the least cost to the task.
-
-A score is moved group by group onto the groups' common barycentre. With F_a the distribution function of the score in
-group a and Q̄(u) = Σ_a w_a F_a⁻¹(u) the quantile function of the barycentre, a score s becomes
-t = (1 − λ)·s + λ·Q̄(F_a(s)): at λ = 1 the same law in every group, and the order within a group is kept. Ties, which
-trees make, are broken by a number that belongs to the person.
-"""
+"""FairTransport: randomised encoders that leave an adversary nothing, at the least cost to the task."""
 
 from __future__ import annotations
 
@@ -240,13 +234,6 @@ class FairTransport(GroupEncoder):
         laws = self.transport_.latent_laws()
         return None if laws is None else ExactLaw(laws, {})
 
-    def log_density_table(self, n: int, random_state: int = 0) -> FloatArray:
-        """Draws from every group's latent law and their log-density under every group, (n, K drawn, K density)."""
-        law = self.latent_law()
-        if law is None:
-            raise DataError("No joint law of several scores is known.")
-        return law.log_density_table(n, random_state)
-
     def known_cells(self) -> KnownCells | None:
         """The laws of cells; None for a score."""
         cells = self._cells
@@ -272,7 +259,10 @@ class FairTransport(GroupEncoder):
 
 @dataclass(frozen=True)
 class Barycentre:
-    """The groups' distribution functions of one score, and their common quantile function.
+    """The groups' distribution functions F_a of one score, and their common quantile function Q̄(u) = Σ_a w_a F_a⁻¹(u).
+
+    At λ = 1 a moved score has the same law in every group, and the order within a group is kept. Ties, which trees
+    make, are broken by a number that belongs to the person.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import TrainingResult, TrainingSettings, train
 
 if TYPE_CHECKING:
-    from fairflows.encoder.fair_flow import DensityLike, FairFlow, GroupDensity
+    from fairflows.encoder.fair_flow import FairFlow, GroupDensity
 
 Array = npt.NDArray[np.float64]
 
@@ -250,7 +250,7 @@ def _densities(settings: FairFlow, rows: _Groups) -> tuple[GroupDensities, Group
         if settings.criterion != "demographic_parity":
             raise ValueError("known densities go with criterion='demographic_parity' only.")
         return _known(settings, given).to(device), None, ()
-    template = _template(given)
+    template = list(given) if isinstance(given, list | tuple) else density_of(given)
     if isinstance(template, list) and len(template) != len(settings.groups_):
         raise DataError(f"density must have one entry per group ({len(settings.groups_)}); got {len(template)}.")
     names, seed = settings.groups_, settings.random_state
@@ -272,10 +272,11 @@ def _densities(settings: FairFlow, rows: _Groups) -> tuple[GroupDensities, Group
     return densities, by_label, numbers
 
 
-def _template(given: DensityLike) -> Density | list[Density]:
-    if isinstance(given, Density | list | tuple):
-        return given if isinstance(given, Density) else list(given)
-    if given not in DENSITIES:
+def density_of(given: object) -> Density:
+    """A density to be fitted, by its name or as it is."""
+    if isinstance(given, Density):
+        return given
+    if not (isinstance(given, str) and given in DENSITIES):
         raise ValueError(f"density must be one of {', '.join(DENSITIES)}, a density, or one per group; got {given!r}.")
     return DENSITIES[given]()
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fairflows.encoder.base import FloatArray, LabelsLike
 from fairflows.exceptions import DataError
-from fairflows.table.columns import is_number, shown, sorted_values
+from fairflows.table.columns import is_number, places_in, shown, sorted_values
 from fairflows.table.frames import has_names, is_polars, to_pandas
 
 _MOST_FRACTIONS, _MOST_INTEGERS = 20, 100  # different numbers that may still be the names of classes
@@ -124,7 +124,7 @@ def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:
     if len(values) < 2:
         raise DataError(f"y must have at least two classes; every row is {shown(values[0])}.")
     several_types = len({type(value) for value in values}) > 1  # which NumPy would make text of
-    codes = pd.Index(values, dtype=object).get_indexer(column.astype(object))
+    codes = places_in(pd.Index(values, dtype=object), column)
     return np.array(values, dtype=object if several_types else None), codes
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fairflows.codec.levels import Levels, Places, Ranges
 from fairflows.exceptions import DataError, ParameterError
-from fairflows.table.columns import Dtype, is_number, is_time
+from fairflows.table.columns import Dtype, has_order
 from fairflows.table.frames import only_used_categories
 from fairflows.table.persons import Secret, keyed_hashes
 from fairflows.table.schema import Schema
@@ -152,7 +152,7 @@ class RowsGivenCell:
         parts = [_fit_part(str(name), column) for name, column in whole.items()]
         codes = np.column_stack([part.codes(column) for part, (_, column) in zip(parts, whole.items(), strict=True)])
         sizes = np.array([len(part) for part in parts])
-        places = [_places(part, column) for part, (_, column) in zip(parts, whole.items(), strict=True)]
+        places = [part.places(column) for part, (_, column) in zip(parts, whole.items(), strict=True)]
         hashes = list(_row_hashes(places, X.shape[1], key))
         codes = _without_rare(codes, parts, who)
         marginals = [_law(codes[codes[:, d] >= 0, d], size) for d, size in enumerate(sizes)]
@@ -200,7 +200,7 @@ class RowsGivenCell:
                 f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
                 "training person has. Fit on more rows, or release the cell's number (output='cell')."
             )
-        columns = [_column(part, place) for part, place in zip(self.parts, places, strict=True)]
+        columns = [part.column(place) for part, place in zip(self.parts, places, strict=True)]
         return only_used_categories(pd.DataFrame(dict(zip(self.names, columns, strict=True))))
 
     def _draw(self, cells: IntArray, generator: np.random.Generator) -> list[Places]:
@@ -215,7 +215,7 @@ class RowsGivenCell:
                 stop = start + len(part)
                 levels[d], start = _draw_levels(self.theta[start:stop, met].T, which, generator), stop
         levels |= {d: _draw_levels(law, levels[e], generator) for d, (e, law) in self.given.items() if law is not None}
-        places = {d: _drawn_places(self.parts[d], levels[d], generator)[back] for d in levels}
+        places = {d: self.parts[d].draw(levels[d], generator)[back] for d in levels}
         places |= {d: places[e].copy() for d, (e, law) in self.given.items() if law is None}
         return [places[d] for d in range(len(self.parts))]
 
@@ -226,7 +226,7 @@ class RowsGivenCell:
         mixed = []
         for d, part in enumerate(self.parts):
             levels = _draw_levels(self.marginals[d][None], nothing, generator)
-            mixed.append(np.where(chosen == d, _drawn_places(part, levels, generator), places[d]))
+            mixed.append(np.where(chosen == d, part.draw(levels, generator), places[d]))
         return mixed
 
     def _is_taken(self, places: list[Places]) -> BoolArray:
@@ -328,11 +328,8 @@ class _Mixture:
     def _one_hot(self, rows: IntArray) -> sparse.csr_matrix:
         """One-hot columns of pairs (level, cell); a level of −1 has none."""
         codes = self._codes[rows]
-        known = codes >= 0
-        ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
-        columns = ((codes + self._starts) * self._k + self._cells[rows][:, None])[known]
-        values = np.ones(len(columns), dtype=np.float32)
-        return sparse.csr_matrix((values, columns, ends), shape=(len(codes), self._M * self._k))
+        columns = (codes + self._starts) * self._k + self._cells[rows][:, None]
+        return _one_hot(columns, codes >= 0, self._M * self._k)
 
 
 def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
@@ -345,20 +342,8 @@ def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
 
 
 def _fit_part(name: str, column: pd.Series) -> Part:
-    ranges = Ranges.fit(column) if is_number(column.dtype) or is_time(column.dtype) else None
+    ranges = Ranges.fit(column) if has_order(column.dtype) else None
     return Levels.fit(name, column) if ranges is None else ranges
-
-
-def _places(part: Part, column: pd.Series) -> Places:
-    return part.places(column) if isinstance(part, Ranges) else part.codes(column)
-
-
-def _drawn_places(part: Part, levels: IntArray, generator: np.random.Generator) -> Places:
-    return part.draw(levels, generator) if isinstance(part, Ranges) else levels
-
-
-def _column(part: Part, places: Places) -> pd.Series:
-    return part.column(places) if isinstance(part, Ranges) else part.column(places.astype(np.intp))
 
 
 def _without_rare(codes: IntArray, parts: list[Part], who: npt.NDArray) -> IntArray:
@@ -393,13 +378,8 @@ def _determined(codes: IntArray, sizes: IntArray) -> dict[int, int]:
     blind guess. A row does not count for itself, so that a level of e which only one row has determines nothing.
     """
     codes = codes[:: max(1, len(codes) // _ROWS_COMPARED)]
-    n, D = codes.shape
-    starts = np.cumsum(sizes) - sizes
-    known = codes >= 0
-    ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
-    columns = (codes + starts)[known]
-    values = np.ones(len(columns), dtype=np.float32)
-    one_hot = sparse.csr_matrix((values, columns, ends), shape=(n, int(sizes.sum()))).tocsc()
+    D, starts, known = codes.shape[1], np.cumsum(sizes) - sizes, codes >= 0
+    one_hot = _one_hot(codes + starts, known, int(sizes.sum())).tocsc()
     found: dict[int, int] = {}
     order = np.argsort(-sizes, kind="stable")
     is_free = np.zeros(D, dtype=bool)
@@ -414,6 +394,13 @@ def _determined(codes: IntArray, sizes: IntArray) -> dict[int, int]:
                 found[int(d)] = int(avoided.argmax())
         is_free[d] = int(d) not in found
     return found
+
+
+def _one_hot(columns: IntArray, known: BoolArray, n_columns: int) -> sparse.csr_matrix:
+    """Rows with a one in each of these columns (n, D), where it is known."""
+    ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
+    ones = np.ones(ends[-1], dtype=np.float32)
+    return sparse.csr_matrix((ones, columns[known], ends), shape=(len(columns), n_columns))
 
 
 def _draw_levels(laws: FloatArray, rows: IntArray, generator: np.random.Generator) -> IntArray:

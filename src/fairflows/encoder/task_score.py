@@ -36,6 +36,7 @@ from fairflows.table.columns import (
     check_column,
     checked_features,
     floats,
+    has_order,
     is_number,
     is_time,
     missing,
@@ -64,7 +65,7 @@ def score_columns(
 
 def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Literal["error", "other"]) -> ScoreColumn:
     check_column(name, column)
-    ordered = is_number(column.dtype) or is_time(column.dtype)
+    ordered = has_order(column.dtype)
     if not ordered and kind in ("continuous", "discrete"):
         raise DataError(f"Column {name!r} must hold numbers or times to be {kind}; got {column.dtype}.")
     if not ordered or kind == "categorical":

@@ -22,7 +22,7 @@ from fairflows.compute.display import new_axes
 from fairflows.encoder.base import Rows
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError, ParameterError
-from fairflows.table.columns import check_known, is_number, is_time
+from fairflows.table.columns import check_known, floats, has_order, is_time
 from fairflows.table.frames import Frame, has_names, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role, Table, role_column
@@ -34,6 +34,7 @@ Array = npt.NDArray[np.float64]
 Accepts = Callable[[Array], npt.NDArray[np.bool_]]
 
 _N_DRAWS = 10_000
+_DAY = 86_400  # seconds
 
 
 class Classifier(Protocol):
@@ -214,7 +215,7 @@ class Conditions:
         for role, names in given.items():
             for name in names:
                 check_known(name, columns.columns, role)
-                if role != "keep" and not has_order(columns[name]):
+                if role != "keep" and not has_order(columns[name].dtype):
                     raise DataError(f"{role} needs a column of numbers or times; {name!r} is {columns[name].dtype}.")
         return cls(**given)
 
@@ -237,20 +238,16 @@ class Conditions:
         return forbidden
 
 
-def has_order(column: pd.Series) -> bool:
-    """Whether a column's values can rise and fall."""
-    return is_number(column.dtype) or is_time(column.dtype)
-
-
 def ordered_values(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns that can rise and fall, as numbers; times in days."""
-    names = [name for name in frame if has_order(frame[name])]
-    return pd.DataFrame({name: _as_numbers(frame[name]) for name in names}, index=frame.index)
+    columns = {name: column for name, column in frame.items() if has_order(column.dtype)}
+    values = {name: floats(column) / (_DAY if is_time(column.dtype) else 1) for name, column in columns.items()}
+    return pd.DataFrame(values, index=frame.index)
 
 
 def changed_categories(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """In which rows each other column has another value."""
-    names = [name for name in before if not has_order(before[name])]
+    names = [name for name in before if not has_order(before[name].dtype)]
     return pd.DataFrame({name: ~_same(before[name], after[name]) for name in names}, index=before.index)
 
 
@@ -421,13 +418,6 @@ def _plausibility(
         mine, of_group = (attribute == group).to_numpy(), (draws[1] == group).to_numpy()
         share[mine] = np.searchsorted(np.sort(reference[of_group]), log_p[mine]) / of_group.sum()
     return share
-
-
-def _as_numbers(column: pd.Series) -> npt.NDArray[np.float64]:
-    if is_number(column.dtype):
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    zero = pd.Timedelta(0) if column.dtype.kind == "m" else pd.Timestamp(0, tz=getattr(column.dtype, "tz", None))
-    return ((column - zero) / pd.Timedelta(days=1)).to_numpy(dtype=np.float64)
 
 
 def _same(before: pd.Series, after: pd.Series) -> npt.NDArray[np.bool_]:

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
-from scipy import sparse
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 from fairflows.compute.display import new_axes
 from fairflows.compute.resources import one_thread
+from fairflows.density.cell_density import one_hot
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Model, Released
-from fairflows.table.columns import is_number, is_time, numbers
+from fairflows.table.columns import has_order, numbers
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class _Codes:
     @classmethod
     def of(cls, train: pd.Series, test: pd.Series, size: tuple[int, int]) -> _Codes:
         """Bins and categories as `train` has them; a missing value is one more."""
-        if _has_order(train):
+        if has_order(train.dtype):
             return cls(*_binned(train, test, size[0]))
         levels = train.astype(object).value_counts().index[: size[1]]
         found = (levels.get_indexer(column.astype(object)) for column in (train, test))
@@ -304,7 +304,7 @@ def boosted_prediction(fit: pd.DataFrame, y: npt.ArrayLike, judged: pd.DataFrame
     features = [_as_numbers(fit.iloc[:, j], judged.iloc[:, j]) for j in range(fit.shape[1])]
     learnt, asked = (np.column_stack(columns) for columns in zip(*features, strict=True))
     trees = HistGradientBoostingClassifier(
-        categorical_features=[not _has_order(column) for _, column in fit.items()], random_state=random_state
+        categorical_features=[not has_order(dtype) for dtype in fit.dtypes], random_state=random_state
     )
     with one_thread():
         return trees.fit(learnt, y).predict(asked)
@@ -312,7 +312,7 @@ def boosted_prediction(fit: pd.DataFrame, y: npt.ArrayLike, judged: pd.DataFrame
 
 def _as_numbers(train: pd.Series, test: pd.Series) -> tuple[FloatArray, FloatArray]:
     """Numbers and times as they are, or NaN; categories by how frequent they are in `train`."""
-    if not _has_order(train):
+    if not has_order(train.dtype):
         codes = _Codes.of(train, test, (0, _MOST_LEVELS))
         return codes.train.astype(np.float64), codes.test.astype(np.float64)
     found = []
@@ -322,10 +322,6 @@ def _as_numbers(train: pd.Series, test: pd.Series) -> tuple[FloatArray, FloatArr
         values[~missing] = numbers(column[~missing]).astype(np.float64)
         found.append(values)
     return found[0], found[1]
-
-
-def _has_order(column: pd.Series) -> bool:
-    return is_number(column.dtype) or is_time(column.dtype)
 
 
 def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> tuple[IntArray, IntArray]:
@@ -345,16 +341,11 @@ def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> tuple[IntArray, I
 
 def _mutual_information(columns: IntArray, target: IntArray) -> npt.NDArray[np.float64]:
     """Of each column and the target, in nats, from their counts."""
-    n, D = columns.shape
-    sizes = columns.max(axis=0) + 1
-    starts = np.cumsum(sizes) - sizes
-    one_hot = sparse.csr_matrix(
-        (np.ones(n * D), (columns + starts).ravel(), np.arange(n + 1) * D), shape=(n, int(sizes.sum()))
-    )
-    joint = one_hot.T @ np.eye(int(target.max()) + 1)[target] / n
+    n, sizes = len(columns), columns.max(axis=0) + 1
+    joint = one_hot(columns, sizes).T @ np.eye(int(target.max()) + 1)[target] / n
     product = joint.sum(axis=1, keepdims=True) * (np.bincount(target) / n)
     terms = joint * np.log(np.divide(joint, product, out=np.ones_like(joint), where=joint > 0))
-    return np.add.reduceat(terms.sum(axis=1), starts)
+    return np.add.reduceat(terms.sum(axis=1), np.cumsum(sizes) - sizes)
 
 
 def _avoided(accuracy: float, majority: float) -> float:

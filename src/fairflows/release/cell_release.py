@@ -19,7 +19,7 @@ from fairflows.encoder.labels import label_columns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import CentrePartition, NumericView, Partition, QuantilePartition, TreePartition
-from fairflows.table.columns import Dtype, check_choice, is_number, is_time
+from fairflows.table.columns import Dtype, check_choice, has_order, places_in
 from fairflows.table.frames import ColumnLike, settled
 from fairflows.table.persons import Key, Persons, content_hashes
 from fairflows.table.schema import Schema
@@ -435,7 +435,7 @@ def _with_coins(rows: Rows) -> Rows:
 
 
 def _class_numbers(y: LabelsLike, classes: np.ndarray) -> Groups:
-    return pd.Index(classes, dtype=object).get_indexer(pd.Series(np.asarray(y).ravel()).astype(object))
+    return places_in(pd.Index(classes, dtype=object), pd.Series(np.asarray(y).ravel()))
 
 
 def _most_rows(encoder: Encoder, rows: Rows) -> int | None:
@@ -469,7 +469,7 @@ def _typical_rows(rows: pd.DataFrame, cells: Cells, n_cells: int) -> pd.DataFram
     columns = {}
     for name in rows:
         column = rows[name].reset_index(drop=True)
-        if is_number(column.dtype) or is_time(column.dtype):
+        if has_order(column.dtype):
             by_cell = column.groupby(cells).quantile(0.5, interpolation="lower")
             whole = column.quantile(0.5, interpolation="lower")
         else:

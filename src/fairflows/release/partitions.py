@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import floats, is_number, is_time, places_in, sorted_values
+from fairflows.table.columns import floats, has_order, places_in, sorted_values
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -215,7 +215,7 @@ Partition = TreePartition | QuantilePartition | CentrePartition
 def _fit_column(
     column: pd.Series, targets: FloatArray | None, standardise: bool, has_gaps: bool
 ) -> NumberColumn | LevelColumn:
-    if is_number(column.dtype) or is_time(column.dtype):
+    if has_order(column.dtype):
         values = _numbers(column, may_miss=has_gaps)
         known = values[~np.isnan(values)]
         if not standardise or not len(known):

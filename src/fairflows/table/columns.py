@@ -42,6 +42,11 @@ def is_number(dtype: Dtype) -> bool:
     return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
 
 
+def has_order(dtype: Dtype) -> bool:
+    """Whether values of a column of this type can rise and fall: numbers, dates, times, durations."""
+    return is_number(dtype) or is_time(dtype)
+
+
 def numbers(column: pd.Series) -> np.ndarray:
     """The values of a number or time column without missing ones, as a plain array of NumPy's own type."""
     dtype = column.dtype
@@ -105,7 +110,7 @@ def infer_kind(column: pd.Series) -> Kind:
     >>> infer_kind(pd.Series(["north", "south"]))
     'categorical'
     """
-    if not (is_number(column.dtype) or is_time(column.dtype)):
+    if not has_order(column.dtype):
         return "categorical"
     known = column.dropna()
     return "discrete" if not len(known) or find_grid(numbers(known)) is not None else "continuous"

@@ -16,7 +16,7 @@ import pandas as pd
 
 from fairflows.bounds.planning import delta_of_look, planned_cell_bound, rows_needed
 from fairflows.exceptions import Message, Parameter
-from fairflows.table.columns import is_number, is_time, shown
+from fairflows.table.columns import has_order, is_number, is_time, shown
 from fairflows.table.table import Table, naming_rows
 
 Parts: TypeAlias = "tuple[str | Parameter, ...]"
@@ -301,7 +301,7 @@ def _guessed_right(column: pd.Series, table: Table) -> float | None:
 
 def _binned(column: pd.Series) -> npt.NDArray[np.intp]:
     """Values by number; those of numbers and times cut into bins, missing ones a value of their own."""
-    if (is_number(column.dtype) or is_time(column.dtype)) and column.nunique() > _BINS:
+    if has_order(column.dtype) and column.nunique() > _BINS:
         return np.asarray(pd.qcut(column.rank(), _BINS, labels=False, duplicates="drop").fillna(-1), dtype=np.intp)
     return pd.factorize(column)[0]
 

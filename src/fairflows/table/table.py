@@ -22,9 +22,8 @@ from fairflows.table.columns import (
     check_complete,
     check_kinds,
     check_known,
+    has_order,
     infer_kind,
-    is_number,
-    is_time,
     numbers,
     places_in,
     shown,
@@ -302,7 +301,7 @@ class Table:
         rows = []
         for name, column in self.X.items():
             known = column.dropna()
-            ordered = (is_number(column.dtype) or is_time(column.dtype)) and len(known) > 0
+            ordered = has_order(column.dtype) and len(known) > 0
             grid = find_grid(numbers(known)) if ordered else None
             step = "" if grid is None else step_text(grid.quantum, numbers(known).dtype)
             rows.append(
@@ -508,7 +507,7 @@ def _checked_parts(parts: Any, n_rows: int) -> np.ndarray:
 
 def _check_not_a_name(name: str, column: pd.Series, declared: bool) -> None:
     """Refuse a text column in which every row is different: a name, a key, a free text."""
-    if is_number(column.dtype) or is_time(column.dtype) or declared or len(column) <= 2:
+    if has_order(column.dtype) or declared or len(column) <= 2:
         return
     if column.nunique(dropna=False) == len(column):
         is_text = column.dtype == object or isinstance(column.dtype, pd.StringDtype)

@@ -219,7 +219,7 @@ def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> dic
 
     Other counts beside them, merged in another way, would tell those that are merged there.
     """
-    statement = next((each for each in certificate.counts if each.law == "row" and each.label is None), None)
+    statement = certificate.headline
     if statement is None:
         return None
     labels = list(certificate.cell_odds_upper) if "label" in certificate.released else [""]
