@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from fairflows.encoder.labels import Label, class_probabilities, predicted_label
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.table.columns import check_choice, shown
-from fairflows.table.persons import Key, Persons
+from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
@@ -145,10 +145,6 @@ class FairCells(GroupEncoder):
     def needs_attribute(self) -> bool:
         """Whether encoding needs the sensitive attribute; fitting does."""
         return self.attribute == "encoding"
-
-    def sharing(self, key: Key | None, share: float) -> Self:
-        """A copy that is not fitted, with this key and this share of δ."""
-        return super().sharing(key, share).set_params(delta=share * self.delta)
 
     @property
     def is_randomised(self) -> bool:
@@ -276,10 +272,7 @@ class FairCells(GroupEncoder):
     def _certifying_share(self, persons: Persons) -> float:
         """How many certifying persons are counted for each person here."""
         share = 1.0 if self.n_certify is None else self.n_certify / persons.n
-        if self.unit == "person":
-            return share
-        each = persons.rows_each()
-        return share * float(each.mean() / each.max())  # a certificate takes persons in proportion to their rows
+        return share if self.unit == "person" else share * persons.accepted_share
 
     def _part(self, rows: Rows, labels: list[Label], given: Groups | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Persons to train the scores, and persons to make the cells from; of few persons another part may do."""
@@ -405,8 +398,7 @@ def _sums(place: np.ndarray, n_bins: int, weight: FloatArray) -> FloatArray:
 
 def _persons_in(persons: Persons, kind: Groups, n: int) -> FloatArray:
     """How many persons have rows of each kind, at least one."""
-    pairs = np.unique(persons.codes * n + kind)
-    return np.maximum(np.bincount(pairs % n, minlength=n), 1).astype(np.float64)
+    return np.maximum(persons.count_by(kind, n), 1).astype(np.float64)
 
 
 def _drawn(laws: FloatArray, places: np.ndarray, coin: FloatArray) -> Cells:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,6 @@ from fairflows.encoder.task_score import (
 )
 from fairflows.exceptions import DataError, ParameterError, warn_user
 from fairflows.table.columns import Dtype, check_choice, check_known
-from fairflows.table.persons import Key
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
@@ -179,10 +178,6 @@ class FairTree(GroupEncoder):
         self.random_state = random_state
         self.progress = progress
 
-    def sharing(self, key: Key | None, share: float) -> Self:
-        """A copy that is not fitted, with this key and this share of δ."""
-        return super().sharing(key, share).set_params(delta=share * self.delta)
-
     @property
     def is_randomised(self) -> bool:
         """Rows at a threshold are sent left or right at random."""
@@ -303,9 +298,8 @@ class FairTree(GroupEncoder):
         codes = rows.persons.take(calibration.places).codes
         of_person = np.stack([np.bincount(codes, weight * (group == a)) for a in range(K)])
         calibrating = of_person.sum(axis=1) ** 2 / (of_person**2).sum(axis=1)  # as many persons of equal weight
-        each = rows.persons.rows_each()
-        thinning = 1.0 if self.unit == "person" else each.mean() / each.max()
-        shares = np.bincount(np.unique(rows.persons.codes * K + rows.group) % K, minlength=K) / rows.persons.n
+        shares = rows.persons.count_by(rows.group, K) / rows.persons.n
+        thinning = 1.0 if self.unit == "person" else rows.persons.accepted_share
         n = np.maximum(shares * (self.n_certify or rows.persons.n) * thinning, 1)
         planned: dict[int, float] = {}
         for k in _CANDIDATES:

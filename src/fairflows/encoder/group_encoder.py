@@ -110,9 +110,10 @@ class GroupEncoder(Encoder):
         return found
 
     def sharing(self, key: Key | None, share: float) -> Self:
-        """A copy that is not fitted, with this key where it has one."""
-        takes_key = "key" in self.get_params(deep=False)
-        return clone(self).set_params(key=key) if takes_key else clone(self)
+        """A copy that is not fitted, with this key and this share of δ, where it has such settings."""
+        settings = self.get_params(deep=False)
+        changed = {"key": key, "delta": share * settings.get("delta", 0)}
+        return clone(self).set_params(**{name: value for name, value in changed.items() if name in settings})
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """The rows of a table as the encoder sees them, checked."""

@@ -249,6 +249,16 @@ class Persons:
         """How many rows each person has."""
         return np.bincount(self.codes, minlength=self.n)
 
+    def count_by(self, kind: Places, n_kinds: int) -> Places:
+        """How many persons have rows of each kind, given each row's kind in 0 … n_kinds − 1."""
+        return np.bincount(np.unique(self.codes * n_kinds + kind) % n_kinds, minlength=n_kinds)
+
+    @property
+    def accepted_share(self) -> float:
+        """The share of the persons that `random_rows` takes, at the most rows that a person has here."""
+        each = self.rows_each()
+        return float(each.mean() / each.max())
+
     def uniform(self, key: Secret, purpose: str) -> npt.NDArray[np.float64]:
         """One number in [0, 1) per row, with 53 random bits, the same for all rows of a person.
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from fairflows.bounds.planning import delta_of_look, planned_cell_bound, rows_needed
 from fairflows.exceptions import Message, Parameter
-from fairflows.table.columns import has_order, is_number, is_time, shown
+from fairflows.table.columns import has_order, is_number, is_time, places_in, shown
 from fairflows.table.table import Table, naming_rows
 
 Parts: TypeAlias = "tuple[str | Parameter, ...]"
@@ -233,9 +233,8 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
 
 
 def _persons_by_group(table: Table) -> npt.NDArray[np.int64]:
-    rows = pd.DataFrame({"group": table.a.to_numpy(), "person": table.persons.codes})
-    counts = rows.groupby("group", observed=True)["person"].nunique()
-    return counts.reindex(table.groups).to_numpy(dtype=np.int64)
+    groups = table.groups
+    return table.persons.count_by(places_in(pd.Index(groups, dtype=object), table.a), len(groups))
 
 
 def _planned(n: npt.NDArray[np.float64], n_cells: int, delta: float) -> float:
