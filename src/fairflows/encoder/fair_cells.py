@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from typing import Literal
 
@@ -23,7 +23,7 @@ from fairflows.encoder.labels import Label, class_probabilities, predicted_label
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.table.columns import check_choice, shown
-from fairflows.table.persons import Persons
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.table import Role
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
@@ -31,6 +31,7 @@ _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is 
 _ROWS_PER_CHUNK = 2**12  # whose laws of cells stay in a cache
 
 
+@dataclass(eq=False, repr=False)
 class FairCells(GroupEncoder):
     """The best cells for a label, so that their laws in the groups are at most a target apart.
 
@@ -91,55 +92,35 @@ class FairCells(GroupEncoder):
     (False, True, 8)
     """
 
-    strength_name = "target"
-    binned_: BinnedScores
-    cells_of_bin_: FloatArray
-    levels_: FloatArray
-    laws_: FloatArray
-    labels_: list[Label]
-    columns_: dict[Hashable, ScoreColumn]
-    n_cells_: int
+    n_cells: int = 8
+    _: KW_ONLY
+    target: float = 0.05
+    attribute: Literal["encoding", "training"] = "encoding"
+    criterion: Literal["demographic_parity", "equalized_odds", "equal_opportunity"] = "demographic_parity"
+    label_score: Classifier | None = None
+    group_score: Classifier | None = None
+    n_bins: int = 576
+    n_certify: int | None = None
+    delta: float = 0.05
+    chance: float = 0.9
+    unit: Literal["row", "person"] = "row"
+    kinds: Mapping[str, str] | None = None
+    unseen: Literal["error", "other"] = "error"
+    missing: Literal["error", "category"] | None = None
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
 
-    def __init__(
-        self,
-        n_cells: int = 8,
-        *,
-        target: float = 0.05,
-        attribute: Literal["encoding", "training"] = "encoding",
-        criterion: Literal["demographic_parity", "equalized_odds", "equal_opportunity"] = "demographic_parity",
-        label_score: Classifier | None = None,
-        group_score: Classifier | None = None,
-        n_bins: int = 576,
-        n_certify: int | None = None,
-        delta: float = 0.05,
-        chance: float = 0.9,
-        unit: Literal["row", "person"] = "row",
-        kinds: Mapping[str, str] | None = None,
-        unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] | None = None,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        key: bytes | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.n_cells = n_cells
-        self.target = target
-        self.attribute = attribute
-        self.criterion = criterion
-        self.label_score = label_score
-        self.group_score = group_score
-        self.n_bins = n_bins
-        self.n_certify = n_certify
-        self.delta = delta
-        self.chance = chance
-        self.unit = unit
-        self.kinds = kinds
-        self.unseen = unseen
-        self.missing = missing
-        self.sensitive = sensitive
-        self.identifier = identifier
-        self.key = key
-        self.random_state = random_state
+    binned_: BinnedScores = field(init=False)
+    cells_of_bin_: FloatArray = field(init=False)
+    levels_: FloatArray = field(init=False)
+    laws_: FloatArray = field(init=False)
+    labels_: list[Label] = field(init=False)
+    columns_: dict[Hashable, ScoreColumn] = field(init=False)
+    n_cells_: int = field(init=False)
+
+    strength_name = "target"
 
     @property
     def needs_attribute(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from fairflows.encoder.base import Groups, Inversion, LabelledRows, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.frames import Frame, TableLike
-from fairflows.table.persons import Persons
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.table import Role
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ DensityLike: TypeAlias = "str | GroupDensity | Sequence[GroupDensity] | Mapping[
 ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times faster than all rows at once
 
 
+@dataclass(eq=False, repr=False)
 class FairFlow(GroupEncoder):
     """Fair Normalizing Flows: z = f_a(x), a bijection per group, so that z tells little of a.
 
@@ -118,71 +119,39 @@ class FairFlow(GroupEncoder):
     True
     """
 
-    codec_: Codec
-    flow_: FittedFlow
+    gamma: float = 0.1
+    _: KW_ONLY
+    bijection: Literal["realnvp", "spline"] | Bijection = "realnvp"
+    n_blocks: int = 4
+    hidden: Sequence[int] = (50, 50)
+    head: Sequence[int] = (100,)
+    density: DensityLike = "mixture"
+    criterion: Literal["demographic_parity", "equalized_odds", "equal_opportunity"] = "demographic_parity"
+    scalarisation: Literal["convex", "chebyshev"] = "convex"
+    n_epochs: int | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    ramp_epochs: int | Literal["auto"] = "auto"
+    learning_rate: float = 0.01
+    weight_decay: float = 1e-4
+    n_restarts: int = 1
+    validation: float = 0.1
+    alpha: float = 0.05
+    dequantise: bool = True
+    outside: Literal["extend", "error", "clip"] = "extend"
+    off_grid: Literal["error", "round"] = "round"
+    unseen: Literal["error", "other"] = "error"
+    missing: Literal["error", "category"] | None = None
+    kinds: Mapping[str, str] | None = None
+    fresh_noise: bool = False
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    device: str = "auto"
+    progress: bool = False
+    random_state: int = 0
 
-    def __init__(
-        self,
-        gamma: float = 0.1,
-        *,
-        bijection: Literal["realnvp", "spline"] | Bijection = "realnvp",
-        n_blocks: int = 4,
-        hidden: Sequence[int] = (50, 50),
-        head: Sequence[int] = (100,),
-        density: DensityLike = "mixture",
-        criterion: Literal["demographic_parity", "equalized_odds", "equal_opportunity"] = "demographic_parity",
-        scalarisation: Literal["convex", "chebyshev"] = "convex",
-        n_epochs: int | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        ramp_epochs: int | Literal["auto"] = "auto",
-        learning_rate: float = 0.01,
-        weight_decay: float = 1e-4,
-        n_restarts: int = 1,
-        validation: float = 0.1,
-        alpha: float = 0.05,
-        dequantise: bool = True,
-        outside: Literal["extend", "error", "clip"] = "extend",
-        off_grid: Literal["error", "round"] = "round",
-        unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] | None = None,
-        kinds: Mapping[str, str] | None = None,
-        fresh_noise: bool = False,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        key: bytes | None = None,
-        device: str = "auto",
-        progress: bool = False,
-        random_state: int = 0,
-    ) -> None:
-        self.gamma = gamma
-        self.bijection = bijection
-        self.n_blocks = n_blocks
-        self.hidden = hidden
-        self.head = head
-        self.density = density
-        self.criterion = criterion
-        self.scalarisation = scalarisation
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.ramp_epochs = ramp_epochs
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.n_restarts = n_restarts
-        self.validation = validation
-        self.alpha = alpha
-        self.dequantise = dequantise
-        self.outside = outside
-        self.off_grid = off_grid
-        self.unseen = unseen
-        self.missing = missing
-        self.kinds = kinds
-        self.fresh_noise = fresh_noise
-        self.sensitive = sensitive
-        self.identifier = identifier
-        self.key = key
-        self.device = device
-        self.progress = progress
-        self.random_state = random_state
+    codec_: Codec = field(init=False)
+    flow_: FittedFlow = field(init=False)
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         from fairflows.encoder.flow_fitting import fit_flows

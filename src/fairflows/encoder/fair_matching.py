@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -30,11 +31,12 @@ from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Dtype, check_choice
 from fairflows.table.frames import TableLike
-from fairflows.table.persons import Persons
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
 
+@dataclass(eq=False, repr=False)
 class FairMatching(GroupEncoder):
     """Encode categorical tables by matching the cells of each group to those of a reference.
 
@@ -102,47 +104,27 @@ class FairMatching(GroupEncoder):
     True
     """
 
-    model_: CellModel
-    class_of_cell_: IntArray
+    gamma: float = 0.1
+    _: KW_ONLY
+    density: str | Callable[[Sequence[int]], CellDensity] = "made"
+    criterion: Literal["demographic_parity", "equalized_odds"] = "demographic_parity"
+    hidden: Sequence[int] = (50, 50)
+    classifier: Classifier | None = None
+    reference: Hashable = "largest"
+    output: Output = "categories"
+    n_bins: int = 4
+    max_cells: int = MOST_CELLS_ENUMERATED
+    kinds: Mapping[str, str] | None = None
+    unseen: Literal["error", "other"] = "error"
+    missing: Literal["error", "category"] | None = None
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
+    device: str = "cpu"
 
-    def __init__(
-        self,
-        gamma: float = 0.1,
-        *,
-        density: str | Callable[[Sequence[int]], CellDensity] = "made",
-        criterion: Literal["demographic_parity", "equalized_odds"] = "demographic_parity",
-        hidden: Sequence[int] = (50, 50),
-        classifier: Classifier | None = None,
-        reference: Hashable = "largest",
-        output: Output = "categories",
-        n_bins: int = 4,
-        max_cells: int = MOST_CELLS_ENUMERATED,
-        kinds: Mapping[str, str] | None = None,
-        unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] | None = None,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        key: bytes | None = None,
-        random_state: int = 0,
-        device: str = "cpu",
-    ) -> None:
-        self.gamma = gamma
-        self.density = density
-        self.criterion = criterion
-        self.hidden = hidden
-        self.classifier = classifier
-        self.reference = reference
-        self.output = output
-        self.n_bins = n_bins
-        self.max_cells = max_cells
-        self.kinds = kinds
-        self.unseen = unseen
-        self.missing = missing
-        self.sensitive = sensitive
-        self.identifier = identifier
-        self.key = key
-        self.random_state = random_state
-        self.device = device
+    model_: CellModel = field(init=False)
+    class_of_cell_: IntArray = field(init=False)
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -39,7 +39,7 @@ from fairflows.encoder.task_score import (
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Dtype, check_choice, infer_kind
 from fairflows.table.frames import TableLike
-from fairflows.table.persons import Persons, Secret
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Secret
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
@@ -48,6 +48,7 @@ _N_QUANTILES = 2001
 _N_BINS = 64  # of the histogram by which Δ is estimated
 
 
+@dataclass(eq=False, repr=False)
 class FairTransport(GroupEncoder):
     """Encode by optimal transport: of cells for categorical tables, of a task score for all others.
 
@@ -92,48 +93,29 @@ class FairTransport(GroupEncoder):
     True
     """
 
-    strength_name = "strength"
-    transport_: TransportedCells | TransportedScore
-    columns_: dict[Hashable, ScoreColumn] | None
+    strength: float = 1.0
+    _: KW_ONLY
+    transport: Literal["auto", "cells", "score"] = "auto"
+    classifier: Classifier | None = None
+    density: str | Callable[[Sequence[int]], CellDensity] = "made"
+    hidden: Sequence[int] = (50, 50)
+    reference: Hashable = "mean"
+    output: Output = "categories"
+    n_bins: int = 4
+    max_cells: int = MOST_CELLS_ENUMERATED
+    kinds: Mapping[str, str] | None = None
+    unseen: Literal["error", "other"] = "error"
+    missing: Literal["error", "category"] | None = None
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
+    device: str = "cpu"
 
-    def __init__(
-        self,
-        strength: float = 1.0,
-        *,
-        transport: Literal["auto", "cells", "score"] = "auto",
-        classifier: Classifier | None = None,
-        density: str | Callable[[Sequence[int]], CellDensity] = "made",
-        hidden: Sequence[int] = (50, 50),
-        reference: Hashable = "mean",
-        output: Output = "categories",
-        n_bins: int = 4,
-        max_cells: int = MOST_CELLS_ENUMERATED,
-        kinds: Mapping[str, str] | None = None,
-        unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] | None = None,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        key: bytes | None = None,
-        random_state: int = 0,
-        device: str = "cpu",
-    ) -> None:
-        self.strength = strength
-        self.transport = transport
-        self.classifier = classifier
-        self.density = density
-        self.hidden = hidden
-        self.reference = reference
-        self.output = output
-        self.n_bins = n_bins
-        self.max_cells = max_cells
-        self.kinds = kinds
-        self.unseen = unseen
-        self.missing = missing
-        self.sensitive = sensitive
-        self.identifier = identifier
-        self.key = key
-        self.random_state = random_state
-        self.device = device
+    transport_: TransportedCells | TransportedScore = field(init=False)
+    columns_: dict[Hashable, ScoreColumn] | None = field(init=False)
+
+    strength_name = "strength"
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)

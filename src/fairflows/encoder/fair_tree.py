@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ from fairflows.encoder.task_score import (
 )
 from fairflows.exceptions import DataError, ParameterError, warn_user
 from fairflows.table.columns import Dtype, check_choice, check_known
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
@@ -45,6 +46,7 @@ _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many t
 _ROWS_PER_CHUNK = 2**15
 
 
+@dataclass(eq=False, repr=False)
 class FairTree(GroupEncoder):
     """Encode rows as cells that tell much about the table and nothing about the group.
 
@@ -122,61 +124,39 @@ class FairTree(GroupEncoder):
     True
     """
 
-    strength_name = "n_cells"
-    columns_: dict[Hashable, ScoreColumn]
-    scores_: TreeScores
-    tree_: MatchedTree
-    labels_: list[Label]
-    levels_: FloatArray
-    n_cells_: int
-    shares_: FloatArray
-    planned_: dict[int, float] | None
-    rows_given_cell_: RowsGivenCell | None = None
+    n_cells: int | Literal["auto"] = 64
+    _: KW_ONLY
+    output: Literal["cell", "row"] = "cell"
+    targets: Sequence[Hashable] | None = None
+    label_weight: float = 1.0
+    label_score: BaseEstimator | None = None
+    n_components: int = 16
+    calibration: float = 2 / 3
+    unit: Literal["row", "person"] = "row"
+    min_rows: int = 5
+    target: float | None = None
+    delta: float = 0.05
+    n_certify: int | None = None
+    kinds: Mapping[str, str] | None = None
+    unseen: Literal["error", "other"] = "error"
+    missing: Literal["error", "category"] | None = None
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
+    progress: bool = False
 
-    def __init__(
-        self,
-        n_cells: int | Literal["auto"] = 64,
-        *,
-        output: Literal["cell", "row"] = "cell",
-        targets: Sequence[Hashable] | None = None,
-        label_weight: float = 1.0,
-        label_score: BaseEstimator | None = None,
-        n_components: int = 16,
-        calibration: float = 2 / 3,
-        unit: Literal["row", "person"] = "row",
-        min_rows: int = 5,
-        target: float | None = None,
-        delta: float = 0.05,
-        n_certify: int | None = None,
-        kinds: Mapping[str, str] | None = None,
-        unseen: Literal["error", "other"] = "error",
-        missing: Literal["error", "category"] | None = None,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        key: bytes | None = None,
-        random_state: int = 0,
-        progress: bool = False,
-    ) -> None:
-        self.n_cells = n_cells
-        self.output = output
-        self.targets = targets
-        self.label_weight = label_weight
-        self.label_score = label_score
-        self.n_components = n_components
-        self.calibration = calibration
-        self.unit = unit
-        self.min_rows = min_rows
-        self.target = target
-        self.delta = delta
-        self.n_certify = n_certify
-        self.kinds = kinds
-        self.unseen = unseen
-        self.missing = missing
-        self.sensitive = sensitive
-        self.identifier = identifier
-        self.key = key
-        self.random_state = random_state
-        self.progress = progress
+    columns_: dict[Hashable, ScoreColumn] = field(init=False)
+    scores_: TreeScores = field(init=False)
+    tree_: MatchedTree = field(init=False)
+    labels_: list[Label] = field(init=False)
+    levels_: FloatArray = field(init=False)
+    n_cells_: int = field(init=False)
+    shares_: FloatArray = field(init=False)
+    planned_: dict[int, float] | None = field(init=False)
+    rows_given_cell_: ClassVar[RowsGivenCell | None] = None
+
+    strength_name = "n_cells"
 
     @property
     def is_randomised(self) -> bool:

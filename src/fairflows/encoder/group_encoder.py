@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Literal, Self
 
@@ -29,18 +30,21 @@ from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import Dtype, check_choice, check_known, places_in, shown, sorted_values
 from fairflows.table.frames import ColumnLike, TableLike, has_names, settled, to_pandas
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Key, KeySetting, Persons, new_key
+from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table, role_column
 
 
 class GroupEncoder(Encoder):
-    """Base of the encoders that are fitted to rows directly, and not around another encoder."""
+    """Base of the encoders that are fitted to rows directly, and not around another encoder.
+
+    An encoder is a dataclass: its settings are fields, each with its default, and what fitting adds is no argument.
+    """
 
     sensitive: str | list[str] | None = None
     identifier: str | None = None
     random_state: int
-    key = KeySetting()
+    key = NEW_AT_EACH_FIT
     schema_: Schema | None
     missing_: Literal["error", "category"]
     """What is done with missing values, as the setting or the table said."""
@@ -333,6 +337,7 @@ def _without(frame: pd.DataFrame, names: Iterable[Hashable]) -> pd.DataFrame:
     return rest
 
 
+@dataclass(eq=False, repr=False)
 class Unencoded(GroupEncoder):
     """The rows themselves; needs no attribute.
 
@@ -346,18 +351,11 @@ class Unencoded(GroupEncoder):
         Not used; all encoders have one.
     """
 
-    def __init__(
-        self,
-        *,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        key: bytes | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.sensitive = sensitive
-        self.identifier = identifier
-        self.key = key
-        self.random_state = random_state
+    _: KW_ONLY
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
 
     @property
     def needs_attribute(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -29,6 +29,7 @@ _CANDIDATES = (2, 4, 8, 16, 32, 64, 128)
 _VALIDATION = 0.3
 
 
+@dataclass(eq=False, repr=False)
 class CellRelease(Encoder):
     """Release the cell that an encoded row falls into: a meta-estimator around an encoder.
 
@@ -90,36 +91,24 @@ class CellRelease(Encoder):
     (4, True)
     """
 
-    encoder_: Encoder
-    view_: NumericView | None
-    partition_: Partition | None
-    planned_: dict[int, float] | None
-    n_cells_: int
-    typical_rows_: pd.DataFrame | None
-    rows_given_cell_: RowsGivenCell | None
+    encoder: Encoder | None = None
+    n_cells: int | Literal["auto"] = 16
+    _: KW_ONLY
+    method: Literal["tree", "quantiles", "kmeans"] = "tree"
+    output: Literal["cell", "typical", "row"] = "cell"
+    draw_label: bool = True
+    randomise: float = 0.0
+    target: float | None = None
+    delta: float = 0.05
+    random_state: int = 0
 
-    def __init__(
-        self,
-        encoder: Encoder | None = None,
-        n_cells: int | Literal["auto"] = 16,
-        *,
-        method: Literal["tree", "quantiles", "kmeans"] = "tree",
-        output: Literal["cell", "typical", "row"] = "cell",
-        draw_label: bool = True,
-        randomise: float = 0.0,
-        target: float | None = None,
-        delta: float = 0.05,
-        random_state: int = 0,
-    ) -> None:
-        self.encoder = encoder
-        self.n_cells = n_cells
-        self.method = method
-        self.output = output
-        self.draw_label = draw_label
-        self.randomise = randomise
-        self.target = target
-        self.delta = delta
-        self.random_state = random_state
+    encoder_: Encoder = field(init=False)
+    view_: NumericView | None = field(init=False)
+    partition_: Partition | None = field(init=False)
+    planned_: dict[int, float] | None = field(init=False)
+    n_cells_: int = field(init=False)
+    typical_rows_: pd.DataFrame | None = field(init=False)
+    rows_given_cell_: RowsGivenCell | None = field(init=False)
 
     @property
     def sensitive(self) -> str | list[str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from typing import Self, TypeVar
 
@@ -41,6 +41,7 @@ T = TypeVar("T")
 Folds = npt.NDArray[np.intp]
 
 
+@dataclass(eq=False, repr=False)
 class CrossFit(Encoder):
     """Release every row of a table under a certificate: a meta-estimator around a release of cells.
 
@@ -101,23 +102,16 @@ class CrossFit(Encoder):
     'CERTIFIED'
     """
 
-    models_: list[Encoder]
-    n_cells_: int
-    types_: dict[Hashable, Dtype]
-    kept_: KeptCounts | None
+    release: Encoder
+    n_folds: int = 2
+    _: KW_ONLY
+    most_rows: int | None = None
+    text_columns: Sequence[Hashable] = ()
 
-    def __init__(
-        self,
-        release: Encoder,
-        n_folds: int = 2,
-        *,
-        most_rows: int | None = None,
-        text_columns: Sequence[Hashable] = (),
-    ) -> None:
-        self.release = release
-        self.n_folds = n_folds
-        self.most_rows = most_rows
-        self.text_columns = text_columns
+    models_: list[Encoder] = field(init=False)
+    n_cells_: int = field(init=False)
+    types_: dict[Hashable, Dtype] = field(init=False)
+    kept_: KeptCounts | None = field(init=False)
 
     @property
     def sensitive(self) -> str | list[str] | None:

@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -138,19 +138,17 @@ def secrets_in_pickles() -> Iterator[None]:
 
 
 class KeySetting:
-    """An estimator's setting ``key``, which does not show itself in the estimator's repr: bytes are kept as a `Key`."""
+    """An estimator's setting ``key``, None by default: bytes are kept as a `Key`, which no repr of it shows."""
 
-    @overload
-    def __get__(self, estimator: None, kind: type) -> KeySetting: ...
+    def __get__(self, estimator: BaseEstimator | None, kind: type | None = None) -> Key | None:
+        return None if estimator is None else estimator.__dict__.get("key")
 
-    @overload
-    def __get__(self, estimator: BaseEstimator, kind: type | None = None) -> Key | None: ...
-
-    def __get__(self, estimator: BaseEstimator | None, kind: type | None = None) -> Key | KeySetting | None:
-        return self if estimator is None else estimator.__dict__.get("key")
-
-    def __set__(self, estimator: BaseEstimator, key: object) -> None:
+    def __set__(self, estimator: BaseEstimator, key: bytes | Key | None) -> None:
         estimator.__dict__["key"] = Key(key) if type(key) is bytes else key
+
+
+NEW_AT_EACH_FIT = KeySetting()
+"""The setting ``key`` of an estimator, for its class body."""
 
 
 def new_key() -> Key:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import get_args
 
 import numpy as np
@@ -28,6 +28,7 @@ from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice, is_number, is_time, sorted_values
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.table import Table
 
 IntArray = npt.NDArray[np.intp]
@@ -177,6 +178,7 @@ def best_split(
     return Split(float(gain[o, d, prefix]), int(d), marks)
 
 
+@dataclass(eq=False, repr=False)
 class FARE(GroupEncoder):
     """A fair decision tree: a row is encoded as the leaf it falls into, one of few cells.
 
@@ -217,29 +219,18 @@ class FARE(GroupEncoder):
     True
     """
 
-    tree_: FareTree
-    n_cells_: int
+    gamma: float = 0.5
+    _: KW_ONLY
+    criterion: Criterion = "demographic_parity"
+    max_leaves: int = 16
+    min_rows: int = 100
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
 
-    def __init__(
-        self,
-        gamma: float = 0.5,
-        *,
-        criterion: Criterion = "demographic_parity",
-        max_leaves: int = 16,
-        min_rows: int = 100,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        key: bytes | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.gamma = gamma
-        self.criterion = criterion
-        self.max_leaves = max_leaves
-        self.min_rows = min_rows
-        self.sensitive = sensitive
-        self.identifier = identifier
-        self.key = key
-        self.random_state = random_state
+    tree_: FareTree = field(init=False)
+    n_cells_: int = field(init=False)
 
     @property
     def needs_attribute(self) -> bool:
