@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,8 @@ Groups = npt.NDArray[np.intp]
 Learnt = dict[str, object]
 """What fitting adds to an estimator: attributes by name."""
 
+AnyEncoder = TypeVar("AnyEncoder", bound="Encoder")
+
 RowsLike: TypeAlias = "Table | TableLike"
 """Rows as users bring them to an encoder."""
 
@@ -48,6 +50,34 @@ FRESH_COINS = (
     Parameter("identifier", ...),
     " if a person may come again.",
 )
+
+
+@dataclass(frozen=True)
+class Given:
+    """What `fit` was given, row by row; a stream is read into a table."""
+
+    X: RowsLike
+    y: LabelsLike | None = None
+    sensitive_features: Role | None = None
+    sample_weight: ColumnLike | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "X", settled(self.X))
+
+    @property
+    def label(self) -> LabelsLike | None:
+        """The label, which a `Table` may bring itself."""
+        return self.X.y if self.y is None and isinstance(self.X, Table) else self.y
+
+    def fit(self, encoder: AnyEncoder) -> AnyEncoder:
+        """The encoder, fitted to these rows."""
+        given = {"sensitive_features": self.sensitive_features, "sample_weight": self.sample_weight}
+        return encoder.fit(self.X, self.y, **given)
+
+    def fit_many(self, encoder: AnyEncoder, strengths: Sequence[float], seeds: Sequence[int]) -> list[AnyEncoder]:
+        """Encoders of every strength and seed, fitted to these rows."""
+        given = {"sensitive_features": self.sensitive_features, "sample_weight": self.sample_weight}
+        return encoder.fit_many(self.X, self.y, **given, strengths=strengths, seeds=seeds)
 
 
 @dataclass(frozen=True)
@@ -391,7 +421,6 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """What whoever holds the encoder knows about encoded cells; None where it does not encode cells."""
         return None
 
-    @abstractmethod
     def fit(
         self,
         X: RowsLike,
@@ -400,9 +429,23 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         sensitive_features: Role | None = None,
         sample_weight: ColumnLike | None = None,
     ) -> Self:
-        """Learn from rows, their label, their sensitive attribute and their weights."""
+        """Learn from rows.
 
-    @abstractmethod
+        Parameters
+        ----------
+        X : Table, frame or array
+            Rows to learn from.
+        y : array, optional
+            The label; without one, the encoder keeps no task in mind.
+        sensitive_features : array, optional
+            The sensitive attribute, unless X holds it.
+        sample_weight : array, optional
+            Weight of each row.
+        """
+        with self._restored_if_fit_fails():
+            self._fit_to(Given(X, y, sensitive_features, sample_weight))
+        return self
+
     def fit_many(
         self,
         X: RowsLike,
@@ -413,7 +456,19 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         strengths: Sequence[float],
         seeds: Sequence[int],
     ) -> list[Self]:
-        """Encoders for every strength (gamma) and seed, strength by strength; one that diverged is not fitted."""
+        """Encoders for every strength (gamma) and seed, strength by strength; one that diverged is not fitted.
+
+        They share what does not depend on these, and the key and the ledger.
+        """
+        return self._fitted_to(Given(X, y, sensitive_features, sample_weight), strengths, seeds)
+
+    @abstractmethod
+    def _fit_to(self, given: Given) -> Rows:
+        """Learn from what `fit` was given; the rows as they were read."""
+
+    @abstractmethod
+    def _fitted_to(self, given: Given, strengths: Sequence[float], seeds: Sequence[int]) -> list[Self]:
+        """Encoders for every strength and seed, which `fit_many` describes."""
 
     @abstractmethod
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
@@ -480,9 +535,9 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         sample_weight: ColumnLike | None = None,
     ) -> Frame:
         """Fit, then encode the same rows."""
-        X = settled(X)
-        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-        return self.transform(X, sensitive_features=sensitive_features if self.needs_attribute else None)
+        given = Given(X, y, sensitive_features, sample_weight)
+        given.fit(self)
+        return self.transform(given.X, sensitive_features=sensitive_features if self.needs_attribute else None)
 
     def _refuse_attribute(self, sensitive_features: Role | None) -> None:
         """Refuse the attribute where somebody who gave it would be wrong to believe that it is used."""

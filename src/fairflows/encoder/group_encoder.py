@@ -17,9 +17,9 @@ from fairflows.codec.outside import Outside
 from fairflows.encoder.base import (
     Encoder,
     FloatArray,
+    Given,
     Groups,
     LabelledRows,
-    LabelsLike,
     Learnt,
     Rows,
     RowsLike,
@@ -56,52 +56,18 @@ class GroupEncoder(Encoder):
         What all of them share may be set on the estimator itself.
         """
 
-    def fit(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
-    ) -> Self:
-        """Learn one encoder per group.
-
-        Parameters
-        ----------
-        X : Table, frame or array
-            Rows to learn from.
-        y : array, optional
-            The label; without one, the encoder keeps no task in mind.
-        sensitive_features : array, optional
-            The sensitive attribute, unless X holds it.
-        sample_weight : array, optional
-            Weight of each row.
-        """
+    def _fit_to(self, given: Given) -> Rows:
         strength = self.get_params(deep=False).get(self.strength_name, 1.0)
-        with self._restored_if_fit_fails():
-            rows = self._start(X, y, sensitive_features, sample_weight)
-            (learnt,) = self._fit(rows, [strength], [self.random_state])
-            if learnt is None:
-                raise DataError(f"Training of {type(self).__name__} diverged: its loss is not finite.")
-            self.__dict__.update(learnt)
-        return self
+        rows = self._start(given)
+        (learnt,) = self._fit(rows, [strength], [self.random_state])
+        if learnt is None:
+            raise DataError(f"Training of {type(self).__name__} diverged: its loss is not finite.")
+        self.__dict__.update(learnt)
+        return rows
 
-    def fit_many(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Self]:
-        """Fitted encoders for every strength (gamma) and seed, strength by strength; one that diverged is not fitted.
-
-        They share the codec, the densities, the key and the ledger.
-        """
+    def _fitted_to(self, given: Given, strengths: Sequence[float], seeds: Sequence[int]) -> list[Self]:
         shared = clone(self)
-        learnt = shared._fit(shared._start(X, y, sensitive_features, sample_weight), strengths, seeds)
+        learnt = shared._fit(shared._start(given), strengths, seeds)
         common = {name: value for name, value in shared.__dict__.items() if name.endswith("_")}
         known = self.get_params(deep=False)  # plain rows have no strength
         found = []
@@ -136,18 +102,15 @@ class GroupEncoder(Encoder):
         check_is_fitted(self)
         return Schema({}) if self.schema_ is None else self.schema_
 
-    def _start(
-        self, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None, sample_weight: ColumnLike | None
-    ) -> LabelledRows:
+    def _start(self, given: Given) -> LabelledRows:
         """Rows to fit to; groups, key and ledger are made anew."""
         check_key(self.key)
-        self.missing_ = self._rule_for_missing(X)
-        rows = self._rows(X, sensitive_features, None, fit=True)
+        self.missing_ = self._rule_for_missing(given.X)
+        rows = self._rows(given.X, given.sensitive_features, None, fit=True)
         self.key_ = self.key if self.key is not None else new_key()
         self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         self.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
-        y = X.y if y is None and isinstance(X, Table) else y
-        return LabelledRows(**vars(rows), y=y, weight=self._read_weight(sample_weight, rows.X))
+        return LabelledRows(**vars(rows), y=given.label, weight=self._read_weight(given.sample_weight, rows.X))
 
     def _check_strengths(self, strengths: Sequence[float]) -> None:
         for strength in strengths:

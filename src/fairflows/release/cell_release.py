@@ -13,17 +13,16 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
-from fairflows.encoder.base import Cells, Encoder, FloatArray, Groups, LabelsLike, Rows, RowsLike
+from fairflows.encoder.base import Cells, Encoder, FloatArray, Given, Groups, LabelsLike, Rows, RowsLike
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.encoder.labels import label_columns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import CentrePartition, NumericView, Partition, QuantilePartition, TreePartition
 from fairflows.table.columns import Dtype, check_choice, has_order, places_in
-from fairflows.table.frames import ColumnLike, settled
 from fairflows.table.persons import Key, Persons, content_hashes
 from fairflows.table.schema import Schema
-from fairflows.table.table import Role, Table
+from fairflows.table.table import Role
 
 _CANDIDATES = (2, 4, 8, 16, 32, 64, 128)
 _VALIDATION = 0.3
@@ -47,7 +46,8 @@ class CellRelease(Encoder):
         2, 4, …, 128 for which the bound to expect is within ``target``, judged on persons kept aside in ``fit``.
     method : {"tree", "quantiles", "kmeans"}
         Leaves of a decision tree for the label; quantile bins of a score, which is z itself where it is one column and
-        else a logistic regression of the label; or the nearest of k centres, without a label.
+        else a logistic regression of the label; or the nearest of k centres, without a label. Weights of rows are for
+        the encoder alone.
     output : {"cell", "typical", "row"}
         Release the cell's number; or its typical row, the median or most frequent value of each column among the rows
         it was fitted on; or a whole row in the table's own columns, drawn anew each time from a law of rows given the
@@ -174,63 +174,19 @@ class CellRelease(Encoder):
             return {str(name): dtype for name, dtype in self.typical_rows_.dtypes.items()}
         return super().encoded_dtypes()
 
-    def fit(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
-    ) -> Self:
-        """Fit the encoder, and choose the cells.
-
-        Parameters
-        ----------
-        X : Table, frame or array
-            Rows to learn from.
-        y : array, optional
-            The label, which a tree and the score of several columns need.
-        sensitive_features : array, optional
-            The sensitive attribute, unless X holds it.
-        sample_weight : array, optional
-            Weight of each row, for the encoder.
-        """
+    def _fit_to(self, given: Given) -> Rows:
+        """Fit the encoder, and choose the cells."""
         self._check_settings()
-        X = settled(X)
-        y = X.y if y is None and isinstance(X, Table) else y
-        with self._restored_if_fit_fails():
-            encoder = clone(self._given())
-            encoder.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-            self._fit_cells(encoder, X, y, sensitive_features)
-        return self
+        return self._fit_cells(given.fit(clone(self._given())), given)
 
-    def fit_many(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Self]:
+    def _fitted_to(self, given: Given, strengths: Sequence[float], seeds: Sequence[int]) -> list[Self]:
         """The same cells around an encoder of every strength and seed."""
         self._check_settings()
-        X = settled(X)
-        y = X.y if y is None and isinstance(X, Table) else y
-        encoders = clone(self._given()).fit_many(
-            X,
-            y,
-            sensitive_features=sensitive_features,
-            sample_weight=sample_weight,
-            strengths=strengths,
-            seeds=seeds,
-        )
         found = []
-        for encoder in encoders:
+        for encoder in given.fit_many(clone(self._given()), strengths, seeds):
             release = clone(self) if self.encoder is None else clone(self).set_params(encoder=clone(encoder))
             if encoder.is_fitted:
-                release._fit_cells(encoder, X, y, sensitive_features)
+                release._fit_cells(encoder, given)
             found.append(release)
         return found
 
@@ -239,9 +195,10 @@ class CellRelease(Encoder):
         encoder = self._given().sharing(key, share)
         return clone(self).set_params(encoder=encoder, delta=share * self.delta)
 
-    def _fit_cells(self, encoder: Encoder, X: RowsLike, y: LabelsLike | None, sensitive_features: Role | None) -> None:
-        rows = encoder.read(X, sensitive_features)
-        self.fit_around(encoder, rows, encoder.encode(_with_coins(rows)), y)
+    def _fit_cells(self, encoder: Encoder, given: Given) -> Rows:
+        rows = encoder.read(given.X, given.sensitive_features)
+        self.fit_around(encoder, rows, encoder.encode(_with_coins(rows)), given.label)
+        return rows
 
     def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame, y: LabelsLike | None = None) -> Self:
         """Choose the cells for an encoder that is fitted already.

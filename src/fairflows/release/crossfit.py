@@ -21,6 +21,7 @@ from fairflows.encoder.base import (
     Cells,
     Encoder,
     FloatArray,
+    Given,
     IntArray,
     LabelsLike,
     Rows,
@@ -30,7 +31,7 @@ from fairflows.encoder.checks import check_count
 from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.columns import Dtype, check_known, shown
-from fairflows.table.frames import ColumnLike, Frame, has_names, only_used_categories, settled, to_pandas
+from fairflows.table.frames import ColumnLike, Frame, has_names, only_used_categories, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.own_types import check_texts, common_schema, own_type, own_types, plain_numbers
 from fairflows.table.persons import Key, Persons, Places, content_hashes, fingerprint, keyed_hashes, new_key
@@ -191,30 +192,6 @@ class CrossFit(Encoder):
         known = [np.eye(k) if c is None else c for k, c in zip(self.cells_of_models, channels, strict=True)]
         return np.asarray(block_diag(*known), dtype=np.float64)
 
-    def fit(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
-    ) -> Self:
-        """Fit a model for every fold, to the persons of all other folds.
-
-        Parameters
-        ----------
-        X : Table, frame or array
-            Rows to learn from, and to release.
-        y : array, optional
-            The label.
-        sensitive_features : array, optional
-            The sensitive attribute, unless X holds it.
-        sample_weight : array, optional
-            Weight of each row in the fit.
-        """
-        self._fit_models(Given(X, y, sensitive_features, sample_weight))
-        return self
-
     def fit_transform(
         self,
         X: RowsLike,
@@ -224,24 +201,16 @@ class CrossFit(Encoder):
         sample_weight: ColumnLike | None = None,
     ) -> Frame:
         """Fit, then encode the same rows, each by the model that has not seen its person."""
-        rows = self._fit_models(Given(X, y, sensitive_features, sample_weight))
+        with self._restored_if_fit_fails():
+            rows = self._fit_to(Given(X, y, sensitive_features, sample_weight))
         encoded = self.encode(rows)
         rows.outside.warn()
         return self._handed_over(X, encoded)
 
-    def fit_many(
-        self,
-        X: RowsLike,
-        y: LabelsLike | None = None,
-        *,
-        sensitive_features: Role | None = None,
-        sample_weight: ColumnLike | None = None,
-        strengths: Sequence[float],
-        seeds: Sequence[int],
-    ) -> list[Self]:
+    def _fitted_to(self, given: Given, strengths: Sequence[float], seeds: Sequence[int]) -> list[Self]:
         """The same folds around a release of every strength and seed; they share the key and the ledger."""
         self._check_settings()
-        dealt = self._deal(Given(X, y, sensitive_features, sample_weight))
+        dealt = self._deal(given)
         by_fold = [
             part.fit_many(self.release.sharing(dealt.key, 1 / self.n_folds), strengths, seeds)
             for part in dealt.parts(self.n_folds, self.text_columns)
@@ -261,19 +230,18 @@ class CrossFit(Encoder):
         """A copy that is not fitted, around a release with this key and this share of δ."""
         return clone(self).set_params(release=self.release.sharing(key, share))
 
-    def _fit_models(self, given: Given) -> Rows:
-        """Fit all models; the rows come back with persons who have names, be they made up."""
+    def _fit_to(self, given: Given) -> Rows:
+        """Fit a model for every fold; the rows come back with persons who have names, be they made up."""
         self._check_settings()
-        with self._restored_if_fit_fails():
-            dealt = self._deal(given)
-            models = [
-                part.fit(self.release.sharing(dealt.key, 1 / self.n_folds))
-                for part in dealt.parts(self.n_folds, self.text_columns)
-            ]
-            return self._settle(models, dealt)
+        dealt = self._deal(given)
+        models = [
+            part.fit(self.release.sharing(dealt.key, 1 / self.n_folds))
+            for part in dealt.parts(self.n_folds, self.text_columns)
+        ]
+        return self._settle(models, dealt)
 
     def _deal(self, given: Given) -> Dealt:
-        key, persons = new_key() if self.key is None else self.key, given.persons(self.identifier)
+        key, persons = new_key() if self.key is None else self.key, _persons(given.X, self.identifier)
         known = persons if persons.named else Persons.newly_named(len(persons.codes))
         fold = _folds(known, key, self.n_folds)
         sizes = np.bincount(fold, minlength=self.n_folds)
@@ -296,7 +264,7 @@ class CrossFit(Encoder):
         self.groups_, self.classes_ = models[0].groups_, models[0].classes_
         self.n_features_in_ = models[0].n_features_in_
         self.n_cells_ = sum(self.cells_of_models)
-        self.types_ = dealt.given.types()
+        self.types_ = _types(dealt.given)
         self.most_rows_ = self.most_rows
         seen_by_models = [model.most_rows_ for model in models if model.most_rows_ is not None]
         if self.most_rows is None and seen_by_models:
@@ -457,65 +425,6 @@ class KeptCounts:
 
 
 @dataclass(frozen=True)
-class Given:
-    """What `fit` was given, row by row."""
-
-    X: RowsLike
-    y: LabelsLike | None
-    sensitive_features: Role | None
-    sample_weight: ColumnLike | None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "X", settled(self.X))
-
-    def take(self, places: Places) -> Given:
-        """The rows at these places, their columns in the types that these rows have."""
-        a, weight = self.sensitive_features, self.sample_weight
-        return Given(
-            _take_rows(self.X, places),
-            None if self.y is None else _take_values(self.y, places),
-            a if a is None or isinstance(a, str | int) else _take_values(a, places),
-            weight if weight is None or isinstance(weight, Real) else _take_values(weight, places),
-        )
-
-    def fit(self, encoder: Encoder) -> Encoder:
-        """The encoder, fitted to these rows."""
-        given = {"sensitive_features": self.sensitive_features, "sample_weight": self.sample_weight}
-        return encoder.fit(self.X, self.y, **given)
-
-    def fit_many(self, encoder: Encoder, strengths: Sequence[float], seeds: Sequence[int]) -> list[Encoder]:
-        """Encoders of every strength and seed, fitted to these rows."""
-        given = {"sensitive_features": self.sensitive_features, "sample_weight": self.sample_weight}
-        return encoder.fit_many(self.X, self.y, **given, strengths=strengths, seeds=seeds)
-
-    def frame(self) -> pd.DataFrame | None:
-        """The rows as a frame; None for an array."""
-        if isinstance(self.X, Table):
-            return self.X.X
-        return to_pandas(self.X) if has_names(self.X) else None
-
-    def types(self) -> dict[Hashable, Dtype]:
-        """The types of the columns, and of the label, where they have names."""
-        frame, y = self.frame(), self.X.y if self.y is None and isinstance(self.X, Table) else self.y
-        if frame is None:
-            return {}
-        types = dict(frame.dtypes)
-        return types if y is None else types | dict(label_columns(y).dtypes)
-
-    def persons(self, identifier: str | None) -> Persons:
-        """Who is who."""
-        if isinstance(self.X, Table) and self.X.identifier is not None:
-            return self.X.persons
-        frame = self.frame()
-        if frame is None or identifier is None:
-            return Persons.unnamed(_num_samples(self.X if frame is None else frame))
-        if identifier == frame.index.name:
-            return Persons.of(frame.index)
-        check_known(identifier, frame.columns, "identifier")
-        return Persons.of(frame[identifier])
-
-
-@dataclass(frozen=True)
 class Dealt:
     """What `fit` was given, dealt out to folds.
 
@@ -541,8 +450,8 @@ class Dealt:
 
     def parts(self, n_folds: int, text_columns: Sequence[Hashable]) -> list[Given]:
         """What each model is fitted to: the rows of all folds but its own."""
-        parts = [self.given.take(np.flatnonzero(self.fold != f)) for f in range(n_folds)]
-        frames = [frame for part in parts if (frame := part.frame()) is not None]
+        parts = [_take(self.given, np.flatnonzero(self.fold != f)) for f in range(n_folds)]
+        frames = [frame for part in parts if (frame := _frame(part.X)) is not None]
         if frames:
             check_texts(frames, text_columns)
         return parts
@@ -551,6 +460,46 @@ class Dealt:
 def _folds(persons: Persons, key: Key, n_folds: int) -> Folds:
     """The fold of each row's person."""
     return (persons.uniform(key, "fold") * n_folds).astype(np.intp)
+
+
+def _frame(X: RowsLike) -> pd.DataFrame | None:
+    """The rows as a frame; None for an array."""
+    if isinstance(X, Table):
+        return X.X
+    return to_pandas(X) if has_names(X) else None
+
+
+def _types(given: Given) -> dict[Hashable, Dtype]:
+    """The types of the columns, and of the label, where they have names."""
+    frame, y = _frame(given.X), given.label
+    if frame is None:
+        return {}
+    types = dict(frame.dtypes)
+    return types if y is None else types | dict(label_columns(y).dtypes)
+
+
+def _persons(X: RowsLike, identifier: str | None) -> Persons:
+    """Who is who."""
+    if isinstance(X, Table) and X.identifier is not None:
+        return X.persons
+    frame = _frame(X)
+    if frame is None or identifier is None:
+        return Persons.unnamed(_num_samples(X if frame is None else frame))
+    if identifier == frame.index.name:
+        return Persons.of(frame.index)
+    check_known(identifier, frame.columns, "identifier")
+    return Persons.of(frame[identifier])
+
+
+def _take(given: Given, places: Places) -> Given:
+    """The rows at these places, their columns in the types that these rows have."""
+    a, weight = given.sensitive_features, given.sample_weight
+    return Given(
+        _take_rows(given.X, places),
+        None if given.y is None else _take_values(given.y, places),
+        a if a is None or isinstance(a, str | int) else _take_values(a, places),
+        weight if weight is None or isinstance(weight, Real) else _take_values(weight, places),
+    )
 
 
 def _take_rows(X: RowsLike, places: Places) -> RowsLike:
