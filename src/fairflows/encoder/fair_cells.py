@@ -14,7 +14,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import delta_of_look
-from fairflows.codec.levels import Levels
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
 from fairflows.encoder.checks import Classifier, check_classifier, check_count
@@ -219,20 +218,18 @@ class FairCells(GroupEncoder):
     def _fit_scores(
         self, rows: LabelledRows, labels: list[Label], given: Groups | None, train: np.ndarray, seed: int
     ) -> BinnedScores:
-        categories = [name for name, what in self.columns_.items() if isinstance(what, Levels)]
-        X, weight = rows.X.iloc[train], None if rows.weight is None else rows.weight[train]
         scores = []
         for label in labels:
-            trees = HistGradientBoostingRegressor(random_state=seed) if label.classes is None else None
-            values = label.targets()[train, 0] if label.classes is None else label.values[train]
-            scores.append(
-                fit_score(trees if self.label_score is None else self.label_score, X, values, categories, weight, seed)
-            )
+            estimator, values = self.label_score, label.values[train]
+            if label.classes is None:
+                estimator = HistGradientBoostingRegressor(random_state=seed) if estimator is None else estimator
+                values = label.targets()[train, 0]
+            scores.append(fit_score(estimator, rows, train, values, self.columns_, seed))
         K, group = len(self.groups_), rows.group
         if self.needs_attribute:
             return BinnedScores(scores, None, K)
         joint = group if given is None else given * K + group
-        return BinnedScores(scores, fit_score(self.group_score, X, joint[train], categories, weight, seed), K)
+        return BinnedScores(scores, fit_score(self.group_score, rows, train, joint[train], self.columns_, seed), K)
 
     def _laws(self, share: FloatArray, place: np.ndarray, n_bins: int, weight: FloatArray) -> list[FloatArray]:
         """Laws of bins (K, B) for each set, from each row's share in every group (and label), (n, n_joint)."""

@@ -12,7 +12,6 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec.levels import Levels
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
 from fairflows.encoder.base import ExactLaw, FloatArray, Groups, LabelledRows, Learnt, Rows
 from fairflows.encoder.cell_coupling import TransportedCells
@@ -165,9 +164,8 @@ class FairTransport(GroupEncoder):
         for label in labels:
             check_labels(rows.group, label.values, self.groups_, label.class_values)
         check_classifier(self.classifier, weighted=rows.weight is not None)
-        categories = [name for name, what in (self.columns_ or {}).items() if isinstance(what, Levels)]
-        K = len(self.groups_)
-        return {seed: TransportedScore.fit(rows, labels, K, categories, self.classifier, seed) for seed in seeds}
+        settings = len(self.groups_), self.columns_ or {}, self.classifier
+        return {seed: TransportedScore.fit(rows, labels, *settings, seed) for seed in seeds}
 
     @property
     def _cells(self) -> TransportedCells | None:
@@ -316,14 +314,11 @@ class TransportedScore:
         rows: LabelledRows,
         labels: Sequence[Label],
         n_groups: int,
-        categories: Sequence[Hashable],
+        columns: Mapping[Hashable, ScoreColumn],
         classifier: Classifier | None,
         random_state: int,
     ) -> TransportedScore:
-        """Train on some persons, and learn the groups' distribution functions from the scores of the others.
-
-        `categories` names the columns that hold categories.
-        """
+        """Train on some persons, and learn the groups' distribution functions from the scores of the others."""
         # All rows of the others count: it is the law of the file's rows that is to be alike, and is certified.
         train, rest = rows.persons.split(_CALIBRATION, random_state=random_state)
         sizes = np.bincount(rows.group[rest], minlength=n_groups)
@@ -332,9 +327,8 @@ class TransportedScore:
                 f"Every group needs rows both to train the score and to learn its distribution; the smallest has "
                 f"{int(np.bincount(rows.group, minlength=n_groups).min())}."
             )
-        X, weight = rows.X.iloc[train], None if rows.weight is None else rows.weight[train]
         classifiers = [
-            fit_score(classifier, X, label.values[train], categories, weight, random_state) for label in labels
+            fit_score(classifier, rows, train, label.values[train], columns, random_state) for label in labels
         ]
         scores = predicted_scores(classifiers, rows.X.iloc[rest])
         group = rows.group[rest]

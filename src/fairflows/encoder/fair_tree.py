@@ -16,7 +16,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
-from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.compute.display import ShowProgress, progress_bar
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike
@@ -207,19 +206,8 @@ class FairTree(GroupEncoder):
         fitted, others = (
             counted[part] for part in rows.persons.take(counted).split(self.calibration, random_state=seed)
         )
-        named = self.columns_ if self.targets is None else {name: self.columns_[name] for name in self.targets}
         show(0, None, "scores")
-        scores = TreeScores.fit(
-            rows.X,
-            fitted,
-            labels,
-            rows.weight,
-            columns=self.columns_,
-            components_of=named,
-            n_components=self.n_components,
-            estimator=self.label_score,
-            random_state=seed,
-        )
+        scores = TreeScores.fit(self, rows, fitted, labels, seed)
         values = scores.values(rows.X.iloc[others])
         share = np.sqrt(self.label_weight / max(len(labels), 1))
         parts = [share * _standardised(label.targets()[others], weight[others]) for label in labels]
@@ -411,34 +399,23 @@ class TreeScores:
 
     @classmethod
     def fit(
-        cls,
-        X: pd.DataFrame,
-        rows: npt.NDArray[np.intp],
-        labels: list[Label],
-        weight: FloatArray | None,
-        *,
-        columns: Mapping[Hashable, ScoreColumn],
-        components_of: Mapping[Hashable, ScoreColumn],
-        n_components: int,
-        estimator: BaseEstimator | None,
-        random_state: int,
+        cls, tree: FairTree, rows: LabelledRows, places: npt.NDArray[np.intp], labels: list[Label], seed: int
     ) -> TreeScores:
         """Scores of some rows of a table; a label that does not vary among them has none."""
-        categories = [name for name, what in columns.items() if isinstance(what, Levels)]
-        fitted = X.iloc[rows]
         of_labels: list[PlainScore | Pipeline] = []
         n_of_labels = 0
         for label in labels:
-            values, present = np.unique(label.values[rows], return_inverse=True)
+            values, present = np.unique(label.values[places], return_inverse=True)
             if len(values) < 2:
                 continue
-            model = _estimator_of(label, estimator, weighted=weight is not None, random_state=random_state)
-            known = label.values[rows] if label.classes is None else present
-            own_weight = None if weight is None else weight[rows]
-            of_labels.append(fit_score(model, fitted, known, categories, own_weight, random_state))
+            model = _estimator_of(label, tree.label_score, weighted=rows.weight is not None, random_state=seed)
+            known = label.values[places] if label.classes is None else present
+            of_labels.append(fit_score(model, rows, places, known, tree.columns_, seed))
             n_of_labels += 1 if label.classes is None or len(values) == 2 else len(values)
-        ranked = RankedColumns.fit(fitted, components_of, {name for name in X if X[name].hasnans})
-        components = PrincipalComponents.fit(ranked, fitted, n_components, random_state)
+        X = rows.X.iloc[places]
+        told = {name: tree.columns_[name] for name in (tree.columns_ if tree.targets is None else tree.targets)}
+        ranked = RankedColumns.fit(X, told, {name for name in X if rows.X[name].hasnans})
+        components = PrincipalComponents.fit(ranked, X, tree.n_components, seed)
         return cls(of_labels, components, n_of_labels, ranked.total_variance)
 
     def values(self, X: pd.DataFrame) -> FloatArray:

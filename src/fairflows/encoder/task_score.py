@@ -30,6 +30,7 @@ from sklearn.utils.extmath import softmax
 
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
+from fairflows.encoder.base import FloatArray, LabelledRows
 from fairflows.encoder.checks import Classifier
 from fairflows.exceptions import DataError
 from fairflows.table.columns import (
@@ -43,8 +44,6 @@ from fairflows.table.columns import (
     places_in,
     seconds,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 ScoreColumn = Levels | Literal["numbers", "times"]
 """What a column of a score's table holds: categories, each with its level, or numbers, or times."""
@@ -123,35 +122,40 @@ def with_values(X: pd.DataFrame) -> pd.DataFrame:
     return X.fillna(dict.fromkeys(empty, 0.0)) if empty else X
 
 
+def category_columns(columns: Mapping[Hashable, ScoreColumn]) -> list[Hashable]:
+    """The columns that hold categories."""
+    return [name for name, what in columns.items() if isinstance(what, Levels)]
+
+
 def fit_score(
     estimator: Classifier | None,
-    X: pd.DataFrame,
+    rows: LabelledRows,
+    places: npt.NDArray[np.intp],
     y: npt.NDArray,
-    categories: Sequence[Hashable],
-    sample_weight: FloatArray | None,
+    columns: Mapping[Hashable, ScoreColumn],
     random_state: int,
 ) -> PlainScore | Pipeline:
-    """Fit a score to rows; as plain arrays where the estimator has such a form.
+    """Fit a score to some rows; as plain arrays where the estimator has such a form.
 
     Parameters
     ----------
     estimator : classifier or regressor, optional
         What predicts; gradient-boosted trees that classify when not given.
-    X : DataFrame
-        The rows, checked (`checked_columns`).
+    rows : LabelledRows
+        Rows with their weights, their columns checked (`checked_columns`).
+    places : array
+        Which of them to fit to.
     y : array
-        What is predicted: class numbers, or numbers.
-    categories : sequence
-        The columns that hold categories.
-    sample_weight : array, optional
-        Weight of each row.
+        What is predicted of these: class numbers, or numbers.
+    columns : dict
+        What each column holds.
     random_state : int
         Seed of the trees.
     """
     model = HistGradientBoostingClassifier(random_state=random_state) if estimator is None else clone(estimator)
-    X = with_values(X)
-    pipeline = score_pipeline(model, X, categories)
-    weight = {} if sample_weight is None else {f"{pipeline.steps[-1][0]}__sample_weight": sample_weight}
+    X = with_values(rows.X.iloc[places])
+    pipeline = score_pipeline(model, X, category_columns(columns))
+    weight = {} if rows.weight is None else {f"{pipeline.steps[-1][0]}__sample_weight": rows.weight[places]}
     return plain_score(pipeline.fit(X, y, **weight), X)
 
 
