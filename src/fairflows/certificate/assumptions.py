@@ -19,22 +19,10 @@ def assumptions(
     loses_odds: bool,
     limits: Sequence[str],
 ) -> tuple[str, ...]:
-    """Those sentences that apply.
+    """Those sentences that apply to a certificate of a model from these rows.
 
-    Parameters
-    ----------
-    certificate : Certificate
-        All that it states but these sentences.
-    model : Released
-        What it is about.
-    rows : Table
-        The rows that it was made from.
-    cells : sequence of CellEvidence
-        The counts behind it, one per model; none where no cells are certified.
-    loses_odds : bool
-        Whether bounds given the label are left out because other densities than the model's own were used.
-    limits : sequence of str
-        What adversaries could not try.
+    There are no `cells` where none are certified; `loses_odds` says that bounds given the label are left out because
+    other densities than the model's own were used; `limits` say what adversaries could not try.
     """
     encoder, ledger, released, drawn = model.encoder, model.ledger, certificate.released, model.draws_rows
     has_names, most_rows = rows.persons.named, certificate.most_rows
