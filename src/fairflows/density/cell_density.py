@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -193,6 +194,30 @@ def training_and_validation(
     cut = max(1, round(_HELD_OUT_SHARE * len(codes)))
     fit, held = order[cut:], order[:cut]
     return CellCounts.of(codes[fit], levels, weight[fit]), CellCounts.of(codes[held], levels, weight[held])
+
+
+class CountedDensity(ABC):
+    """A density that is fitted to counts of cells, and chooses by those of held-out rows."""
+
+    levels: tuple[int, ...]
+    random_state: int
+
+    def fit(
+        self,
+        x: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        validation: ArrayLike | None = None,
+        validation_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Estimate p̂ from the cells of a sample; see `CellDensity`."""
+        given = x, self.levels, sample_weight, validation, validation_weight
+        self._fit_counts(*training_and_validation(*given, self.random_state))
+        return self
+
+    @abstractmethod
+    def _fit_counts(self, counts: CellCounts, held_out: CellCounts) -> None:
+        """Estimate p̂ from counts."""
 
 
 def choose_density(

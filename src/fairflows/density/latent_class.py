@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from fairflows.density.cell_density import (
+    CellCounts,
+    CountedDensity,
     FloatArray,
     IntArray,
     cell_codes,
@@ -18,7 +19,6 @@ from fairflows.density.cell_density import (
     draw_levels,
     level_columns,
     one_hot,
-    training_and_validation,
 )
 
 _ROWS_PER_CHUNK = 32_768
@@ -26,7 +26,7 @@ _PSEUDO_COUNT = 0.1  # rows added to each class and variable, spread evenly, so 
 _MOST_ITERATIONS, _TOLERANCE = 500, 1e-5  # EM stops when the mean log-likelihood grows by less
 
 
-class LatentClassMixture:
+class LatentClassMixture(CountedDensity):
     r"""Mixture of C classes within which the variables are independent (Lazarsfeld and Henry, 1968).
 
     .. math:: \hat p(x) = \sum_{c=1}^{C} π_c \prod_{d=1}^{D} θ_{cd}(x_d)
@@ -65,18 +65,8 @@ class LatentClassMixture:
         self.n_classes = tuple(n_classes)
         self.random_state = random_state
 
-    def fit(
-        self,
-        x: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        validation: ArrayLike | None = None,
-        validation_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Run EM for each number of classes and keep the best on held-out rows; see `CellDensity`."""
-        counts, held_out = training_and_validation(
-            x, self.levels, sample_weight, validation, validation_weight, self.random_state
-        )
+    def _fit_counts(self, counts: CellCounts, held_out: CellCounts) -> None:
+        """Run EM for each number of classes, and keep the best on held-out rows."""
         columns, held_out_columns = (one_hot(sample.cells, self.levels).toarray() for sample in (counts, held_out))
         best = -np.inf
         for n_classes in self.n_classes:
@@ -85,7 +75,6 @@ class LatentClassMixture:
             if likelihood <= best:
                 break
             best, self.log_pi_, self.log_theta_ = likelihood, log_pi, log_theta
-        return self
 
     def log_prob(self, x: ArrayLike) -> FloatArray:
         """The log-probability of each row's cell."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Self
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from fairflows.compute.resources import chosen_device
 from fairflows.compute.steps import AdamSteps, fastest_threads
 from fairflows.density.cell_density import (
     CellCounts,
+    CountedDensity,
     FloatArray,
     IntArray,
     cell_codes,
@@ -29,7 +29,7 @@ from fairflows.density.cell_density import (
 _ROWS_PER_CHUNK = 32_768
 
 
-class CategoricalMADE:
+class CategoricalMADE(CountedDensity):
     r"""Masked autoregressive density of D categorical variables (Germain et al., 2015).
 
     .. math:: \log \hat p(x) = \sum_{d=1}^{D} \log \operatorname{softmax}_d(\text{logits}_d(x_1, …, x_{d-1}))_{x_d}
@@ -85,17 +85,8 @@ class CategoricalMADE:
         self.random_state = random_state
         self.device = device
 
-    def fit(
-        self,
-        x: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        validation: ArrayLike | None = None,
-        validation_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Train on the cells of x; see `CellDensity`."""
-        fit_together([self], [x], [sample_weight], [validation], [validation_weight])
-        return self
+    def _fit_counts(self, counts: CellCounts, held_out: CellCounts) -> None:
+        _train([self], [(counts, held_out)])
 
     def log_prob(self, x: ArrayLike) -> FloatArray:
         """The log-probability of each row's cell."""
@@ -186,12 +177,11 @@ def fit_together(
             strict=True,
         )
     ]
-    for model, parameters in zip(models, zip(*_trained(models, data), strict=True), strict=True):
-        model.parameters_ = [p.to("cpu", torch.float64) for p in parameters]
+    _train(models, data)
 
 
-def _trained(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts, CellCounts]]) -> list[Tensor]:
-    """Parameters with leading axis K that maximise each model's likelihood, the best epoch on its validation rows."""
+def _train(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts, CellCounts]]) -> None:
+    """Maximise each model's likelihood, parameters with a leading axis K; the best epoch on held-out rows is kept."""
     lead = models[0]
     device = chosen_device(lead.device)
     masks = _masks(lead.levels, lead.hidden, device, torch.float32)
@@ -222,7 +212,8 @@ def _trained(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts,
             best_likelihood = torch.maximum(likelihood, best_likelihood)
             for kept, p in zip(best, parameters, strict=True):
                 kept[better] = p.detach()[better]
-    return best
+    for k, model in enumerate(models):
+        model.parameters_ = [p[k].to("cpu", torch.float64) for p in best]
 
 
 class _StackedCells:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +11,7 @@ from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from fairflows.density.cell_density import (
     CellCounts,
+    CountedDensity,
     FloatArray,
     IntArray,
     cell_codes,
@@ -21,14 +21,13 @@ from fairflows.density.cell_density import (
     level_columns,
     number_of_cells,
     one_hot,
-    training_and_validation,
 )
 
 _CELLS_PER_CHUNK = 1_000_000
 _SMALLEST_WEIGHT = 1e-4
 
 
-class SmoothedCounts:
+class SmoothedCounts(CountedDensity):
     r"""Counts of cells with additive smoothing towards a Chow–Liu tree.
 
     .. math:: \hat p(x) = \frac{c(x) + α q(x)}{n + α} = (1 - w) \frac{c(x)}{n} + w q(x), \qquad w = \frac{α}{n + α}
@@ -59,26 +58,15 @@ class SmoothedCounts:
         self.levels = checked_levels(levels)
         self.random_state = random_state
 
-    def fit(
-        self,
-        x: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        validation: ArrayLike | None = None,
-        validation_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Count the cells of x, grow the tree, choose w on held-out rows; see `CellDensity`."""
-        self.counts_, held_out = training_and_validation(
-            x, self.levels, sample_weight, validation, validation_weight, self.random_state
-        )
-        self.tree_ = PairTree(self.counts_, self.levels)
+    def _fit_counts(self, counts: CellCounts, held_out: CellCounts) -> None:
+        """Grow the tree, and choose w on held-out rows."""
+        self.counts_, self.tree_ = counts, PairTree(counts, self.levels)
         frequency, q = self._frequency(held_out.cells), np.exp(self.tree_.log_prob(held_out.cells))
 
         def minus_log_likelihood(w: float) -> float:
             return -held_out.mean(np.log((1 - w) * frequency + w * q))
 
         self.weight_ = float(minimize_scalar(minus_log_likelihood, bounds=(_SMALLEST_WEIGHT, 1.0)).x)
-        return self
 
     def log_prob(self, x: ArrayLike) -> FloatArray:
         """The log-probability of each row's cell."""
