@@ -99,7 +99,7 @@ def test_settings_and_kinds_are_checked():
     for setting in ("missing", "unseen"):
         with pytest.raises(ValueError, match=f"{setting} must be one of 'error', .*; got 'no'"):
             CellCodec(**{setting: "no"})
-    with pytest.raises(ValueError, match="kind of column 'c' must be one of"):
+    with pytest.raises(ValueError, match=r"kinds\['c'\] must be one of"):
         CellCodec().fit(frame, kinds={"c": "foo"})
     with pytest.raises(DataError, match="'c' is declared discrete, which needs numbers or times"):
         CellCodec().fit(frame, kinds={"c": "discrete"})

@@ -370,7 +370,7 @@ def test_a_range_of_the_smallest_numbers():
 
 def test_declared_kinds_are_checked():
     frame = pd.DataFrame({"n": [1, 2, 3], "c": ["a", "b", "a"]})
-    with pytest.raises(ValueError, match="kind of column 'n' must be one of 'continuous', .*; got 'foo'"):
+    with pytest.raises(ValueError, match=r"kinds\['n'\] must be one of 'continuous', .*; got 'foo'"):
         Codec().fit(frame, kinds={"n": "foo"})
     with pytest.raises(DataError, match="'c' is declared continuous, which needs numbers or times; it holds"):
         Codec().fit(frame, kinds={"c": "continuous"})

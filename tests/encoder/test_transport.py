@@ -230,7 +230,7 @@ def test_columns_of_a_score_are_checked_at_fit(mixed):
         FairTransport().fit(several, mixed.y, sensitive_features=mixed.a)
     with pytest.raises(DataError, match="Missing values"):
         FairTransport().fit(mixed.X.assign(wage=np.nan), mixed.y, sensitive_features=mixed.a)
-    with pytest.raises(DataError, match="Column 'town' must hold numbers or times to be discrete"):
+    with pytest.raises(DataError, match="'town' is declared discrete, which needs numbers or times"):
         mixed_score(mixed, kinds={"town": "discrete"})
 
 

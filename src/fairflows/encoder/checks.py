@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from numbers import Integral
 from typing import Protocol
 
 import numpy as np
-import pandas as pd
 from sklearn.utils.validation import has_fit_parameter
 
 from fairflows.exceptions import ParameterError
-from fairflows.table.columns import KINDS, check_choice, check_known
 from fairflows.table.persons import FEWEST_KEY_BYTES, Key
 
 
@@ -42,17 +39,6 @@ def check_key(key: object) -> None:
     came = f"{len(bytes(key))} bytes" if isinstance(key, Key) else type(key).__name__
     if not isinstance(key, Key) or len(bytes(key)) < FEWEST_KEY_BYTES:
         raise ValueError(f"key must be bytes, at least {FEWEST_KEY_BYTES}, or None for a new one; got {came}.")
-
-
-def check_kinds(kinds: object, columns: pd.Index) -> None:
-    """Refuse kinds of columns that the table does not have, and kinds that there are not."""
-    if kinds is None:
-        return
-    if not isinstance(kinds, Mapping):
-        raise ValueError(f"kinds must be a mapping of columns to their kinds; got {type(kinds).__name__}.")
-    for column, kind in kinds.items():
-        check_known(column, columns, "declared")
-        check_choice(f"kinds[{column!r}]", kind, KINDS)
 
 
 def takes_weights(classifier: object) -> bool:

@@ -24,10 +24,10 @@ from fairflows.encoder.base import (
     Rows,
     RowsLike,
 )
-from fairflows.encoder.checks import check_key, check_kinds
+from fairflows.encoder.checks import check_key
 from fairflows.encoder.labels import Label, read_labels
 from fairflows.exceptions import DataError, Parameter, ParameterError
-from fairflows.table.columns import Dtype, check_choice, check_known, places_in, shown, sorted_values
+from fairflows.table.columns import Dtype, check_choice, check_kinds, check_known, places_in, shown, sorted_values
 from fairflows.table.frames import ColumnLike, TableLike, has_names, settled, to_pandas
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
@@ -158,7 +158,7 @@ class GroupEncoder(Encoder):
         if fit or not named or features.columns.tolist() != list(vars(self).get("feature_names_in_", ())):
             validate_data(self, features if named else features.to_numpy(), skip_check_array=True, reset=fit)
         if fit:
-            check_kinds(self.get_params(deep=False).get("kinds"), features.columns)
+            check_kinds(features, self.get_params(deep=False).get("kinds"))
             self.schema_ = Schema.of(features) if named else None
         return features if fit or self.schema_ is None else self.schema_.apply(features)
 

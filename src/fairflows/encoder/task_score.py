@@ -64,10 +64,7 @@ def score_columns(
 
 def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Literal["error", "other"]) -> ScoreColumn:
     check_column(name, column)
-    ordered = has_order(column.dtype)
-    if not ordered and kind in ("continuous", "discrete"):
-        raise DataError(f"Column {name!r} must hold numbers or times to be {kind}; got {column.dtype}.")
-    if not ordered or kind == "categorical":
+    if not has_order(column.dtype) or kind == "categorical":
         return Levels.fit(name, column, unseen=unseen)
     return "times" if is_time(column.dtype) else "numbers"
 

@@ -166,12 +166,15 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
-    """Refuse declared kinds that do not exist, and kinds of numbers for columns of categories."""
-    for name, kind in (kinds or {}).items():
-        check_choice(f"The kind of column {name!r}", kind, KINDS)
-        if name not in frame or kind == "categorical" or not frame[name].notna().any():
-            continue
-        if describe_dtype(frame[name].dtype) == "categories":
+    """Refuse kinds of unknown columns, kinds that there are not, and kinds of numbers for columns of categories."""
+    if kinds is None:
+        return
+    if not isinstance(kinds, Mapping):
+        raise ValueError(f"kinds must be a mapping of columns to their kinds; got {type(kinds).__name__}.")
+    for name, kind in kinds.items():
+        check_known(name, frame.columns, "declared")
+        check_choice(f"kinds[{name!r}]", kind, KINDS)
+        if kind != "categorical" and not has_order(frame[name].dtype) and frame[name].notna().any():
             raise DataError(
                 f"Column {name!r} is declared {kind}, which needs numbers or times; it holds {frame[name].dtype}."
             )

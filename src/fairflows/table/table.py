@@ -419,8 +419,6 @@ class Table:
     def _check(self, kinds: Mapping[str, str]) -> None:
         if not self.X.shape[1]:
             raise DataError("A table needs at least one feature beside the label and the sensitive attribute.")
-        for column in kinds:
-            check_known(column, self.X.columns, "declared")
         check_kinds(self.X, kinds)
         for name, column in self.X.items():
             check_column(str(name), column)
