@@ -6,7 +6,6 @@ import pkgutil
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -16,7 +15,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairflows
 from fairflows.encoder.base import Encoder
-from fairflows.exceptions import DataWarning
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,12 +26,16 @@ def python_blocks(page: Path) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL))
 
 
+README = ROOT / "README.md"
 LONG = "the-paper.md"  # trains many flows; `make docs` runs it, too
-WITH_PYTHON = pytest.mark.parametrize(
-    "page",
-    [pytest.param(p, marks=[pytest.mark.slow] * (p.name == LONG)) for p in PAGES if python_blocks(p)],
-    ids=lambda page: page.name,
-)
+WITH_PYTHON = [
+    pytest.param(page, marks=[pytest.mark.slow] * (page.name == LONG), id=page.name)
+    for page in PAGES
+    if python_blocks(page)
+]
+# Said to the reader on purpose; any other warning is an error.
+MAY_WARN = pytest.mark.filterwarnings("ignore::fairflows.exceptions.DataWarning")
+LARGE = {"a-table-to-share.md", "somebody-elses-representation.md", "whole-rows.md"}  # half as many rows will do
 
 
 @pytest.fixture(scope="module")
@@ -42,47 +44,55 @@ def adult():
 
 
 @pytest.fixture
-def few_adults(adult, monkeypatch):
-    """Every third row of Adult, so that an example that fits models to it is quick."""
-    monkeypatch.setattr(fairflows, "load_adult", lambda: adult.take(range(0, len(adult), 3)))
+def take_few(adult, monkeypatch):
+    """Let examples fit ten boosted trees, and to every so many rows of Adult, so that they are quick."""
+    monkeypatch.setitem(HistGradientBoostingClassifier.__init__.__kwdefaults__, "max_iter", 10)
+
+    def every(step):
+        monkeypatch.setattr(fairflows, "load_adult", lambda: adult.take(range(0, len(adult), step)))
+
+    return every
 
 
 @pytest.fixture
-def few_trees(monkeypatch):
-    """Ten boosted trees, where how well they predict is not the question; docstrings show the numbers of all."""
-    monkeypatch.setitem(HistGradientBoostingClassifier.__init__.__kwdefaults__, "max_iter", 10)
-
-
-@WITH_PYTHON
-def test_python_in_the_docs_runs(page, few_adults, few_trees, tmp_path, monkeypatch):
+def run_page(take_few, tmp_path, monkeypatch):
+    """Run the Python of a page, and give the names that it made."""
     monkeypatch.chdir(tmp_path)
-    code = compile(python_blocks(page), page.name, "exec")
-    with sklearn.config_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # said to the reader on purpose; any other warning is an error
-        exec(code, {"__name__": "__main__"})
+
+    def run(page):
+        take_few(6 if page.name in LARGE else 3)
+        names: dict[str, object] = {"__name__": "__main__"}
+        with sklearn.config_context():
+            exec(compile(python_blocks(page), page.name, "exec"), names)
+        return names
+
+    yield run
     plt.close("all")
 
 
-def test_every_encoder_that_the_readme_makes_can_be_certified(few_adults, few_trees, tmp_path, monkeypatch):
+@MAY_WARN
+@pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page.id != README.name])
+def test_python_in_the_docs_runs(page, run_page):
+    run_page(page)
+
+
+@MAY_WARN
+def test_every_encoder_that_the_readme_makes_can_be_certified(run_page):
     """By the rows that a reader would take: those held back, or of a CrossFit the table itself."""
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__main__"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
-        exec(compile(python_blocks(ROOT / "README.md"), "README.md", "exec"), names)
-        made = {name: value for name, value in names.items() if isinstance(value, Encoder)}
-        for front in (value for value in names.values() if isinstance(value, fairflows.Frontier)):
-            made |= {f"gamma {encoder.gamma}": encoder for encoder in front.encoders}
-        assert len(made) >= 4
-        assert {type(encoder).__name__ for encoder in made.values()} >= {"CrossFit", "FairCells", "FairMatching"}
-        for name, encoder in made.items():
-            rows = names["adult"] if isinstance(encoder, fairflows.CrossFit) else names["test"]
-            certificate = fairflows.certify(encoder if encoder.is_fitted else encoder.fit(names["train"]), rows)
-            assert certificate.cell_upper is not None or certificate.model_upper is not None, name
+    names = run_page(README)
+    made = {name: value for name, value in names.items() if isinstance(value, Encoder)}
+    for front in (value for value in names.values() if isinstance(value, fairflows.Frontier)):
+        made |= {f"gamma {encoder.gamma}": encoder for encoder in front.encoders}
+    assert len(made) >= 4
+    assert {type(encoder).__name__ for encoder in made.values()} >= {"CrossFit", "FairCells", "FairMatching"}
+    for name, encoder in made.items():
+        rows = names["adult"] if isinstance(encoder, fairflows.CrossFit) else names["test"]
+        certificate = fairflows.certify(encoder if encoder.is_fitted else encoder.fit(names["train"]), rows)
+        assert certificate.cell_upper is not None or certificate.model_upper is not None, name
 
 
 @pytest.mark.slow
-@WITH_PYTHON
+@pytest.mark.parametrize("page", WITH_PYTHON)
 def test_python_in_the_docs_runs_as_a_reader_runs_it(page, tmp_path):
     """In a process of its own, with all rows."""
     done = subprocess.run(
@@ -98,9 +108,8 @@ NEEDS_ALL_ROWS = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_docstring_examples(name, adult, few_adults, monkeypatch):
-    if name in NEEDS_ALL_ROWS:
-        monkeypatch.setattr(fairflows, "load_adult", lambda: adult)
+def test_docstring_examples(name, take_few):
+    take_few(1 if name in NEEDS_ALL_ROWS else 3)
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     failed, _ = doctest.testmod(importlib.import_module(name), optionflags=flags)
     assert failed == 0

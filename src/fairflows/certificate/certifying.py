@@ -149,9 +149,9 @@ def certify(
 
     Examples
     --------
-    >>> from fairflows import CellRelease, FairTransport, load_adult
+    >>> from fairflows import FairTree, load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> release = CellRelease(FairTransport(density="counts"), n_cells=8).fit(train)
+    >>> release = FairTree(n_cells=8).fit(train)
     >>> certificate = certify(release, test, target=0.1)
     >>> certificate.status, certificate.cell_upper < 0.1
     ('CERTIFIED', True)

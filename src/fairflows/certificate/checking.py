@@ -116,9 +116,9 @@ def check(certificate: str | Path, file: str | Path | None = None, *, public_key
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
-    >>> from fairflows import CellRelease, FairTransport, certify, load_adult
+    >>> from fairflows import FairTree, certify, load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> release = CellRelease(FairTransport(density="counts"), n_cells=8).fit(train)
+    >>> release = FairTree(n_cells=8).fit(train)
     >>> certificate = certify(release, test)
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "certificate.json"

@@ -93,9 +93,9 @@ def verify(
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from fairflows import CellRelease, FairTransport, certify, load_adult
+    >>> from fairflows import FairTree, certify, load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> release = CellRelease(FairTransport(density="counts"), n_cells=8).fit(train)
+    >>> release = FairTree(n_cells=8).fit(train)
     >>> certificate = certify(release, test, target=0.1)
     >>> verify(certificate, release, test)
     The certificate holds: everything was computed again and agrees.

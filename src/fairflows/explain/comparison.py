@@ -71,14 +71,14 @@ def compare(
 
     Examples
     --------
-    >>> from fairflows import CellRelease, FairTransport, load_adult
+    >>> from fairflows import CellRelease, FairTree, load_adult
     >>> train, _, test = load_adult().split(random_state=0)
     >>> models = {
     ...     "rows in cells": CellRelease(n_cells=8).fit(train),
-    ...     "transport": CellRelease(FairTransport(density="counts"), n_cells=8).fit(train),
+    ...     "matched tree": FairTree(n_cells=8).fit(train),
     ... }
     >>> found = compare(models, train, test, quick=True)
-    >>> bool(found.loc["transport", "cell_upper"] < found.loc["rows in cells", "attack_lower"])
+    >>> bool(found.loc["matched tree", "cell_upper"] < found.loc["rows in cells", "attack_lower"])
     True
     """
     for name, model in models.items():

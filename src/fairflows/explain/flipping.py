@@ -157,7 +157,7 @@ def recourse(
     --------
     >>> from fairflows import FairFlow, make_gaussians
     >>> table, densities = make_gaussians(600, random_state=0)
-    >>> encoder = FairFlow(gamma=0.5, density=densities, n_epochs=20).fit(table.X, table.y, sensitive_features=table.a)
+    >>> encoder = FairFlow(gamma=0.5, density=densities, n_epochs=5).fit(table.X, table.y, sensitive_features=table.a)
     >>> advice = recourse(encoder, table.X, sensitive_features=table.a, keep=["x2"])
     >>> bool((advice.before["x2"] == advice.after["x2"]).all())
     True

@@ -167,10 +167,10 @@ def still_tells(
 
     Examples
     --------
-    >>> from fairflows import CellRelease, FairTransport, load_adult
+    >>> from fairflows import FairTree, load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> release = CellRelease(FairTransport(density="counts"), n_cells=16, output="row").fit(train)
-    >>> found = still_tells(release, train, test, most_rows=3000)
+    >>> release = FairTree(n_cells=16, output="row").fit(train)
+    >>> found = still_tells(release, train, test, most_rows=2000)
     >>> found.label.released > found.label.majority, found.sensitive.told < 0.2
     (True, True)
     """

@@ -40,9 +40,9 @@ def sign(certificate: str | Path, files: Sequence[str | Path] = (), *, key: str 
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from fairflows import CellRelease, FairTransport, certify, load_adult
+    >>> from fairflows import FairTree, certify, load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> release = CellRelease(FairTransport(density="counts"), n_cells=8).fit(train)
+    >>> release = FairTree(n_cells=8).fit(train)
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "certificate.json"
     ...     _ = path.write_text(certify(release, test).to_json(), encoding="utf-8")
