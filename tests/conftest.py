@@ -105,7 +105,8 @@ def undrawn_figures():
     from fairflows.reporting import plots
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots.FigureCanvasSVG, "print_svg", lambda self, stream, **_: stream.write("<svg/>"))
+        for name in ("bars", "frontier", "gauge", "heat", "points", "shares", "told"):
+            patch.setattr(plots, name, lambda *_, **__: "<svg/>")
         yield
 
 
@@ -116,6 +117,17 @@ def few_trees():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(HistGradientBoostingClassifier.__init__.__kwdefaults__, "max_iter", 10)
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_passes():
+    """The law of rows given the cell is fitted in few steps, where what is drawn from it is not the question."""
+    from fairflows.encoder import rows_given_cell
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows_given_cell, "_FEWEST_PASSES", 1)
+        patch.setattr(rows_given_cell, "_ROWS_SEEN", 0)
         yield
 
 

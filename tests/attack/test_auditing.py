@@ -252,7 +252,7 @@ class TestArrays:
         assert found.to_frame()["groups"].iloc[0] == "north / south"
 
     def test_every_adversary_gets_a_line(self):
-        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=3000, random_state=1)
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=2000, random_state=1)
         found = audit((train.X, test.X), train, test, n_jobs=2)
         assert set(found.to_frame().index) == set(LEARNERS)
         assert (found.to_frame()["lower"] > 0.15).all()
@@ -318,7 +318,7 @@ class TestCategorical:
             certify(weaker, adult[2], audit=found)
 
     def test_the_same_key_and_seed_give_the_same_audit(self, adult, cells):
-        train, _, test = (part.take(np.arange(3000)) for part in adult)
+        train, _, test = (part.take(np.arange(2000)) for part in adult)
         assert audit(cells, train, test, quick=True) == audit(cells, train, test, quick=True, n_jobs=2)
 
     def test_cells_are_attacked_as_they_are_released(self, adult, cells):

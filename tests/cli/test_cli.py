@@ -266,8 +266,8 @@ def test_experiments_are_listed_and_run(run, tmp_path, monkeypatch):
     assert "certificates, 2 of 2" in err
     assert out.index("figure-2: Four Gaussian blobs") < out.index("certificates: Bounds")
     assert out.count("done") == 2
-    records = json.loads(run("reproduce", "figure-2", "--quick", "-o", tmp_path, "--json")[1])
-    assert [record["id"] for record in records] == ["figure-2"]
+    records = json.loads(run("reproduce", "certificates", "--quick", "-o", tmp_path, "--json")[1])
+    assert [record["id"] for record in records] == ["certificates"]
     code, out, err = run("reproduce", "figure-2", "figure-99", "-o", tmp_path / "none")
     assert (code, out, "there is no experiment 'figure-99'" in err) == (2, "", True)
     assert not (tmp_path / "none").exists(), "a wrong name is found before anything runs"

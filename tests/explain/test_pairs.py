@@ -61,7 +61,7 @@ def test_clusters_are_those_of_the_named_side(fitted):
 
 
 def test_three_groups_have_a_side_each(tmp_path):
-    table, densities = make_three_groups(150, random_state=0)
+    table, densities = make_three_groups(90, random_state=0)
     encoder = FairFlow(1, density=densities, n_epochs=2).fit(table.X, table.y, sensitive_features=table.a)
     pairs = matched_pairs(encoder, table.X, sensitive_features=table.a)
     assert list(pairs.sides) == ["centre", "north", "south"]

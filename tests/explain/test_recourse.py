@@ -27,7 +27,7 @@ def applicants():
 
 @pytest.fixture(scope="module")
 def encoder(applicants):
-    settings = {"gamma": 0.3, "density": "mixture", "n_epochs": 25, "kinds": applicants.kinds, "key": bytes(32)}
+    settings = {"gamma": 0.3, "density": "mixture", "n_epochs": 15, "kinds": applicants.kinds, "key": bytes(32)}
     return FairFlow(**settings, identifier="person").fit(applicants.X, applicants.y, sensitive_features=applicants.a)
 
 

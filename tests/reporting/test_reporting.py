@@ -132,7 +132,7 @@ def test_everything_that_comes_from_data_is_escaped():
         ElementTree.fromstring(svg)  # well-formed
 
 
-@pytest.mark.parametrize("name", ["$x$", "a_b^2 město 年齢", '"quoted" & {{ 7 * 7 }}', "x" * 200])
+@pytest.mark.parametrize("name", ['$x$ & "quoted" {{ 7 * 7 }}', "a_b^2 město 年齢 " + "x" * 200])
 def test_odd_names_are_text(name):
     page = Report(contents(name)).to_html()
     assert str(escape(name, quote=False)) in page.replace("&#34;", '"')
