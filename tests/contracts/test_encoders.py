@@ -40,6 +40,7 @@ BEST = {
     "target": 0.22,
     "chance": 0.1,
     "n_certify": 10**6,
+    "n_bins": 16,
     "key": KEY,
 }
 

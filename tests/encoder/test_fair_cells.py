@@ -20,7 +20,7 @@ from fairflows.table.table import Table
 pytestmark = pytest.mark.filterwarnings("ignore:No identifier says which rows are the same person")
 
 KEY = Key(range(32))
-PLAIN = {"label_score": LogisticRegression(), "group_score": LogisticRegression(), "key": KEY, "n_bins": 64}
+PLAIN = {"label_score": LogisticRegression(), "group_score": LogisticRegression(), "key": KEY, "n_bins": 32}
 
 
 def population(n: int, seed: int, n_groups: int = 2) -> Table:

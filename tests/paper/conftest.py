@@ -12,11 +12,13 @@ from fairflows.table.table import Table
 
 @pytest.fixture
 def few_rows():
-    """Makes a loader give the first 600 rows of every part of its table."""
+    """Makes a loader give the first 600 rows of every part of its table, with all columns or some."""
 
-    def wrap(load):
+    def wrap(load, columns=None):
         def loaded(*args) -> Table:
             table = load(*args)
+            if columns is not None:
+                table.X = table.X[columns]
             kept = [np.flatnonzero(table.parts == part)[:600] for part in ("train", "validation", "test")]
             return table.take(np.sort(np.concatenate(kept)))
 

@@ -2,18 +2,26 @@
 
 import os
 
-import torch
+import pytest
 
 from fairflows.paper.experiments.processes import in_processes
 
 
-def describe(x: torch.Tensor) -> tuple[float, int]:
-    return float(x.sum()), os.getpid()
+def describe(numbers: list[float]) -> tuple[float, int]:
+    return sum(numbers), os.getpid()
 
 
 def test_results_come_in_order_from_other_processes():
-    items = [torch.full((3,), float(i)) for i in range(3)]
+    items = [[float(i)] * 3 for i in range(3)]
     found = in_processes(describe, items, 2)
     assert [total for total, _ in found] == [0, 3, 6]
     assert os.getpid() not in {process for _, process in found}
     assert in_processes(describe, items[:1], 1) == [(0, os.getpid())]
+
+
+@pytest.mark.slow  # torch is imported in each of them
+def test_tensors_are_copied_to_other_processes_and_back():
+    import torch
+
+    items = [torch.full((3,), float(i)) for i in range(3)]
+    assert in_processes(torch.sum, items, 2) == [0, 3, 6]

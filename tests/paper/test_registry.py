@@ -1,6 +1,8 @@
 """The registry: every experiment has a function, runs are saved and printed, missing data are reported."""
 
+import io
 import json
+from contextlib import redirect_stdout
 
 import pandas as pd
 import pytest
@@ -30,15 +32,25 @@ def test_every_experiment_of_the_paper_is_there_and_has_its_own_function():
     assert len(set(functions)) == len(ids)
 
 
-def test_a_run_prints_and_saves(tmp_path, capsys):
-    result = run("figure-2", quick=True, out=tmp_path)
-    printed = capsys.readouterr().out
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """An experiment that needs no data files: what it found, what it printed, and the folder that it wrote."""
+    folder = tmp_path_factory.mktemp("drawn")
+    with redirect_stdout(io.StringIO()) as printed:
+        result = run("figure-2", quick=True, out=folder)
+    return result, printed.getvalue(), folder
+
+
+def test_a_run_prints_and_saves(drawn):
+    result, printed, folder = drawn
     assert "figure-2" in printed
+    assert not result.skipped
     assert "400" in result.data or "200 rows" in result.data
-    saved = json.loads((tmp_path / "figure-2.json").read_text())
+    saved = json.loads((folder / "figure-2.json").read_text())
+    assert len(result.table) > 0
     assert saved["table"] == json.loads(result.table.to_json(orient="records"))
-    assert pd.read_csv(tmp_path / "figure-2.csv").shape == result.table.shape
-    assert (tmp_path / "figure-2.png").stat().st_size > 1000
+    assert pd.read_csv(folder / "figure-2.csv").shape == result.table.shape
+    assert (folder / "figure-2.png").stat().st_size > 1000
 
 
 def test_missing_data_are_a_clear_skip(tmp_path, capsys, monkeypatch):
@@ -64,8 +76,8 @@ def test_seeds_are_those_that_no_setting_was_chosen_with():
     assert Setting(quick=True).seed_list(quick=1) == [200]
 
 
-def test_experiments_side_by_side_give_what_they_give_alone(tmp_path):
-    alone = run("figure-2", quick=True, out=tmp_path / "alone", show=False)
+def test_experiments_side_by_side_give_what_they_give_alone(tmp_path, drawn):
+    alone, _, _ = drawn
     (beside,) = run_many(["figure-2"], n_jobs=2, quick=True, out=tmp_path)
     pd.testing.assert_frame_equal(beside.table, alone.table)
     assert (tmp_path / "figure-2.png").stat().st_size > 1000
@@ -73,11 +85,11 @@ def test_experiments_side_by_side_give_what_they_give_alone(tmp_path):
 
 
 def test_one_experiment_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
-    function = experiments_registry.Experiment.function.fget
+    one_row = Result(pd.DataFrame({"x": [1.0]}), "drawn")
     monkeypatch.setattr(
         experiments_registry.Experiment,
         "function",
-        property(lambda self: 1 / 0 if self.id == "figure-1" else function(self)),
+        property(lambda self: lambda setting: 1 / 0 if self.id == "figure-1" else one_row),
     )
     failed, done = run_many(["figure-1", "figure-2"], quick=True, out=tmp_path)
     assert "ZeroDivisionError" in failed.failed

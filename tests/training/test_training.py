@@ -27,7 +27,7 @@ def gaussians(n=400, n_groups=2, n_features=2):
     return densities, GroupRows(x, [(x_a[:, 0] > a).long() for a, x_a in enumerate(x)])
 
 
-def distance(bijection, densities, n=20_000):
+def distance(bijection, densities, n=10_000):
     """Δ between the latent laws of each pair of groups, as the largest, for each model."""
     table = log_density_table(bijection.double(), densities.double(), n, torch.Generator().manual_seed(1))
     n_groups = densities.n_groups
@@ -47,23 +47,25 @@ def divergence(f, densities, x):
     return algorithm_1(f, None, densities, Batch(x, densities.log_prob(x)), torch.ones(f.n_models)).L_KL
 
 
-def minimise_divergence(f, densities, x, epochs=200, batch_size=512, learning_rate=0.03):
+def minimise_divergence(f, densities, x, epochs, batch_size=512, learning_rate=0.03):
     """Train without a task."""
     settings = TrainingSettings(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
     return train(f, None, densities, GroupRows(list(x)), gamma=[1.0], seeds=[0], settings=settings)
 
 
-SETTINGS = TrainingSettings(epochs=4, batch_size=50, ramp_epochs=2)
+SETTINGS = TrainingSettings(epochs=4, batch_size=100, ramp_epochs=2)
+# Epochs, and the distance that is reached by then.
+LONGER = [(60, 0.15), pytest.param(200, 0.05, marks=pytest.mark.slow)]
 # The same steps once more: float32 sums may be taken in another order.
 SAME_TRAINING = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def test_stacked_training_equals_separate_training():
     densities, data = gaussians()
-    gamma, seeds = [0.0, 0.1, 0.9, 0.0, 0.1, 0.9], [1, 1, 1, 2, 2, 2]
+    gamma, seeds = [0.0, 0.1, 0.9, 0.1], [1, 1, 1, 2]
     bijection, head = small(seeds)
     together = train(bijection, head, densities, data, gamma=gamma, seeds=seeds, settings=SETTINGS)
-    for m in range(6):
+    for m in range(4):
         f, h = small(seeds[m : m + 1])
         alone = train(f, h, densities, data, gamma=gamma[m : m + 1], seeds=seeds[m : m + 1], settings=SETTINGS)
         torch.testing.assert_close(together.joint[:, m], alone.joint[:, 0], **SAME_TRAINING)
@@ -162,7 +164,7 @@ def test_divergence_of_three_groups_is_the_mean_over_pairs():
     """With f = identity in law (unit Gaussians at 0, 1, 2 per axis) KL(a‖b) = |a − b|²·D/2 in closed form."""
     densities, _ = gaussians(n_groups=3)
     f, _ = small([0], n_groups=3)  # all groups share one map at the start, so the divergences are those in x
-    x = densities.sample(200_000, torch.Generator().manual_seed(0))
+    x = densities.sample(50_000, torch.Generator().manual_seed(0))
     kl = divergence(f, densities, x)
     expected = sum((a - b) ** 2 for a in range(3) for b in range(3)) / 6  # D/2 = 1
     assert float(kl) == pytest.approx(expected, rel=0.01)
@@ -181,7 +183,7 @@ def test_three_groups_with_labels_decode_block_by_block():
     members = [[normal(a), normal(10 + 2 * a)] for a in range(3)]
     densities = GroupDensities(members)
     f, _ = small([0], n_groups=3)
-    x = densities.sample(100_000, torch.Generator().manual_seed(0))
+    x = densities.sample(30_000, torch.Generator().manual_seed(0))
     kl = divergence(f, densities, x)
     expected = sum((a - b) ** 2 + (2 * a - 2 * b) ** 2 for a in range(3) for b in range(3)) / 12
     assert float(kl) == pytest.approx(expected, rel=0.02)
@@ -293,8 +295,8 @@ def test_more_than_two_classes():
     data = GroupRows(data.x, [(x[:, 0] > 0).long() + (x[:, 1] > 0).long() for x in data.x])
     f, _ = small([0])
     h = StackedMLP(2, (16,), 3, seeds=[0])
-    result = train(f, h, densities, data, gamma=[0.0], seeds=[0], settings=TrainingSettings(epochs=30, batch_size=100))
-    assert float(result.task[-1]) < 0.3 < float(result.task[0])
+    result = train(f, h, densities, data, gamma=[0.0], seeds=[0], settings=TrainingSettings(epochs=15, batch_size=100))
+    assert float(result.task[-1]) < 0.7 < float(result.task[0])
 
 
 def test_chebyshev_takes_the_larger_of_the_losses_each_normalised_to_its_range():
@@ -409,7 +411,7 @@ def test_held_out_losses_are_those_of_training():
     densities, data = gaussians(n=4000)
     f, h = small([3, 4])
     gamma = [0.2, 0.7]
-    settings = TrainingSettings(epochs=6, batch_size=500, ramp_epochs=1)
+    settings = TrainingSettings(epochs=4, batch_size=500, ramp_epochs=1)
     result = train(f, h, densities, data, gamma=gamma, seeds=[3, 4], settings=settings)
     held_out = held_out_losses(f, h, densities, data, gamma=gamma, chunk=333)
     torch.testing.assert_close(held_out.L_clf, result.task[-1], rtol=0.05, atol=0.02)
@@ -431,7 +433,7 @@ def test_log_density_table_of_identical_maps_is_that_of_the_densities():
 
 @pytest.mark.parametrize("family", [RealNVP, NeuralSpline])
 @pytest.mark.parametrize(
-    ("n", "epochs", "reached"), [(256, 150, 0.05), pytest.param(512, 2000, 0.02, marks=pytest.mark.slow)]
+    ("n", "epochs", "reached"), [(256, 60, 0.15), pytest.param(512, 2000, 0.02, marks=pytest.mark.slow)]
 )
 def test_two_gaussians_become_indistinguishable(family, n, epochs, reached):
     """Unit Gaussians at distance d = 2 have Δ = 2Φ(d/2) − 1 = .68; encoded, hardly any."""
@@ -450,12 +452,13 @@ def test_two_gaussians_become_indistinguishable(family, n, epochs, reached):
     assert float(distance(f, densities)) < reached
 
 
-def test_one_feature():
+@pytest.mark.parametrize(("epochs", "reached"), LONGER)
+def test_one_feature(epochs, reached):
     densities = GroupDensities([normal(0, 1), normal(2, 1)])
     x = densities.sample(512, torch.Generator().manual_seed(0))
     f = ElementwiseSpline(1, seeds=[0])
-    minimise_divergence(f, densities, x)
-    assert float(distance(f, densities)) < 0.05
+    minimise_divergence(f, densities, x, epochs)
+    assert float(distance(f, densities)) < reached
 
 
 class TwoBlobs:
@@ -521,18 +524,19 @@ def test_four_blobs_in_every_seed(seed):
     check_blobs(seed, n_restarts=12)
 
 
-def test_three_groups_become_indistinguishable():
+@pytest.mark.parametrize(("epochs", "reached"), LONGER)
+def test_three_groups_become_indistinguishable(epochs, reached):
     densities, data = gaussians(n=512, n_groups=3)
     f = RealNVP(2, n_groups=3, n_blocks=2, hidden=(16,), seeds=[0])
-    minimise_divergence(f, densities, data.x)
-    assert float(distance(f, densities)) < 0.05
+    minimise_divergence(f, densities, data.x, epochs)
+    assert float(distance(f, densities)) < reached
 
 
 def test_estimated_densities_of_equalized_odds_can_be_trained():
     _, data = gaussians()
     densities = GroupDensities.fit(MixtureDensity(1), data.x, data.y, criterion="equalized_odds")
     f, h = small([0])
-    settings = TrainingSettings(epochs=40, batch_size=100, ramp_epochs=1)
+    settings = TrainingSettings(epochs=15, batch_size=100, ramp_epochs=1)
     result = train(f, h, densities, data, gamma=[0.9], seeds=[0], settings=settings)
     assert float(result.kl[-1]) < float(result.kl[0]) / 4
 
