@@ -18,8 +18,13 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A slow machine is no counter-example, and which examples are tried must not depend on the day.
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
-hypothesis.settings.load_profile("repeatable")
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
+hypothesis.settings.register_profile("many", hypothesis.settings.get_profile("repeatable"), max_examples=200)
+
+
+def pytest_configure(config):
+    """`make test-all` tries more examples."""
+    hypothesis.settings.load_profile("repeatable" if config.option.markexpr == "not slow" else "many")
 
 
 # The fixtures that are set up at this moment, but for those of a single test.

@@ -34,7 +34,7 @@ def literal_bound(x, delta, grid):
     return 1.0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(arrays(float, st.integers(1, 40), elements=st.floats(0, 1)), st.sampled_from([0.01, 0.2]))
 def test_it_is_the_bound_of_the_definition(x, delta):
     grid = np.linspace(0, 1, 101)
@@ -70,35 +70,35 @@ def test_delta_is_a_probability(delta):
 @pytest.mark.parametrize("probability", [0.005, 0.1, 0.5])
 def test_coverage_for_all_or_nothing(probability, delta, rng, covers):
     """Mass that the groups do not share is told apart for certain; the rest not at all."""
-    x = (rng.uniform(size=(2000, 300)) < probability).astype(float)
+    x = (rng.uniform(size=(1000, 300)) < probability).astype(float)
     assert covers(betting_upper_bound(x, delta) < probability, delta)
 
 
 @pytest.mark.parametrize("distance", [0.01, 0.1, 0.6])
 def test_coverage_for_shifted_gaussians(distance, delta, rng, gaussians, covers):
-    x = distance_terms(gaussians.at_distance(distance).table(1500 * 300, rng)).reshape(1500, 300)
+    x = distance_terms(gaussians.at_distance(distance).table(800 * 300, rng)).reshape(800, 300)
     assert covers(betting_upper_bound(x, delta) < distance, delta)
 
 
 @pytest.mark.parametrize(("distance", "width"), [(0.01, 0.00018), (0.1, 0.0011)])
 def test_width_for_coin_flips(distance, width, rng, gaussians):
     """Ten thousand draws a group on average, one of them per number, its group by the toss of a coin."""
-    table = gaussians.at_distance(distance).table(30 * 20_000, rng)
+    table = gaussians.at_distance(distance).table(15 * 20_000, rng)
     told_apart = np.abs(np.tanh((table[:, :, 0] - table[:, :, 1]) / 2))
-    x = np.where(rng.uniform(size=len(table)) < 1 / 2, told_apart[:, 0], told_apart[:, 1]).reshape(30, 20_000)
+    x = np.where(rng.uniform(size=len(table)) < 1 / 2, told_apart[:, 0], told_apart[:, 1]).reshape(15, 20_000)
     assert betting_upper_bound(x, 0.05).mean() - distance <= 1.1 * width
 
 
 @pytest.mark.parametrize(("distance", "width"), [(0.01, np.log(1 / 0.05) / 10_000), (0.1, 0.0011)])
 def test_width_for_rows_with_a_draw_from_each_group(distance, width, rng, gaussians):
     """Stakes below one give a width of at least log(1/δ)/N: the floor where the variance is next to none."""
-    x = distance_terms(gaussians.at_distance(distance).table(30 * 10_000, rng)).reshape(30, 10_000)
+    x = distance_terms(gaussians.at_distance(distance).table(15 * 10_000, rng)).reshape(15, 10_000)
     assert betting_upper_bound(x, 0.05).mean() - distance <= 1.1 * width
 
 
 def test_the_papers_bound_covers_and_is_wider(delta, rng, gaussians, covers):
     law = gaussians.at_distance(0.1)
-    tables = [law.table(400, rng) for _ in range(400)]
+    tables = [law.table(400, rng) for _ in range(200)]
     paper = np.array([sign_upper_bound(table, delta) for table in tables])
     ours = np.array([statistical_distance_upper_bound(table, delta) for table in tables])
     assert covers(paper < 0.1, delta)
@@ -109,7 +109,7 @@ def test_the_papers_bound_covers_and_is_wider(delta, rng, gaussians, covers):
 
 def test_coverage_for_the_worst_of_three_groups(delta, rng, gaussians, covers):
     law = gaussians([0.0, 0.2, 0.5])
-    bounds = [statistical_distance_upper_bound(law.table(300, rng), delta) for _ in range(400)]
+    bounds = [statistical_distance_upper_bound(law.table(300, rng), delta) for _ in range(200)]
     assert covers(np.array(bounds) < law.distance(), delta)
 
 
@@ -120,21 +120,21 @@ def test_coverage_for_the_worst_of_three_groups(delta, rng, gaussians, covers):
 )
 def test_coverage_of_the_adversarys_accuracy(means, priors, delta, rng, gaussians, covers):
     law = gaussians(means)
-    bounds = [adversary_accuracy_upper_bound(law.table(300, rng), delta, priors) for _ in range(400)]
+    bounds = [adversary_accuracy_upper_bound(law.table(300, rng), delta, priors) for _ in range(200)]
     assert covers(np.array(bounds) < law.accuracy(priors), delta)
     assert np.mean(bounds) < law.accuracy(priors) + 0.05
 
 
-def test_group_after_group_breaks_the_bound(rng):
+def test_group_after_group_breaks_the_bound(rng, covers):
     """Why a row holds one draw from each group: p_0 is even on [0, 1], half of p_1 is elsewhere, and Δ = ½.
 
     The draws of group 0 look less told apart (⅓) than those of group 1 (⅔). Averaged in rows all is well; one group
     after the other, the first is taken for the whole.
     """
-    told_apart_0 = np.full((500, 1000), 1 / 3)
-    told_apart_1 = np.where(rng.uniform(size=(500, 1000)) < 1 / 2, 1.0, 1 / 3)
+    told_apart_0 = np.full((200, 1000), 1 / 3)
+    told_apart_1 = np.where(rng.uniform(size=(200, 1000)) < 1 / 2, 1.0, 1 / 3)
     rows = (told_apart_0 + told_apart_1) / 2
-    assert np.mean(betting_upper_bound(rows, 0.05) < 1 / 2) <= 0.08
+    assert covers(betting_upper_bound(rows, 0.05) < 1 / 2, 0.05)
     assert np.mean(betting_upper_bound(np.hstack([told_apart_0, told_apart_1]), 0.05) < 1 / 2) == 1
 
 
@@ -165,7 +165,7 @@ def test_so_many_draws_make_the_bound_as_precise_as_asked_for(distance, rng, gau
 def test_a_number_of_draws_that_other_draws_decided_on_keeps_the_bound_valid(rng, gaussians, covers):
     delta, law = 0.2, gaussians.at_distance(0.03)
     misses = []
-    for _ in range(2000):
+    for _ in range(600):
         n = min(400, draws_needed(law.table(20, rng), delta, width=0.02))
         misses.append(statistical_distance_upper_bound(law.table(n, rng), delta) < 0.03)
     assert covers(np.array(misses), delta)

@@ -107,7 +107,7 @@ def test_of_several_rows_of_a_person_a_random_one_is_counted():
     """Not always the same value: everybody has rows of both, and Δ would be seen as 0 where it is .4."""
     rng = np.random.default_rng(0)
     release = release_of(VISITS, rng)
-    for seed in range(4):
+    for seed in range(2):
         certificate = certify(release, VISITS.draw(1500, rng), random_state=seed)
         assert certificate.n_persons == certificate.n, "all have equally many rows, and M is that number"
         assert sum(certificate.n.values()) == 1500
@@ -119,10 +119,9 @@ def test_of_several_rows_of_a_person_a_random_one_is_counted():
             assert 0.4 < upper < 0.55
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_file_of_rows_is_certified_by_rows(seed):
+def test_a_file_of_rows_is_certified_by_rows():
     """Certified ≤ .07 for persons, who tell nothing, while the rows of the file are .846 apart."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     truth = exact_statistical_distance(TELLING.laws(of_rows=True))
     assert truth == pytest.approx(11 / 13)
     rows = TELLING.draw(4000, rng)
@@ -187,7 +186,7 @@ def test_both_statements_miss_no_more_often_than_delta(tmp_path, monkeypatch):
         "rows by persons": (lambda c: c.person_upper, rows),
     }
     missed = misses(
-        MIXED, statements, runs=60, n=200, settings={}, tmp_path=tmp_path, monkeypatch=monkeypatch
+        MIXED, statements, runs=40, n=200, settings={}, tmp_path=tmp_path, monkeypatch=monkeypatch
     )  # fmt: skip
     assert missed["rows"] <= 0.2
     assert missed["persons"] <= 0.2
@@ -269,7 +268,7 @@ def test_one_request_per_person_has_a_coin_of_its_own(index, randomise):
     encoder = Unencoded() if randomise else FairTransport(density="counts", reference=0, kinds={"x": "categorical"})
     model = CellRelease(encoder, 2, randomise=randomise).fit(tables[0])
     assert certify(model, tables[1]).cell_upper < 0.13
-    new = BINARY.draw(200, rng)
+    new = BINARY.draw(120, rng)
     requests = [new.X.iloc[[i]].set_axis(pd.Index([0], name=index)) for i in range(len(new))]
     released = [
         model.transform(request, sensitive_features=[group])["cell"].iloc[0]

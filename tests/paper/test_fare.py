@@ -39,7 +39,7 @@ def impurity(y, a, gamma, criterion="demographic_parity"):
     return (1 - gamma) * len(y) * gini(y) + gamma * unfair
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 0.8]), st.sampled_from(CRITERIA))
 def test_an_ordered_column_is_split_as_brute_force_does(seed, gamma, criterion):
     rng = np.random.default_rng(seed)
