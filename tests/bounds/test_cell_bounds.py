@@ -185,7 +185,7 @@ def test_each_group_may_have_its_own_channel():
 @pytest.mark.parametrize("k", [2, 16, 50])
 def test_the_plan_foresees_the_observed_distance(k, distance, draw_counts, alternating_cells):
     p, n = alternating_cells(k, distance), [9000, 1000]
-    counts = draw_counts(p, n, 1000)
+    counts = draw_counts(p, n, 400)
     observed = total_variation(counts / counts.sum(axis=-1, keepdims=True)).mean(axis=0)
     np.testing.assert_allclose(expected_cell_distance(p, n), observed, atol=0.002)
     merged = [cells_to_merge(table) for table in counts]

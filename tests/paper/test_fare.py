@@ -20,7 +20,7 @@ from fairflows.paper.baselines.fare import best_split
 
 @pytest.fixture(scope="module")
 def adult():
-    return load_adult().paper_split()
+    return [part.take(np.arange(len(part) // 3)) for part in load_adult().paper_split()]
 
 
 CRITERIA = ["demographic_parity", "equalized_odds", "equal_opportunity"]

@@ -125,7 +125,7 @@ def test_categories_and_three_groups():
 
 
 def test_without_price_the_task_is_learnt(blobs):
-    free = AdversarialEncoder(0.0, n_epochs=30, learning_rate=0.01)
+    free = AdversarialEncoder(0.0, n_epochs=15, learning_rate=0.02)
     encoder = free.fit(blobs.X, blobs.y, sensitive_features=blobs.a)
     assert (encoder.predict(blobs.X) == blobs.y).mean() > 0.97
 

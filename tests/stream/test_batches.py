@@ -46,7 +46,7 @@ MODELS = {
     "one-hot": (lambda: ff.FairMatching(0.5, density="counts", output="one-hot"), ["town", "owns"]),
     "transported cells": (lambda: ff.FairTransport(density="counts"), ["town", "owns"]),
     "transported score": (lambda: ff.FairTransport(), ["age", "income"]),
-    "cells": (lambda: ff.FairCells(n_cells=4, target=0.5), FEATURES),
+    "cells": (lambda: ff.FairCells(n_cells=4, target=0.5, n_bins=16), FEATURES),
     "typical rows": (lambda: ff.CellRelease(n_cells=4, output="typical"), FEATURES),
     "crossed cells": (lambda: ff.CrossFit(ff.FairTree(n_cells=4)), FEATURES),
     "rows": (lambda: ff.FairTree(n_cells=4, output="row"), FEATURES),
