@@ -190,7 +190,7 @@ def test_both_statements_miss_no_more_often_than_delta(tmp_path, monkeypatch):
     )  # fmt: skip
     assert missed["rows"] <= 0.2
     assert missed["persons"] <= 0.2
-    assert missed["rows by persons"] > 0.3, "what this test would show of a certificate that counts persons"
+    assert missed["rows by persons"] > 0.25, "what this test would show of a certificate that counts persons"
 
 
 @pytest.mark.slow
