@@ -71,6 +71,7 @@ class Look:
     mark: str | None = None
 
 
+@dataclass
 class Reservation:
     """A look whose number is taken: to be completed when the certificate is made.
 
@@ -82,12 +83,11 @@ class Reservation:
         The looks at any of these persons before it.
     """
 
-    def __init__(self, book: Book, path: Path, rows: RowsSeen, look: Look, earlier: list[Look]) -> None:
-        self.look = look
-        self.earlier = earlier
-        self._book = book
-        self._path = path
-        self._rows = rows
+    look: Look
+    earlier: list[Look]
+    _book: Book
+    _path: Path
+    _rows: RowsSeen
 
     @property
     def number(self) -> int:
@@ -158,7 +158,7 @@ class Book:
             look = Look(_next_number(earlier), model, now.isoformat(timespec="seconds"))
             path = self.folder / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.npz"
             self.write(path, rows, look)
-        return Reservation(self, path, rows, look, earlier)
+        return Reservation(look, earlier, self, path, rows)
 
     def write(self, path: Path, rows: RowsSeen, look: Look) -> None:
         """Write one look's file."""
