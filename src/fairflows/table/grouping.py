@@ -16,6 +16,7 @@ import pandas as pd
 
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.table.columns import check_known, is_number, shown, sorted_values
+from fairflows.table.json_text import read_as
 from fairflows.table.schema import TEXT, Schema, kind_of_values
 
 OTHER = "other"
@@ -67,9 +68,14 @@ class Grouping:
     @classmethod
     def from_dict(cls, fields: GroupingFields) -> Grouping:
         """The grouping of plain values that `to_dict` gave; others are refused."""
-        if not is_grouping(fields):
+        try:
+            found: Grouping = read_as(fields, cls)
+        except ValueError as error:
+            raise DataError(f"These are not the fields of a grouping: {error}") from None
+        is_whole = set(fields) == set(GroupingFields.__annotations__) and found.kinds and all(found.cuts.values())
+        if not (is_whole and {*found.cuts, *found.spellings} <= set(found.kinds)):
             raise DataError("These are not the fields of a grouping.")
-        return cls(**fields)
+        return found
 
     @property
     def notes(self) -> list[str]:
@@ -220,25 +226,6 @@ class GroupRules:
         return {name: other if name in small else name for name in sorted(ascending.index)}
 
 
-def is_grouping(fields: object) -> bool:
-    """Whether these are the fields of a `Grouping`, as `to_dict` gives them."""
-    if not isinstance(fields, dict) or set(fields) != set(GroupingFields.__annotations__):
-        return False
-    kinds, cuts, spellings, merged = (fields[name] for name in GroupingFields.__annotations__)
-    return (
-        all(_is_names(names) for names in (kinds, merged))
-        and bool(kinds)
-        and isinstance(cuts, dict)
-        and all(
-            isinstance(points, list) and bool(points) and all(type(point) in (int, float) for point in points)
-            for points in cuts.values()
-        )
-        and isinstance(spellings, dict)
-        and all(_is_names(names) for names in spellings.values())
-        and {*cuts, *spellings} <= set(kinds)
-    )
-
-
 def joined(columns: pd.DataFrame) -> pd.Series:
     """One group for each combination of values that occurs: 'sex=female, race=black'."""
     if columns.shape[1] == 1:
@@ -369,7 +356,3 @@ def _as_text(group: pd.Series) -> pd.Series:
 def _listed(values: Sequence[str]) -> str:
     quoted = [repr(value) for value in values]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
-
-
-def _is_names(names: object) -> bool:
-    return isinstance(names, dict) and all(isinstance(text, str) for pair in names.items() for text in pair)

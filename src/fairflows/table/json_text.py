@@ -74,7 +74,7 @@ def is_required(f: Field[Any]) -> bool:
 
 
 def read_as(value: object, kind: Any) -> Any:
-    """A value read from JSON as a value of a type: lists become tuples, and objects become dataclasses.
+    """A value read from JSON as a value of a type: lists may become tuples, and objects dataclasses.
 
     Raises
     ------
@@ -86,8 +86,8 @@ def read_as(value: object, kind: Any) -> Any:
         return _checked(value, isinstance(value, str) and value in parts)
     if isinstance(kind, UnionType):
         return _read_as_one_of(value, parts)
-    if get_origin(kind) is tuple:
-        return tuple(read_as(item, parts[0]) for item in _checked(value, isinstance(value, list)))
+    if get_origin(kind) in (tuple, list):
+        return get_origin(kind)(read_as(item, parts[0]) for item in _checked(value, isinstance(value, list)))
     if get_origin(kind) is dict:
         items = _checked(value, isinstance(value, dict)).items()
         return {name: read_as(item, parts[1]) for name, item in items}

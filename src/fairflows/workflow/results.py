@@ -22,7 +22,7 @@ from fairflows.storage.folders import check_folder, refuse_other_files
 from fairflows.storage.saving import FILES, load
 from fairflows.stream.tables import TableWriter, to_arrow
 from fairflows.table.dialect import Dialect
-from fairflows.table.grouping import Grouping, GroupingFields, GroupRules, is_grouping
+from fairflows.table.grouping import Grouping, GroupingFields, GroupRules
 from fairflows.table.json_text import read_json, read_text
 from fairflows.table.reading import kind_of, recognise
 from fairflows.table.schema import Schema
@@ -74,8 +74,8 @@ _RUN: dict[str, Callable[[Any], bool]] = {
     "drop": lambda value: _are_texts(value),
     "missing": lambda value: value in ("error", "category", "drop"),
     "multiclass": lambda value: isinstance(value, bool),
-    "grouping": lambda value: value is None or is_grouping(value),
-    "dialect": lambda value: value is None or _is_dialect(value),
+    "grouping": lambda value: value is None or _is_accepted(Grouping.from_dict, value),
+    "dialect": lambda value: value is None or _is_accepted(lambda stated: Dialect(**stated), value),
     "rows": lambda value: type(value) is int,
     "seed": lambda value: type(value) is int and value >= 0,
     "shared": lambda value: value in SHARED.values(),
@@ -254,9 +254,9 @@ def certified_part(table: Table, run: Run, certificate: Certificate, model: Tran
     return table.split(CERTIFYING, VALIDATION, run["seed"])[2]
 
 
-def _is_dialect(value: Any) -> bool:
+def _is_accepted(read: Callable[[Any], object], value: object) -> bool:
     try:
-        Dialect(**value)
+        read(value)
     except (TypeError, ValueError):
         return False
     return True
