@@ -16,9 +16,12 @@ import argparse
 import sys
 import time
 import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +31,13 @@ from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 from sklearn.neural_network import MLPClassifier
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fairflows import FairFlow, Table, load_adult
+from fairflows.bijection import RealNVP, StackedMLP
+from fairflows.density import Density, GroupDensities
+from fairflows.density.noise import FreshNoise
 from fairflows.explain import matched_pairs
 from fairflows.paper.datasets import load_health
 from fairflows.paper.experiments import problems
@@ -56,6 +62,8 @@ from fairflows.paper.experiments.result import Setting
 from fairflows.paper.experiments.trade_offs import PAPER_AREAS, SCALARISATION_GAMMAS
 from fairflows.paper.experiments.trade_offs import area as area_under
 from fairflows.table.persons import Persons
+from fairflows.training.draws import GroupRows
+from fairflows.training.loop import TrainingSettings, train
 
 Array = npt.NDArray[np.float64]
 
@@ -182,88 +190,174 @@ def recourse(setting: Setting) -> pd.DataFrame:
     return pd.DataFrame(rows).drop(columns="seed").groupby(keys, sort=False).mean().reset_index()
 
 
-def transfer(setting: Setting, authors: Path) -> pd.DataFrame:
-    """Densities of transfer's columns, by the authors' code and by ours, fitted to the same rows, and their encoder.
+@dataclass(frozen=True)
+class TransferRows:
+    """Rows of transfer's columns, group after group, scaled as in the authors' code; `step` is that of each grid."""
 
-    ``authors`` is a checkout of github.com/eth-sri/fnf. Beside the likelihood of validation rows stands Δ of the rows
-    as they are under the densities: how far apart the groups seem before anything is encoded. The encoder is trained
-    by the authors' own loop, in the settings of their script: half an hour of one core per seed. Its Δ is stated from
-    as many draws as theirs, 2,000, as well: the least and the greatest of twenty such estimates.
+    rows: dict[str, list[Tensor]]
+    labels: dict[str, list[Tensor]]
+    step: Tensor
+
+    @classmethod
+    def load(cls) -> Self:
+        """From the published aggregate."""
+        table = load_health("transfer")
+        x, a = torch.as_tensor(table.X.to_numpy(np.float32)), table.a.to_numpy()
+        y = torch.as_tensor(table.y.to_numpy(np.int64))
+        train = x[table.parts == "train"]
+        low, high = train.min(0).values, train.max(0).values + _steps(train)
+
+        def scaled(rows: Tensor) -> Tensor:
+            return (1 - ALPHA) * ((rows.clamp(low, high) - low) / (high - low) - 0.5) + 0.5
+
+        mine = {part: [(table.parts == part) & (a == k) for k in range(2)] for part in ("train", "validation")}
+        return cls(
+            {part: [scaled(x[group]) for group in groups] for part, groups in mine.items()},
+            {part: [y[group] for group in groups] for part, groups in mine.items()},
+            _steps(scaled(train)),
+        )
+
+    def noisy(self, part: str) -> list[Tensor]:
+        """The rows with noise, in model space."""
+        return [(x + self.step * torch.rand(x.shape)).clamp(ALPHA / 2, 1 - ALPHA / 2).logit() for x in self.rows[part]]
+
+    def batches(self, part: str) -> list[DataLoader[tuple[Tensor, ...]]]:
+        """What the authors' training reads."""
+        groups = (TensorDataset(*group) for group in zip(self.rows[part], self.labels[part], strict=True))
+        return [DataLoader(group, 256, shuffle=True, drop_last=part == "train") for group in groups]
+
+
+class AuthorsDensity(Density):
+    """A density that the authors' code has trained."""
+
+    def __init__(self, flow: nn.Module, n_features: int):
+        super().__init__()
+        self.flow, self.n_features = flow, n_features
+
+    def fit(self, x: Tensor, random_state: int = 0) -> Self:
+        """It is fitted already."""
+        raise NotImplementedError("the authors' code fits it")
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-densities (...) of points (..., D)."""
+        return self.flow.log_prob(x.reshape(-1, self.n_features)).view(x.shape[:-1])
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draws (n, D), from torch's own generator."""
+        return self.flow.sample((n,))
+
+
+AUTHORS_TRANSFER = argparse.Namespace(
+    prior_epochs=TRANSFER_EPOCHS, n_epochs=TRANSFER_EPOCHS, adv_epochs=0, log_epochs=TRANSFER_EPOCHS,
+    kl_start=0, kl_end=5, gamma=0.2, lr=1e-3, weight_decay=0.0, n_blocks=6, batch_size=256, alpha=ALPHA,
+    n_flows=1, fair_criterion="stat_parity", scalarization="convex", no_early_stop=True, out_file=None,
+    load_prior=False, load_enc=False, save_enc=False,
+)  # fmt: skip
+FLOW, HEAD = (100, 100, 50), (100, 50, 20)
+
+Encode = Callable[[Tensor], Tensor]
+"""Points (K, n, D) of all groups, each by its own group's flow."""
+
+Decode = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Latents (n, D) by every group's flow: points (K, n, D) and the logarithms of the determinants (K, n)."""
+
+
+def transfer(setting: Setting, authors: Path) -> pd.DataFrame:
+    """Health's transfer: densities and encoders by the authors' code and by ours, and our encoders on their densities.
+
+    `authors` is a checkout of github.com/eth-sri/fnf, which trains in the settings of its own script: half an hour of
+    one core per seed. Beside the likelihood of validation rows stands Δ of draws from the densities: as they are, and
+    encoded; from 40,000 draws and, as the authors estimate it, from 2,000: the least and the greatest of twenty such
+    estimates.
     """
     sys.path.insert(0, str(authors))
     import train_fnf
     from generative.flow import train_flow_prior
 
     train_fnf.device = "cpu"
-    table = load_health("transfer")
-    x, a = torch.as_tensor(table.X.to_numpy(np.float32)), table.a.to_numpy()
-    y = torch.as_tensor(table.y.to_numpy(np.int64))
-    train = x[table.parts == "train"]
-    low, high = train.min(0).values, train.max(0).values + _steps(train)
-
-    def scaled(rows: Tensor) -> Tensor:
-        return (1 - ALPHA) * ((rows.clamp(low, high) - low) / (high - low) - 0.5) + 0.5
-
-    step = _steps(scaled(train))
-    rows = {part: [scaled(x[(table.parts == part) & (a == k)]) for k in range(2)] for part in ("train", "validation")}
-    labels = {part: [y[(table.parts == part) & (a == k)] for k in range(2)] for part in rows}
-
-    def noisy(rows: Tensor) -> Tensor:
-        return (rows + step * torch.rand(rows.shape)).clamp(ALPHA / 2, 1 - ALPHA / 2).logit()
-
-    def batches(part: str) -> list[DataLoader[tuple[Tensor, ...]]]:
-        groups = (TensorDataset(*group) for group in zip(rows[part], labels[part], strict=True))
-        return [DataLoader(group, 256, shuffle=True, drop_last=part == "train") for group in groups]
-
-    settings = argparse.Namespace(
-        prior_epochs=TRANSFER_EPOCHS, n_epochs=TRANSFER_EPOCHS, adv_epochs=0, log_epochs=TRANSFER_EPOCHS,
-        kl_start=0, kl_end=5, gamma=0.2, lr=1e-3, weight_decay=0.0, n_blocks=6, batch_size=256, alpha=ALPHA,
-        n_flows=1, fair_criterion="stat_parity", scalarization="convex", no_early_stop=True, out_file=None,
-        load_prior=False, load_enc=False, save_enc=False,
-    )  # fmt: skip
-    found = []
+    data, found = TransferRows.load(), []
+    n_features = len(data.step)
     for seed in setting.seed_list():
         torch.manual_seed(seed)
         np.random.seed(seed)  # noqa: NPY002 (their masks are drawn from it)
-        held = [noisy(part) for part in rows["validation"]]
-        ours = [
-            health_density(AUTHORS_STEPS * TRANSFER_EPOCHS // 80).fit(noisy(part), random_state=seed)
-            for part in rows["train"]
-        ]
-        theirs = train_flow_prior(
-            settings, step[None], (*rows["train"], *labels["train"]), batches("train"),
-            (*rows["validation"], None, None), "cpu",
+        held = data.noisy("validation")
+        n_steps = AUTHORS_STEPS * TRANSFER_EPOCHS // 80
+        ours = [health_density(n_steps).fit(x, random_state=seed) for x in data.noisy("train")]
+        priors = train_flow_prior(
+            AUTHORS_TRANSFER, data.step[None], (*data.rows["train"], *data.labels["train"]), data.batches("train"),
+            (*data.rows["validation"], None, None), "cpu",
         )  # fmt: skip
-        encoders = train_fnf.train_flow(
-            settings, x.shape[1], step[None], *theirs, [100, 100, 50], [100, 50, 20], batches("train"),
-            batches("validation"), None,
+        flows = train_fnf.train_flow(
+            AUTHORS_TRANSFER, n_features, data.step[None], *priors, list(FLOW), list(HEAD), data.batches("train"),
+            data.batches("validation"), None,
         )  # fmt: skip
-        draws = torch.Generator().manual_seed(seed)
-        samples = {
-            "ours": [density.sample(N_DRAWS, draws).reshape(N_DRAWS, -1) for density in ours],
-            "the authors'": [density[0].sample((N_DRAWS,)) for density in theirs],
-        }
-        for name, densities in (("ours", ours), ("the authors'", [density[0] for density in theirs])):
-            with torch.no_grad():
-                seems_1 = [(densities[1].log_prob(z) > densities[0].log_prob(z)).double().mean() for z in samples[name]]
-                likely = [float(densities[k].log_prob(held[k]).mean()) for k in range(2)]
-            found.append({
-                "densities": name, "seed": seed, "held-out, a = 0": likely[0], "held-out, a = 1": likely[1],
-                "Δ of the rows": float(seems_1[1] - seems_1[0]),
-            })  # fmt: skip
-        with torch.no_grad():
-            z = [encoders[k][0].inverse(samples["the authors'"][k])[0] for k in range(2)]
-            log_p = [
-                torch.stack([train_fnf.get_log_pz(z[k], theirs[j][0], encoders[j]) for j in range(2)]) for k in range(2)
-            ]
-            says_1 = torch.stack([group[1] > group[0] for group in log_p]).double()
-        few = says_1.reshape(2, -1, 2_000)[:, :20].mean(2)
-        found[-1] |= {
-            "Δ of their latents": float(says_1[1].mean() - says_1[0].mean()),
-            "of 2,000 draws, least": float((few[1] - few[0]).min()),
-            "greatest": float((few[1] - few[0]).max()),
-        }
+        theirs = [AuthorsDensity(prior[0], n_features) for prior in priors]
+        for name, densities in (("ours", ours), ("the authors'", theirs)):
+            ways = {"none": _nothing(), "ours": _our_encoders(data, densities, seed)}
+            if name != "ours":
+                ways["the authors'"] = _authors_encoders(flows)
+            for encoders, (encode, decode) in ways.items():
+                found.append({
+                    "seed": seed, "densities": name,
+                    **{f"held-out, a = {k}": densities[k].score(held[k]) for k in range(2)},
+                    "encoders": encoders, **_distances(densities, encode, decode, seed),
+                })  # fmt: skip
     return pd.DataFrame(found)
+
+
+@torch.no_grad()
+def _distances(densities: Sequence[Density], encode: Encode, decode: Decode, seed: int) -> dict[str, float]:
+    """Δ of encoded draws from the densities under the densities."""
+    generator = torch.Generator().manual_seed(seed)
+    z = encode(torch.stack([density.sample(N_DRAWS, generator) for density in densities]))
+    says_1 = []
+    for x, log_det in map(decode, z):
+        log_p = [density.log_prob(x[k]) + log_det[k] for k, density in enumerate(densities)]
+        says_1.append((log_p[1] > log_p[0]).double())
+    few = [answers.reshape(-1, 2_000)[:20].mean(1) for answers in says_1]
+    return {
+        "Δ": float(says_1[1].mean() - says_1[0].mean()),
+        "of 2,000 draws, least": float((few[1] - few[0]).min()),
+        "greatest": float((few[1] - few[0]).max()),
+    }
+
+
+def _nothing() -> tuple[Encode, Decode]:
+    """No encoders: the rows as they are."""
+    return lambda x: x, lambda x: (x.expand(2, -1, -1), x.new_zeros(2, len(x)))
+
+
+def _our_encoders(data: TransferRows, densities: Sequence[Density], seed: int) -> tuple[Encode, Decode]:
+    """Our encoders, trained as in the experiment but on these densities."""
+    n_features = len(data.step)
+    f = RealNVP(n_features, n_blocks=6, hidden=FLOW, seeds=[seed])
+    train(
+        f,
+        StackedMLP(n_features, HEAD, 2, seeds=[seed]),
+        GroupDensities(densities),
+        GroupRows(data.rows["train"], data.labels["train"], noise=FreshNoise(data.step)),
+        gamma=[0.2],
+        seeds=[seed],
+        settings=TrainingSettings(
+            epochs=TRANSFER_EPOCHS, batch_size=256, learning_rate=1e-3, weight_decay=0.0, ramp_epochs=5
+        ),
+    )
+
+    def decode(z: Tensor) -> tuple[Tensor, Tensor]:
+        x, log_det = f.inverse(z)
+        return x[0], log_det[0]
+
+    return lambda x: f.forward(x)[0][0], decode
+
+
+def _authors_encoders(flows: Sequence[Sequence[Any]]) -> tuple[Encode, Decode]:
+    """Their encoders, whose code calls the way from z to x forward."""
+
+    def decode(z: Tensor) -> tuple[Tensor, Tensor]:
+        x, log_det = zip(*(flow[0].forward(z) for flow in flows), strict=True)
+        return torch.stack(x), torch.stack(log_det)
+
+    return lambda x: torch.stack([flow[0].inverse(x_a)[0] for flow, x_a in zip(flows, x, strict=True)]), decode
 
 
 def _steps(rows: Tensor) -> Tensor:
