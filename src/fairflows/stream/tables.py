@@ -115,7 +115,6 @@ class TableReader:
         fields, kinds = [*(name for name in columns if name != last), last], with_texts(schema.kinds, self._texts)
         dialect = number_marks(self._rows.batches(fields), self._rows.dialect, self.path, kinds)
         say_what_was_recognised(self.path, self._stated, dialect)
-        kinds = {name: kind for name, kind in kinds.items() if name in columns}
         types = column_types(self._rows.batches(fields), kinds, dialect)
         for table in _slices(self._rows.batches(columns), self.batch_rows):
             yield as_types(table, types, dialect)

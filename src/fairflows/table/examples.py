@@ -139,10 +139,8 @@ def make_three_groups(n_samples: int = 3000, *, random_state: int | None = None)
 
     Parameters
     ----------
-    n_samples : int
-        Rows in all, a third of them in each group.
-    random_state : int, optional
-        Seed of the draw.
+    n_samples, random_state
+        As for `make_gaussians`; a third of the rows are in each group.
 
     Returns
     -------
@@ -179,17 +177,13 @@ def make_shifted_gaussians(
     ----------
     distance : float
         d, at least 0.
-    n_samples : int
-        Rows in all, half of them in each group.
-    random_state : int, optional
-        Seed of the draw.
+    n_samples, random_state
+        As for `make_gaussians`.
 
     Returns
     -------
-    table : Table
-        Features x1, x2.
-    densities : list of torch.distributions.Distribution
-        p_0 and p_1, in float64, over (x1, x2).
+    table, densities
+        As for `make_gaussians`.
 
     Examples
     --------

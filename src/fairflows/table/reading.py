@@ -82,7 +82,7 @@ def read_frame(
             kinds = with_texts({} if schema is None else schema.kinds, texts)
             known = number_marks(batches, rows.dialect, path, kinds)
             say_what_was_recognised(path, stated, known)
-            types = column_types(batches, {name: kind for name, kind in kinds.items() if name in rows.columns}, known)
+            types = column_types(batches, kinds, known)
             frame = from_arrow(as_types(pa.Table.from_batches(batches), types, known))
     if schema is None:
         return frame

@@ -355,13 +355,10 @@ class Table:
 
     def _group_lines(self) -> list[list[str]]:
         """Each group's name, rows, share, and rates of the shown labels, which `_label_columns` names."""
-        lines = []
-        for group in self.groups:
-            mask = (self.a == group).to_numpy()
-            rates = [] if self.y is None else [(self.y[mask] == value).mean() for value in self._shown_labels()]
-            shares = [f"{100 * share:.1f} %" for share in [mask.mean(), *rates]]
-            lines.append([self._group_text(group), f"{mask.sum():,}", *shares])
-        return lines
+        return [
+            [self._group_text(group), f"{int(n):,}", *(f"{100 * share:.1f} %" for share in shares)]
+            for group, n, *shares in self.summary().iloc[:-1].itertuples(name=None)
+        ]
 
     def _shown_labels(self) -> list[Any]:
         labels = self.labels
