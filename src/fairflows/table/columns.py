@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -21,13 +20,6 @@ Kind = Literal["continuous", "discrete", "categorical"]
 _FEW = 8  # values of a column that are looked up one by one: pandas takes longer to prepare for more
 KINDS: tuple[str, ...] = get_args(Kind)
 Dtype: TypeAlias = "np.dtype | ExtensionDtype"
-
-
-def refuse_repeated(path: Path, names: list[str]) -> None:
-    """Refuse two columns of one name."""
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise DataError(f"{path}: column names must be unique; {repeated[0]!r} occurs more than once.")
 
 
 def is_time(dtype: Dtype) -> bool:

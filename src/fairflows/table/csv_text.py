@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from fairflows.exceptions import DataError, Parameter
-from fairflows.table.columns import refuse_repeated
 from fairflows.table.dialect import Dialect, is_tab_separated
+from fairflows.table.frames import check_names
 from fairflows.table.recognition import encoding_of, separator_of
 
 _BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
@@ -85,7 +85,7 @@ class CsvText:
         header[0] = header[0].removeprefix("\ufeff")  # where an encoding is stated that does not expect the mark
         self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
         self._quotes_are_checked = False
-        refuse_repeated(path, self.columns)
+        check_names(self.columns, path)
 
     @property
     def separator(self) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from fairflows.exceptions import DataError, Parameter
-from fairflows.table.columns import refuse_repeated
 from fairflows.table.dialect import Dialect
+from fairflows.table.frames import check_names
 
 EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
 
@@ -56,7 +56,7 @@ class ExcelText:
         self.path = path
         self.dialect = Dialect(**_WRITTEN, sheet=dialect.sheet)
         self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
-        refuse_repeated(path, self.columns)
+        check_names(self.columns, path)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """These columns, some thousand rows at a time."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
@@ -138,12 +139,13 @@ def with_plain_time(column: pd.Series) -> pd.Series:
     return from_arrow(pa.table({"time": pa.array(column)}))["time"].set_axis(column.index)
 
 
-def check_names(columns: pd.Index) -> None:
+def check_names(columns: Iterable[Hashable], path: Path | None = None) -> None:
     """Refuse two columns of one name, also where only one is text: 1 and "1" would be written alike."""
-    names = [str(name) for name in columns.tolist()]
+    names = [str(name) for name in columns]
     if len(set(names)) < len(names):
         repeated = next(name for place, name in enumerate(names) if name in names[:place])
-        raise DataError(f"Column names must be unique; {repeated!r} occurs more than once.")
+        where = "" if path is None else f"{path}: "
+        raise DataError(f"{where}Column names must be unique; {repeated!r} occurs more than once.")
 
 
 def like(original: object, frame: pd.DataFrame) -> Frame:

@@ -24,12 +24,11 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from fairflows.exceptions import DataError, Parameter, warn_user
-from fairflows.table.columns import refuse_repeated
 from fairflows.table.csv_text import COMPRESSION, CsvText
 from fairflows.table.dialect import Dialect, written
 from fairflows.table.excel_text import EXCEL_SUFFIXES, ExcelText
 from fairflows.table.field_types import as_types, column_types
-from fairflows.table.frames import from_arrow
+from fairflows.table.frames import check_names, from_arrow
 from fairflows.table.recognition import number_marks
 from fairflows.table.schema import TEXT, Schema
 
@@ -282,7 +281,7 @@ class ParquetRows:
         }
         self._counts = {name: count for name, count in counts.items() if len(count) == self.n_rows}
         self.columns = [*(name for name in schema.names if name not in unnamed), *self._counts]
-        refuse_repeated(path, self.columns)
+        check_names(self.columns, path)
 
     def read(self) -> pa.Table:
         """All rows and columns."""
