@@ -350,7 +350,8 @@ def counted(f, m, **values):
     both = np.array([f, m])
     fold = FoldCounts.of(both, cells_to_merge(both), ["f", "m"], delta=0.05)
     plain = {"released": ("cell",), "cell_odds_upper": {}, "counts": (CountedStatement("row", None, (fold,)),)}
-    return SimpleNamespace(**{**plain, **values})
+    said = {**plain, **values}
+    return SimpleNamespace(**said, headline=said["counts"][0])
 
 
 def test_bars_of_two_models_and_of_labels_are_told_apart():
