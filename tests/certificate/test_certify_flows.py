@@ -16,7 +16,10 @@ from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 
 # A test row may be larger than all training rows; the encoder says so, and it does not matter here.
-pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
+pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
+    pytest.mark.filterwarnings("ignore:Values outside the training range"),
+]
 
 
 def gaussian_rows(means: list[float], n: int = 3000, seed: int = 1) -> Table:

@@ -15,6 +15,8 @@ from fairflows.exceptions import DataWarning
 from fairflows.table.looks import open_book
 from processes import start
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 TWO_MODELS = "two models' encodings of one person"
 
 

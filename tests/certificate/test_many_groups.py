@@ -15,6 +15,8 @@ from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.looks import open_book
 from fairflows.training import evaluation
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def people(n_groups, n, seed=0):
     rng = np.random.default_rng(seed)

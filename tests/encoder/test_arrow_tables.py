@@ -13,6 +13,8 @@ import pytest
 from fairflows import CellRelease, CrossFit, FairMatching, FairTransport, FairTree, Table, audit, recourse
 from fairflows.exceptions import DataError, DataWarning
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def people(n=400):
     rng = np.random.default_rng(0)

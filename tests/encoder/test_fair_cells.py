@@ -17,7 +17,10 @@ from fairflows.release.released import Released
 from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
-pytestmark = pytest.mark.filterwarnings("ignore:No identifier says which rows are the same person")
+pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
+    pytest.mark.filterwarnings("ignore:No identifier says which rows are the same person"),
+]
 
 KEY = Key(range(32))
 PLAIN = {"label_score": LogisticRegression(), "group_score": LogisticRegression(), "key": KEY, "n_bins": 32}

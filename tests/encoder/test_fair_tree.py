@@ -17,6 +17,8 @@ from fairflows.frontiers.sweep import frontier
 from fairflows.storage.saving import load, save
 from fairflows.table.table import Table
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 KEY = bytes(range(32))
 
 

@@ -205,10 +205,11 @@ def test_equalized_odds_has_densities_by_label(mixed):
 def test_equal_opportunity_is_about_the_last_of_three_labels():
     """Labels at 0, 3 and 6: the density given the favourable label draws rows about 6."""
     rng = np.random.default_rng(0)
-    a, y = rng.integers(2, size=(2, 3000))
-    y = y + (rng.random(3000) < 0.5)
-    X = pd.DataFrame(rng.normal(size=(3000, 2)) + 3.0 * y[:, None], columns=["u", "v"]).rename_axis("who")
-    encoder = FairFlow(criterion="equal_opportunity", n_epochs=2).fit(X, y, sensitive_features=a)
+    a, y = rng.integers(2, size=(2, 2000))
+    y = y + (rng.random(2000) < 0.5)
+    X = pd.DataFrame(rng.normal(size=(2000, 2)) + 3.0 * y[:, None], columns=["u", "v"]).rename_axis("who")
+    quick = {"n_epochs": 2, "n_blocks": 2, "hidden": (8,), "density": MixtureDensity(1)}
+    encoder = FairFlow(criterion="equal_opportunity", **quick).fit(X, y, sensitive_features=a)
     x = encoder.flow_.label_densities.sample(500, torch.Generator().manual_seed(0)).numpy()
     low, width = encoder.codec_.units_
     last = X[y == 2]
@@ -221,7 +222,7 @@ def test_densities_follow_the_weights():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(2000, 2)), columns=["u", "v"]).rename_axis("who")
     a, weight = np.arange(2000) % 2, (X["u"] > 0).to_numpy(dtype=float)
-    settings = {"n_epochs": 1, "density": "mixture", "random_state": 0, "key": bytes(32)}
+    settings = {"n_epochs": 1, "density": MixtureDensity(3), "random_state": 0, "key": bytes(32)}
     weighted = FairFlow(**settings).fit(X, sensitive_features=a, sample_weight=weight)
     x = weighted.codec_.encode(X, Persons.of(X.index))[0]
     drawn = weighted.flow_.densities.sample(20_000, torch.Generator().manual_seed(0)).numpy()
@@ -264,7 +265,7 @@ def test_a_single_feature_gets_an_elementwise_map():
     a = np.arange(1000) % 2
     X = pd.DataFrame({"x": rng.normal(size=1000) + d * a}).rename_axis("who")
     known = [torch.distributions.MultivariateNormal(torch.tensor([m]), torch.eye(1)) for m in (0.0, d)]
-    encoder = FairFlow(gamma=1.0, density=known, n_epochs=15).fit(X, sensitive_features=a)
+    encoder = FairFlow(gamma=1.0, density=known, n_epochs=15, n_blocks=2).fit(X, sensitive_features=a)
     assert statistical_distance(encoder.log_density_table(4000)) < 0.1 < 2 * norm.cdf(d / 2) - 1
     back = encoder.inverse_transform(encoder.transform(X, sensitive_features=a), sensitive_features=a)
     np.testing.assert_allclose(back["x"], X["x"], atol=1e-6)

@@ -6,6 +6,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.certificate.certifying import certify
+from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
@@ -17,6 +18,7 @@ from fairflows.table.table import Table
 
 KEY = Key(range(32))
 QUICK = {"density": "counts", "key": KEY}
+QUICK_FLOW = {"n_epochs": 1, "n_blocks": 2, "hidden": (8,), "density": MixtureDensity(1)}
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +169,7 @@ def test_decoding_without_coins_needs_no_identifier(frame, mixed):
     encoder = FairMatching(1.0, **QUICK, identifier="pid").fit(X, frame["label"], sensitive_features=a)
     Z = encoder.transform(X, sensitive_features=a)
     assert_frame_equal(encoder.inverse_transform(Z, sensitive_features=a), X.drop(columns="pid"))
-    flow = FairFlow(n_epochs=1, identifier="person").fit(mixed)
+    flow = FairFlow(**QUICK_FLOW, identifier="person").fit(mixed)
     back = flow.inverse_transform(flow.transform(mixed).to_numpy(), sensitive_features=mixed.a)
     np.testing.assert_array_equal(back[:, 0], mixed.X["age"])  # the noise is taken off by rounding
 
@@ -182,9 +184,9 @@ def test_transport_samples_need_the_identifier_too(frame):
 
 def test_a_flow_takes_the_identifier_from_the_index(mixed):
     X = mixed.X.rename_axis("member")
-    encoder = FairFlow(n_epochs=1, key=KEY, identifier="member").fit(X, mixed.y, sensitive_features=mixed.a)
+    encoder = FairFlow(**QUICK_FLOW, key=KEY, identifier="member").fit(X, mixed.y, sensitive_features=mixed.a)
     encoder.transform(X, sensitive_features=mixed.a)
     with pytest.raises(DataError, match="persons by their 'member'"):
         encoder.transform(X.rename_axis("row"), sensitive_features=mixed.a)
     with pytest.raises(DataError, match="The identifier column 'who' is not in the table"):
-        FairFlow(n_epochs=1, identifier="who").fit(X, mixed.y, sensitive_features=mixed.a)
+        FairFlow(**QUICK_FLOW, identifier="who").fit(X, mixed.y, sensitive_features=mixed.a)

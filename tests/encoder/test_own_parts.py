@@ -13,13 +13,16 @@ from fairflows.certificate.identification import model_hash
 from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
 from own_parts import Linear, Normal
 
-pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
+pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
+    pytest.mark.filterwarnings("ignore:Values outside the training range"),
+]
 QUICK = {"n_epochs": 3, "head": (8,), "identifier": "who"}
 
 
 @pytest.fixture(scope="module")
 def parts():
-    table, _ = make_gaussians(2400)
+    table, _ = make_gaussians(1500)
     table.identifier = table.X.index.to_series().rename("who")
     return table.split(random_state=0)
 

@@ -16,6 +16,8 @@ from sklearn.preprocessing import OneHotEncoder
 from fairflows import CellRelease, DataError, DataWarning, FairCells, FairFlow, FairMatching, FairTransport
 from fairflows.density import MixtureDensity
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 PLACE, VALUE = 17, 20.5
 
 

@@ -20,6 +20,8 @@ from fairflows.release.crossfit import CrossFit
 from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 KEY = Key(range(32))
 SETTINGS = {"density": "counts", "key": KEY, "identifier": "person"}
 ENCODERS = [FairMatching(**SETTINGS), FairTransport(**SETTINGS)]

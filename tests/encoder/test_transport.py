@@ -14,6 +14,8 @@ from fairflows.release.cell_release import CellRelease
 from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 KEY = Key(range(32))
 CELLS = {"density": "counts", "key": KEY, "identifier": "person"}
 SCORE = {"key": KEY, "identifier": "person"}

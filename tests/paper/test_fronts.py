@@ -5,6 +5,8 @@ import pytest
 
 from fairflows.paper.experiments.fronts import Parts, Task, best_within, depends_on_unit, measure_all, summary
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 @pytest.fixture(scope="module")
 def rows():

@@ -2,6 +2,7 @@
 
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 
 import pandas as pd
@@ -11,6 +12,7 @@ from fairflows.exceptions import DataError
 from fairflows.paper.experiments import Result, list_experiments, run, run_many
 from fairflows.paper.experiments import registry as experiments_registry
 from fairflows.paper.experiments.problems import adult, at_hand, changed, crime, health, law
+from fairflows.paper.experiments.processes import new_pool
 from fairflows.paper.experiments.result import Setting
 
 PAPER = [f"figure-{i}" for i in (1, 2, 3, "4a", "4b", 5, 6, 7, 8, 9)] + [f"table-{i}" for i in range(1, 6)]
@@ -76,7 +78,10 @@ def test_seeds_are_those_that_no_setting_was_chosen_with():
     assert Setting(quick=True).seed_list(quick=1) == [200]
 
 
-def test_experiments_side_by_side_give_what_they_give_alone(tmp_path, drawn):
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, pytest.param(new_pool, marks=pytest.mark.slow)])
+def test_experiments_side_by_side_give_what_they_give_alone(pool, tmp_path, drawn, monkeypatch):
+    """In processes, which import all that an experiment needs once more; where that takes too long, in threads."""
+    monkeypatch.setattr(experiments_registry, "new_pool", pool)
     alone, _, _ = drawn
     (beside,) = run_many(["figure-2"], n_jobs=2, quick=True, out=tmp_path)
     pd.testing.assert_frame_equal(beside.table, alone.table)
