@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -132,8 +131,9 @@ def _neighbours(seed: int, n_groups: int) -> ClassifierMixin:
 class _Network(ClassifierMixin, BaseEstimator):
     """A network that stops learning once rows that it does not learn from are explained no better.
 
-    Where little is told of the group it would else learn its rows by heart, and guess worse. It computes in single
-    precision, which is faster and loses nothing that it could learn.
+    Where little is told of the group it would else learn its rows by heart, and guess worse. It learns in single
+    precision, which is faster, and answers in double precision, where equal rows get equal answers once these are
+    rounded.
     """
 
     def __init__(self, hidden: tuple[int, ...], epochs: int, seed: int):
@@ -144,16 +144,16 @@ class _Network(ClassifierMixin, BaseEstimator):
         self.classes_, number = np.unique(group, return_inverse=True)
         places, rank = _shuffled_by_group(number, self.seed)
         held, learnt = places[rank % 10 == 1], places[rank % 10 != 1]  # at least one of two rows of a group is learnt
-        single = _in_single_precision(x)
+        single = np.clip(x, -_LARGEST, _LARGEST).astype(np.float32)
         self.network_ = MLPClassifier(self.hidden, batch_size=min(256, len(learnt)), random_state=self.seed)
         lowest, last_better = np.inf, 0
         for epoch in range(self.epochs):
             self.network_.partial_fit(single[learnt], group[learnt], classes=self.classes_)
             p = self.network_.predict_proba(single[held])[np.arange(len(held)), number[held]]
             loss = -np.log(np.maximum(p, _SMALLEST)).mean()
-            if loss < lowest:
+            if epoch == 0 or loss < lowest:
                 lowest, last_better = loss, epoch
-                best = copy.deepcopy((self.network_.coefs_, self.network_.intercepts_))
+                best = [[w.astype(np.float64) for w in ws] for ws in (self.network_.coefs_, self.network_.intercepts_)]
             elif epoch - last_better == _PATIENCE:
                 break
         self.network_.coefs_, self.network_.intercepts_ = best
@@ -161,15 +161,11 @@ class _Network(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, x: FloatArray) -> FloatArray:
         """Probabilities of the groups."""
-        return self.network_.predict_proba(_in_single_precision(x))
+        return self.network_.predict_proba(np.clip(x, -_LARGEST, _LARGEST))
 
 
 def _network(hidden: tuple[int, ...], epochs: int) -> Make:
     return lambda seed, n_groups: _Network(hidden, epochs, seed)
-
-
-def _in_single_precision(x: FloatArray) -> npt.NDArray[np.float32]:
-    return np.clip(x, -_LARGEST, _LARGEST).astype(np.float32)
 
 
 def _logistic(seed: int, n_groups: int) -> ClassifierMixin:
