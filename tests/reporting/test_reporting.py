@@ -351,7 +351,7 @@ def counted(f, m, **values):
     fold = FoldCounts.of(both, cells_to_merge(both), ["f", "m"], delta=0.05)
     plain = {"released": ("cell",), "cell_odds_upper": {}, "counts": (CountedStatement("row", None, (fold,)),)}
     said = {**plain, **values}
-    return SimpleNamespace(**said, headline=said["counts"][0])
+    return SimpleNamespace(**said, headline=next(iter(said["counts"]), None))
 
 
 def test_bars_of_two_models_and_of_labels_are_told_apart():
