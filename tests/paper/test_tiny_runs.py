@@ -1,6 +1,7 @@
 """Every experiment runs: here on few rows and epochs; as quick runs in the slow tier."""
 
 from types import SimpleNamespace
+from unittest.mock import create_autospec
 
 import numpy as np
 import pandas as pd
@@ -145,7 +146,8 @@ def test_density_length_in_tiny(tmp_path, tiny_problems, data_folder, monkeypatc
     single = {"density": MixtureDensity(1)}
     monkeypatch.setattr(density_length, "crime_cases", lambda quick: {density_length.AUTHORS: {}, "single": single})
     monkeypatch.setattr(density_length, "N_DRAWS", 2_000)
-    monkeypatch.setattr(problems, "audit", lambda encoder, train, test, *, quick: SimpleNamespace(attack_lower=1.0))
+    attacked = create_autospec(problems.audit, return_value=SimpleNamespace(attack_lower=1.0))
+    monkeypatch.setattr(problems, "audit", attacked)
     table = run("density-length", quick=True, seeds=2, out=tmp_path).table
     names = [density_length.AUTHORS, f"{density_length.AUTHORS}, head trained again", "single"]
     assert table["density"].tolist() == names
