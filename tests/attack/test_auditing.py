@@ -10,11 +10,13 @@ import pytest
 from known_encoders import FixedCells, column
 from scipy.stats import norm
 from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from fairflows import FairMatching, FairTransport, Table, load_adult, make_shifted_gaussians, make_three_groups
 from fairflows.attack.auditing import audit
+from fairflows.attack.bins import Bins
 from fairflows.attack.learners import (
     LEARNERS,
     QUICK_LEARNERS,
@@ -221,6 +223,41 @@ class TestLearner:
         n = np.bincount(group[chosen])
         assert n[0] == 10
         assert n[2] / n[1] == pytest.approx(3, rel=0.15)
+
+
+class TestBins:
+    """Boosted trees see bins of the values that tell as much as the values."""
+
+    def test_few_values_have_a_bin_each_and_new_ones_the_next(self):
+        x = np.array([[3.0], [-1.0], [3.0], [7.5]])
+        bins = Bins().fit(x, np.array([0, 1, 0, 1]))
+        assert bins.transform(np.array([[-9.0], [-1.0], [0.0], [3.0], [7.5], [99.0]]))[:, 0].tolist() == [
+            0,
+            0,
+            1,
+            1,
+            2,
+            2,
+        ]
+
+    def test_many_values_are_parted_where_the_groups_weigh_the_same(self):
+        """A rare group far from the others gets half of the bins."""
+        rng = np.random.default_rng(0)
+        group = np.repeat([0, 1], [20_000, 1000])
+        x = rng.normal(size=(len(group), 1)) + 100 * group[:, None]
+        bins = Bins().fit(x, group).transform(x)[:, 0]
+        assert len(np.unique(bins)) == 255
+        assert abs(len(np.unique(bins[group == 1])) - 127) <= 1
+        assert (np.diff(bins[np.argsort(x[:, 0])]) >= 0).all()
+
+    def test_the_bins_are_those_that_scikit_learn_makes(self):
+        rng = np.random.default_rng(0)
+        group = (rng.random(3000) < 0.3).astype(int)
+        x = rng.normal(size=(3000, 2)) + 0.4 * group[:, None]
+        settings = {"max_iter": 20, "class_weight": "balanced", "early_stopping": False}
+        alone = HistGradientBoostingClassifier(**settings).fit(x, group).predict_proba(x)
+        binned = make_pipeline(Bins(), HistGradientBoostingClassifier(**settings)).fit(x, group).predict_proba(x)
+        assert np.abs(alone - binned).max() < 0.05
 
 
 def test_frequencies_are_log_shares():
@@ -506,7 +543,7 @@ def test_bounds_are_printed_rounded_down():
 
 
 def test_many_groups_get_fewer_rounds_of_trees():
-    two, many = (LEARNERS["boosted trees"].make(0, n_groups).max_iter for n_groups in (2, 400))
+    two, many = (LEARNERS["boosted trees"].make(0, n_groups)[-1].max_iter for n_groups in (2, 400))
     assert two == 100
     assert many == 10
 

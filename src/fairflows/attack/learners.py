@@ -18,6 +18,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from fairflows.attack.bins import Bins
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
 from fairflows.compute.resources import one_thread
 
@@ -115,8 +116,12 @@ def _shuffled_by_group(group: IntArray, seed: int) -> tuple[IntArray, IntArray]:
 
 def _boosting(rounds: int) -> Make:
     """Boosted trees; every round grows a tree per group, so that many groups get fewer rounds."""
-    return lambda seed, n_groups: HistGradientBoostingClassifier(
-        max_iter=max(1, min(rounds, _MOST_TREES // n_groups)), class_weight="balanced", random_state=seed
+    return lambda seed, n_groups: _trees(max(1, min(rounds, _MOST_TREES // n_groups)), seed)
+
+
+def _trees(rounds: int, seed: int, **settings: int | bool) -> ClassifierMixin:
+    return make_pipeline(
+        Bins(), HistGradientBoostingClassifier(max_iter=rounds, class_weight="balanced", random_state=seed, **settings)
     )
 
 
@@ -182,10 +187,9 @@ def _stacked(seed: int, n_groups: int) -> ClassifierMixin:
     Both sorts of boosted trees learn without early stopping, which would need two rows of every group in each half.
     """
     rounds = max(1, min(40, _MOST_TREES // (4 * n_groups)))
-    trees = {"class_weight": "balanced", "early_stopping": False, "random_state": seed}
     members = [
-        ("boosted trees", HistGradientBoostingClassifier(max_iter=rounds, **trees)),
-        ("small boosted trees", HistGradientBoostingClassifier(max_iter=rounds, max_leaf_nodes=4, **trees)),
+        ("boosted trees", _trees(rounds, seed, early_stopping=False)),
+        ("small boosted trees", _trees(rounds, seed, early_stopping=False, max_leaf_nodes=4)),
         ("forest", RandomForestClassifier(25, min_samples_leaf=5, class_weight="balanced", random_state=seed)),
         ("logistic regression", _standardised(_logistic)(seed, n_groups)),
         ("nearest neighbours", make_pipeline(StandardScaler(), KNeighborsClassifier(15))),
