@@ -231,14 +231,8 @@ class TestBins:
     def test_few_values_have_a_bin_each_and_new_ones_the_next(self):
         x = np.array([[3.0], [-1.0], [3.0], [7.5]])
         bins = Bins().fit(x, np.array([0, 1, 0, 1]))
-        assert bins.transform(np.array([[-9.0], [-1.0], [0.0], [3.0], [7.5], [99.0]]))[:, 0].tolist() == [
-            0,
-            0,
-            1,
-            1,
-            2,
-            2,
-        ]
+        numbers = bins.transform(np.array([[-9.0], [-1.0], [0.0], [3.0], [7.5], [99.0]]))
+        assert numbers[:, 0].tolist() == [0, 0, 1, 1, 2, 2]
 
     def test_many_values_are_parted_where_the_groups_weigh_the_same(self):
         """A rare group far from the others gets half of the bins."""
