@@ -295,8 +295,8 @@ def test_more_than_two_classes():
     data = GroupRows(data.x, [(x[:, 0] > 0).long() + (x[:, 1] > 0).long() for x in data.x])
     f, _ = small([0])
     h = StackedMLP(2, (16,), 3, seeds=[0])
-    result = train(f, h, densities, data, gamma=[0.0], seeds=[0], settings=TrainingSettings(epochs=15, batch_size=100))
-    assert float(result.task[-1]) < 0.7 < float(result.task[0])
+    result = train(f, h, densities, data, gamma=[0.0], seeds=[0], settings=TrainingSettings(epochs=30, batch_size=100))
+    assert float(result.task[-1]) < 0.3 < float(result.task[0])
 
 
 def test_chebyshev_takes_the_larger_of_the_losses_each_normalised_to_its_range():
