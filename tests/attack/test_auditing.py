@@ -282,6 +282,12 @@ class TestArrays:
         assert found.attack_lower > 0.9
         assert found.to_frame()["groups"].iloc[0] == "north / south"
 
+    def test_enormous_numbers(self):
+        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=2000, random_state=1)
+        found = audit((1e300 * train.X, 1e300 * test.X), train, test)
+        assert set(found.to_frame().index) == set(LEARNERS)
+        assert found.attack_lower > 0.15
+
     def test_every_adversary_gets_a_line(self):
         train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=2000, random_state=1)
         found = audit((train.X, test.X), train, test, n_jobs=2)

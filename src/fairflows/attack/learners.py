@@ -28,7 +28,7 @@ Make = Callable[[int, int], ClassifierMixin]
 
 _SMALLEST = 1e-12
 _DECIMALS = 10  # a matrix product rounds by a row's place; equal rows must lie on one side of a threshold
-_LARGEST = 1e30  # of a number in single precision, whose square is never taken
+_LARGEST = 1e30  # of a number that a learner sees
 _MOST_TREES = 4_000  # of one learner: minutes
 _PATIENCE = 3  # epochs that explain held-out rows no better
 _FEWEST_ROWS = 50  # of each group that a learner sees, where there are so many
@@ -90,13 +90,20 @@ class Learner:
         K, n = group.max() + 1, np.bincount(group)
         chosen = stratified_sample(group, self.most_rows, seed)
         chosen = chosen[n[group[chosen]] > 1]  # a single row cannot be learnt from and stopped by
-        with one_thread():  # the audit runs learners side by side
-            learnt = self.make(seed, int(K)).fit(fit.different[fit.place[chosen]], group[chosen])
+        # The audit runs learners side by side; one that enormous numbers overwhelm is weak, and no error.
+        with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+            learnt = self.make(seed, int(K)).fit(_bounded(fit.different[fit.place[chosen]]), group[chosen])
             found = [np.full((len(rows.different), K), _SMALLEST) for rows in others]
             for probabilities, rows in zip(found, others, strict=True):
-                probabilities[:, learnt.classes_] = np.maximum(learnt.predict_proba(rows.different), _SMALLEST)
+                known = learnt.predict_proba(_bounded(rows.different))
+                probabilities[:, learnt.classes_] = np.maximum(known, _SMALLEST)
         scores = [np.log(probabilities).round(_DECIMALS) for probabilities in found]
         return [score[rows.place] for score, rows in zip(scores, others, strict=True)]
+
+
+def _bounded(x: FloatArray) -> FloatArray:
+    """Numbers that single precision holds, and whose squares double precision does."""
+    return np.clip(x, -_LARGEST, _LARGEST)
 
 
 def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
@@ -149,7 +156,7 @@ class _Network(ClassifierMixin, BaseEstimator):
         self.classes_, number = np.unique(group, return_inverse=True)
         places, rank = _shuffled_by_group(number, self.seed)
         held, learnt = places[rank % 10 == 1], places[rank % 10 != 1]  # at least one of two rows of a group is learnt
-        single = np.clip(x, -_LARGEST, _LARGEST).astype(np.float32)
+        single = x.astype(np.float32)
         self.network_ = MLPClassifier(self.hidden, batch_size=min(256, len(learnt)), random_state=self.seed)
         lowest, last_better = np.inf, 0
         for epoch in range(self.epochs):
@@ -166,7 +173,7 @@ class _Network(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, x: FloatArray) -> FloatArray:
         """Probabilities of the groups."""
-        return self.network_.predict_proba(np.clip(x, -_LARGEST, _LARGEST))
+        return self.network_.predict_proba(x)
 
 
 def _network(hidden: tuple[int, ...], epochs: int) -> Make:

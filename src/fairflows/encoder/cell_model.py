@@ -178,9 +178,6 @@ def fit_cell_models(
     samples = [whole.take(rows.group == a) for a in range(K)]
     if y is not None:
         check_classifier(settings.classifier, weighted=rows.weight is not None)
-    for sample, group in zip(samples, settings.groups_, strict=True):
-        if sample.weight is not None and not sample.weight.any():
-            raise DataError(f"Every group needs rows of positive sample_weight; group {shown(group)} has none.")
     pairs = settings.density in ("made", "counts", "best")
     space = cell_space(codec.shape_, K, settings.max_cells, n_classes=n_classes, pairs=pairs)
     space.check_densities()

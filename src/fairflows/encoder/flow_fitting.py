@@ -277,7 +277,7 @@ def density_of(given: object) -> Density:
     if isinstance(given, Density):
         return given
     if not (isinstance(given, str) and given in DENSITIES):
-        raise ValueError(f"density must be one of {', '.join(DENSITIES)}, a density, or one per group; got {given!r}.")
+        raise ValueError(f"density must be one of {', '.join(DENSITIES)}, or a density; got {given!r}.")
     return DENSITIES[given]()
 
 

@@ -110,7 +110,11 @@ class GroupEncoder(Encoder):
         self.key_ = self.key if self.key is not None else new_key()
         self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         self.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
-        return LabelledRows(**vars(rows), y=given.label, weight=self._read_weight(given.sample_weight, rows.X))
+        weight = self._read_weight(given.sample_weight, rows.X)
+        for a, group in enumerate(self.groups_):
+            if weight is not None and not weight[rows.group == a].any():
+                raise DataError(f"Every group needs rows of positive sample_weight; group {shown(group)} has none.")
+        return LabelledRows(**vars(rows), y=given.label, weight=weight)
 
     def _check_strengths(self, strengths: Sequence[float]) -> None:
         for strength in strengths:
