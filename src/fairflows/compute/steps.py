@@ -94,15 +94,14 @@ class AdamSteps:
     @torch.no_grad()
     def _update(self) -> None:
         """What `torch.optim.Adam` does; to make one loads torch's compiler, which takes two seconds."""
-        gradients = [parameter.grad for parameter in self._trained]
-        met = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        counts = [self._counts[i] for i in met]
+        states = zip(self._trained, self._means, self._squares, self._counts, strict=True)
+        weights, means, squares, counts = zip(*(state for state in states if state[0].grad is not None), strict=True)
         torch._foreach_add_(counts, 1)
         torch._fused_adam_(
-            [self._trained[i] for i in met],
-            [gradient for gradient in gradients if gradient is not None],
-            [self._means[i] for i in met],
-            [self._squares[i] for i in met],
+            weights,
+            [parameter.grad for parameter in weights],
+            means,
+            squares,
             [],
             counts,
             lr=self._rate,
