@@ -31,7 +31,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=2, help="the first one also loads kernels and modules")
     parser.add_argument("--epochs", type=int, help="fewer than the paper's, for a quick look")
-    parser.add_argument("--tf32", action="store_true", help="train, and only train, with factors of 10 bits on a GPU")
     parser.add_argument("--json", help="write the numbers to this file")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", DataWarning)
@@ -43,7 +42,7 @@ def main() -> None:
         problem.encoder, bijection=arguments.bijection, device=arguments.device, key=bytes(32), **settings
     )
     torch.zeros(1, device=arguments.device)  # the device is up before the clock starts
-    timed = _time_parts("high" if arguments.tf32 else "highest")
+    timed = _time_parts()
     runs = []
     for _ in range(arguments.repeats):
         timed.update(densities=0.0, training=0.0)
@@ -62,19 +61,17 @@ def main() -> None:
             json.dump({**record, "runs": runs, "frontier": front.to_frame().to_dict("list")}, file, indent=2)
 
 
-def _time_parts(precision: str) -> dict[str, float]:
+def _time_parts() -> dict[str, float]:
     """Wrap the fitting of densities and the training, so that each adds its seconds to what is returned."""
     seconds = {"densities": 0.0, "training": 0.0}
 
     def wrapped(name: str, function: Any) -> Any:
         def timed(*args: Any, **kwargs: Any) -> Any:
-            torch.set_float32_matmul_precision(precision if name == "training" else "highest")
             start = time.perf_counter()
             result = function(*args, **kwargs)
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             seconds[name] += time.perf_counter() - start
-            torch.set_float32_matmul_precision("highest")
             return result
 
         return timed

@@ -277,11 +277,8 @@ def main() -> None:
     parser.add_argument("--devices", nargs="+", default=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
     parser.add_argument("--models", nargs="+", type=int, default=[1, 5, 25])
     parser.add_argument("--sweep", action="store_true", help="also time whole sweeps of 25 models")
-    parser.add_argument("--tf32", action="store_true", help="let a GPU round the factors of products to 19 bits")
     parser.add_argument("--json", type=Path, help="write the numbers here")
     arguments = parser.parse_args()
-    if arguments.tf32:
-        torch.set_float32_matmul_precision("high")
     device_names = [torch.cuda.get_device_name()] if "cuda" in arguments.devices else []
     print(f"torch {torch.__version__}, {torch.get_num_threads()} CPU threads", *device_names)
     result = {"steps": compare(arguments.devices, arguments.models, arguments.reference)}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fairflows.bijection.networks import generator_of
+from fairflows.compute.streams import SecondStream
 from fairflows.density import GroupDensities
 from fairflows.density.noise import FreshNoise
 from fairflows.training.algorithm1 import Batch
@@ -111,21 +112,31 @@ _STEPS_AT_ONCE = 32  # few enough that memory grows with the batch only
 
 
 class Feed:
-    """Hands each step its batch, from buffers at fixed addresses, as a captured step needs."""
+    """Hands each step its batch, from buffers at fixed addresses, as a captured step needs.
+
+    On a GPU the next batches are drawn beside the steps that use the last ones.
+    """
 
     def __init__(self, draws: Draws):
         self._draws = draws
         self._buffers = draws.take(_STEPS_AT_ONCE)
         self._n_used = 0
-        self._position = torch.zeros((), dtype=torch.long, device=self._buffers.x.device)
+        device = self._buffers.x.device
+        self._beside = SecondStream(device)
+        self._drawn_ahead: Batch | None = None
+        self._position = torch.zeros((), dtype=torch.long, device=device)
         self._n_streams = self._buffers.x.shape[1]
 
     def refill_when_empty(self) -> None:
-        """Draw new batches once all have been used. To be called before each step, outside the captured part."""
+        """Fill in new batches once all have been used. To be called before each step, outside the captured part."""
         if self._n_used == _STEPS_AT_ONCE:
-            for buffer, fresh in zip(self._buffers, self._draws.take(_STEPS_AT_ONCE), strict=True):
+            fresh_batches = self._drawn_ahead or self._draws.take(_STEPS_AT_ONCE)
+            self._beside.join()
+            for buffer, fresh in zip(self._buffers, fresh_batches, strict=True):
                 if buffer is not None and fresh is not None:
                     buffer.copy_(fresh)
+            if self._buffers.x.is_cuda:
+                self._drawn_ahead = self._beside.run(self._draws.take, _STEPS_AT_ONCE)
             self._position.zero_()
             self._n_used = 0
         self._n_used += 1
