@@ -13,10 +13,10 @@ from fairflows import certify, make_gaussians, make_three_groups
 from fairflows.certificate.identification import model_hash
 from fairflows.exceptions import DataError
 from fairflows.frontiers.sweep import frontier
-from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, game
+from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural
 from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error, error_weights
 from fairflows.paper.baselines.fcrl import Critic
-from fairflows.paper.baselines.game import Batch, TrainingRows
+from fairflows.paper.baselines.neural import Batch, TrainingRows
 from fairflows.release.cell_release import CellRelease
 
 KEY = bytes(range(32))
@@ -104,12 +104,12 @@ def test_whose_turn_it_is(baseline, in_22_batches, blobs, monkeypatch):
     """Steps of the encoder's side, and of the adversary, as in the methods' own sources."""
     steps = {}
 
-    class Counted(game.AdamSteps):
+    class Counted(neural.AdamSteps):
         def step(self):
             steps[self] = steps.get(self, 0) + 1
             super().step()
 
-    monkeypatch.setattr(game, "AdamSteps", Counted)
+    monkeypatch.setattr(neural, "AdamSteps", Counted)
     made(baseline, n_epochs=11, batch_size=300).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
     assert sorted(steps.values()) == sorted(filter(None, in_22_batches))
 

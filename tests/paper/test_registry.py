@@ -29,7 +29,7 @@ def test_every_experiment_of_the_paper_is_there_and_has_its_own_function():
         "density-length",
         "fronts",
     } == set(ids)
-    functions = [experiments_registry.Experiment(name, "").function for name in ids]
+    functions = [experiments_registry.function_of(name) for name in ids]
     assert all(callable(function) for function in functions)
     assert len(set(functions)) == len(ids)
 
@@ -59,7 +59,7 @@ def test_missing_data_are_a_clear_skip(tmp_path, capsys, monkeypatch):
     def no_data(setting):
         raise DataError("put lawschs1_1.dta into a folder")
 
-    monkeypatch.setattr(experiments_registry.Experiment, "function", property(lambda self: no_data))
+    monkeypatch.setattr(experiments_registry, "function_of", lambda name: no_data)
     result = run("recourse", out=tmp_path)
     assert "lawschs1_1.dta" in result.skipped
     assert "skipped: put lawschs1_1.dta" in capsys.readouterr().out
@@ -91,11 +91,8 @@ def test_experiments_side_by_side_give_what_they_give_alone(pool, tmp_path, draw
 
 def test_one_experiment_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     one_row = Result(pd.DataFrame({"x": [1.0]}), "drawn")
-    monkeypatch.setattr(
-        experiments_registry.Experiment,
-        "function",
-        property(lambda self: lambda setting: 1 / 0 if self.id == "figure-1" else one_row),
-    )
+    functions = {"figure-1": lambda setting: 1 / 0, "figure-2": lambda setting: one_row}
+    monkeypatch.setattr(experiments_registry, "function_of", functions.get)
     failed, done = run_many(["figure-1", "figure-2"], quick=True, out=tmp_path)
     assert "ZeroDivisionError" in failed.failed
     assert "failed" in str(failed)

@@ -12,8 +12,16 @@ from torch.nn.functional import leaky_relu
 
 from fairflows.bijection.networks import StackedMLP, augment
 from fairflows.density.base import Criterion
-from fairflows.paper.baselines.game import Batch, Players, TrainingRows, Turns, indicators, mean_cross_entropy
-from fairflows.paper.baselines.neural import NeuralBaseline, check_weights
+from fairflows.paper.baselines.neural import (
+    Batch,
+    NeuralBaseline,
+    Players,
+    TrainingRows,
+    Turns,
+    check_weights,
+    indicators,
+    mean_cross_entropy,
+)
 from fairflows.table.columns import check_choice
 
 
@@ -113,11 +121,7 @@ class LAFTR(AdversarialBaseline):
         What the adversary is to measure.
     attribute : {"encoding", "training"}
         Whether the encoder sees the sensitive attribute, or only training does; encoding then does without it.
-    n_latent : int
-        Dimensions of z.
-    hidden, head, adversary : sequence of int
-        Hidden layers of encoder, classifier and adversary.
-    n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
+    n_latent, hidden, head, adversary, n_epochs, batch_size, learning_rate, weight_decay, …
         As for `AdversarialEncoder`.
 
     Examples
@@ -239,11 +243,7 @@ class MaxEntARL(AdversarialBaseline):
         α, the weight of the discriminator's doubt.
     attribute : {"encoding", "training"}
         Whether the encoder sees the sensitive attribute, or only training does; encoding then does without it.
-    n_latent : int
-        Dimensions of z.
-    hidden, head, adversary : sequence of int
-        Hidden layers of encoder, predictor and discriminator.
-    n_epochs, batch_size, learning_rate, weight_decay, sensitive, identifier, device, random_state
+    n_latent, hidden, head, adversary, n_epochs, batch_size, learning_rate, weight_decay, …
         As for `AdversarialEncoder`.
 
     Examples

@@ -10,6 +10,7 @@ classifier on z.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -20,13 +21,22 @@ from torch.nn.functional import softplus
 
 from fairflows.bijection.networks import StackedMLP, generator_of
 from fairflows.encoder.base import Rows
-from fairflows.paper.baselines.game import Batch, Learner, TrainingRows, indicators, mean_cross_entropy
-from fairflows.paper.baselines.neural import NeuralBaseline, check_weights
+from fairflows.paper.baselines.neural import (
+    Batch,
+    Learner,
+    NeuralBaseline,
+    TrainingRows,
+    check_weights,
+    indicators,
+    mean_cross_entropy,
+)
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 
 _TINY = 1e-8  # beside numbers whose logarithm is taken
 _SMALLEST = 2.0**-54  # half a unit of the uniform numbers' last place: the normal quantile of 0 is infinite
 
 
+@dataclass(eq=False, repr=False)
 class FCRL(NeuralBaseline):
     r"""A representation by contrastive information estimation, in its authors' setting.
 
@@ -64,42 +74,13 @@ class FCRL(NeuralBaseline):
     (400, 8)
     """
 
-    strength_name: ClassVar[str] = "lam"
+    lam: float = 0.1
+    _: KW_ONLY
+    beta: float | None = None
+    learning_rate: float = 1e-3
+    key: KeySetting = NEW_AT_EACH_FIT
 
-    def __init__(
-        self,
-        lam: float = 0.1,
-        *,
-        beta: float | None = None,
-        n_latent: int = 8,
-        hidden: Sequence[int] = (50,),
-        head: Sequence[int] = (50,),
-        n_epochs: int = 200,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 1e-4,
-        sensitive: str | list[str] | None = None,
-        identifier: str | None = None,
-        key: bytes | None = None,
-        device: str = "auto",
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(
-            n_latent=n_latent,
-            hidden=hidden,
-            head=head,
-            n_epochs=n_epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            sensitive=sensitive,
-            identifier=identifier,
-            device=device,
-            random_state=random_state,
-        )
-        self.lam = lam
-        self.beta = beta
-        self.key = key
+    strength_name: ClassVar[str] = "lam"
 
     @property
     def is_randomised(self) -> bool:

@@ -13,7 +13,7 @@ from fairflows.bijection.networks import StackedMLP, generator_of
 from fairflows.compute.resources import chosen_device
 from fairflows.compute.steps import AdamSteps, milestone_rate
 from fairflows.encoder.base import Encoder
-from fairflows.paper.baselines.game import mean_cross_entropy, rows_by_class, stratified_rows
+from fairflows.paper.baselines.neural import mean_cross_entropy, rows_by_class, stratified_rows
 from fairflows.paper.experiments.problems import labels_of
 from fairflows.table.table import Table
 

@@ -15,8 +15,7 @@ from fairflows.bounds import cell_upper_bound, exact_statistical_distance
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialForgetting, MaxEntARL
-from fairflows.paper.baselines.game import Players
-from fairflows.paper.baselines.neural import NeuralBaseline
+from fairflows.paper.baselines.neural import NeuralBaseline, Players
 from fairflows.paper.experiments.adversaries import (
     adversary_accuracies,
     balanced_accuracy,

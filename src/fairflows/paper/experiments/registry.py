@@ -9,7 +9,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,55 +20,52 @@ from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.experiments.processes import new_pool
 from fairflows.paper.experiments.result import Result, Setting
 
-TITLES = {
-    "figure-1": "Overview: two densities before and after encoding",
-    "figure-2": "Four Gaussian blobs: samples",
-    "figure-3": "Four Gaussian blobs: how well the group is recovered, adversarial training and FNF",
-    "figure-4a": "Accuracy against statistical distance, continuous data",
-    "figure-4b": "Accuracy against statistical distance, categorical data",
-    "figure-5": "The certified bound against trained adversaries: the paper's, and a whole suite",
-    "figure-6": "Demographic parity, equalized odds and equal opportunity against accuracy",
-    "figure-7": "Convex and Chebyshev scalarisation on Crime",
-    "figure-8": "Three densities on Crime",
-    "figure-9": "Who is matched with whom on Crime",
-    "table-1": "Adversarial baselines and FNF on Adult, attacked from inside and outside their family",
-    "table-2": "RealNVP and neural spline encoders on Crime",
-    "table-3": "Sizes and rates of every split",
-    "table-4": "Accuracy before and after dropping features",
-    "table-5": "Base rates on Crime, and what they cost",
-    "recourse": "What would have turned a rejection on Law School",
-    "transfer": "An encoder for one label, reused for others, on Health",
-    "certificates": "Bounds for the true distribution: ours and FARE's, as rows and cells grow",
-    "attacks": "What black-box and white-box adversaries reach against every model",
-    "densities": "The same encoders with every grid dequantised, judged by the best density found",
-    "density-length": "How the claimed Δ depends on the density: held-out likelihood, Δ and an attack, side by side",
-    "fronts": "One front for all methods: accuracy against what is certified for the true distribution",
+EXPERIMENTS = {
+    "figure-1": ("drawn_data.run_overview", "Overview: two densities before and after encoding"),
+    "figure-2": ("drawn_data.run_samples", "Four Gaussian blobs: samples"),
+    "figure-3": (
+        "drawn_data.run_recovery",
+        "Four Gaussian blobs: how well the group is recovered, adversarial training and FNF",
+    ),
+    "figure-4a": ("trade_offs.run_continuous", "Accuracy against statistical distance, continuous data"),
+    "figure-4b": ("trade_offs.run_categorical", "Accuracy against statistical distance, categorical data"),
+    "figure-5": (
+        "attacks.run_paper_adversary",
+        "The certified bound against trained adversaries: the paper's, and a whole suite",
+    ),
+    "figure-6": (
+        "trade_offs.run_criteria",
+        "Demographic parity, equalized odds and equal opportunity against accuracy",
+    ),
+    "figure-7": ("trade_offs.run_scalarisations", "Convex and Chebyshev scalarisation on Crime"),
+    "figure-8": ("trade_offs.run_densities", "Three densities on Crime"),
+    "figure-9": ("applications.run_matches", "Who is matched with whom on Crime"),
+    "table-1": (
+        "baseline_comparison.run",
+        "Adversarial baselines and FNF on Adult, attacked from inside and outside their family",
+    ),
+    "table-2": ("trade_offs.run_bijections", "RealNVP and neural spline encoders on Crime"),
+    "table-3": ("dataset_tables.run_rates", "Sizes and rates of every split"),
+    "table-4": ("dataset_tables.run_features", "Accuracy before and after dropping features"),
+    "table-5": ("trade_offs.run_base_rates", "Base rates on Crime, and what they cost"),
+    "recourse": ("applications.run_recourse", "What would have turned a rejection on Law School"),
+    "transfer": ("applications.run_transfer", "An encoder for one label, reused for others, on Health"),
+    "certificates": (
+        "certificates.run_true_bounds",
+        "Bounds for the true distribution: ours and FARE's, as rows and cells grow",
+    ),
+    "attacks": ("attacks.run_suite", "What black-box and white-box adversaries reach against every model"),
+    "densities": (
+        "certificates.run_best_densities",
+        "The same encoders with every grid dequantised, judged by the best density found",
+    ),
+    "density-length": (
+        "density_length.run",
+        "How the claimed Δ depends on the density: held-out likelihood, Δ and an attack, side by side",
+    ),
+    "fronts": ("fronts.run", "One front for all methods: accuracy against what is certified for the true distribution"),
 }
-FUNCTIONS = {
-    "figure-1": "drawn_data.run_overview",
-    "figure-2": "drawn_data.run_samples",
-    "figure-3": "drawn_data.run_recovery",
-    "figure-4a": "trade_offs.run_continuous",
-    "figure-4b": "trade_offs.run_categorical",
-    "figure-5": "attacks.run_paper_adversary",
-    "figure-6": "trade_offs.run_criteria",
-    "figure-7": "trade_offs.run_scalarisations",
-    "figure-8": "trade_offs.run_densities",
-    "figure-9": "applications.run_matches",
-    "table-1": "baseline_comparison.run",
-    "table-2": "trade_offs.run_bijections",
-    "table-3": "dataset_tables.run_rates",
-    "table-4": "dataset_tables.run_features",
-    "table-5": "trade_offs.run_base_rates",
-    "recourse": "applications.run_recourse",
-    "transfer": "applications.run_transfer",
-    "certificates": "certificates.run_true_bounds",
-    "attacks": "attacks.run_suite",
-    "densities": "certificates.run_best_densities",
-    "density-length": "density_length.run",
-    "fronts": "fronts.run",
-}
-"""Module and function of each, imported when it runs: listing the experiments must not import torch."""
+"""Where each is (module and function, imported when it runs: listing must not import torch), and what it shows."""
 CHAINS = (
     ("fronts",),
     ("figure-4a", "figure-5", "attacks", "table-5"),
@@ -83,23 +79,15 @@ CHAINS = (
 """Side by side, those that share models share a process; these begin first, since they take longest."""
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """An experiment: its name, what it shows, and the function that runs it."""
-
-    id: str
-    title: str
-
-    @property
-    def function(self) -> Callable[[Setting], Result]:
-        """The function itself; its module is imported here."""
-        module, name = FUNCTIONS[self.id].split(".")
-        return getattr(import_module(f"fairflows.paper.experiments.{module}"), name)
-
-
 def list_experiments() -> pd.DataFrame:
     """Name and title of every experiment, in the paper's order."""
-    return pd.DataFrame({"id": list(TITLES), "title": list(TITLES.values())})
+    return pd.DataFrame([(name, title) for name, (_, title) in EXPERIMENTS.items()], columns=["id", "title"])
+
+
+def function_of(name: str) -> Callable[[Setting], Result]:
+    """The function that runs an experiment; its module is imported here."""
+    module, function = EXPERIMENTS[name][0].split(".")
+    return getattr(import_module(f"fairflows.paper.experiments.{module}"), function)
 
 
 def run(
@@ -136,11 +124,10 @@ def run(
     Result
         ``result.skipped`` says why when the data are not at hand.
     """
-    if id not in TITLES:
-        raise ValueError(f"there is no experiment {id!r}; there are {', '.join(TITLES)}.")
+    if id not in EXPERIMENTS:
+        raise ValueError(f"there is no experiment {id!r}; there are {', '.join(EXPERIMENTS)}.")
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds must be at least 1; got {seeds!r}.")
-    experiment = Experiment(id, TITLES[id])
     if n_jobs < 1:
         raise ValueError(f"n_jobs must be at least 1; got {n_jobs!r}.")
     setting = Setting(quick, seeds, device, n_jobs)
@@ -148,10 +135,10 @@ def run(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # what they would say is in the notes
-            result = experiment.function(setting)
+            result = function_of(id)(setting)
     except DataError as error:
         result = Result(pd.DataFrame(), "", skipped=str(error))
-    result.id, result.title = experiment.id, experiment.title
+    result.id, result.title = id, EXPERIMENTS[id][1]
     result.seconds = time.perf_counter() - start
     result.setting |= {"quick" if quick else "full": "settings", "machine": machine(device)}
     written = result.save(Path("reproduction" if out is None else out))
@@ -205,6 +192,6 @@ def _run_or_fail(name: str, **settings: Any) -> Result:
     try:
         result = run(name, show=False, **settings)
     except Exception:  # hours of other experiments must not be lost with it; the command then exits with 1
-        result = Result(pd.DataFrame(), "", failed=traceback.format_exc(), id=name, title=TITLES[name])
+        result = Result(pd.DataFrame(), "", failed=traceback.format_exc(), id=name, title=EXPERIMENTS[name][1])
     result.figure = None  # it is saved; between processes it would only be copied
     return result

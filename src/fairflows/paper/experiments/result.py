@@ -120,27 +120,30 @@ def new_figure(
 
 
 def frontier_figure(summary: pd.DataFrame, measures: Mapping[str, str]) -> Figure:
-    """Balanced accuracy against each measure, with 95 % intervals: one panel per measure, one curve per dataset.
-
-    `measures` maps columns of the summary to the names of their axes.
-    """
+    """Balanced accuracy against measures, columns of the summary by the names of their axes: one curve per dataset."""
     figure, axes = new_figure(len(measures))
-    accuracy, half_width = summary["balanced_accuracy"], summary["balanced_accuracy ±"].fillna(0)
-    for ax, (measure, title) in zip(axes[0], measures.items(), strict=True):
-        for (name, part), colour in zip(summary.groupby("data", sort=False), COLOURS, strict=False):
+    draw_frontiers(axes[0], summary, measures, by="data")
+    axes[0, 0].legend()
+    return figure
+
+
+def draw_frontiers(
+    axes: npt.NDArray[np.object_], summary: pd.DataFrame, measures: Mapping[str, str], *, by: str
+) -> None:
+    """Balanced accuracy against each measure, one panel each, with 95 % intervals: one curve per value of a column."""
+    for ax, (measure, title) in zip(axes, measures.items(), strict=True):
+        for (name, part), colour in zip(summary.groupby(by, sort=False), COLOURS, strict=False):
             ax.errorbar(
                 part[measure],
-                accuracy[part.index],
+                part["balanced_accuracy"],
                 xerr=part[f"{measure} ±"].fillna(0),
-                yerr=half_width[part.index],
+                yerr=part["balanced_accuracy ±"].fillna(0),
                 marker="o",
                 capsize=2,
                 color=colour,
                 label=str(name),
             )
         ax.set(xlabel=title, ylabel="balanced accuracy")
-    axes[0, 0].legend()
-    return figure
 
 
 def bounds_figure(

@@ -25,7 +25,7 @@ from fairflows.paper.experiments.problems import (
     summaries,
     trained,
 )
-from fairflows.paper.experiments.result import COLOURS, Result, Setting, frontier_figure, new_figure
+from fairflows.paper.experiments.result import COLOURS, Result, Setting, draw_frontiers, frontier_figure, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,20 +114,10 @@ def _criteria_figure(table: pd.DataFrame) -> Figure:
     datasets = list(table.groupby("data", sort=False))
     figure, axes = new_figure(len(CRITERIA), len(datasets))
     for row, (name, part) in zip(axes, datasets, strict=True):
-        for ax, (measure, title) in zip(row, CRITERIA.items(), strict=True):
-            for (criterion, curve), colour in zip(part.groupby("trained for", sort=False), COLOURS, strict=False):
-                ax.errorbar(
-                    curve[measure],
-                    curve["balanced_accuracy"],
-                    xerr=curve[f"{measure} ±"].fillna(0),
-                    yerr=curve["balanced_accuracy ±"].fillna(0),
-                    marker="o",
-                    capsize=2,
-                    color=colour,
-                    label=f"trained for {criterion}",
-                )
-            ax.set(xlabel=title, ylabel="balanced accuracy", title=name)
-        row[0].legend(fontsize=7)
+        draw_frontiers(row, part, CRITERIA, by="trained for")
+        for ax in row:
+            ax.set_title(name)
+        row[0].legend(title="trained for", fontsize=7)
     return figure
 
 
@@ -214,7 +204,7 @@ def run_densities(setting: Setting) -> Result:
             summary[f"held-out log-likelihood, a = {group}"] = value
         parts.append(summary)
     table = pd.concat(parts, ignore_index=True)
-    figure = frontier_figure(table, {"delta": "Δ, statistical distance"})
+    figure = frontier_figure(table, DISTANCE)
     shown = ["data", "gamma", "delta", "balanced_accuracy", *table.filter(like="held-out")]
     notes = [
         "The paper shows curves only, and finds them alike. Each Δ is a claim about its own density, not the truth.",
