@@ -1,4 +1,4 @@
-"""What the commands share: the application, options, printing, and where a model's files are."""
+"""What the commands share: the application, messages, printing, and where a model's files are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 import typer
 from typer.core import TyperGroup, TyperOption
@@ -33,55 +33,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-
-
-def distinct(names: list[str] | None) -> list[str] | None:
-    """The values of a repeated option without duplicates."""
-    return list(dict.fromkeys(names)) if names else names
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
-Folder = Annotated[Path, typer.Argument(help="The folder that `fit` wrote, or a saved model.", show_default=False)]
-Sensitive = Annotated[
-    list[str],
-    typer.Option(help="Sensitive column; several make intersectional groups.", show_default=False, callback=distinct),
-]
-SensitiveIfNotKnown = Annotated[
-    list[str] | None,
-    typer.Option("--sensitive", help="Sensitive column, where the model does not say.", callback=distinct),
-]
-Label = Annotated[str | None, typer.Option(help="Label column.")]
-Identifier = Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")]
-Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.", callback=distinct)]
-Missing = Annotated[Literal["error", "category", "drop"], typer.Option(help="What to do with missing values.")]
-Multiclass = Annotated[bool, typer.Option("--multiclass", help="Accept a label with more than two values.")]
-Groups = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Cut a sensitive column of numbers: AGE:40, AGE:30,50 or AGE:quantiles=4; may be repeated.",
-        callback=distinct,
-    ),
-]
-MergeSmall = Annotated[
-    int, typer.Option("--merge-small", min=0, help="Groups of fewer persons become one group, 'other'.")
-]
-KeepCase = Annotated[
-    bool, typer.Option("--keep-case", help="Keep groups apart whose names differ in blanks or case only.")
-]
-MaxAccuracy = Annotated[
-    float | None, typer.Option("--max-adversary-accuracy", help="How often a guess of the group may be right.")
-]
-Target = Annotated[
-    float | None,
-    typer.Option(
-        "--target", "--max-parity", help="How far the groups may be apart: the distance Δ, or any rate's gap."
-    ),
-]
-MostRows = Annotated[
-    int | None, typer.Option("--most-rows", min=1, help="The most rows of a person; as in training when not given.")
-]
-Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
 
 called: dict[str, str] = {}
 """What messages call temporary files, by their paths."""

@@ -15,12 +15,12 @@ from typing import Annotated
 import typer
 
 from fairflows import __version__
-from fairflows.cli import certificate_commands, data_commands, model_commands
+from fairflows.cli import data_commands, model_commands
 from fairflows.cli.base import app, in_one_line, in_options, show_warning
 from fairflows.compute.resources import one_thread_by_default
 from fairflows.exceptions import Message
 
-__all__ = ["app", "certificate_commands", "data_commands", "main", "model_commands"]
+__all__ = ["app", "data_commands", "main", "model_commands"]
 
 
 BUG = 70

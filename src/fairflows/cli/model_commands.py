@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fairflows.cli.base import (
+from fairflows.cli.base import app, open_model, open_result, print_frame, print_json, row_counter, stages
+from fairflows.cli.options import (
+    STANDARD,
+    Config,
     Delta,
     Drop,
     Folder,
@@ -23,20 +26,16 @@ from fairflows.cli.base import (
     MostRows,
     Multiclass,
     Quiet,
+    Sample,
     Sensitive,
     SensitiveIfNotKnown,
     Target,
-    app,
+    config_of,
     distinct,
-    open_model,
-    open_result,
-    print_frame,
-    print_json,
-    row_counter,
-    stages,
+    reads_files,
+    sampled,
+    written_to,
 )
-from fairflows.cli.config_file import Config, config_of
-from fairflows.cli.files_read import STANDARD, Sample, reads_files, sampled, written_to
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.dialect import Dialect
 
