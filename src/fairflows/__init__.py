@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fairflows.certificate.certifying import certify as certify
     from fairflows.certificate.checking import check as check
     from fairflows.certificate.document import Certificate as Certificate
+    from fairflows.certificate.file_list import sign as sign
     from fairflows.certificate.verifying import verify as verify
     from fairflows.codec.cell_codec import CellCodec as CellCodec
     from fairflows.codec.product import Codec as Codec
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from fairflows.workflow.job import fit_table as fit_table
     from fairflows.workflow.job import report as report
     from fairflows.workflow.job import write_fit as write_fit
-    from fairflows.workflow.signed_list import sign as sign
 
 __version__ = "0.1.0"
 
@@ -118,7 +118,7 @@ _HOME = {
     "recourse": "fairflows.explain.flipping",
     "report": "fairflows.workflow.job",
     "save": "fairflows.storage.saving",
-    "sign": "fairflows.workflow.signed_list",
+    "sign": "fairflows.certificate.file_list",
     "write_fit": "fairflows.workflow.job",
     "still_tells": "fairflows.explain.usefulness",
     "verify": "fairflows.certificate.verifying",

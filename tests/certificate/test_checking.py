@@ -12,8 +12,7 @@ import pytest
 import fairflows as ff
 from fairflows.certificate.checking import difference_from_counts
 from fairflows.certificate.counted import CountedStatement
-from fairflows.certificate.file_list import file_sha256
-from fairflows.workflow.signed_list import new_key
+from fairflows.certificate.file_list import file_sha256, new_key
 
 SMALL = set(range(1, 10))
 

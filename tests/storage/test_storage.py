@@ -530,7 +530,7 @@ def test_a_crash_while_saving_leaves_the_old_model(saved, mixed, monkeypatch):
     def crash(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fairflows.storage.saving._write_private", crash)
+    monkeypatch.setattr("fairflows.storage.saving.write_private", crash)
     with pytest.raises(KeyboardInterrupt):
         save(model, saved)
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
@@ -538,7 +538,7 @@ def test_a_crash_while_saving_leaves_the_old_model(saved, mixed, monkeypatch):
 
 
 def test_without_an_atomic_exchange_the_old_model_is_found_again(saved, monkeypatch):
-    monkeypatch.setattr("fairflows.storage.folders._exchange", lambda *_: False)
+    monkeypatch.setattr("fairflows.table.folders._exchange", lambda *_: False)
     model = load(saved)
     save(model, saved)
     load(saved)

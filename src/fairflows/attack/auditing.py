@@ -17,7 +17,7 @@ from fairflows.attack.target import Representation, Target
 from fairflows.attack.white_box import Constraint
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
-from fairflows.certificate.document import Certificate, Plain
+from fairflows.certificate.document import AttackResult, Certificate, Plain
 from fairflows.certificate.identification import model_hash
 from fairflows.compute.display import (
     ATTACK,
@@ -41,51 +41,25 @@ if TYPE_CHECKING:
 _NOT_CHOSEN = "#80868b"
 
 
-@dataclass(frozen=True)
-class Audit:
-    """What a suite of adversaries reached.
+@dataclass(frozen=True, kw_only=True)
+class Audit(AttackResult):
+    """What a suite of adversaries reached: what a certificate states of it, and the rest.
 
     Attributes
     ----------
     attacks : tuple of Attack
         One per adversary, the most promising on validation persons first.
-    attack_lower : float
-        The lower bound on the true Δ by the first of them.
-    delta : float
-        δ, the probability that it is wrong.
-    density_gap_lower : dict
-        For each group, how far p̂_a is from the truth at least; each at δ. Empty for a model without densities.
     groups : tuple
         The groups.
     n : tuple of int
         Test persons of each.
-    released : tuple of str
-        What was attacked.
-    model, rows : str
-        Keyed hashes: which model, empty for an array; which of the test rows were attacked, at most one of each person.
-    limits : tuple of str
-        What adversaries could not try, in sentences.
+    attack_lower, best, delta, density_gap_lower, released, model, rows, limits
+        As for `AttackResult`; the bound is that of the first adversary, and holds with probability 1 − δ.
     """
 
     attacks: tuple[Attack, ...]
-    delta: float
-    density_gap_lower: dict[str, float]
     groups: tuple[Hashable, ...]
     n: tuple[int, ...]
-    released: tuple[str, ...]
-    model: str
-    rows: str
-    limits: tuple[str, ...] = ()
-
-    @property
-    def best(self) -> str:
-        """The adversary that was chosen, on validation persons."""
-        return self.attacks[0].name
-
-    @property
-    def attack_lower(self) -> float:
-        """The lower bound on Δ that it proves on test persons, with probability 1 − δ."""
-        return self.attacks[0].lower
 
     def to_frame(self) -> pd.DataFrame:
         """One line per adversary: what it knows, the pair it tells apart, Δ on validation persons, the lower bound."""
@@ -274,6 +248,8 @@ def audit(
     n = np.bincount(target.group["test"], minlength=len(target.groups))
     return Audit(
         attacks=tuple(attacks),
+        attack_lower=attacks[0].lower,
+        best=attacks[0].name,
         delta=delta,
         density_gap_lower=gaps,
         groups=tuple(target.groups),

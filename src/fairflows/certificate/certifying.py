@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +18,14 @@ from fairflows.bounds.planning import delta_of_each, delta_of_look
 from fairflows.certificate.assumptions import assumptions
 from fairflows.certificate.candidates import OWN, CandidateDensities, DensityLike, best_densities
 from fairflows.certificate.counted import CountedStatement
-from fairflows.certificate.document import Certificate, ContradictionError, Status, rounded_down, rounded_up
+from fairflows.certificate.document import (
+    AttackResult,
+    Certificate,
+    ContradictionError,
+    Status,
+    rounded_down,
+    rounded_up,
+)
 from fairflows.certificate.evidence import CellEvidence, ModelEvidence, check_accuracy, check_distance, group_numbers
 from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
@@ -27,42 +34,6 @@ from fairflows.exceptions import DataError, DataWarning, warn_user
 from fairflows.release.released import Model, Released
 from fairflows.table.looks import Look, open_book
 from fairflows.table.table import Table
-
-
-class AttackResult(Protocol):
-    """What a certificate takes from an audit."""
-
-    @property
-    def attack_lower(self) -> float:
-        """The lower bound that the best adversary proves."""
-
-    @property
-    def best(self) -> str:
-        """Its name."""
-
-    @property
-    def delta(self) -> float:
-        """The probability that the bound is wrong."""
-
-    @property
-    def density_gap_lower(self) -> dict[str, float]:
-        """For each group, how far p̂_a is from the truth at least."""
-
-    @property
-    def released(self) -> tuple[str, ...]:
-        """What was attacked."""
-
-    @property
-    def model(self) -> str:
-        """The hash of the model."""
-
-    @property
-    def rows(self) -> str:
-        """The hash of the rows that were attacked."""
-
-    @property
-    def limits(self) -> tuple[str, ...]:
-        """What adversaries could not try, in sentences."""
 
 
 def certify(

@@ -54,6 +54,38 @@ class ContradictionError(RuntimeError):
     """A lower bound above the upper bound for the same deterministic release of the same rows: only a bug does that."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class AttackResult:
+    """What an attack found, as far as a certificate states it.
+
+    Attributes
+    ----------
+    attack_lower : float
+        The lower bound on the true Δ that the best adversary proves.
+    best : str
+        The adversary that was chosen, on validation persons.
+    delta : float
+        δ, the probability that the bound is wrong.
+    density_gap_lower : dict
+        For each group, how far p̂_a is from the truth at least; each at δ. Empty for a model without densities.
+    released : tuple of str
+        What was attacked.
+    model, rows : str
+        Keyed hashes: which model, empty for an array; which of the test rows were attacked, at most one of each person.
+    limits : tuple of str
+        What adversaries could not try, in sentences.
+    """
+
+    attack_lower: float
+    best: str
+    delta: float
+    density_gap_lower: dict[str, float]
+    released: tuple[str, ...]
+    model: str
+    rows: str = ""
+    limits: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What a release tells about the group, in statements of three kinds that are never merged.

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from fairflows.certificate.document import Certificate
 from fairflows.exceptions import DataError
+from fairflows.table.folders import check_file, new_file, write_private
 from fairflows.table.json_text import parse_json, read_as, read_text
 
 if TYPE_CHECKING:
@@ -101,18 +103,84 @@ def file_sha256(path: Path) -> str:
         raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
 
 
-def new_key_pair() -> tuple[bytes, bytes]:
-    """A new private key and its public key, as the PEM files hold them."""
+def sign(certificate: str | Path, files: Sequence[str | Path] = (), *, key: str | Path | None = None) -> FileList:
+    r"""Add files to the producer's list beside a certificate, and sign the list, which covers the certificate.
+
+    Parameters
+    ----------
+    certificate : path
+        ``certificate.json``; the list is ``certificate.files.json`` beside it.
+    files : sequence of paths
+        Files that were encoded by the certified model after the certificate was made.
+    key : path, optional
+        The producer's private key, as `new_key` makes it. Without, the list is not signed; one that is signed already
+        must be signed again.
+
+    Returns
+    -------
+    FileList
+        The list as it was written.
+
+    Raises
+    ------
+    DataError
+        The list is about another certificate, was signed with another key or changed since; or a file cannot be read.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from fairflows import FairTree, certify, load_adult
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> release = FairTree(n_cells=8).fit(train)
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "certificate.json"
+    ...     _ = path.write_text(certify(release, test).to_json(), encoding="utf-8")
+    ...     _ = (Path(folder) / "cells.csv").write_text("cell\n3\n0\n")
+    ...     list(sign(path, [Path(folder) / "cells.csv"]).files)
+    ['cells.csv']
+    """
+    path, key = Path(certificate), None if key is None else Path(key)
+    text = read_text(path)
+    try:
+        Certificate.from_json(text)
+    except ValueError as error:
+        raise DataError(f"{path}: not a certificate: {error}") from None
+    target = list_beside(path)
+    listed = FileList.about(text)
+    if target.is_file():
+        listed = _checked(FileList.read(target), listed.certificate, target, key)
+    for file in files:
+        listed = listed.adding(Path(file))
+    if key is not None:
+        listed = replace(listed, signature=_read_private(key).sign(listed.signed_bytes).hex())
+    with new_file(target) as side:
+        side.write_text(listed.to_json(), encoding="utf-8")
+    return listed
+
+
+def new_key(private_key: str | Path) -> Path:
+    """Make a key pair for signing: a private file (0600), and a public one beside it, whose path is returned.
+
+    Parameters
+    ----------
+    private_key : path
+        Where the private key goes, as ``producer.pem``; the public one is then ``producer.public.pem``. Existing files
+        are not replaced.
+    """
+    private = Path(private_key)
+    public = private.with_suffix(".public.pem")
+    for path in (private, public):
+        check_file(path)
+        if path.exists():
+            raise DataError(f"{path}: there is a file already; a key is not replaced.")
     _, serialization, ed25519 = _cryptography()
     key = ed25519.Ed25519PrivateKey.generate()
     pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return private, key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
-
-
-def sign_bytes(message: bytes, private_key: Path) -> str:
-    """The signature of a message, in hexadecimal digits."""
-    return _read_private(private_key).sign(message).hex()
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    write_private(private, secret)
+    with new_file(public) as side:
+        side.write_bytes(key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+    return public
 
 
 def is_signed(message: bytes, signature: str, public_key: Path) -> bool:
@@ -120,9 +188,17 @@ def is_signed(message: bytes, signature: str, public_key: Path) -> bool:
     return _verifies(message, signature, _read_public(public_key))
 
 
-def is_own_signature(message: bytes, signature: str, private_key: Path) -> bool:
-    """Whether a message was signed with this private key."""
-    return _verifies(message, signature, _read_private(private_key).public_key())
+def _checked(listed: FileList, certificate: str, path: Path, key: Path | None) -> FileList:
+    """The list as it is, if it may be added to."""
+    if listed.certificate != certificate:
+        raise DataError(f"{path}: is about another certificate, or this one was changed since; remove the list first.")
+    if listed.signature and key is None:
+        raise DataError(f"{path}: is signed: give the private key to sign it again.")
+    if listed.signature and key is not None:
+        own = _read_private(key).public_key()
+        if not _verifies(listed.signed_bytes, listed.signature, own):
+            raise DataError(f"{path}: was signed with another key, or changed since; remove the list first.")
+    return listed
 
 
 def _canonical(value: object) -> bytes:

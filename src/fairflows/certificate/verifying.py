@@ -9,7 +9,7 @@ import numpy as np
 from fairflows.certificate.candidates import DensityLike, best_densities
 from fairflows.certificate.certifying import make_certificate
 from fairflows.certificate.counted import CountedStatement, FoldCounts
-from fairflows.certificate.document import Certificate
+from fairflows.certificate.document import AttackResult, Certificate
 from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
 from fairflows.exceptions import DataError
@@ -132,8 +132,13 @@ def _differences_in_fields(
 ) -> list[Difference]:
     c, attack = certificate, None
     if c.attack_lower is not None:
-        attack = _StatedAttack(
-            c.attack_lower, c.attack_by, c.spent.get("attack", c.delta), c.density_gap_lower, c.released, c.model
+        attack = AttackResult(
+            attack_lower=c.attack_lower,
+            best=c.attack_by,
+            delta=c.spent.get("attack", c.delta),
+            density_gap_lower=c.density_gap_lower,
+            released=c.released,
+            model=c.model,
         )
     try:
         settings = Settings.read(c, model, model.groups(rows))
@@ -148,20 +153,6 @@ def _differences_in_fields(
         for field in _RECOMPUTED
         if not _agree(claimed := getattr(certificate, field), getattr(again, field))
     ]
-
-
-@dataclass(frozen=True)
-class _StatedAttack:
-    """What a certificate says that an audit found."""
-
-    attack_lower: float
-    best: str
-    delta: float
-    density_gap_lower: dict[str, float]
-    released: tuple[str, ...]
-    model: str
-    rows: str = ""
-    limits: tuple[str, ...] = ()
 
 
 def _differences_in_looks(certificate: Certificate, model: Released, rows: Table) -> list[Difference]:

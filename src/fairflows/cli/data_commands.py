@@ -182,8 +182,8 @@ def sign(
     `fairflows sign out/certificate.json new.csv --key producer.pem`
     """
     from fairflows.certificate.file_list import list_beside
-    from fairflows.workflow.signed_list import new_key as make_key
-    from fairflows.workflow.signed_list import sign as sign_list
+    from fairflows.certificate.file_list import new_key as make_key
+    from fairflows.certificate.file_list import sign as sign_list
 
     written: dict[str, str] = {}
     if new_key:
@@ -277,7 +277,7 @@ def reproduce(
 
     from fairflows.compute.resources import chosen_device
     from fairflows.paper.experiments import list_experiments, run_many
-    from fairflows.storage.folders import check_folder
+    from fairflows.table.folders import check_folder
 
     known = list_experiments()
     if every and names:

@@ -386,7 +386,7 @@ def certify(
     from fairflows.attack.auditing import audit as attack
     from fairflows.certificate.certifying import certify as make
     from fairflows.release.released import Released
-    from fairflows.storage.folders import check_file, new_file
+    from fairflows.table.folders import check_file, new_file
     from fairflows.workflow.results import read_certificate, read_table
 
     if out == STANDARD:
@@ -516,7 +516,7 @@ def recourse(
 
     Example: `fairflows recourse out rejected.csv --keep college`
     """
-    from fairflows.storage.folders import check_file, new_file
+    from fairflows.table.folders import check_file, new_file
 
     _refuse_mixed_output(out, as_json)
     if out is not None:
@@ -589,7 +589,7 @@ def report(
 
     Example: `fairflows report out --public -o report.html`
     """
-    from fairflows.storage.folders import check_file
+    from fairflows.table.folders import check_file
     from fairflows.workflow.results import read_report
 
     if rejected is None and (keep or increase or decrease):

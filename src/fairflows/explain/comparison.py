@@ -115,13 +115,7 @@ def _certificate(model: Model, test: Table, found: Audit, n_draws: int | None, s
     settings = Settings.of(
         released,
         released.groups(test),
-        released=None,
         delta=found.delta,
-        target=None,
-        target_accuracy=None,
-        priors=None,
-        density_error=None,
-        estimator="betting",
         n_draws=n_draws,
         monte_carlo_delta=found.delta,
         seed=seed,

@@ -84,7 +84,7 @@ class Report:
 
     def save(self, path: str | Path, *, public: bool = False) -> None:
         """Write the page to a file."""
-        from fairflows.storage.folders import new_file
+        from fairflows.table.folders import new_file
 
         with new_file(Path(path)) as side:
             side.write_text(self.to_html(public=public), encoding="utf-8")

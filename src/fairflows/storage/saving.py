@@ -24,8 +24,8 @@ import numpy as np
 
 from fairflows import __version__
 from fairflows.exceptions import DataError
-from fairflows.storage.folders import new_folder, refuse_other_files, settle_folder
 from fairflows.storage.values import DamagedError, OwnPartError, OwnParts, Reader, Writer
+from fairflows.table.folders import new_folder, refuse_other_files, settle_folder, write_private
 from fairflows.table.json_text import parse_json, read_json, read_text
 from fairflows.table.persons import Key
 
@@ -94,9 +94,9 @@ def save(model: Any, path: str | Path) -> None:
         body = json.dumps(header, indent=1)[:-2] + f',\n "content": {text}\n}}\n'
         (folder / MODEL).write_text(body, encoding="utf-8")
         (folder / WEIGHTS).write_bytes(weights)
-        _write_private(folder / KEY, keys)
+        write_private(folder / KEY, keys.encode())
         if writer.ledgers:
-            _write_private(folder / LEDGER, json.dumps([ledger.to_dict() for ledger in writer.ledgers]))
+            write_private(folder / LEDGER, json.dumps([ledger.to_dict() for ledger in writer.ledgers]).encode())
 
 
 def load(path: str | Path, own: Sequence[object] = ()) -> Any:
@@ -195,13 +195,6 @@ def _read_keys(path: Path, digest: str) -> list[Key]:
         return [Key(bytes.fromhex(secret)) for secret in parse_json(text)]
     except (TypeError, ValueError):
         raise DataError(f"{path}: the key is damaged.") from None
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Readable by its owner alone, from its first moment."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
 
 
 def _digest(data: bytes) -> str:

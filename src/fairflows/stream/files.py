@@ -15,7 +15,6 @@ import pyarrow as pa
 from fairflows.compute.resources import one_thread
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Model, Released, beside, role_values
-from fairflows.storage.folders import check_file, new_file, side_folder
 from fairflows.stream.batches import (
     BatchEncoder,
     Encoded,
@@ -27,6 +26,7 @@ from fairflows.stream.batches import (
 )
 from fairflows.stream.tables import TableReader, TableWriter, number_of_buckets, shuffled, to_arrow
 from fairflows.table.dialect import Dialect
+from fairflows.table.folders import check_file, new_file, side_folder
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
 from fairflows.table.reading import named

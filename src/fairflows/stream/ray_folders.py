@@ -20,9 +20,9 @@ from pyarrow.fs import FileSystem, FileType, LocalFileSystem
 from fairflows.compute.resources import import_ray, one_thread
 from fairflows.exceptions import DataError, DataWarning, Parameter
 from fairflows.release.released import Model
-from fairflows.storage.folders import new_folder
 from fairflows.stream.batches import BatchEncoder, Precision, say_what_is_unknown
 from fairflows.stream.files import BATCH_ROWS
+from fairflows.table.folders import new_folder
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import fingerprint
 from fairflows.table.reading import parquet_folder, refuse_other_columns

@@ -28,8 +28,8 @@ from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.reporting import Report
-from fairflows.storage.folders import new_folder
 from fairflows.storage.saving import load, save
+from fairflows.table.folders import new_folder
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
 from fairflows.workflow.contents import frontier_contents, report_contents, settings_of

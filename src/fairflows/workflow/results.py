@@ -18,10 +18,10 @@ from fairflows.certificate.identification import rows_hash
 from fairflows.exceptions import DataError, Parameter
 from fairflows.release.released import Released, Transformer, beside
 from fairflows.reporting import Report
-from fairflows.storage.folders import check_folder, refuse_other_files
 from fairflows.storage.saving import FILES, load
 from fairflows.stream.tables import TableWriter, to_arrow
 from fairflows.table.dialect import Dialect
+from fairflows.table.folders import check_folder, refuse_other_files
 from fairflows.table.grouping import Grouping, GroupingFields, GroupRules
 from fairflows.table.json_text import read_json, read_text
 from fairflows.table.reading import kind_of, recognise

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fairflows import DataError
-from fairflows.storage.folders import check_file, check_folder, new_file, new_folder, settle_folder, side_folder
+from fairflows.table.folders import check_file, check_folder, new_file, new_folder, settle_folder, side_folder
 
 
 def fill(folder, text):
@@ -100,7 +100,7 @@ def in_another_process(code, *arguments):
 WRITER = """
 import sys
 from pathlib import Path
-from fairflows.storage.folders import new_file, new_folder
+from fairflows.table.folders import new_file, new_folder
 
 target, letter = Path(sys.argv[1]), sys.argv[2]
 for i in range(30):
@@ -126,7 +126,7 @@ def test_processes_that_write_at_once_each_write_a_whole_one(tmp_path):
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
-from fairflows.storage import folders
+from fairflows.table import folders
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -175,7 +175,7 @@ def test_a_killed_writer_of_a_file_leaves_the_old_one(tmp_path):
     target = tmp_path / "file"
     target.write_text("old")
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom fairflows.storage.folders import new_file\n"
+        "import os, sys\nfrom pathlib import Path\nfrom fairflows.table.folders import new_file\n"
         "with new_file(Path(sys.argv[1])) as side:\n    side.write_text('ne')\n    os.kill(os.getpid(), 9)\n"
     )
     assert in_another_process(code, target).wait() == -signal.SIGKILL

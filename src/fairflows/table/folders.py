@@ -96,6 +96,12 @@ def new_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(side, ignore_errors=True)
 
 
+def write_private(path: Path, data: bytes) -> None:
+    """Write a new file that its owner alone can read (0600), from its first moment."""
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
+        stream.write(data)
+
+
 @contextmanager
 def side_folder(target: Path) -> Iterator[Path]:
     """A private folder beside `target` for the time of the block."""
