@@ -20,7 +20,6 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Any, Self
 
@@ -28,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairflows.compute.streams import SecondStream
+from fairflows.compute.streams import second_stream
 
 
 def padded(width: int) -> int:
@@ -136,7 +135,7 @@ class _Networks(torch.autograd.Function):
         depth = len(ctx.saved_tensors) // 2
         layers, matrices = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
         grads: list[Tensor | None] = [None] * (depth + 1)
-        beside = _second_stream(grad.device)  # the gradient of a weight is read by the optimiser only
+        beside = second_stream(grad.device, "gradients")  # the gradient of a weight is read by the optimiser only
         for i in reversed(range(depth)):
             if ctx.needs_input_grad[i + 1]:
                 grads[i + 1] = beside.run(_weight_gradient, layers[i], grad)
@@ -164,9 +163,6 @@ def _weight_gradient(layer: Tensor, grad: Tensor) -> Tensor:
         return torch.bmm(layer.mT, grad)
     finally:
         torch.set_float32_matmul_precision(precision)
-
-
-_second_stream = cache(SecondStream)  # one for all networks of a device, so that its memory is used again
 
 
 def apply_networks(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:

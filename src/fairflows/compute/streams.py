@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -50,3 +51,9 @@ class SecondStream:
             torch.cuda.current_stream().wait_stream(self._stream)
             self._read.clear()
             self._is_running = False
+
+
+@cache
+def second_stream(device: torch.device, purpose: str = "") -> SecondStream:
+    """The stream for a purpose, always the same: the memory of a stream serves that stream only."""
+    return SecondStream(device)

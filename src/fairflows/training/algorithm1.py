@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fairflows.bijection import Bijection, StackedMLP
+from fairflows.compute.streams import second_stream
 from fairflows.density import GroupDensities
 
 
@@ -92,11 +93,13 @@ def algorithm_1(
     N = batch.log_p_x.shape[-1]
     z, log_det = f.forward(batch.x)  # z_a = f_a(x_a)
     z_rows, z_draws = z.split([z.shape[2] - N, N], dim=2)
+    beside = second_stream(z.device)  # classified and decoded at the same time
+    L_clf = beside.run(classification_loss, h, z_rows, batch.y)
     log_p_z = batch.log_p_x - log_det[..., -N:]  # log p̂_Za(z_a), eq. 4
     log_p_z_others = log_prob_under_others(f, p, z_draws)  # log p̂_Zb(z_a) for every b ≠ a
     L_a = (log_p_z.unsqueeze(2) - log_p_z_others).mean((2, 3))  # (M, K): L_0, L_1, ...
     L_KL = L_a.mean(1)  # (L_0 + L_1) / 2 for two groups
-    L_clf = classification_loss(h, z_rows, batch.y)
+    beside.join()
     L = scalarise(L_KL, L_clf, gamma)
     return Losses(L_clf, L_KL, L)
 
