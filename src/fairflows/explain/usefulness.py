@@ -189,7 +189,8 @@ def still_tells(
         )
     else:
         rows = tuple(frame.iloc[places].reset_index(drop=True) for frame, places in zip(encoded, sampled, strict=True))
-    label = None if train.y is None or test.y is None else _label(train, test, rows, released.draws_rows, random_state)
+    labels = _label_guesses(train, test, rows, released.draws_rows)
+    guesses = [delayed(guess.accuracy)(random_state) for guess in labels]
     few = max(_FEWEST_ROWS, _WORK // max(train.X.shape[1], rows[0].shape[1]))
     kept = [generator.permutation(len(table))[:few] for table in (train, test)]
     train, test = (table.take(places) for table, places in zip((train, test), kept, strict=True))
@@ -203,15 +204,17 @@ def still_tells(
     forests += [delayed(own.accuracy)(target, random_state, without=j) for j, target in enumerate(targets.values())]
     forests += [delayed(view.accuracy)(groups, random_state, balanced=True) for view in (seen, own)]
     with one_thread():
-        *found, from_seen, from_own = Parallel(n_jobs=n_jobs, prefer="threads")(forests)
+        found = Parallel(n_jobs=n_jobs, prefer="threads")([*guesses, *forests])
+    (*told, from_seen, from_own), of_label = found[len(guesses) :], found[: len(guesses)]
     columns = [
         Told(name, released_tells, target.majority, raw_tells)
         for (name, target), released_tells, raw_tells in zip(
-            targets.items(), found[: len(targets)], found[len(targets) :], strict=True
+            targets.items(), told[: len(targets)], told[len(targets) :], strict=True
         )
     ]
     sensitive = Told(str(train.a.name), from_seen, 1 / len(np.unique(groups.test)), from_own)
     columns.sort(key=lambda told: -told.told)
+    label = Told(labels[1].name, of_label[0], labels[1].target.majority, of_label[1]) if labels else None
     return StillTells(tuple(columns), sensitive, label, len(test))
 
 
@@ -268,20 +271,32 @@ class _View:
         return float(np.mean([right[target.test == value].mean() for value in np.unique(target.test)]))
 
 
-def _label(train: Table, test: Table, rows: tuple[pd.DataFrame, ...], drawn: bool, random_state: int) -> Told:
-    """The label of other persons, learnt from released rows by boosted trees."""
-    true_train, true_test = train.y, test.y
-    if true_train is None or true_test is None:
-        raise DataError("The rows have no label.")
-    name = str(true_train.name)
-    learnt, released = true_train, [*rows]
-    if drawn and name in rows[0]:
-        learnt, released = rows[0][name], [frame.drop(columns=name) for frame in rows]
-    accuracy = []
-    for (fit, judged), y in ((released, learnt), ((train.X, test.X), true_train)):
-        truth, predicted = predicted_labels(fit, judged, y, true_test, random_state)
-        accuracy.append(float((predicted == truth).mean()))
-    return Told(name, accuracy[0], _label_codes(true_train, true_test).majority, accuracy[1])
+@dataclass(frozen=True)
+class _LabelGuess:
+    """Rows to learn the label of that name from, and rows to guess it of."""
+
+    name: str
+    fit: pd.DataFrame
+    judged: pd.DataFrame
+    target: _Codes
+
+    def accuracy(self, random_state: int) -> float:
+        """How often boosted trees are right."""
+        predicted = boosted_prediction(self.fit, self.target.train, self.judged, random_state)
+        return float((predicted == self.target.test).mean())
+
+
+def _label_guesses(train: Table, test: Table, rows: tuple[pd.DataFrame, ...], drawn: bool) -> list[_LabelGuess]:
+    """The label of other persons, learnt from released rows, and from the rows themselves."""
+    if train.y is None or test.y is None:
+        return []
+    name, learnt, (fit, judged) = str(train.y.name), train.y, rows
+    if drawn and name in fit:
+        learnt, fit, judged = fit[name], fit.drop(columns=name), judged.drop(columns=name)
+    return [
+        _LabelGuess(name, fit, judged, _label_codes(learnt, test.y)),
+        _LabelGuess(name, train.X, test.X, _label_codes(train.y, test.y)),
+    ]
 
 
 def predicted_labels(

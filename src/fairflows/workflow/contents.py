@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from joblib import Parallel, delayed
 
 from fairflows.attack.auditing import Audit
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.evidence import group_numbers
+from fairflows.compute.resources import one_thread
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, DataWarning
@@ -157,8 +159,12 @@ def _metrics(
     if train is None or train.y is None or is_continuous(train.y):
         return None
     labels, groups = train.labels, train.groups
-    before = boosted_prediction(train.X, np.asarray(train.y), test.X, 0)
-    after = model.predict(test) if encoded is None else _predicted(encoded, train.y)
+    guesses = [
+        delayed(boosted_prediction)(train.X, np.asarray(train.y), test.X, 0),
+        delayed(model.predict)(test) if encoded is None else delayed(_predicted)(encoded, train.y),
+    ]
+    with one_thread():
+        before, after = Parallel(n_jobs=2, prefer="threads")(guesses)
     sides, overall = {}, {}
     for side, predicted in (("before", before), ("after", after)):
         y_true, y_pred, n_classes = class_numbers(labels, np.asarray(test.y), predicted)
