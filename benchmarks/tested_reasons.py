@@ -37,7 +37,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from fairflows import FairFlow, Table, load_adult
 from fairflows.bijection import RealNVP, StackedMLP
 from fairflows.density import Density, GroupDensities
-from fairflows.density.noise import FreshNoise
+from fairflows.density.base import FreshNoise
 from fairflows.explain import matched_pairs
 from fairflows.paper.datasets import load_health
 from fairflows.paper.experiments import problems

@@ -13,9 +13,8 @@ from fairflows.density.cell_density import (
     log_prob_on_support,
     observed_support,
 )
-from fairflows.density.latent_class import LatentClassMixture
+from fairflows.density.cell_families import LatentClassMixture, SmoothedCounts
 from fairflows.density.made import CategoricalMADE, fit_together
-from fairflows.density.smoothed_counts import SmoothedCounts
 from fairflows.exceptions import DataError
 
 LEVELS = (3, 4, 2)

@@ -15,7 +15,7 @@ from torch.distributions import MultivariateNormal
 
 from fairflows.bounds import statistical_distance
 from fairflows.density import FlowDensity, GroupDensities, KnownDensity, MixtureDensity
-from fairflows.density.noise import FreshNoise
+from fairflows.density.base import FreshNoise
 from fairflows.encoder import flow_fitting
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError

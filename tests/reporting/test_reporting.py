@@ -29,7 +29,7 @@ from fairflows.reporting.words import (
     to_whom,
     verdict,
 )
-from fairflows.workflow.contents import FEWEST_PEOPLE, _cells
+from fairflows.workflow.contents import FEWEST_PERSONS, _cells
 
 EVIL = "<script>alert(1)</script>"
 
@@ -342,7 +342,7 @@ def test_no_bar_stands_for_fewer_people_of_a_group_than_ten(f, m, shown):
     assert list(found["shares"]) == ["women", "m"]
     for shares, n in zip(found["shares"].values(), (sum(f), sum(m)), strict=True):
         assert sum(shares) == pytest.approx(1)
-        assert not any(0 < round(share * n) < FEWEST_PEOPLE for share in shares)
+        assert not any(0 < round(share * n) < FEWEST_PERSONS for share in shares)
 
 
 def counted(f, m, **values):

@@ -30,9 +30,8 @@ from fairflows.density import (
     KnownDensity,
     MixtureDensity,
 )
-from fairflows.density.latent_class import LatentClassMixture
+from fairflows.density.cell_families import LatentClassMixture, SmoothedCounts
 from fairflows.density.made import CategoricalMADE
-from fairflows.density.smoothed_counts import SmoothedCounts
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import FORMAT, load, save
 from fairflows.storage.values import _HOMES, class_named

@@ -130,11 +130,11 @@ def test_a_file_that_happens_to_have_as_many_rows_is_verified_as_it_is(cells, ad
     ("change", "message"),
     [
         ({"format": 2}, "written by another release of fairflows"),
-        ({"sensitive": []}, "damaged: 'sensitive'"),
-        ({"sensitive": [7]}, "damaged: 'sensitive'"),
-        ({"released": 7}, "damaged: 'released'"),
-        ({"missing": "never"}, "damaged: 'missing'"),
-        ({"seed": "0"}, "damaged: 'seed'"),
+        ({"sensitive": []}, "damaged: a run cannot state sensitive = "),
+        ({"sensitive": [7]}, "damaged: a run cannot state sensitive = "),
+        ({"released": 7}, "damaged: a run cannot state released = "),
+        ({"missing": "never"}, "damaged: a run cannot state missing = "),
+        ({"seed": "0"}, "damaged: a run cannot state seed = "),
         ({"format": None}, "states no format"),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
     run = {"format": 1, "sensitive": ["sex"], "drop": [], "rows": 9, "seed": 0, "shared": "shared.csv",
            "released": ["cell"]}  # fmt: skip
     (tmp_path / "run.json").write_text(json.dumps(run))
-    assert read_run(tmp_path)["missing"] == "error"
+    assert read_run(tmp_path).missing == "error"
     (tmp_path / "run.json").write_text(json.dumps({**run, **change}))
     with pytest.raises(DataError, match=message):
         read_run(tmp_path)

@@ -3,9 +3,15 @@
 from fairflows.bounds.counts import (
     cell_radius,
     cell_upper_bound,
+    cells_to_merge,
+    chance_of_merging,
     exact_adversary_accuracy,
     exact_statistical_distance,
+    has_few_persons,
     joint_accuracy_upper_bound,
+    merged_accuracy_upper_bound,
+    merged_distance,
+    merged_upper_bound,
     randomised_counts,
     stratified_accuracy_upper_bound,
     total_variation,
@@ -26,14 +32,6 @@ from fairflows.bounds.lower_bounds import (
     better_method,
     clopper_pearson_lower,
     clopper_pearson_upper,
-)
-from fairflows.bounds.merging import (
-    cells_to_merge,
-    chance_of_merging,
-    has_few_persons,
-    merged_accuracy_upper_bound,
-    merged_distance,
-    merged_upper_bound,
 )
 from fairflows.bounds.model import (
     accuracy_terms,

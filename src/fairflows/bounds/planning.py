@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities, smallest_true
-from fairflows.bounds.counts import cell_radius, total_variation
-from fairflows.bounds.merging import chance_of_merging
+from fairflows.bounds.counts import cell_radius, chance_of_merging, total_variation
 
 _MOST_ROWS = 1e15
 

@@ -10,8 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fairflows.bounds.arguments import FloatArray, Priors
-from fairflows.bounds.counts import cell_radius
-from fairflows.bounds.merging import FEWEST_PERSONS, merged_accuracy_upper_bound, merged_distance, merged_upper_bound
+from fairflows.bounds.counts import (
+    FEWEST_PERSONS,
+    cell_radius,
+    merged_accuracy_upper_bound,
+    merged_distance,
+    merged_upper_bound,
+)
 
 
 class Pair(NamedTuple):

@@ -13,12 +13,13 @@ import pandas as pd
 from fairflows.bounds.arguments import Estimator, Priors, checked_priors
 from fairflows.bounds.counts import (
     cell_radius,
+    cells_to_merge,
     exact_adversary_accuracy,
     exact_statistical_distance,
+    has_few_persons,
     stratified_accuracy_upper_bound,
 )
 from fairflows.bounds.derived import adversary_accuracy_limits
-from fairflows.bounds.merging import cells_to_merge, has_few_persons
 from fairflows.bounds.model import (
     adversary_accuracy_upper_bound,
     statistical_distance,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -41,7 +41,7 @@ from fairflows.table.dialect import Dialect
 
 if TYPE_CHECKING:
     from fairflows.explain.flipping import Recourse
-    from fairflows.workflow.results import Reading, Run
+    from fairflows.workflow.results import Run
 
 OutFile = Annotated[
     Path,
@@ -93,15 +93,12 @@ def encode(
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
     from fairflows.stream.files import encode_file
-    from fairflows.workflow.results import dialect_of, grouping_of
 
     _refuse_mixed_output(out, as_json)
     model, run = open_model(folder)
     settings: dict[str, Any] = {
-        "sensitive": sensitive or (run and run["sensitive"]),
-        "grouping": grouping_of(run),
-        "identifier": identifier or (run and run["identifier"]),
-        "label": run["label"] if run and "label" in run["released"] else None,
+        **_roles(run, sensitive, identifier),
+        "label": run.label if run and "label" in run.released else None,
         "keep": keep or (),
         "keep_order": keep_order,
         "precision": "float64" if exact else "float32",
@@ -112,7 +109,7 @@ def encode(
         _refuse_what_ray_does_not_use(dialect, n_workers)
         n_rows = encode_folder(model, source, out, **settings)
     else:
-        known = dialect if run is None else dialect_of(source, run, model, dialect)
+        known = dialect if run is None else run.dialect_of(source, model, dialect)
         with written_to(out) as target, row_counter(quiet or as_json, "encoding") as count:
             n_rows = encode_file(
                 model, source, target, dialect=known, n_workers=n_workers, on_progress=count, **settings
@@ -143,7 +140,6 @@ def decode(
     Example: `fairflows decode out encoded.parquet --sensitive-from people.csv -o rows.parquet`
     """
     from fairflows.stream.files import decode_file
-    from fairflows.workflow.results import grouping_of
 
     model, run = open_model(folder)
     _refuse_mixed_output(out, as_json)
@@ -152,14 +148,12 @@ def decode(
             model,
             source,
             target,
-            sensitive=sensitive or (run and run["sensitive"]),
             sensitive_from=sensitive_from,
-            grouping=grouping_of(run),
-            identifier=identifier or (run and run["identifier"]),
             dialect=dialect,
             keep=keep or (),
             n_workers=n_workers,
             on_progress=count,
+            **_roles(run, sensitive, identifier),
         )
     _say_done(n_rows, out, as_json, quiet)
 
@@ -274,25 +268,12 @@ def fit(
     """
     from fairflows.table.grouping import GroupRules
     from fairflows.workflow.job import fit_table, write_fit
-    from fairflows.workflow.results import (
-        dialect_of,
-        read_table,
-        refuse_earlier_result,
-        refuse_other_folder,
-        shared_name,
-    )
+    from fairflows.workflow.results import Reading, refuse_earlier_result, refuse_other_folder, shared_name
     from fairflows.workflow.summary import summary
 
-    reading: Reading = {
-        "sensitive": sensitive,
-        "label": label,
-        "identifier": identifier,
-        "drop": drop or [],
-        "missing": missing,
-        "multiclass": multiclass,
-        "grouping": None,
-        "dialect": None,
-    }
+    reading = Reading(
+        sensitive=sensitive, label=label, identifier=identifier, drop=drop or [], missing=missing, multiclass=multiclass
+    )
     if out == STANDARD:
         raise DataError("-o must be a folder; got -, and a result of several files does not go to standard output.")
     rules = GroupRules.of(groups or [], merge_small, keep_case)
@@ -303,9 +284,8 @@ def fit(
     shared = shared_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
-        known = dialect_of(table, reading, None, dialect)
-        reading["dialect"] = known.to_dict()
-        rows = read_table(table, reading, dialect=known, rules=rules)
+        known = reading.dialect_of(table, None, dialect)
+        rows = reading.table_of(table, dialect=known, rules=rules)
         if identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         made = fit_table(
@@ -330,7 +310,7 @@ def fit(
             made,
             rows,
             out,
-            {**reading, "rows": len(rows), "seed": seed},
+            {**asdict(reading), "dialect": known.to_dict(), "rows": len(rows), "seed": seed},
             shared=shared,
             settings=config_of(context, known),
         )
@@ -387,24 +367,24 @@ def certify(
     from fairflows.certificate.certifying import certify as make
     from fairflows.release.released import Released
     from fairflows.table.folders import check_file, new_file
-    from fairflows.workflow.results import read_certificate, read_table
+    from fairflows.workflow.results import read_certificate
 
     if out == STANDARD:
         raise DataError("-o takes a file; --json prints the certificate on standard output.")
     if out is not None:
         check_file(out, rows, train)  # a certificate that cannot be written would have spent its share all the same
     model, run = open_result(folder)
-    rows = sampled(context, rows, sample, run["identifier"], Released.of(model).secret)
-    table = read_table(rows, run, model, dialect=dialect)
+    rows = sampled(context, rows, sample, run.identifier, Released.of(model).secret)
+    table = run.table_of(rows, model, dialect=dialect)
     if max_adversary_accuracy is None and target is None:
         before = read_certificate(folder / "certificate.json")
         max_adversary_accuracy, target = before.target_accuracy, before.target
-    settings: dict[str, Any] = {"released": run["released"], "delta": delta, "most_rows": most_rows}
+    settings: dict[str, Any] = {"released": run.released, "delta": delta, "most_rows": most_rows}
     found = None
     with stages(quiet or as_json) as say:
         if train is not None:
             say("attacking")
-            found = attack(model, read_table(train, run, model, dialect=dialect), table, n_jobs=2, **settings)
+            found = attack(model, run.table_of(train, model, dialect=dialect), table, n_jobs=2, **settings)
         say("certifying")
         accuracy = max_adversary_accuracy
         certificate = make(
@@ -441,13 +421,13 @@ def verify(
     """
     from fairflows.certificate.verifying import verify as check
     from fairflows.release.released import Released
-    from fairflows.workflow.results import certified_part, read_certificate, read_table
+    from fairflows.workflow.results import certified_part, read_certificate
 
     model, run = open_result(folder)
     document = read_certificate(certificate or folder / "certificate.json")
-    key = f"seed {run['seed']}".encode() if certificate is None else Released.of(model).secret
-    rows = sampled(context, rows, sample, run["identifier"], key)
-    found = check(document, model, certified_part(read_table(rows, run, model, dialect=dialect), run, document, model))
+    key = f"seed {run.seed}".encode() if certificate is None else Released.of(model).secret
+    rows = sampled(context, rows, sample, run.identifier, key)
+    found = check(document, model, certified_part(run.table_of(rows, model, dialect=dialect), run, document, model))
     if as_json:
         print_json({"holds": bool(found), "differences": [d.text for d in found.differences]})
     elif not quiet:
@@ -475,19 +455,18 @@ def audit(
     Example: `fairflows audit out held-out.csv --quick`
     """
     from fairflows.attack.auditing import audit as attack
-    from fairflows.workflow.results import read_table
 
     model, run = open_result(folder)
-    table = read_table(rows, run, model, dialect=dialect)
+    table = run.table_of(rows, model, dialect=dialect)
     if train is None:
         learn, judged = table.split(test=0.5, validation=0)
     else:
-        learn, judged = read_table(train, run, model, dialect=dialect), table
+        learn, judged = run.table_of(train, model, dialect=dialect), table
     found = attack(
         model,
         learn,
         judged,
-        released=run["released"],
+        released=run.released,
         delta=delta,
         quick=quick,
         n_jobs=2,
@@ -543,7 +522,6 @@ def _recourse(
     from fairflows.encoder.fair_flow import FairFlow
     from fairflows.explain import recourse as find
     from fairflows.release.released import Released
-    from fairflows.workflow.results import read_table
 
     model, run = open_result(folder)
     encoder = Released.of(model).innermost
@@ -552,11 +530,10 @@ def _recourse(
             f"Recourse needs an encoder with an inverse and densities of rows; this model is a "
             f"{type(encoder).__name__}. Fit with --method flow."
         )
-    unlabelled: Run = {**run, "label": None}
-    table = read_table(rows, unlabelled, model, dialect=dialect)
+    table = replace(run, label=None).table_of(rows, model, dialect=dialect)
     return find(
         encoder,
-        table.X.drop(columns=[run["label"]], errors="ignore"),
+        table.X.drop(columns=[run.label], errors="ignore"),
         sensitive_features=table.a,
         keep=keep or (),
         increase=increase or (),
@@ -607,6 +584,17 @@ def report(
         print_json({"out": str(out), "public": public})
     elif not (quiet or out == STANDARD):
         typer.echo(f"wrote {out}")
+
+
+def _roles(run: Run | None, sensitive: list[str] | None, identifier: str | None) -> dict[str, Any]:
+    """Which columns hold the group and name the person: as stated, else as in `fit`."""
+    if run is None:
+        return {"sensitive": sensitive, "identifier": identifier}
+    return {
+        "sensitive": sensitive or run.sensitive,
+        "identifier": identifier or run.identifier,
+        "grouping": run.grouping,
+    }
 
 
 def _refuse_mixed_output(out: Path | None, as_json: bool) -> None:

@@ -14,8 +14,7 @@ from torch import Tensor
 from fairflows.bijection import Bijection, NeuralSpline, RealNVP
 from fairflows.bijection.networks import Stacked, StackedMLP, apply_networks, augment
 from fairflows.compute.steps import AdamSteps, fastest_threads, milestone_rate
-from fairflows.density.base import Density, checked_rows
-from fairflows.density.noise import FreshNoise, with_noise
+from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
 
 _ROUND = 64  # steps whose rows are drawn at once
 

@@ -322,9 +322,8 @@ def _fit_densities(
 
 
 def _candidates(settings: CellSettings, levels: Sequence[int], seed: int) -> list[CellDensity]:
-    from fairflows.density.latent_class import LatentClassMixture
+    from fairflows.density.cell_families import LatentClassMixture, SmoothedCounts
     from fairflows.density.made import CategoricalMADE
-    from fairflows.density.smoothed_counts import SmoothedCounts
 
     density = settings.density
     if callable(density):

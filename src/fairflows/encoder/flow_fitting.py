@@ -24,8 +24,8 @@ from fairflows.density import (
     KnownDensity,
     MixtureDensity,
 )
+from fairflows.density.base import FreshNoise
 from fairflows.density.known import InModelSpace
-from fairflows.density.noise import FreshNoise
 from fairflows.encoder.base import LabelledRows
 from fairflows.encoder.checks import check_count
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK

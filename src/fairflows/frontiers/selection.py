@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.bounds.merging import chance_of_merging
+from fairflows.bounds.counts import chance_of_merging
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.certificate.evidence import CellEvidence, check_accuracy, check_distance, group_numbers
 from fairflows.encoder.base import Encoder

@@ -12,7 +12,7 @@ from torch import Tensor
 from fairflows.bijection.networks import generator_of
 from fairflows.compute.streams import SecondStream
 from fairflows.density import GroupDensities
-from fairflows.density.noise import FreshNoise
+from fairflows.density.base import FreshNoise
 from fairflows.training.algorithm1 import Batch
 
 

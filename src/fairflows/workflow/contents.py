@@ -14,6 +14,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from fairflows.attack.auditing import Audit
+from fairflows.bounds.counts import FEWEST_PERSONS
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.evidence import group_numbers
 from fairflows.compute.resources import one_thread
@@ -29,9 +30,6 @@ from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.columns import is_number
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
-
-FEWEST_PEOPLE = 10
-"""A bin of fewer people is not shown: it might show a person."""
 
 _MOST_POINTS, _MOST_MATCHES, _BINS = 800, 2_000, 16
 _NOT_SHOWN = ("key", "kinds", "progress", "encoder", "release")
@@ -248,7 +246,7 @@ def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> dic
             for group, row in counts.items()
         },
         "caption": "Cells by number. Where the bars of the groups are equally long, the cell tells nothing. Cells with "
-        f"fewer than {FEWEST_PEOPLE} people of a group are merged. {sum(statement.n.values()):,} held-out persons.",
+        f"fewer than {FEWEST_PERSONS} people of a group are merged. {sum(statement.n.values()):,} held-out persons.",
     }
 
 
@@ -268,14 +266,14 @@ def _latent(released: pd.DataFrame, sample: Table) -> dict[str, Any]:
     for group, name in zip(groups, names, strict=True):
         mine = plane[a == group]
         counts = np.histogram2d(mine[:, 0], mine[:, 1], bins=(edges[0], edges[1]))[0]
-        shares = np.where(counts >= FEWEST_PEOPLE, counts, 0) / max(1, (a == group).sum())
+        shares = np.where(counts >= FEWEST_PERSONS, counts, 0) / max(1, (a == group).sum())
         binned.append({"name": name, "shares": shares.round(6).tolist()})
     rng = np.random.default_rng(0)
     points = []
     for group, name in zip(groups, names, strict=True):
         chosen = rng.permutation(np.flatnonzero(a == group))[:_MOST_POINTS]
         points.append({"name": name, "points": plane[chosen].round(4).tolist()})
-    caption = f"Share of each group by bin along the two main directions; bins of fewer than {FEWEST_PEOPLE} are empty."
+    caption = f"Share of each group by bin along two main directions; bins of fewer than {FEWEST_PERSONS} are empty."
     bins = {"groups": binned, "x_edges": edges[0].tolist(), "y_edges": edges[1].tolist(), "caption": caption}
     return {"points": points, "bins": bins}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -22,8 +22,8 @@ from fairflows.storage.saving import FILES, load
 from fairflows.stream.tables import TableWriter, to_arrow
 from fairflows.table.dialect import Dialect
 from fairflows.table.folders import check_folder, refuse_other_files
-from fairflows.table.grouping import Grouping, GroupingFields, GroupRules
-from fairflows.table.json_text import read_json, read_text
+from fairflows.table.grouping import Grouping, GroupRules
+from fairflows.table.json_text import read_as, read_json, read_text, stated_fields
 from fairflows.table.reading import kind_of, recognise
 from fairflows.table.schema import Schema
 from fairflows.table.table import Table
@@ -45,19 +45,50 @@ _FILES = {
 }
 
 
-class Reading(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class Reading:
     """How a table is read: its file, the roles of its columns, its groups, and what happens to missing values."""
 
     sensitive: list[str]
-    label: str | None
-    identifier: str | None
+    label: str | None = None
+    identifier: str | None = None
     drop: list[str]
-    missing: Literal["error", "category", "drop"]
-    multiclass: bool
-    grouping: GroupingFields | None
-    dialect: dict[str, str | None] | None
+    missing: Literal["error", "category", "drop"] = "error"
+    multiclass: bool = False
+    grouping: Grouping | None = None
+    dialect: Dialect | None = None
+
+    def dialect_of(self, path: Path, model: Transformer | None, stated: Dialect) -> Dialect:
+        """How a file is written: as stated, as it shows, else as the file that was fitted."""
+        texts = [] if self.identifier is None else [self.identifier]
+        kinds = {} if model is None else self._schema(model).kinds
+        return recognise(path, stated, kinds=kinds, texts=texts, usual=self.dialect or Dialect())
+
+    def table_of(
+        self, path: Path, model: Transformer | None = None, *, dialect: Dialect, rules: GroupRules | None = None
+    ) -> Table:
+        """A file's table, its columns read and grouped as the model's own rows were.
+
+        The `dialect` is what is stated of the file; before there is a model, `rules` say which groups to make.
+        """
+        return Table.read(
+            path,
+            schema=None if model is None else self._schema(model),
+            dialect=self.dialect_of(path, model, dialect),
+            groups=self.grouping or rules,
+            sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
+            label=self.label,
+            identifier=self.identifier,
+            drop=self.drop,
+            missing=self.missing,
+            multiclass=self.multiclass,
+        )
+
+    def _schema(self, model: Transformer) -> Schema:
+        return Released.of(model).table_schema(self.sensitive, self.label, self.grouping)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Run(Reading):
     """What commands on a result must know of the `fit` that made it."""
 
@@ -66,21 +97,20 @@ class Run(Reading):
     shared: str
     released: list[str]
 
+    def __post_init__(self) -> None:
+        rules = {
+            "sensitive": bool(self.sensitive),
+            "seed": self.seed >= 0,
+            "shared": self.shared in SHARED.values(),
+            "released": bool(self.released) and set(self.released) <= {"cell", "latent", "label"},
+        }
+        for name, is_kept in rules.items():
+            if not is_kept:
+                raise ValueError(f"a run cannot state {name} = {getattr(self, name)!r:.40}.")
+        if self.grouping is not None:
+            Grouping.from_dict(self.grouping.to_dict())  # which refuses fields that contradict each other
 
-_RUN: dict[str, Callable[[Any], bool]] = {
-    "sensitive": lambda value: _are_texts(value) and len(value) > 0,
-    "label": lambda value: value is None or isinstance(value, str),
-    "identifier": lambda value: value is None or isinstance(value, str),
-    "drop": lambda value: _are_texts(value),
-    "missing": lambda value: value in ("error", "category", "drop"),
-    "multiclass": lambda value: isinstance(value, bool),
-    "grouping": lambda value: value is None or _is_accepted(Grouping.from_dict, value),
-    "dialect": lambda value: value is None or _is_accepted(lambda stated: Dialect(**stated), value),
-    "rows": lambda value: type(value) is int,
-    "seed": lambda value: type(value) is int and value >= 0,
-    "shared": lambda value: value in SHARED.values(),
-    "released": lambda value: _are_texts(value) and bool(value) and set(value) <= {"cell", "latent", "label"},
-}
+
 CERTIFYING, VALIDATION = 0.3, 0.25
 """Shares of the persons that certify, and of the others that are chosen by."""
 
@@ -149,19 +179,11 @@ def read_run(out: Path) -> Run:
         raise DataError(f"{path}: not a result of fairflows: it states no format.")
     if run["format"] != FORMAT:
         raise DataError(f"{path}: written by another release of fairflows (format {run['format']}).")
-    run = {
-        "label": None,
-        "identifier": None,
-        "missing": "error",
-        "multiclass": False,
-        "grouping": None,
-        "dialect": None,
-        **run,
-    }
-    for name, is_right in _RUN.items():
-        if name not in run or not is_right(run[name]):
-            raise DataError(f"{path}: the file is damaged: {name!r} is missing or cannot be {run.get(name)!r}.")
-    return cast(Run, run)
+    try:
+        found: Run = read_as({name: run[name] for name in stated_fields(Run) if name in run}, Run)
+    except ValueError as error:
+        raise DataError(f"{path}: the file is damaged: {error}") from None
+    return found
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -199,68 +221,8 @@ def read_report(out: Path) -> Report:
     return page
 
 
-def grouping_of(run: Reading | None) -> Grouping | None:
-    """How the sensitive columns of an earlier `fit` became groups."""
-    return None if run is None or run["grouping"] is None else Grouping.from_dict(run["grouping"])
-
-
-def dialect_of(path: Path, run: Reading, model: Transformer | None, stated: Dialect) -> Dialect:
-    """How a file is written that a result is used on: as stated, as it shows, else as the file that was fitted."""
-    texts = [] if run["identifier"] is None else [run["identifier"]]
-    kinds = {} if model is None else _schema(run, model).kinds
-    return recognise(path, stated, kinds=kinds, texts=texts, usual=Dialect(**run["dialect"] or {}))
-
-
-def _schema(run: Reading, model: Transformer) -> Schema:
-    return Released.of(model).table_schema(run["sensitive"], run["label"], grouping_of(run))
-
-
-def read_table(
-    path: Path, run: Reading, model: Transformer | None = None, *, dialect: Dialect, rules: GroupRules | None = None
-) -> Table:
-    """A file's table in the roles of an earlier `fit`, its columns read and grouped as the model's own rows were.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    run : Reading
-        How the table of `fit` was read.
-    model : transformer, optional
-        What `fit` made of it.
-    dialect : Dialect
-        What is stated of how the file is written.
-    rules : GroupRules, optional
-        Before there is a model, which groups to make.
-    """
-    return Table.read(
-        path,
-        schema=None if model is None else _schema(run, model),
-        dialect=dialect_of(path, run, model, dialect),
-        groups=grouping_of(run) or rules,
-        sensitive=run["sensitive"] if len(run["sensitive"]) > 1 else run["sensitive"][0],
-        label=run["label"],
-        identifier=run["identifier"],
-        drop=run["drop"],
-        missing=run["missing"],
-        multiclass=run["multiclass"],
-    )
-
-
 def certified_part(table: Table, run: Run, certificate: Certificate, model: Transformer) -> Table:
     """The rows that a certificate is about: the table as it is, else those of it that `fit` certified on."""
-    if len(table) != run["rows"] or rows_hash(table, Released.of(model).secret) == certificate.rows:
+    if len(table) != run.rows or rows_hash(table, Released.of(model).secret) == certificate.rows:
         return table
-    return table.split(CERTIFYING, VALIDATION, run["seed"])[2]
-
-
-def _is_accepted(read: Callable[[Any], object], value: object) -> bool:
-    try:
-        read(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return table.split(CERTIFYING, VALIDATION, run.seed)[2]
