@@ -27,21 +27,11 @@ OWN = "the densities that the model was fitted with"
 
 
 class CandidateDensities(NamedTuple):
-    """Densities that a model-based bound is to be about, and what they are called.
+    """Densities that a model-based bound is to be about, and what they are called."""
 
-    Attributes
-    ----------
-    densities : GroupDensities
-        In model space, in float64.
-    name : str
-        What they are, and how they did.
-    encoder : FairFlow
-        The encoder that they are judged with.
-    """
-
-    densities: GroupDensities
-    name: str
-    encoder: FairFlow
+    densities: GroupDensities  # in model space, in float64
+    name: str  # what they are, and how they did
+    encoder: FairFlow  # the encoder that they are judged with
 
     def log_density_table(self, n: int, seed: int) -> FloatArray:
         """The table (n, K drawn, K density) of the encoder's latent laws if these densities are the truth."""

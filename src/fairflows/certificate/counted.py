@@ -20,25 +20,13 @@ from fairflows.bounds.counts import (
 
 
 class Pair(NamedTuple):
-    """Two groups, and the terms of the bound on their distance.
-
-    Attributes
-    ----------
-    one, other : str
-        The groups.
-    printed : float
-        Their distance in the cells that are printed, η·½Σ|c_a/n_a − c_b/n_b|.
-    merged : float
-        What merged cells may add, η·½(m_a/n_a + m_b/n_b).
-    radius : float
-        What chance may hide.
-    """
+    """Two groups, and the terms of the bound on their distance."""
 
     one: str
     other: str
-    printed: float
-    merged: float
-    radius: float
+    printed: float  # their distance in the cells that are printed, η·½Σ|c_a/n_a − c_b/n_b|
+    merged: float  # what merged cells may add, η·½(m_a/n_a + m_b/n_b)
+    radius: float  # what chance may hide
 
 
 @dataclass(frozen=True)

@@ -38,18 +38,10 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ModelEvidence:
-    """The groups' latent laws under the estimated densities: exactly, or as draws.
+    """The groups' latent laws under the estimated densities: exactly, or as draws."""
 
-    Attributes
-    ----------
-    laws : ndarray of shape (K, m), or None
-        Probabilities of cells, where the latent is one of finitely many.
-    log_densities : ndarray of shape (N, K, K), or None
-        One draw from each group a row, under each group's density.
-    """
-
-    laws: FloatArray | None = None
-    log_densities: FloatArray | None = None
+    laws: FloatArray | None = None  # (K, m): probabilities of cells, where the latent is one of finitely many
+    log_densities: FloatArray | None = None  # (N, K, K): one draw from each group per row, under each group's density
 
     @classmethod
     def of(cls, encoder: Encoder | None, n_draws: int, seed: int, label: Hashable = None) -> ModelEvidence | None:
@@ -92,30 +84,15 @@ class ModelEvidence:
 
 @dataclass(frozen=True)
 class CellEvidence:
-    """Persons whom a model has not seen, counted by label, group and cell, before any randomisation.
+    """Persons whom a model has not seen, counted by label, group and cell, before any randomisation."""
 
-    Attributes
-    ----------
-    counts : ndarray of shape (C, K, k)
-        With C = 1 where the table has no label.
-    channel : ndarray of shape (k, k'), or None
-        The law of what is released for each cell, where that is random.
-    labels : list
-        The C labels; empty without.
-    with_label : bool
-        Whether a cell is the pair of a cell and a label, which are released together.
-    share : float
-        The probability that a person is encoded by this model: below 1 where several share out the persons.
-    first : int
-        The number of the first cell; other models have those before it.
-    """
-
-    counts: npt.NDArray[np.int64]
-    channel: FloatArray | None
-    labels: list[Hashable]
-    with_label: bool = False
+    counts: npt.NDArray[np.int64]  # (C, K, k): with C = 1 where the table has no label
+    channel: FloatArray | None  # (k, k'): the law of what is released for each cell, where that is random
+    labels: list[Hashable]  # the C labels; empty without
+    with_label: bool = False  # whether a cell is the pair of a cell and a label, which are released together
+    # the probability that a person is encoded by this model: below 1 where several share out the persons
     share: float = 1.0
-    first: int = 0
+    first: int = 0  # the number of the first cell; other models have those before it
 
     @classmethod
     def of(

@@ -91,21 +91,11 @@ def _bar(verb: str, done: int, total: int | None, text: str, seconds: float) -> 
 
 @dataclass(frozen=True)
 class Columns:
-    """A small table for `html_card`: text in every cell, the first of a row being its name.
+    """A small table for `html_card`: text in every cell, the first of a row being its name."""
 
-    Attributes
-    ----------
-    rows : sequence of sequence of str
-        The texts.
-    names : sequence of str
-        Of the columns; without, the table has no head.
-    closed : str
-        If not empty, the table is closed at first, and opens by a click on this text.
-    """
-
-    rows: Sequence[Sequence[str]]
-    names: Sequence[str] = ()
-    closed: str = ""
+    rows: Sequence[Sequence[str]]  # the texts
+    names: Sequence[str] = ()  # of the columns; without, the table has no head
+    closed: str = ""  # if not empty, the table is closed at first, and opens by a click on this text
 
 
 _MOST_ROWS = 50  # that a notebook shows
@@ -172,27 +162,13 @@ def _html_cell(tag: Literal["th", "td"], text: str, side: str) -> Markup:
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound on the distance Δ between groups, to be drawn.
+    """A bound on the distance Δ between groups, to be drawn."""
 
-    Attributes
-    ----------
-    name : str
-        What is written beside it.
-    value : float
-        The bound, in [0, 1].
-    side : {"at least", "at most"}
-        A lower bound, by an attack, or an upper one.
-    colour : str
-        Of its mark.
-    is_model : bool
-        Whether it holds under a model only.
-    """
-
-    name: str
-    value: float
-    side: Literal["at least", "at most"]
-    colour: str
-    is_model: bool = False
+    name: str  # what is written beside it
+    value: float  # the bound, in [0, 1]
+    side: Literal["at least", "at most"]  # a lower bound, by an attack, or an upper one
+    colour: str  # of its mark
+    is_model: bool = False  # whether it holds under a model only
 
     @property
     def text(self) -> str:

@@ -24,14 +24,9 @@ class FreshNoise:
 
     With noise that is drawn once, a density of many steps learns the noise of its rows; drawn anew, the noise has
     nothing that could be learnt. Everything happens on the device of the rows.
-
-    Attributes
-    ----------
-    width : Tensor of shape (D,)
-        w, the width of a grid's step; zero where a feature has no noise.
     """
 
-    width: Tensor
+    width: Tensor  # (D,): w, the width of a grid's step; zero where a feature has no noise
 
     def add(self, s: Tensor, generator: torch.Generator) -> Tensor:
         """Rows x (..., D) of model space from their grid points s (..., D), which lie in (0, 1)."""

@@ -238,28 +238,16 @@ def choose_density(
 
 @dataclass(frozen=True)
 class CellSpace:
-    """How large a space of cells is, and whether to enumerate it.
+    """How large a space of cells is, and whether to enumerate it."""
 
-    Attributes
-    ----------
-    n_cells : int
-        m_1 ⋯ m_D.
-    n_bytes : int
-        Memory for the densities and for the log-probabilities, maps, couplings and scores of all groups, were every
-        cell enumerated.
-    n_bytes_of_densities : int
-        Memory for the densities alone, which they take in any case.
-    memory : int
-        The bytes that this machine has.
-    enumerable : bool
-        Whether n_cells is below the limit and n_bytes fits the memory; if not, work on the observed support and bound
-        the tail.
-    """
-
-    n_cells: int
+    n_cells: int  # m_1 ⋯ m_D
+    # memory for the densities and for the log-probabilities, maps, couplings and scores of all groups, were every cell
+    # enumerated
     n_bytes: int
-    n_bytes_of_densities: int
-    memory: int
+    n_bytes_of_densities: int  # memory for the densities alone, which they take in any case
+    memory: int  # the bytes that this machine has
+    # whether n_cells is below the limit and n_bytes fits the memory; if not, work on the observed support and bound the
+    # tail
     enumerable: bool
 
     def __str__(self) -> str:

@@ -410,43 +410,21 @@ class CrossFit(Encoder):
 
 @dataclass(frozen=True)
 class KeptCounts:
-    """How many rows of a table whose persons have no names were released in each cell, when the models were fitted.
+    """How many rows of a table whose persons have no names were released in each cell, when the models were fitted."""
 
-    Attributes
-    ----------
-    table : str
-        A keyed hash of the whole table, by which it is recognised.
-    counts : ndarray of shape (C, K, k)
-        Its rows by label, group and cell.
-    """
-
-    table: str
-    counts: IntArray
+    table: str  # a keyed hash of the whole table, by which it is recognised
+    counts: IntArray  # (C, K, k): its rows by label, group and cell
 
 
 @dataclass(frozen=True)
 class Dealt:
-    """What `fit` was given, dealt out to folds.
+    """What `fit` was given, dealt out to folds."""
 
-    Attributes
-    ----------
-    given : Given
-        All rows.
-    persons : Persons
-        Who is who; persons without names have new ones.
-    named : bool
-        Whether they had names.
-    fold : ndarray of int
-        The fold of each row.
-    key : Key
-        The key that they were dealt out by.
-    """
-
-    given: Given
-    persons: Persons
-    named: bool
-    fold: Folds
-    key: Key
+    given: Given  # all rows
+    persons: Persons  # who is who; persons without names have new ones
+    named: bool  # whether they had names
+    fold: Folds  # the fold of each row
+    key: Key  # the key that they were dealt out by
 
     def parts(self, n_folds: int, text_columns: Sequence[Hashable]) -> list[Given]:
         """What each model is fitted to: the rows of all folds but its own."""

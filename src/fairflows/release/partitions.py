@@ -60,15 +60,9 @@ class LevelColumn:
 
 @dataclass(frozen=True)
 class NumericView:
-    """Every column of a frame as numbers.
+    """Every column of a frame as numbers."""
 
-    Attributes
-    ----------
-    columns : list of NumberColumn or LevelColumn
-        In the frame's order.
-    """
-
-    columns: list[NumberColumn | LevelColumn]
+    columns: list[NumberColumn | LevelColumn]  # in the frame's order
 
     @classmethod
     def fit(
@@ -99,24 +93,15 @@ IntArray = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class TreePartition:
-    """The leaves of a decision tree for the task, numbered by their rate of the last class.
+    """The leaves of a decision tree for the task, numbered by their rate of the last class."""
 
-    Attributes
-    ----------
-    feature, threshold, left, right : ndarray of shape (n_nodes,)
-        A row goes left where its feature is at most the threshold; the feature of a leaf is negative.
-    cell : ndarray of shape (n_nodes,)
-        Each leaf's number.
-    depth : int
-        Steps from the root to the lowest leaf.
-    """
-
+    # (n_nodes,): a row goes left where its feature is at most the threshold; the feature of a leaf is negative
     feature: IntArray
     threshold: FloatArray
     left: IntArray
     right: IntArray
-    cell: IntArray
-    depth: int
+    cell: IntArray  # (n_nodes,): each leaf's number
+    depth: int  # steps from the root to the lowest leaf
 
     @classmethod
     def fit(cls, features: FloatArray, y: IntArray, n_cells: int, random_state: int) -> TreePartition:
@@ -147,18 +132,10 @@ class TreePartition:
 
 @dataclass(frozen=True)
 class QuantilePartition:
-    """Quantile bins of a score, features · weights.
+    """Quantile bins of a score, features · weights."""
 
-    Attributes
-    ----------
-    weights : ndarray of shape (n_features,)
-        A one for a single column; else those of a logistic regression of the label.
-    edges : ndarray of shape (n_cells - 1,)
-        A score equal to an edge belongs to the bin above.
-    """
-
-    weights: FloatArray
-    edges: FloatArray
+    weights: FloatArray  # (n_features,): a one for a single column; else those of a logistic regression of the label
+    edges: FloatArray  # (n_cells - 1,): a score equal to an edge belongs to the bin above
 
     @classmethod
     def fit(cls, features: FloatArray, y: IntArray | None, n_cells: int) -> QuantilePartition:
@@ -182,14 +159,9 @@ class QuantilePartition:
 
 @dataclass(frozen=True)
 class CentrePartition:
-    """The nearest of k centres.
+    """The nearest of k centres."""
 
-    Attributes
-    ----------
-    centres : ndarray of shape (n_cells, n_features)
-    """
-
-    centres: FloatArray
+    centres: FloatArray  # (n_cells, n_features)
 
     @classmethod
     def fit(cls, features: FloatArray, n_cells: int, random_state: int) -> CentrePartition:

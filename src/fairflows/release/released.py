@@ -37,21 +37,11 @@ Model: TypeAlias = Encoder | Pipeline | Transformer
 
 @dataclass(frozen=True)
 class Released:
-    """A fitted model, and what comes out of it.
+    """A fitted model, and what comes out of it."""
 
-    Attributes
-    ----------
-    model : encoder, pipeline or transformer
-        The model as it was given.
-    encoder : Encoder or None
-        What the rows reach first; None for somebody else's transformer.
-    steps : tuple of transformers
-        The steps after the encoder; for somebody else's transformer, itself.
-    """
-
-    model: Model
-    encoder: Encoder | None
-    steps: tuple[Transformer, ...]
+    model: Model  # the model as it was given
+    encoder: Encoder | None  # what the rows reach first; None for somebody else's transformer
+    steps: tuple[Transformer, ...]  # the steps after the encoder; for somebody else's transformer, itself
 
     @classmethod
     def of(cls, model: Model) -> Released:

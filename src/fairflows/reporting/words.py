@@ -295,27 +295,14 @@ def _target(c: CertificateFields) -> list[str]:
 
 
 class Recomputing(NamedTuple):
-    """What a reader needs to compute the headline again.
+    """What a reader needs to compute the headline again."""
 
-    Attributes
-    ----------
-    formulas : list of str
-        The formula, and the same with the numbers in it; for two models one for each, and their sum.
-    groups : list of str
-        The groups, for the columns of the tables.
-    tables : list of list of list of str
-        For each model the counts, one row per cell, with the merged ones and the sums below; none where too large.
-    merged : int
-        Cells that are merged.
-    command : str
-        What to type.
-    """
-
-    formulas: list[str]
-    groups: list[str]
+    formulas: list[str]  # the formula, and the same with the numbers in it; for two models one for each, and their sum
+    groups: list[str]  # the groups, for the columns of the tables
+    # for each model the counts, one row per cell, with the merged ones and the sums below; none where too large
     tables: list[list[list[str]]]
-    merged: int
-    command: str
+    merged: int  # cells that are merged
+    command: str  # what to type
 
 
 def recomputing(certificate: CertificateFields) -> Recomputing | None:
@@ -365,18 +352,10 @@ def _table(fold: FoldCounts) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Remedy:
-    """A command to try, and what it would bring.
+    """A command to try, and what it would bring."""
 
-    Attributes
-    ----------
-    command : str
-        What to type; the dots stand for the options that were given before.
-    expect : str
-        What to expect, in one or two sentences.
-    """
-
-    command: str
-    expect: str
+    command: str  # what to type; the dots stand for the options that were given before
+    expect: str  # what to expect, in one or two sentences
 
 
 def remedies(certificate: CertificateFields) -> list[Remedy]:

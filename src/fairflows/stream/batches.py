@@ -139,17 +139,10 @@ def encoded_schema(
 
 @dataclass(frozen=True)
 class Encoded:
-    """An encoded batch.
+    """An encoded batch."""
 
-    Attributes
-    ----------
-    table : Table
-        The encoded rows and the columns to keep.
-    unknown : Counter
-        How many rows of each group held values that could not be brought back into the fitted domain.
-    """
-
-    table: pa.Table
+    table: pa.Table  # the encoded rows and the columns to keep
+    # how many rows of each group held values that could not be brought back into the fitted domain
     unknown: Counter[Hashable]
 
 

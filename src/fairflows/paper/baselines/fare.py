@@ -48,24 +48,14 @@ class Split:
 
 @dataclass
 class FareTree:
-    """A tree with one list entry per node; rows are sent down one level at a time.
+    """A tree with one list entry per node; rows are sent down one level at a time."""
 
-    Attributes
-    ----------
-    column : list of int
-        The column that a node splits; −1 for a leaf.
-    goes_left : list of ndarray of bool
-        Which bins of that column go to the first child.
-    child : list of int
-        The number of the first child; the second child has the next number.
-    level : list of int
-        How many splits lead to a node.
-    """
-
-    column: list[int] = field(default_factory=lambda: [-1])
+    column: list[int] = field(default_factory=lambda: [-1])  # the column that a node splits; −1 for a leaf
+    # which bins of that column go to the first child
     goes_left: list[npt.NDArray[np.bool_]] = field(default_factory=lambda: [np.zeros(0, dtype=bool)])
+    # the number of the first child; the second child has the next number
     child: list[int] = field(default_factory=lambda: [-1])
-    level: list[int] = field(default_factory=lambda: [0])
+    level: list[int] = field(default_factory=lambda: [0])  # how many splits lead to a node
 
     @property
     def leaves(self) -> IntArray:

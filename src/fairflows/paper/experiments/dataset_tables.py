@@ -62,26 +62,13 @@ def _rates(part: Table) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A network for the task, and how it is trained: Adam at .001, which does not decay.
+    """A network for the task, and how it is trained: Adam at .001, which does not decay."""
 
-    Attributes
-    ----------
-    hidden : tuple of int
-        Hidden layers.
-    epochs : int
-        Passes over the training rows.
-    batch_size : int
-        Rows per step.
-    weight_decay : float
-        Adam's.
-    by_group : bool
-        Whether the loss is the mean over the groups of their mean losses; else the mean over all rows.
-    """
-
-    hidden: tuple[int, ...]
-    epochs: int
-    batch_size: int
-    weight_decay: float
+    hidden: tuple[int, ...]  # hidden layers
+    epochs: int  # passes over the training rows
+    batch_size: int  # rows per step
+    weight_decay: float  # Adam's
+    # whether the loss is the mean over the groups of their mean losses; else the mean over all rows
     by_group: bool = True
 
 

@@ -34,30 +34,14 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Problem:
-    """A dataset with the paper's settings on it.
+    """A dataset with the paper's settings on it."""
 
-    Attributes
-    ----------
-    name : str
-        As a reader knows it.
-    load : callable
-        Returns the table.
-    gammas : tuple of float
-        The trade-offs of figure 4.
-    encoder : FairFlow or FairMatching
-        The paper's encoder, not fitted.
-    adversary_epochs : int
-        Epochs of the paper's 2×50 adversary: as many as the encoder's.
-    rows : int or None
-        Train on a random part of this many rows; all when None.
-    """
-
-    name: str
-    load: Callable[[], Table]
-    gammas: tuple[float, ...]
-    encoder: FairFlow | FairMatching
-    adversary_epochs: int
-    rows: int | None = None
+    name: str  # as a reader knows it
+    load: Callable[[], Table]  # returns the table
+    gammas: tuple[float, ...]  # the trade-offs of figure 4
+    encoder: FairFlow | FairMatching  # the paper's encoder, not fitted
+    adversary_epochs: int  # epochs of the paper's 2×50 adversary: as many as the encoder's
+    rows: int | None = None  # train on a random part of this many rows; all when None
 
     def tables(self) -> tuple[Table, Table]:
         """Rows to train on (the published training and validation rows) and test rows."""
