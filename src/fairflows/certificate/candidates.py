@@ -48,21 +48,9 @@ def best_densities(
 ) -> CandidateDensities:
     """Fit candidates to the groups' training rows, and take those of best held-out likelihood, all groups together.
 
-    Parameters
-    ----------
-    encoder : FairFlow
-        A fitted encoder: its codec says what model space is, its ``device`` where the candidates are fitted.
-    density : str, density, fitted densities, or a list of these
-        A name or a density of `fairflows.density` is fitted to `train`; a fitted `GroupDensities` of model space is
-        taken as it is, and cannot be among several: it may have seen the rows that these are compared on.
-    train : Table, or None
-        Rows to fit on: those that the encoder was fitted on, never those to certify on.
-    random_state : int
-        Seed of the fits and of the split.
-
-    Returns
-    -------
-    CandidateDensities
+    They are fitted in the model space of the encoder's codec, on its ``device``, to rows that it was fitted on. Fitted
+    `GroupDensities` of model space are taken as they are, and cannot be among several: they may have seen the rows that
+    these are compared on.
     """
     import torch
 

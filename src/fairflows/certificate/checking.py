@@ -324,15 +324,7 @@ def _check_histogram(path: Path, names: list[str], c: Certificate) -> Result:
 
 
 def difference_from_counts(path: Path, certificate: Certificate) -> str:
-    """How a file's rows differ from the counts of a random row, all groups together; empty where they do not.
-
-    Parameters
-    ----------
-    path : path
-        A released file.
-    certificate : Certificate
-        One that states counts.
-    """
+    """How a file's rows differ from the counts of a random row, all groups together; empty where they do not."""
     frame = read_frame(path, dialect=written(path) if kind_of(path) == "csv" else None)
     if "cell" not in frame:
         return "It has no column 'cell', and should hold the cells that were counted."

@@ -23,20 +23,7 @@ _SECONDS_BETWEEN_UPDATES = 0.2  # in a notebook, where each one is a message to 
 
 @contextmanager
 def progress_bar(verb: str, *, enabled: bool) -> Iterator[ShowProgress]:
-    """A bar with the verb before it and a text and the time left behind it: on standard error, or in the notebook.
-
-    Parameters
-    ----------
-    verb
-        What is going on.
-    enabled
-        If false, nothing is shown.
-
-    Yields
-    ------
-    callable
-        Moves the bar.
-    """
+    """A bar with the verb before it and a text and the time left behind it: on standard error, or in the notebook."""
     if not enabled:
         yield lambda done, total, text: None
         return
@@ -107,14 +94,8 @@ _BADGE = "background:{};color:#fff;padding:.1em .5em;border-radius:.3em"
 def html_card(heading: str, *parts: str | Columns | Sequence[str], badge: tuple[str, str] | None = None) -> str:
     """A result as HTML for a notebook: no script, no style sheet, all text escaped, colours of the reader's theme.
 
-    Parameters
-    ----------
-    heading
-        One line that says what it is.
-    *parts
-        Sentences, small tables, and lists of sentences, in their order.
-    badge
-        A word to put before the heading, white on the colour that comes with it.
+    The parts are sentences, small tables, and lists of sentences; the badge is a word to put before the heading, white
+    on the colour that comes with it.
     """
     first = Markup('<p style="margin:.2em 0"><strong>{}{}</strong></p>').format(_badge(badge), heading)
     body = Markup("").join([first, *(_html_part(part) for part in parts if part)])
@@ -208,16 +189,8 @@ def height_of_bounds(n_bounds: int) -> float:
 def draw_bounds(axes: Axes, bounds: Sequence[Bound], *, target: float | None = None, percent: str = "") -> None:
     """Bounds on one scale of Δ, one line each, from the top; with the target as a line across.
 
-    Parameters
-    ----------
-    axes
-        What is drawn on.
-    bounds
-        Lower bounds point to the right, from where the truth begins; upper ones are bars that end at a mark.
-    target
-        The Δ that was asked for.
-    percent
-        If not empty, a second scale above, of (1 + Δ)/2 in percent, and its name.
+    Lower bounds point to the right, from where the truth begins; upper ones are bars that end at a mark. `percent`
+    names a second scale above, of (1 + Δ)/2 in percent; there is none where it is empty.
     """
     end = min(1.0, max(0.1, 1.25 * max([bound.value for bound in bounds] + [target or 0])))
     for i, bound in enumerate(reversed(bounds)):

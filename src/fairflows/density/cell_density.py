@@ -280,18 +280,8 @@ def cell_space(
 ) -> CellSpace:
     """Number of cells and memory needed, before anything is allocated.
 
-    Parameters
-    ----------
-    levels : sequence of int
-        Level counts m_1, ..., m_D.
-    n_groups, n_classes : int
-        Groups, each with a density; and classes, each with a score, 0 without a label.
-    most_cells : int
-        From this many cells on, none are enumerated.
-    pairs : bool
-        Whether the densities keep a number for every pair of levels.
-    memory : int, optional
-        The bytes at hand; the machine's own memory when not given.
+    Each group has a density, which with `pairs` keeps a number for every pair of levels, and each class a score. From
+    `most_cells` on, none are enumerated. The memory is the machine's own when not given.
 
     Examples
     --------

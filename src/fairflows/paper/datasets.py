@@ -338,13 +338,8 @@ def read_health(every_column: bool) -> tuple[pd.DataFrame, npt.NDArray[np.intp],
 
     They come from ``health.csv``, an aggregate of the competition's sheets that several fairness papers use.
 
-    Returns
-    -------
-    rows : DataFrame
-        With the aggregate's columns; without `every_column`, at least those that the paper's features need.
-    order : array of int
-        Row numbers in the paper's order; ``len(rows)`` stands for the row that ``health.csv`` lacks.
-    notes : tuple of str
+    Without `every_column`, the rows have at least those columns that the paper's features need. In the order,
+    ``len(rows)`` stands for the row that ``health.csv`` lacks.
     """
     if HEALTH.find() is None:
         raise DataError(

@@ -178,23 +178,9 @@ class Released:
     def encode_rows(
         self, X: pd.DataFrame, attribute: Role | None, persons: Persons | None
     ) -> tuple[pd.DataFrame, dict[Hashable, int]]:
-        """What is released for rows that come without a `Table`, in double precision.
+        """What is released for features that come without a `Table`, in double precision.
 
-        Parameters
-        ----------
-        X : DataFrame
-            The features.
-        attribute : Series, DataFrame or None
-            The sensitive attribute; None where the encoder needs none.
-        persons : Persons or None
-            Who is who; None where nobody said.
-
-        Returns
-        -------
-        DataFrame
-            The released rows.
-        dict
-            How many rows of each group hold values that could not be brought back into the fitted domain.
+        And how many rows of each group hold values that could not be brought back into the fitted domain.
         """
         if self.encoder is None:
             raise DataError(f"{type(self.model).__name__} is no encoder of fairflows.")

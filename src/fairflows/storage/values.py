@@ -113,10 +113,7 @@ def object_of(kind: type, state: State) -> Any:
 class OwnParts:
     """What the user passes when a model holds parts of his own: classes, and torch modules to load weights into.
 
-    Parameters
-    ----------
-    given : sequence of classes and modules
-        Classes with ``to_state`` and ``from_state``; modules of the same class and shapes as those that were saved.
+    Classes have ``to_state`` and ``from_state``; modules are of the same class and shapes as those that were saved.
     """
 
     def __init__(self, given: Sequence[object] = ()) -> None:
@@ -168,20 +165,12 @@ class OwnPartError(Exception):
 
 
 class Writer:
-    """Turns values into JSON; collects the arrays, the secrets and the ledgers, which have files of their own.
-
-    Attributes
-    ----------
-    arrays : dict of str to ndarray
-    secrets : list of bytes
-    ledgers : list of Ledger
-        One, or that of each model where several make up one.
-    """
+    """Turns values into JSON; collects the arrays, the secrets and the ledgers, which have files of their own."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
         self.secrets: list[bytes] = []
-        self.ledgers: list[Ledger] = []
+        self.ledgers: list[Ledger] = []  # one, or that of each model where several make up one
         self._names: dict[int, str] = {}
         self._kept: list[object] = []  # an array that is gone would give its id to the next one
 

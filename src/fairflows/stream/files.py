@@ -176,15 +176,7 @@ def _names(identifier: str | None) -> list[str]:
 
 
 class RowDecoder:
-    """Decodes frames of encoded rows.
-
-    Attributes
-    ----------
-    columns, sensitive : list of str
-        The columns that it needs.
-    schema : Schema
-        What the encoded columns and the sensitive attribute hold.
-    """
+    """Decodes frames that hold encoded rows (`columns`) and the attribute (`sensitive`), of the types in `schema`."""
 
     def __init__(
         self,

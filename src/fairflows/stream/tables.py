@@ -44,21 +44,11 @@ MOST_BUCKETS = 512  # files that are open at once
 
 
 class TableReader:
-    """The rows of a file in batches, each a frame whose index counts the rows of the whole file.
+    """The rows of a CSV (plain or compressed), Excel or Parquet file in batches, the last of which may be shorter.
 
-    Parameters
-    ----------
-    path : Path
-        A CSV (plain or compressed), Excel or Parquet file.
-    batch_rows : int
-        Rows of a batch; the last may be shorter.
-    schema : Schema, optional
-        What some columns must hold, by which those of a CSV or Excel file are read; other columns are judged by the
-        whole file.
-    texts : sequence of str
-        Columns of such a file that are text, whatever it looks like: those that name persons.
-    dialect : Dialect, optional
-        How the file is written; what it does not state is recognised, and a warning says as what.
+    Columns of text files are read by the `schema`, where it has them; `texts` are text, whatever it looks like, such as
+    those that name persons; others are judged by the whole file. What `dialect` does not state is recognised, and a
+    warning says as what.
     """
 
     def __init__(
@@ -84,7 +74,7 @@ class TableReader:
         return self._rows.n_rows if isinstance(self._rows, ParquetRows) else None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-        """These columns, each once, batch by batch, checked."""
+        """These columns, each once, batch by batch, checked; the index counts the rows of the whole file."""
         schema, start = self._schema.part(columns), 0
         for table in self.tables(columns):
             frame = from_arrow(table)
@@ -136,12 +126,7 @@ def _slices(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table
 class TableWriter:
     """A CSV or Parquet file, written batch by batch; the first batch fixes the columns' types.
 
-    Parameters
-    ----------
-    path : Path
-        Where to write.
-    name : Path
-        What it will be called, which says of which kind it is.
+    What it will be called, its `name`, says of which kind it is.
     """
 
     def __init__(self, path: Path, name: Path) -> None:
@@ -221,16 +206,9 @@ def number_of_buckets(n_rows: int) -> int:
 
 
 def shuffled(batches: Iterable[pa.Table], n_buckets: int, folder: Path) -> Iterator[pa.Table]:
-    """The rows of all batches in random order.
+    """The rows of all batches, of one schema, in random order; held in memory one bucket after the other.
 
-    Parameters
-    ----------
-    batches : iterable of pyarrow.Table
-        All of one schema.
-    n_buckets : int
-        In how many parts the rows are held in memory, one after the other.
-    folder : Path
-        An empty, private folder for the buckets.
+    The folder for the buckets is empty and private.
     """
     rng = np.random.default_rng(secrets.randbits(128))  # an order that a seed repeats would be no secret
     paths = [folder / f"{i}.arrow" for i in range(n_buckets)]

@@ -96,22 +96,9 @@ def grow(
     min_rows: int,
     criterion: Criterion = "demographic_parity",
 ) -> FareTree:
-    """Grow a tree best first.
+    """Grow a tree best first, for labels and against groups (n,), on rows whose columns are in bins 0, 1, …, (n, D).
 
-    Parameters
-    ----------
-    bins : ndarray of shape (n, D)
-        The rows, each column in bins 0, 1, ….
-    ordered : ndarray of shape (D,)
-        Whether a column's bins have an order; if not, any set of them may go left.
-    y, a : ndarray of shape (n,)
-        Labels and groups.
-    gamma : float
-        γ in [0, 1].
-    max_leaves, min_rows : int
-        The most leaves, and the fewest rows in one.
-    criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
-        Among which rows the groups are to be alike.
+    Where the bins of a column have no order, any set of them may go left. Settings are those of `FARE`.
     """
     tree = FareTree()
     waiting: list[tuple[float, int, Split, IntArray]] = []

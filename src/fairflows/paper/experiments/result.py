@@ -157,18 +157,8 @@ def bounds_figure(
 ) -> Figure:
     """What adversaries reach against the bound, which holds below the diagonal: one colour per dataset.
 
-    Parameters
-    ----------
-    table
-        One row per model.
-    panels
-        For each panel's title, the columns of the bound and of what was reached.
-    xlabel, ylabel
-        Names of the axes, the same in all panels.
-    least
-        Where the diagonal begins; it ends at 1.
-    radius
-        Half-width of the interval around the bound.
+    The table has one row per model; each panel's title stands for the columns of the bound, within `radius`, and of
+    what was reached. The diagonal goes from `least` to 1.
     """
     figure, axes = new_figure(len(panels))
     for ax, (title, (bound, reached)) in zip(axes[0], panels.items(), strict=True):
