@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html import escape, unescape
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 
 from fairflows.bounds import cells_to_merge, planned_cell_bound, rows_needed
 from fairflows.certificate.counted import CountedStatement, FoldCounts
+from fairflows.certificate.document import Certificate
 from fairflows.reporting import Report
 from fairflows.reporting.page import public_part
 from fairflows.reporting.plots import gauge
@@ -36,7 +38,7 @@ EVIL = "<script>alert(1)</script>"
 
 def certificate(**values):
     plain = {
-        "status": "CERTIFIED", "released": ["cell"], "n": {"f": 900, "m": 1100}, "delta": 0.05,
+        "status": "CERTIFIED", "sensitive": "sex", "released": ["cell"], "n": {"f": 900, "m": 1100}, "delta": 0.05,
         "spent": {"cells": 0.03, "model": 0.001, "attack": 0.05}, "assumptions": ["One row a person."], "model": "ab12",
         "rows": "cd34", "seed": 0, "n_draws": 1000, "versions": {"fairflows": "0.1.0"}, "target": 0.1,
         "target_accuracy": None, "model_delta": 0.01, "model_upper": 0.02, "model_accuracy_upper": 0.51,
@@ -49,6 +51,10 @@ def certificate(**values):
     return {**plain, **values}
 
 
+def stated(**values):
+    return Certificate.from_dict(certificate(**values))
+
+
 def counts(name="f", **values):
     """A statement of 900 and 1,100 persons in three cells, one of which is merged."""
     fold = {
@@ -56,6 +62,11 @@ def counts(name="f", **values):
         "counts": {name: [400, 470], "m": [560, 520]}, "merged": {name: 30, "m": 20},
     }  # fmt: skip
     return {"law": "row", "label": None, "folds": [{**fold, **values}]}
+
+
+def halves():
+    """The same statement by two models."""
+    return {"law": "row", "label": None, "folds": [{**counts()["folds"][0], "share": 0.5, "delta": 0.025}] * 2}
 
 
 def contents(name="town", **values):
@@ -184,14 +195,14 @@ def test_the_page_prints_the_numbers_of_the_json(page):
             ["Do not share this as it is", "does not come down to the target: it is Δ ≤ 0.080."],
         ),
         ({"status": "NOT_MET", "target": None, "cell_upper": 1.0}, ["Nothing is promised: no bound is below 1"]),
-        ({"counts": [{"folds": [{}, {}]}]}, ["Every row of the table is covered"]),
+        ({"counts": [halves()]}, ["Every row of the table is covered"]),
         ({}, ["New persons are covered: the 2,000", "trained on or chosen by are not covered"]),
         ({"target": None, "target_accuracy": 0.6}, ["right at most 60.0 %"]),
         ({"released": ["cell", "label"]}, ["the label too"]),
     ],
 )
 def test_the_verdict_in_plain_words(values, words):
-    text = " ".join(verdict(certificate(**values)))
+    text = " ".join(verdict(stated(**values)))
     for word in words:
         assert word in text
 
@@ -208,7 +219,7 @@ def test_the_verdict_in_plain_words(values, words):
 )
 def test_to_whom_something_is_promised_depends_on_what_is_known(values, says):
     made = certificate(**values)
-    assert to_whom(made).startswith(says)
+    assert to_whom(stated(**values)).startswith(says)
     shown = Report(short(certificate={**made, "n": {"town": 900, "m": 1100}})).to_html()
     assert ("What is promised" in shown) == (made["status"] == "CERTIFIED")
 
@@ -226,12 +237,16 @@ def test_to_whom_something_is_promised_depends_on_what_is_known(values, says):
 )
 def test_the_light_has_a_colour_and_words(values, colour, says):
     made = certificate(**values)
-    assert light(made)["colour"] == colour
-    assert light(made)["text"].startswith(colour.capitalize())
-    assert says in light(made)["text"]
+    assert light(stated(**values))["colour"] == colour
+    assert light(stated(**values))["text"].startswith(colour.capitalize())
+    assert says in light(stated(**values))["text"]
     shown = unescape(Report(short(certificate={**made, "n": {"town": 900, "m": 1100}})).to_html())
     assert f'<body class="{colour}">' in shown
-    assert shown.index(light(made)["text"]) < shown.index(verdict(made)[0]) < shown.index("<section>")
+    assert (
+        shown.index(light(stated(**values))["text"])
+        < shown.index(verdict(stated(**values))[0])
+        < shown.index("<section>")
+    )
 
 
 def test_the_page_begins_with_one_sentence(page):
@@ -255,13 +270,13 @@ def test_what_holds_under_a_model_only_is_in_the_appendix(page):
 
 
 def missed(**values):
-    """A certificate that misses its target."""
+    """The fields of a certificate that misses its target."""
     plain = {"status": "NOT_MET", "cell_upper": 0.2, "n_cells": 64, "counts": [counts()], "model_upper": None}
-    return certificate(**{**plain, **values})
+    return {**plain, **values}
 
 
 def test_where_a_target_is_missed_two_commands_say_what_to_expect():
-    fewer, more = remedies(missed())
+    fewer, more = remedies(stated(**missed()))
     delta = certificate()["spent"]["cells"]
     planned = {k: float(planned_cell_bound(np.full((2, k), 1 / k), [900, 1100], delta)) for k in (4, 8)}
     assert planned[4] <= 0.1 < planned[8]
@@ -270,54 +285,58 @@ def test_where_a_target_is_missed_two_commands_say_what_to_expect():
     seen = np.array([[400, 470, 30], [560, 520, 20]]) / [[900], [1100]]
     needed = rows_needed(0.1, delta, probabilities=seen, shares=[0.45, 0.55])
     assert f"{int(needed.sum()):,} to certify on instead of 2,000" in more.expect
-    assert remedies(certificate()) == []
-    assert remedies(missed(target=None)) == [], "nobody asked for anything"
+    assert remedies(stated()) == []
+    assert remedies(stated(**missed(target=None))) == [], "nobody asked for anything"
 
 
 def test_cells_that_are_too_far_apart_need_others_and_not_more_persons():
-    (_, more) = remedies(missed(target=0.03))
+    (_, more) = remedies(stated(**missed(target=0.03)))
     assert "too far apart for any number of persons. With 8 cells that are alike" in more.expect
-    fewer, _ = remedies(missed(target=0.01))
+    fewer, _ = remedies(stated(**missed(target=0.01)))
     assert "--n-cells 2" in fewer.command
     assert "still above the target of 0.01" in fewer.expect
 
 
 def test_remedies_of_other_releases():
-    cells, _ = remedies(missed(cell_upper=None, counts=[], released=["latent"], n_cells=None, spent={"model": 0.01}))
+    cells, _ = remedies(
+        stated(**missed(cell_upper=None, counts=[], released=["latent"], n_cells=None, spent={"model": 0.01}))
+    )
     assert "--release cells" in cells.command
-    fewer, more = remedies(missed(n={"a": 900, "b": 900, "c": 900}, target=None, target_accuracy=0.4, counts=[]))
+    fewer, more = remedies(
+        stated(**missed(n={"a": 900, "b": 900, "c": 900}, target=None, target_accuracy=0.4, counts=[]))
+    )
     assert "--n-cells 32" in fewer.command
     assert "Four times as many persons" in more.expect
-    pairs, _ = remedies(missed(released=["cell", "label"], n_cells=16, cell_odds_upper={"0": 0.5, "1": 0.5}))
+    pairs, _ = remedies(stated(**missed(released=["cell", "label"], n_cells=16, cell_odds_upper={"0": 0.5, "1": 0.5})))
     assert "--n-cells 2 " in pairs.command, "each of them with two labels"
 
 
 def test_what_would_help_is_for_the_house_alone():
-    page = Report(short(certificate=missed(n={"town": 900, "m": 1100}, counts=[counts("town")])))
+    page = Report(short(certificate=certificate(**missed(n={"town": 900, "m": 1100}, counts=[counts("town")]))))
     assert "What would help" in page.to_html()
     assert "What would help" not in page.to_html(public=True)
 
 
 def test_no_target_is_not_a_target_missed():
-    assert title(certificate(status="NOT_MET")) == "Target not met"
-    assert title(certificate(status="NOT_MET", target=None)) == "Nothing is promised"
+    assert title(stated(status="NOT_MET")) == "Target not met"
+    assert title(stated(status="NOT_MET", target=None)) == "Nothing is promised"
 
 
 def test_with_three_groups_a_pair_is_called_a_pair():
-    three = certificate(n={"a": 800, "b": 700, "c": 600}, cell_accuracy_upper=0.38)
+    three = stated(n={"a": 800, "b": 700, "c": 600}, cell_accuracy_upper=0.38)
     found = {s["name"]: s["accuracy"] for s in statements(three)}
     assert found["Certified"] == "≤ 38.0 % among all 3 groups; ≤ 54.0 % between two groups, equally likely"
     assert found["Attack"] == "≥ 50.2 % between two groups, equally likely"
-    assert statements(certificate())[0]["accuracy"] == "≤ 54.0 %"
-    assert "best guess of the group" in gauge(certificate())
+    assert statements(stated())[0]["accuracy"] == "≤ 54.0 %"
+    assert "best guess of the group" in gauge(stated())
     assert "best guess of the group" not in gauge(three)
-    assert "best guess of the group" not in gauge(certificate(priors=[0.7, 0.3]))
+    assert "best guess of the group" not in gauge(stated(priors=[0.7, 0.3]))
 
 
 def test_nothing_follows_from_a_refuted_model():
-    refuted = certificate(status="REFUTED", cell_upper=None, cell_odds_upper={}, model_odds_upper={"0": 0.1})
+    refuted = stated(status="REFUTED", cell_upper=None, cell_odds_upper={}, model_odds_upper={"0": 0.1})
     assert consequences(refuted) == []
-    by_model = consequences({**refuted, "status": "MODEL_ONLY"})
+    by_model = consequences(replace(refuted, status="MODEL_ONLY"))
     assert "at most 0.100 (model-based)" in by_model[2]
 
 
@@ -371,14 +390,14 @@ def test_the_page_says_whether_the_seal_was_checked():
 
 
 def test_statements_and_consequences():
-    assert [s["name"] for s in statements(certificate())] == ["Certified", "Model", "Attack"]
-    assert "blind guess" in statements(certificate(attack_lower=0.0))[-1]["says"]
-    lines = consequences(certificate())
+    assert [s["name"] for s in statements(stated())] == ["Certified", "Model", "Attack"]
+    assert "blind guess" in statements(stated(attack_lower=0.0))[-1]["says"]
+    lines = consequences(stated())
     assert "at most 0.080 (certified)" in lines[0]
     assert "at least 40.0 %" in lines[1]
     assert "at most 0.200 (certified)" in lines[2]
-    assert "not guaranteed" in consequences(certificate(cell_upper=0.3))[1]
-    assert consequences(certificate(cell_upper=None, model_upper=None)) == []
+    assert "not guaranteed" in consequences(stated(cell_upper=0.3))[1]
+    assert consequences(stated(cell_upper=None, model_upper=None)) == []
     assert (at_most(None), at_most(0.0001), at_most(0.0), at_most(0.25)) == ("–", "0.001", "0.000", "0.250")
     assert (at_least(None), at_least(0.0577), at_most(0.0571)) == ("–", "0.057", "0.058")  # never what was not proved
 
@@ -396,7 +415,7 @@ def test_reporting_does_not_import_torch_or_scikit_learn():
 
 def test_a_reader_can_compute_the_bound_again(page, public_page):
     """The numbers, the formula with the numbers in it, and the command are on both pages."""
-    found = recomputing(certificate(counts=[counts()]))
+    found = recomputing(stated(counts=[counts()]))
     distance = 0.5 * (abs(400 / 900 - 560 / 1100) + abs(470 / 900 - 520 / 1100))
     merged = 0.5 * (30 / 900 + 20 / 1100)
     radius = np.sqrt(0.5 * (1 / 900 + 1 / 1100) * np.log(20))
@@ -412,8 +431,7 @@ def test_a_reader_can_compute_the_bound_again(page, public_page):
 
 
 def test_two_models_give_one_formula_each_and_their_sum():
-    halves = [{**counts()["folds"][0], "share": 0.5, "delta": 0.025}] * 2
-    found = recomputing(certificate(counts=[{"law": "row", "label": None, "folds": halves}]))
+    found = recomputing(stated(counts=[halves()]))
     assert len(found.formulas) == 3
     assert found.formulas[-1].startswith("Δ ≤ 0.5·")
     assert len(found.tables) == 2
@@ -422,7 +440,7 @@ def test_two_models_give_one_formula_each_and_their_sum():
 def test_three_groups_and_randomised_response_are_in_the_formula():
     third = counts(n={"f": 900, "m": 1100, "x": 100}, counts={"f": [400, 470], "m": [560, 520], "x": [40, 40]},
                    merged={"f": 30, "m": 20, "x": 20}, eta=0.5)  # fmt: skip
-    formula = recomputing(certificate(counts=[third])).formulas[0]
+    formula = recomputing(stated(counts=[third])).formulas[0]
     assert "0.5·½·Σ" in formula
     assert "the radius of 3 groups" in formula
 
@@ -430,13 +448,13 @@ def test_three_groups_and_randomised_response_are_in_the_formula():
 def test_large_tables_of_counts_stay_in_the_certificate():
     many = {str(group): 100 for group in range(9)}
     fold = counts(n=many, cells=[0], counts={group: [100] for group in many}, merged=dict.fromkeys(many, 0))
-    found = recomputing(certificate(counts=[fold]))
+    found = recomputing(stated(counts=[fold]))
     assert found.tables == []
-    assert recomputing(certificate()) is None, "nothing was counted"
+    assert recomputing(stated()) is None, "nothing was counted"
 
 
 def test_the_command_quotes_the_name_of_a_file():
-    quoted = recomputing(certificate(counts=[counts()], released_files={"a b;rm.csv": "aa"})).command
+    quoted = recomputing(stated(counts=[counts()], released_files={"a b;rm.csv": "aa"})).command
     assert quoted == "fairflows check certificate.json 'a b;rm.csv'"
 
 

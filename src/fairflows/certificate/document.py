@@ -244,6 +244,11 @@ class Certificate:
                 f"this is no certificate that this version can read: 'format' must be {FORMAT}; got {written!r:.40}. "
                 "One of another version must be made again."
             )
+        return cls.from_dict(values)
+
+    @classmethod
+    def from_dict(cls, values: object) -> Self:
+        """A certificate from the plain values of `to_dict`, unchecked; a ValueError says what none can state."""
         found: Self = read_as(values, cls)
         for name, value in vars(found).items():
             if is_distance(name) and not _is_within_0_and_1(value):
@@ -347,12 +352,20 @@ class Certificate:
         raw = [] if before is None else [Bound("raw rows: attack reached at least", before, "at least", ATTACK)]
         bounds = [*raw, *self.bounds()]
         axes = ax if ax is not None else new_axes(6.5, height_of_bounds(len(bounds)))
-        is_plain = self._between_two == "adversary"  # then (1 + Δ)/2 is the accuracy of the best guess
-        target = self.target
-        if target is None and self.target_accuracy is not None and is_plain:
-            target = 2 * self.target_accuracy - 1
-        draw_bounds(axes, bounds, target=target, percent=GUESS if is_plain else "")
+        draw_bounds(axes, bounds, target=self.target_distance, percent=GUESS if self.is_plain else "")
         return axes
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are two groups, equally likely: then the best guess is right (1 + Δ)/2 of the time."""
+        return len(self.n) == 2 and self.priors is None
+
+    @property
+    def target_distance(self) -> float | None:
+        """The target as a distance Δ; None where there is none, or it is about more than two groups at once."""
+        if self.target is not None or self.target_accuracy is None or not self.is_plain:
+            return self.target
+        return 2 * self.target_accuracy - 1
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self._lines())
@@ -428,7 +441,7 @@ class Certificate:
 
     def _bounds(self, upper: float, accuracy: float) -> str:
         """The bound on Δ and the one on the adversary's accuracy, which for two equal groups is (1 + Δ)/2."""
-        if self._between_two == "adversary":
+        if self.is_plain:
             return f"Δ ≤ {rounded_up(upper)}, adversary {rounded_up(100 * accuracy, 1)} %"
         blind = _percent(1 / len(self.n) if self.priors is None else max(self.priors))
         return (

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from fairflows.certificate.document import Certificate
 from fairflows.reporting import plots
 from fairflows.reporting.words import (
     MODEL,
@@ -57,7 +58,7 @@ class Report:
         """The page; a public one leaves out everything that shows single persons."""
         contents = public_part(self.contents) if public else self.contents
         template = _environment().get_template("report.html.jinja")
-        certificate = contents["certificate"]
+        certificate = Certificate.from_dict(contents["certificate"])
         said = statements(certificate)
         return template.render(
             c=certificate,
@@ -70,7 +71,7 @@ class Report:
             remedies=[] if public else remedies(certificate),
             statements=[statement for statement in said if statement["name"] != MODEL],
             modelled=[statement for statement in said if statement["name"] == MODEL],
-            assumed_of_model=[sentence for sentence in certificate["assumptions"] if is_about_model(sentence)],
+            assumed_of_model=[sentence for sentence in certificate.assumptions if is_about_model(sentence)],
             consequences=consequences(certificate),
             to_whom=to_whom(certificate),
             recomputing=recomputing(certificate),
@@ -102,10 +103,10 @@ def public_part(contents: Contents) -> Contents:
 
 def _figures(r: Contents) -> dict[str, Markup]:
     """Each figure as an image with its alternative text; those without data are left out."""
-    c = r["certificate"]
+    c = Certificate.from_dict(r["certificate"])
     drawn: dict[str, tuple[str, str]] = {}
-    if any(c[name] is not None for name in ("attack_lower", "model_upper", "cell_upper")):
-        drawn_bounds = [s for s in statements(c) if s["name"] != MODEL or c["cell_upper"] is None]
+    if c.bounds():
+        drawn_bounds = [s for s in statements(c) if s["name"] != MODEL or c.cell_upper is None]
         said = "; ".join(f"{s['name'].lower()}: {s['bound']}" for s in drawn_bounds)
         drawn["gauge"] = plots.gauge(c), f"Distance between the groups on a scale from 0 to 1: {said}."
     if r.get("frontier"):

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from fairflows.certificate.document import Certificate
 from fairflows.compute.display import FAINT, GUESS, INK, draw_bounds, height_of_bounds, stated_bounds
-from fairflows.reporting.words import CertificateFields, is_plain, target_distance
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -79,14 +79,13 @@ def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], 
         yield figure, to_svg
 
 
-def gauge(certificate: CertificateFields) -> str:
+def gauge(certificate: Certificate) -> str:
     """The bounds on Δ on one scale: what an attack reached, and what is certified, or else what the model says."""
-    certified = certificate["cell_upper"]
-    modelled = certificate["model_upper"] if certified is None else None
-    bounds = stated_bounds(certificate["attack_lower"], modelled, certified)
-    percent = GUESS if is_plain(certificate) else ""
+    certified = certificate.cell_upper
+    bounds = stated_bounds(certificate.attack_lower, certificate.model_upper if certified is None else None, certified)
+    percent = GUESS if certificate.is_plain else ""
     with _canvas(_WIDTH, height_of_bounds(len(bounds))) as (figure, to_svg):
-        draw_bounds(figure.add_subplot(), bounds, target=target_distance(certificate), percent=percent)
+        draw_bounds(figure.add_subplot(), bounds, target=certificate.target_distance, percent=percent)
         return to_svg()
 
 

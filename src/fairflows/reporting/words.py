@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
-from fairflows.certificate.counted import CountedStatement, FoldCounts
-from fairflows.table.json_text import read_as
-
-CertificateFields: TypeAlias = dict[str, Any]
-"""A certificate as `Certificate.to_dict` gives it."""
+from fairflows.certificate.counted import FoldCounts
+from fairflows.certificate.document import Certificate
 
 MODEL = "Model"
 """The name of the statement that holds only if the estimated densities are the truth."""
@@ -34,31 +31,30 @@ FloatArray = npt.NDArray[np.float64]
 _FEWER = (32, 16, 8, 4, 2)
 
 
-def light(certificate: CertificateFields) -> dict[str, str]:
+def light(c: Certificate) -> dict[str, str]:
     """A light for the reader in a hurry: its colour, and in words what it stands for.
 
     Green: a target was set, and is certified. Red: it is missed, or nothing is bounded, or an attack refuted the model.
     Amber: all between.
     """
-    c = certificate
-    if c["status"] == "CERTIFIED":
+    if c.status == "CERTIFIED":
         colour, says = (
             ("green", "certified within the target") if _target(c) else ("amber", "certified; no target was set")
         )
-    elif c["status"] == "MODEL_ONLY":
+    elif c.status == "MODEL_ONLY":
         colour, says = "amber", "nothing is certified; a model alone vouches for it"
     else:
         refuted = "an attack succeeded that should have been impossible"
         missed = "the target is not met" if _target(c) else "nothing is promised"
-        colour, says = "red", refuted if c["status"] == "REFUTED" else missed
+        colour, says = "red", refuted if c.status == "REFUTED" else missed
     return {"colour": colour, "text": f"{_LIGHTS[colour]}: {says}"}
 
 
-def title(certificate: CertificateFields) -> str:
+def title(c: Certificate) -> str:
     """The status as a short title."""
-    if certificate["status"] == "NOT_MET" and not _target(certificate):
+    if c.status == "NOT_MET" and not _target(c):
         return "Nothing is promised"
-    return _TITLES[certificate["status"]]
+    return _TITLES[c.status]
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -66,14 +62,14 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def percent_at_most(share: float, digits: int = 1) -> str:
+def percent_at_most(share: float | None) -> str:
     """An upper bound as a percentage, rounded up."""
-    return f"{rounded_up(100 * share, digits)} %"
+    return "–" if share is None else f"{rounded_up(100 * share, 1)} %"
 
 
-def percent_at_least(share: float, digits: int = 1) -> str:
+def percent_at_least(share: float) -> str:
     """A lower bound as a percentage, rounded down."""
-    return f"{rounded_down(100 * share, digits)} %"
+    return f"{rounded_down(100 * share, 1)} %"
 
 
 def at_most(upper: float | None) -> str:
@@ -86,71 +82,69 @@ def at_least(lower: float | None) -> str:
     return "–" if lower is None else rounded_down(lower, 3)
 
 
-def verdict(certificate: CertificateFields) -> list[str]:
+def verdict(c: Certificate) -> list[str]:
     """What the status means for a decision about the release: one sentence that says it all, then a few more."""
-    c = certificate
-    chance = max(c.get("priors") or [1 / max(2, len(c["n"]))])
-    shares = "at the given shares of the groups" if c.get("priors") else "when the groups are equally likely"
-    what = "cell" if "cell" in c["released"] else "encoded row"
-    if "label" in c["released"]:
+    chance = max(c.priors or [1 / max(2, len(c.n))])
+    shares = "at the given shares of the groups" if c.priors else "when the groups are equally likely"
+    what = "cell" if "cell" in c.released else "encoded row"
+    if "label" in c.released:
         what += " and the label"
     asked = _target(c)
-    beside = ", the label too," if "label" in c["released"] else ""
-    if c["status"] == "CERTIFIED":
-        spent = c["spent"]["cells"]
+    beside = ", the label too," if "label" in c.released else ""
+    if c.status == "CERTIFIED":
+        spent = c.spent["cells"]
         return [
             f"Whoever sees what is released of a person{beside} guesses the person's group right at most "
-            f"{percent_at_most(c['cell_accuracy_upper'])} of the time, {shares}; a blind guess is right "
+            f"{percent_at_most(c.cell_accuracy_upper)} of the time, {shares}; a blind guess is right "
             f"{percent(chance)} of the time.",
             "This holds for every method and any amount of computing, and for the true population: no model has to be "
             f"right. The statement itself may be wrong with a probability of {percent_at_most(spent)} at most.",
             _covered(c),
             *asked,
         ]
-    if c["status"] == "MODEL_ONLY":
+    if c.status == "MODEL_ONLY":
         return [
             f"Nothing is guaranteed: only if the estimated densities are the truth, whoever sees a released {what} "
-            f"guesses the group right at most {percent_at_most(c['model_accuracy_upper'])} of the time (a blind guess: "
+            f"guesses the group right at most {percent_at_most(c.model_accuracy_upper)} of the time (a blind guess: "
             f"{percent(chance)}).",
             "Nothing here proves that they are the truth. Treat this as the outcome of a model, not as a guarantee: "
             "neither for new persons nor, still less, for the rows that the encoder was trained on or chosen by.",
             *asked,
         ]
-    if c["status"] == "REFUTED":
+    if c.status == "REFUTED":
         return [
             "Do not rely on the model-based bound: an actual adversary tells the groups further apart than it allows.",
-            f"They are at least Δ = {at_least(c['attack_lower'])} apart, and the model says at most "
-            f"{at_most(c['model_upper'])}. The estimated densities are wrong.",
+            f"They are at least Δ = {at_least(c.attack_lower)} apart, and the model says at most "
+            f"{at_most(c.model_upper)}. The estimated densities are wrong.",
             *asked,
         ]
     if not asked:
         return ["Nothing is promised: no bound is below 1, so that the release may tell everything about the group."]
-    upper = c["model_upper"] if c["cell_upper"] is None else c["cell_upper"]
+    upper = c.model_upper if c.cell_upper is None else c.cell_upper
     reached = "" if upper is None else f": it is Δ ≤ {at_most(upper)}"
     return [f"Do not share this as it is: the bound does not come down to the target{reached}.", *asked]
 
 
-def to_whom(certificate: CertificateFields) -> str:
+def to_whom(c: Certificate) -> str:
     """Which persons the bound covers, and which it does not."""
-    c = certificate
-    seen = " and the ".join(c["released"])
-    if c["cell_upper"] is not None and c["cell_upper"] < 1:
+    seen = " and the ".join(c.released)
+    if c.cell_upper is not None and c.cell_upper < 1:
         if is_cross_fitted(c):
             return (
                 "The certified bound is about every row of the table that the models were fitted with, each encoded by "
                 "a model that has not seen it, and about everybody of the same population whose row is encoded later. "
                 f"It holds against anybody who sees the {seen} and nothing else."
             )
-        values = "" if c["n_cells"] is None else f" ({c['n_cells']:,} different values)"
+        values = "" if c.n_cells is None else f" ({c.n_cells:,} different values)"
         return (
             f"The certified bound is about persons who played no part in making the encoder: those counted below, and "
             f"everybody drawn from the same population whose row it encodes later. It holds against anybody who sees "
             f"the {seen}{values} and nothing else. What the rows that it was trained on or chosen by tell is not "
             "bounded by anything here."
         )
-    if c["status"] == "REFUTED":
+    if c.status == "REFUTED":
         return f"Nothing is promised to anybody: the densities are wrong, and the {seen} may tell more than they say."
-    if c["model_upper"] is not None and c["model_upper"] < 1:
+    if c.model_upper is not None and c.model_upper < 1:
         return (
             f"Nothing is promised to anybody. The model-based bound is about the {seen} of rows drawn from the "
             "estimated densities. New persons are like these as far as the densities are right; the rows that the "
@@ -159,65 +153,63 @@ def to_whom(certificate: CertificateFields) -> str:
     return "Nothing is promised to anybody."
 
 
-def statements(certificate: CertificateFields) -> list[dict[str, str]]:
+def statements(c: Certificate) -> list[dict[str, str]]:
     """The certified, the model-based and the attack's bound: name, bound, meaning, and assumptions of each."""
-    c = certificate
     found = []
-    if c["cell_upper"] is not None:
+    if c.cell_upper is not None:
         found.append(
             {
                 "name": "Certified",
-                "bound": f"Δ ≤ {at_most(c['cell_upper'])}",
-                "accuracy": _guess(c, c["cell_upper"], c["cell_accuracy_upper"]),
+                "bound": f"Δ ≤ {at_most(c.cell_upper)}",
+                "accuracy": _guess(c, c.cell_upper, c.cell_accuracy_upper),
                 "says": "No classifier on the released cells does better, for whatever task.",
-                "rests": f"Held-out persons of the true population; error probability {percent(c['spent']['cells'])}.",
+                "rests": f"Held-out persons of the true population; error probability {percent(c.spent['cells'])}.",
             }
         )
-    if c.get("person_upper") is not None:
+    if c.person_upper is not None:
         found.append(
             {
                 "name": "Certified, by person",
-                "bound": f"Δ ≤ {at_most(c['person_upper'])}",
-                "accuracy": f"≤ {percent_at_most((1 + c['person_upper']) / 2)}{_of_two(c)}",
+                "bound": f"Δ ≤ {at_most(c.person_upper)}",
+                "accuracy": f"≤ {percent_at_most((1 + c.person_upper) / 2)}{_of_two(c)}",
                 "says": "The same about one random row of a random person; the first line is about a random row.",
-                "rests": f"Persons have at most {c['most_rows']:,} rows; error probability "
-                f"{percent(c['spent']['persons'])}. All rows of one person linked together are not covered.",
+                "rests": f"Persons have at most {c.most_rows:,} rows; error probability "
+                f"{percent(c.spent['persons'])}. All rows of one person linked together are not covered.",
             }
         )
-    if c["model_upper"] is not None:
-        spent = c["spent"].get("model", 0)
+    if c.model_upper is not None:
+        spent = c.spent.get("model", 0)
         how = f"error probability {percent(spent, 2)}" if spent else "an exact sum"
         found.append(
             {
                 "name": MODEL,
-                "bound": f"Δ ≤ {at_most(c['model_upper'])}",
-                "accuracy": _guess(c, c["model_upper"], c["model_accuracy_upper"]),
+                "bound": f"Δ ≤ {at_most(c.model_upper)}",
+                "accuracy": _guess(c, c.model_upper, c.model_accuracy_upper),
                 "says": "No adversary does better, if the estimated densities are the truth.",
                 "rests": f"The densities; {how}.",
             }
         )
-    if c["attack_lower"] is not None:
-        reached = f"An actual adversary reaches this: {c['attack_by']}."
-        nothing = f"No adversary was shown to beat a blind guess; the most promising was {c['attack_by']}."
+    if c.attack_lower is not None:
+        reached = f"An actual adversary reaches this: {c.attack_by}."
+        nothing = f"No adversary was shown to beat a blind guess; the most promising was {c.attack_by}."
         found.append(
             {
                 "name": "Attack",
-                "bound": f"Δ ≥ {at_least(c['attack_lower'])}",
-                "accuracy": f"≥ {percent_at_least((1 + c['attack_lower']) / 2)}{_of_two(c)}",
-                "says": reached if c["attack_lower"] > 0 else nothing,
-                "rests": f"Held-out persons of the true population; error probability {percent(c['spent']['attack'])}.",
+                "bound": f"Δ ≥ {at_least(c.attack_lower)}",
+                "accuracy": f"≥ {percent_at_least((1 + c.attack_lower) / 2)}{_of_two(c)}",
+                "says": reached if c.attack_lower > 0 else nothing,
+                "rests": f"Held-out persons of the true population; error probability {percent(c.spent['attack'])}.",
             }
         )
     return found
 
 
-def consequences(certificate: CertificateFields) -> list[str]:
+def consequences(c: Certificate) -> list[str]:
     """What follows for decisions made from the release; nothing follows from a refuted model."""
-    c = certificate
-    modelled = c["status"] != "REFUTED"
-    upper, kind = c["cell_upper"], "certified"
+    modelled = c.status != "REFUTED"
+    upper, kind = c.cell_upper, "certified"
     if upper is None and modelled:
-        upper, kind = c["model_upper"], "model-based"
+        upper, kind = c.model_upper, "model-based"
     if upper is None:
         return []
     lines = [
@@ -228,9 +220,9 @@ def consequences(certificate: CertificateFields) -> list[str]:
         if 5 * upper < 1
         else "Four-fifths rule: not guaranteed by this bound.",
     ]
-    odds, kind = c["cell_odds_upper"], "certified"
+    odds, kind = c.cell_odds_upper, "certified"
     if not odds and modelled:
-        odds, kind = c["model_odds_upper"], "model-based"
+        odds, kind = c.model_odds_upper, "model-based"
     if odds:
         largest = at_most(max(odds.values()))
         lines.append(f"Equalized odds: within one label, rates differ by at most {largest} ({kind}).")
@@ -242,37 +234,25 @@ def is_about_model(assumption: str) -> bool:
     return assumption.startswith(("The model-based bound", "Under other densities"))
 
 
-def is_cross_fitted(c: CertificateFields) -> bool:
+def is_cross_fitted(c: Certificate) -> bool:
     """Whether several models share out the persons, so that every row is encoded by one that has not seen it."""
-    return any(len(statement["folds"]) > 1 for statement in c["counts"])
+    return any(len(statement.folds) > 1 for statement in c.counts)
 
 
-def target_distance(c: CertificateFields) -> float | None:
-    """The target as a distance Δ; None where there is none, or it is about more than two groups at once."""
-    if c["target"] is not None or c["target_accuracy"] is None or not is_plain(c):
-        return c["target"]
-    return 2 * c["target_accuracy"] - 1
-
-
-def is_plain(c: CertificateFields) -> bool:
-    """Whether there are two groups, equally likely: then the best guess is right (1 + Δ)/2 of the time."""
-    return len(c["n"]) == 2 and not c.get("priors")
-
-
-def _guess(c: CertificateFields, upper: float, accuracy: float) -> str:
+def _guess(c: Certificate, upper: float, accuracy: float | None) -> str:
     """How often a guess of the group is right; among more than two groups also between the worst two."""
-    if is_plain(c):
+    if c.is_plain:
         return f"≤ {percent_at_most(accuracy)}"
-    among = f"among all {len(c['n'])} groups" if len(c["n"]) > 2 else "at the given shares"
+    among = f"among all {len(c.n)} groups" if len(c.n) > 2 else "at the given shares"
     return f"≤ {percent_at_most(accuracy)} {among}; ≤ {percent_at_most((1 + upper) / 2)}{_of_two(c)}"
 
 
-def _of_two(c: CertificateFields) -> str:
+def _of_two(c: Certificate) -> str:
     """What (1 + Δ)/2 is the accuracy of, where that has to be said."""
-    return "" if is_plain(c) else " between two groups, equally likely"
+    return "" if c.is_plain else " between two groups, equally likely"
 
 
-def _covered(c: CertificateFields) -> str:
+def _covered(c: Certificate) -> str:
     """Which persons a certified bound is about."""
     if is_cross_fitted(c):
         return (
@@ -280,17 +260,17 @@ def _covered(c: CertificateFields) -> str:
             "same population, whose rows are encoded later, are covered too."
         )
     return (
-        f"New persons are covered: the {sum((c.get('n_persons') or c['n']).values()):,} it was certified on, and all "
+        f"New persons are covered: the {sum((c.n_persons or c.n).values()):,} it was certified on, and all "
         "of the same population whose rows are encoded later. Rows that the encoder was trained on or chosen by are "
         "not covered, even where the same file holds them."
     )
 
 
-def _target(c: CertificateFields) -> list[str]:
-    if c["target_accuracy"] is not None:
-        return [f"The target was a guess that is right at most {percent(c['target_accuracy'])} of the time."]
-    if c["target"] is not None:
-        return [f"The target was a distance of at most Δ = {c['target']:.4g}."]
+def _target(c: Certificate) -> list[str]:
+    if c.target_accuracy is not None:
+        return [f"The target was a guess that is right at most {percent(c.target_accuracy)} of the time."]
+    if c.target is not None:
+        return [f"The target was a distance of at most Δ = {c.target:.4g}."]
     return []
 
 
@@ -305,10 +285,9 @@ class Recomputing(NamedTuple):
     command: str  # what to type
 
 
-def recomputing(certificate: CertificateFields) -> Recomputing | None:
+def recomputing(c: Certificate) -> Recomputing | None:
     """What a reader needs to compute the certificate's headline again; None where nothing was counted."""
-    statements: tuple[CountedStatement, ...] = read_as(certificate["counts"], tuple[CountedStatement, ...])
-    headline = next((each for each in statements if each.law == "row" and each.label is None), None)
+    headline = c.headline
     if headline is None:
         return None
     folds = headline.folds
@@ -317,12 +296,12 @@ def recomputing(certificate: CertificateFields) -> Recomputing | None:
         parts = " + ".join(f"{fold.share:g}·{fold.upper:.6f}" for fold in folds)
         formulas.append(f"Δ ≤ {parts} = {rounded_up(headline.upper, 6)}")
     is_small = len(folds[0].n) <= _MOST_GROUPS and all(len(fold.cells) <= _MOST_CELLS for fold in folds)
-    file = next(iter(certificate["released_files"]), "")
+    file = next(iter(c.released_files), "")
     return Recomputing(
         formulas=formulas,
         groups=list(folds[0].n),
         tables=[_table(fold) for fold in folds] if is_small else [],
-        merged=sum(int(certificate["n_cells"] or 0) - len(fold.cells) for fold in folds),
+        merged=sum(int(c.n_cells or 0) - len(fold.cells) for fold in folds),
         command=" ".join(["fairflows check certificate.json", *([shlex.quote(file)] if file else [])]),
     )
 
@@ -358,19 +337,18 @@ class Remedy:
     expect: str  # what to expect, in one or two sentences
 
 
-def remedies(certificate: CertificateFields) -> list[Remedy]:
+def remedies(c: Certificate) -> list[Remedy]:
     """Two ways to come within a target that was missed; none where it was met, or there was none.
 
     Both expectations are plans for groups that are alike in the cells, or as far apart as they were seen; neither is a
     promise.
     """
-    c = certificate
-    target = target_distance(c)
-    if c["status"] == "CERTIFIED" or (target is None and c["target_accuracy"] is None):
+    target = c.target_distance
+    if c.status == "CERTIFIED" or (target is None and c.target_accuracy is None):
         return []
-    n = np.array(list(c["n"].values()), dtype=np.float64)
-    delta = c["spent"].get("cells", c["delta"])
-    if c["cell_upper"] is None:
+    n = np.array(list(c.n.values()), dtype=np.float64)
+    delta = c.spent.get("cells", c.delta)
+    if c.cell_upper is None:
         said = f"Cells can be certified: {_said(8, _planned(n, 8, delta), target)}"
         return [
             Remedy("fairflows fit … --release cells --n-cells 8 --replace", said),
@@ -379,9 +357,9 @@ def remedies(certificate: CertificateFields) -> list[Remedy]:
     return [_fewer_cells(c, n, delta, target), _more_persons(c, n, delta, target)]
 
 
-def _fewer_cells(c: CertificateFields, n: FloatArray, delta: float, target: float | None) -> Remedy:
-    n_labels = max(1, len(c["cell_odds_upper"])) if "label" in c["released"] else 1
-    now = max(3, (c["n_cells"] or 64) // n_labels)
+def _fewer_cells(c: Certificate, n: FloatArray, delta: float, target: float | None) -> Remedy:
+    n_labels = max(1, len(c.cell_odds_upper)) if "label" in c.released else 1
+    now = max(3, (c.n_cells or 64) // n_labels)
     bounds = {k: _planned(n, k * n_labels, delta) for k in _FEWER if k < now}
     wide_enough = [k for k, bound in bounds.items() if target is None or bound <= target]
     k = wide_enough[0] if wide_enough else min(bounds)
@@ -389,7 +367,7 @@ def _fewer_cells(c: CertificateFields, n: FloatArray, delta: float, target: floa
     return Remedy(command, f"Fewer cells tell less, and are counted more surely: {_said(k, bounds[k], target)}")
 
 
-def _more_persons(c: CertificateFields, n: FloatArray, delta: float, target: float | None) -> Remedy:
+def _more_persons(c: Certificate, n: FloatArray, delta: float, target: float | None) -> Remedy:
     command = "fairflows fit MORE-PERSONS.csv … --replace"
     if target is None:
         return Remedy(command, "Four times as many persons halve what the bound adds to the distance that is seen.")
@@ -399,7 +377,7 @@ def _more_persons(c: CertificateFields, n: FloatArray, delta: float, target: flo
     if needed is None:
         needed = rows_needed(target, delta, probabilities=np.full((len(n), 8), 1 / 8), shares=shares)
         said = "With 8 cells that are alike in all groups the bound comes down to the target"
-        if c["cell_upper"] is not None:
+        if c.cell_upper is not None:
             said = f"These cells are too far apart for any number of persons. {said}"
     times = float((needed / n).max())
     if times <= 1:
@@ -418,15 +396,11 @@ def _needed(seen: FloatArray | None, shares: FloatArray, delta: float, target: f
     return rows_needed(target, delta, probabilities=seen, shares=shares)
 
 
-def _seen(c: CertificateFields) -> FloatArray | None:
+def _seen(c: Certificate) -> FloatArray | None:
     """The shares of the cells in each group, as the certificate prints them; of several models, all cells together."""
-    statement = next((each for each in c["counts"] if each["law"] == "row" and each["label"] is None), None)
-    if statement is None:
+    if c.headline is None:
         return None
-    rows = [
-        np.concatenate([[*fold["counts"][group], fold["merged"][group]] for fold in statement["folds"]])
-        for group in c["n"]
-    ]
+    rows = [np.concatenate([[*fold.counts[group], fold.merged[group]] for fold in c.headline.folds]) for group in c.n]
     counts = np.array(rows, dtype=np.float64)
     return counts / counts.sum(axis=1, keepdims=True)
 
