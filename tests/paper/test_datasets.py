@@ -19,6 +19,7 @@ from fairflows.paper import datasets
 from fairflows.paper.datasets import (
     HEALTH_FEATURES,
     HEALTH_TRANSFER_FEATURES,
+    Source,
     describe_datasets,
     load_compas,
     load_crime,
@@ -26,7 +27,6 @@ from fairflows.paper.datasets import (
     load_law_school,
     read_health,
 )
-from fairflows.paper.sources import Source
 from fairflows.table.examples import load_adult
 
 # Table 3 of the paper: size, then P(a=1), P(y=1|a=0), P(y=1|a=1), P(y=1) in percent, for train, validation, test.

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fairflows.paper.experiments.processes import in_processes
+from fairflows.paper.experiments.result import in_processes
 
 
 def describe(numbers: list[float]) -> tuple[float, int]:

@@ -12,8 +12,7 @@ from fairflows.exceptions import DataError
 from fairflows.paper.experiments import Result, list_experiments, run, run_many
 from fairflows.paper.experiments import registry as experiments_registry
 from fairflows.paper.experiments.problems import adult, at_hand, changed, crime, health, law
-from fairflows.paper.experiments.processes import new_pool
-from fairflows.paper.experiments.result import Setting
+from fairflows.paper.experiments.result import Setting, new_pool
 
 PAPER = [f"figure-{i}" for i in (1, 2, 3, "4a", "4b", 5, 6, 7, 8, 9)] + [f"table-{i}" for i in range(1, 6)]
 

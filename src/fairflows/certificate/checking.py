@@ -133,7 +133,7 @@ def check(certificate: str | Path, file: str | Path | None = None, *, public_key
     except ValueError as error:
         raise DataError(f"{path}: not a certificate: {error}") from None
     results = list(_check_bounds(document))
-    listed = _read_list(path)
+    listed = FileList.read(list_beside(path)) if list_beside(path).is_file() else None
     results += _check_signature(listed, text, None if public_key is None else Path(public_key))
     if file is not None:
         failed = {result.what for result in results if result.verdict == "FAILED"}
@@ -159,7 +159,8 @@ def _check_bounds(c: Certificate) -> Iterator[Result]:
     if wrong is not None:
         yield Result("counts", "FAILED", wrong)
         return
-    yield Result("counts", "ok", f"{_people(c.n)} were counted; all sums agree.")
+    persons = ", ".join(f"{count:,} persons of {group!r}" for group, count in c.n.items())
+    yield Result("counts", "ok", f"{persons} were counted; all sums agree.")
     spending = _check_spending(c)
     yield spending
     if spending.verdict == "FAILED":
@@ -275,11 +276,6 @@ def _compared(what: str, relation: str, claimed: float | None, computed: float) 
     return Result(what, "FAILED", f"{found}; it says {says}.")
 
 
-def _read_list(certificate: Path) -> FileList | None:
-    path = list_beside(certificate)
-    return FileList.read(path) if path.is_file() else None
-
-
 def _check_signature(listed: FileList | None, certificate: str, public_key: Path | None) -> Iterator[Result]:
     if listed is not None and listed.certificate != canonical_sha256(certificate):
         text = "The producer's list of files is about another certificate, or this one was changed since."
@@ -374,10 +370,6 @@ def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
 def _name(statement: CountedStatement) -> str:
     about = f"a random {statement.law}"
     return about if statement.label is None else f"{about} given label {statement.label}"
-
-
-def _people(n: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} persons of {group!r}" for group, count in n.items())
 
 
 def _agree(one: float | None, other: float) -> bool:

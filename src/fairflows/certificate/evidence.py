@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.bounds.arguments import Estimator, Priors, checked_priors
+from fairflows.bounds.arguments import Estimator, FloatArray, Priors, checked_priors
 from fairflows.bounds.counts import (
     cell_radius,
     cells_to_merge,
@@ -32,8 +32,6 @@ from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Released
 from fairflows.table.table import Table
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -109,26 +107,19 @@ class CellEvidence:
             cells = released.cells(sample)
             n_cells = int(cells.max()) + 1 if released.is_foreign else int(released.n_cells or 0)
             counts = sample.count_cells(group_numbers(sample, groups), cells, (len(groups), n_cells))
-        channel: FloatArray | None = None if released.last is None else released.last.channel_
-        found, first, sizes = [], 0, [counts.shape[2]] if released.is_foreign else released.cells_of_models
-        for k in sizes:
-            own = slice(first, first + k)
-            of_model = None if channel is None else channel[own, own]
-            evidence = cls(counts[:, :, own], of_model, sample.labels, share=1 / len(sizes), first=first)
-            found.append(evidence.of_pairs() if with_label else evidence)
-            first += k
-        return tuple(found)
+        models = [(0, counts.shape[2], None)] if released.is_foreign else _models(released)
+        found = [
+            cls(counts[:, :, first : first + k], channel, sample.labels, share=1 / len(models), first=first)
+            for first, k, channel in models
+        ]
+        return tuple(evidence.of_pairs() if with_label else evidence for evidence in found)
 
     @classmethod
     def telling_nothing(cls, released: Released, n: npt.NDArray[np.int64]) -> tuple[CellEvidence, ...]:
         """So many persons of each group in one cell, parted evenly among the models that share them out."""
-        channel: FloatArray | None = None if released.last is None else released.last.channel_
-        found, first, sizes = [], 0, released.cells_of_models
-        for k in sizes:
-            of_model = None if channel is None else channel[first : first + k, first : first + k]
-            found.append(cls(n[None, :, None] // len(sizes), of_model, [], share=1 / len(sizes), first=first))
-            first += k
-        return tuple(found)
+        models = _models(released)
+        each = n[None, :, None] // len(models)
+        return tuple(cls(each, channel, [], share=1 / len(models), first=first) for first, _, channel in models)
 
     def of_pairs(self) -> CellEvidence:
         """The same persons counted by the pair of a cell and a label: cell c and the j-th of L labels are c·L + j."""
@@ -202,6 +193,16 @@ class CellEvidence:
         """Cells that are merged where all persons are counted."""
         # with the label, the counts of all persons and those by label are the same numbers
         return cells_to_merge(self.counts if self.with_label else self.counts.sum(axis=0))
+
+
+def _models(released: Released) -> list[tuple[int, int, FloatArray | None]]:
+    """For each of the models that share out the persons: its first cell, its number of cells, its channel."""
+    channel, found, first = None if released.last is None else released.last.channel_, [], 0
+    for k in released.cells_of_models:
+        own = slice(first, first + k)
+        found.append((first, k, None if channel is None else channel[own, own]))
+        first += k
+    return found
 
 
 def check_distance(evidence: Sequence[CellEvidence], target: float, delta: float, groups: Sequence[Hashable]) -> None:

@@ -216,7 +216,9 @@ class CellRelease(Encoder):
         """
         self._check_settings()
         classes = encoder.classes_ if isinstance(encoder.classes_, np.ndarray) and y is not None else None
-        labels = None if classes is None or y is None else _class_numbers(y, classes)
+        labels = None
+        if classes is not None:
+            labels = places_in(pd.Index(classes, dtype=object), pd.Series(np.asarray(y).ravel()))
         self.encoder_ = encoder
         self.groups_, self.classes_, self.n_features_in_ = encoder.groups_, classes, encoder.n_features_in_
         self.key_, self.ledger_, self.most_rows_ = encoder.key_, encoder.ledger_, _most_rows(encoder, rows)
@@ -378,10 +380,6 @@ def _with_coins(rows: Rows) -> Rows:
     if rows.persons.named:
         return rows
     return replace(rows, persons=Persons.by_contents(content_hashes(rows.X, b"cells")))
-
-
-def _class_numbers(y: LabelsLike, classes: np.ndarray) -> Groups:
-    return places_in(pd.Index(classes, dtype=object), pd.Series(np.asarray(y).ravel()))
 
 
 def _most_rows(encoder: Encoder, rows: Rows) -> int | None:

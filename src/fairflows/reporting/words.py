@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
 from fairflows.certificate.counted import FoldCounts
@@ -27,7 +28,6 @@ _TITLES = {
 
 _LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
 _MOST_GROUPS, _MOST_CELLS = 8, 300  # a larger table is for machines: certificate.json has it
-FloatArray = npt.NDArray[np.float64]
 _FEWER = (32, 16, 8, 4, 2)
 
 

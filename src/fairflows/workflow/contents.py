@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
+from sklearn.decomposition import PCA
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds.counts import FEWEST_PERSONS
@@ -253,11 +254,9 @@ def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> dic
 def _latent(released: pd.DataFrame, sample: Table) -> dict[str, Any]:
     """Encoded rows along their two main directions: dots for the producer, bins for the public."""
     features = NumericView.fit(released, None, 0).features(released)
-    centred = features - features.mean(axis=0)
-    directions = np.linalg.svd(centred[:20_000], full_matrices=False)[2][:2]
-    plane = centred @ directions.T
-    if plane.shape[1] == 1:
-        plane = np.column_stack([plane, np.zeros(len(plane))])
+    if features.shape[1] == 1:
+        features = np.column_stack([features, np.zeros(len(features))])
+    plane = PCA(2, random_state=0).fit(features[:20_000]).transform(features)
     groups = sorted(set(sample.a), key=str)
     names = [str(sample.group_names.get(group, group)) for group in groups]
     a = sample.a.to_numpy()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.certificate.document import MEANING
 from fairflows.compute.display import Columns, html_card
-from fairflows.explain.usefulness import StillTells, Told
+from fairflows.explain.usefulness import StillTells
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 
@@ -106,7 +106,8 @@ def _label(tells: StillTells) -> list[str]:
 
 
 def _tells(tells: StillTells) -> str:
-    shown = ", ".join(_share(told) for told in [*tells.columns[:_SHOWN], tells.sensitive])
+    told = [*tells.columns[:_SHOWN], tells.sensitive]
+    shown = ", ".join(f"{column.name} {100 * column.told:.0f} %" for column in told)
     more = "" if len(tells.columns) <= _SHOWN else f" ({len(tells.columns) - _SHOWN} more columns in the report)"
     return f"Of what a blind guess gets wrong, a shared row tells: {shown}{more}."
 
@@ -119,10 +120,6 @@ def _redrawn(fit: Fit) -> list[str]:
     return (
         [f"{sum(drawn):,} drawn rows were the own row of one training person, and were drawn again."] if drawn else []
     )
-
-
-def _share(told: Told) -> str:
-    return f"{told.name} {100 * told.told:.0f} %"
 
 
 def _files(fit: Fit, out: Path, shared: str) -> str:

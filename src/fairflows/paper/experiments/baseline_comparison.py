@@ -26,8 +26,7 @@ from fairflows.paper.experiments.adversaries import (
     trained_networks,
 )
 from fairflows.paper.experiments.problems import changed, labels_of, train_and_test
-from fairflows.paper.experiments.processes import in_processes
-from fairflows.paper.experiments.result import Result, Setting
+from fairflows.paper.experiments.result import Result, Setting, in_processes
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table

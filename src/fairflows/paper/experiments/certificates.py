@@ -36,8 +36,15 @@ from fairflows.paper.experiments.problems import (
     changed,
     labels_of,
 )
-from fairflows.paper.experiments.processes import in_processes
-from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, bounds_figure, new_figure
+from fairflows.paper.experiments.result import (
+    COLOURS,
+    FIRST_SEED,
+    Result,
+    Setting,
+    bounds_figure,
+    in_processes,
+    new_figure,
+)
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
 

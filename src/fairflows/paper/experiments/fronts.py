@@ -29,8 +29,7 @@ from fairflows.paper.baselines import FARE, FCRL, LAFTR, AdversarialForgetting, 
 from fairflows.paper.baselines.neural import NeuralBaseline
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
 from fairflows.paper.experiments.problems import at_hand, changed
-from fairflows.paper.experiments.processes import in_processes
-from fairflows.paper.experiments.result import COLOURS, Result, Setting, new_figure
+from fairflows.paper.experiments.result import COLOURS, Result, Setting, in_processes, new_figure
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released
 from fairflows.table.examples import load_adult

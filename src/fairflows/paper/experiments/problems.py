@@ -24,8 +24,7 @@ from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
 from fairflows.frontiers.sweep import Frontier, frontier
 from fairflows.paper import datasets
-from fairflows.paper.experiments.processes import in_processes
-from fairflows.paper.experiments.result import Setting
+from fairflows.paper.experiments.result import Setting, in_processes
 from fairflows.table.table import Table
 
 AnyEncoder = TypeVar("AnyEncoder", bound=Encoder)

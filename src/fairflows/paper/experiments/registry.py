@@ -17,8 +17,7 @@ from typing import Any
 import pandas as pd
 
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.paper.experiments.processes import new_pool
-from fairflows.paper.experiments.result import Result, Setting
+from fairflows.paper.experiments.result import Result, Setting, new_pool
 
 EXPERIMENTS = {
     "figure-1": ("drawn_data.run_overview", "Overview: two densities before and after encoding"),

@@ -1,19 +1,29 @@
-"""What an experiment is given, a setting, and what it gives back: our numbers beside the paper's, and figures."""
+"""What experiments share: a setting, tasks side by side in processes, and what they give back: tables and figures."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import multiprocessing
+import pickle
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fairflows.exceptions import DataWarning
+from fairflows.table.persons import secrets_in_pickles
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # colour-blind readers can tell them apart
 FIRST_SEED = 200  # no setting was chosen by looking at a result with seed 200 or above
@@ -32,6 +42,37 @@ class Setting:
         """The seeds: as many as were asked for, else `full` of them, or `quick` in a quick run."""
         n = self.seeds or (quick if self.quick else full)
         return list(range(FIRST_SEED, FIRST_SEED + n))
+
+
+def new_pool(n_processes: int) -> ProcessPoolExecutor:
+    """Processes that are started anew: one that has used a GPU cannot be copied. Data warnings are off in them."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(n_processes, context, initializer=_ignore_data_warnings)
+
+
+def in_processes(work: Callable[[Item], Found], items: Iterable[Item], n_processes: int) -> list[Found]:
+    """``map`` by several processes, in order; in this one where one is enough."""
+    if n_processes == 1:
+        return [work(item) for item in items]
+    # As bytes: torch would lend tensors between processes instead of copying them, and the lender may be gone first.
+    packed = [_packed((work, item)) for item in items]
+    with new_pool(max(1, min(n_processes, len(packed)))) as pool:
+        return [pickle.loads(found) for found in pool.map(_work_on_bytes, packed)]
+
+
+def _work_on_bytes(packed: bytes) -> bytes:
+    work, item = pickle.loads(packed)
+    return _packed(work(item))
+
+
+def _packed(value: object) -> bytes:
+    """A pickle that holds the keys of models: it goes from one of our processes to another, and is not kept."""
+    with secrets_in_pickles():
+        return pickle.dumps(value)
+
+
+def _ignore_data_warnings() -> None:
+    warnings.simplefilter("ignore", DataWarning)
 
 
 @dataclass
