@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
@@ -13,6 +14,7 @@ from markupsafe import Markup
 from fairflows.bounds.derived import rounded_down, rounded_up
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from matplotlib.axes import Axes
 
 ShowProgress = Callable[[int, int | None, str], None]
@@ -86,9 +88,6 @@ class Columns:
 
 
 _MOST_ROWS = 50  # that a notebook shows
-_TABLE = "margin:.3em 0;border:0;width:auto;font-size:inherit;color:inherit"
-_CELL = "text-align:{};vertical-align:top;padding:.1em 1.2em .1em 0;border:0;background:none"
-_BADGE = "background:{};color:#fff;padding:.1em .5em;border-radius:.3em"
 
 
 def html_card(heading: str, *parts: str | Columns | Sequence[str], badge: tuple[str, str] | None = None) -> str:
@@ -97,48 +96,16 @@ def html_card(heading: str, *parts: str | Columns | Sequence[str], badge: tuple[
     The parts are sentences, small tables, and lists of sentences; the badge is a word to put before the heading, white
     on the colour that comes with it.
     """
-    first = Markup('<p style="margin:.2em 0"><strong>{}{}</strong></p>').format(_badge(badge), heading)
-    body = Markup("").join([first, *(_html_part(part) for part in parts if part)])
-    return Markup('<div style="max-width:60em;line-height:1.4;overflow-x:auto">{}</div>').format(body)
+    return _template().render(heading=heading, parts=parts, badge=badge, most_rows=_MOST_ROWS)
 
 
-def _html_part(part: str | Columns | Sequence[str]) -> Markup:
-    if isinstance(part, str):
-        return Markup('<p style="margin:.2em 0">{}</p>').format(part)
-    if isinstance(part, Columns):
-        table = _html_table(part)
-        closed = Markup("<details><summary>{}</summary>{}</details>").format(part.closed, table)
-        return closed if part.closed else table
-    items = Markup("").join(Markup("<li>{}</li>").format(sentence) for sentence in part)
-    return Markup('<ul style="margin:.2em 0;padding-left:1.4em">{}</ul>').format(items)
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader
 
-
-def _badge(badge: tuple[str, str] | None) -> Markup:
-    if badge is None:
-        return Markup("")
-    text, colour = badge
-    return Markup('<span style="{}">{}</span> ').format(_BADGE.format(colour), text)
-
-
-def _html_table(table: Columns) -> Markup:
-    """Columns under a name are mostly numbers: from the second on they stand to the right."""
-    side = "right" if table.names else "left"
-    lines = []
-    if table.names:
-        head = [_html_cell("th", name, side if i else "left") for i, name in enumerate(table.names)]
-        lines.append(Markup("<thead><tr>{}</tr></thead>").format(Markup("").join(head)))
-    for name, *texts in table.rows[:_MOST_ROWS]:
-        cells = [_html_cell("th", name, "left"), *(_html_cell("td", text, side) for text in texts)]
-        lines.append(Markup("<tr>{}</tr>").format(Markup("").join(cells)))
-    if len(table.rows) > _MOST_ROWS:
-        more = _html_cell("th", f"… {len(table.rows) - _MOST_ROWS:,} more", "left")
-        lines.append(Markup("<tr>{}</tr>").format(more))
-    return Markup('<table style="{}">{}</table>').format(_TABLE, Markup("").join(lines))
-
-
-def _html_cell(tag: Literal["th", "td"], text: str, side: str) -> Markup:
-    style = _CELL.format(side) + (";white-space:nowrap" if side == "right" else "")
-    return Markup('<{tag} style="{style}">{text}</{tag}>').format(tag=tag, style=style, text=text)
+    loader = PackageLoader("fairflows.compute", ".")
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("card.html.jinja")
 
 
 @dataclass(frozen=True)

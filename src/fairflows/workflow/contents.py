@@ -105,7 +105,7 @@ def settings_of(model: Any) -> dict[str, str]:
 def _data(table: Table, split: str, unknown: list[str]) -> dict[str, Any]:
     summary = table.summary()
     rates = [name for name in summary if name.startswith("P(")]
-    columns = table.columns().reset_index().to_dict("records")
+    columns = table.columns().reset_index(names="name")[["name", "kind", "values", "missing", "range"]]
     return {
         "name": table.name,
         "rows": len(table),
@@ -123,16 +123,7 @@ def _data(table: Table, split: str, unknown: list[str]) -> dict[str, Any]:
             for group, row in summary.iterrows()
         ],
         "rate_names": rates,
-        "columns": [
-            {
-                "name": str(column["column"]),
-                "kind": str(column["kind"]),
-                "values": int(column["values"]),
-                "missing": int(column["missing"]),
-                "range": str(column["range"]),
-            }
-            for column in columns
-        ],
+        "columns": columns.astype({"name": str, "range": str}).to_dict("records"),
         "notes": [*table.notes, *unknown],
     }
 
