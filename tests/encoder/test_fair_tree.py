@@ -16,6 +16,7 @@ from fairflows.exceptions import DataError, DataWarning
 from fairflows.frontiers.sweep import frontier
 from fairflows.storage.saving import load, save
 from fairflows.table.table import Table
+from fairflows.table.table_columns import TableColumns
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -333,8 +334,8 @@ def test_components_do_not_depend_on_the_batch():
     X = population(3000, 0).X
     ranked = RankedColumns.fit(X, score_columns(X, {}, "error"), set())
     components = PrincipalComponents.fit(ranked, X, 3, 0)
-    whole = components.scores(X)
-    alone = np.concatenate([components.scores(X.iloc[[i]]) for i in range(50)])
+    whole = components.scores(TableColumns(X))
+    alone = np.concatenate([components.scores(TableColumns(X.iloc[[i]])) for i in range(50)])
     np.testing.assert_array_equal(whole[:50], alone)
     variance = whole.var(axis=0)
     assert (np.diff(variance) <= 1e-6).all()

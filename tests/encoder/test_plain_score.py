@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from fairflows import DataError
 from fairflows.codec.levels import Levels
 from fairflows.encoder.task_score import PlainScore, plain_score, predicted_scores, score_columns, score_pipeline
+from fairflows.table.table_columns import TableColumns
 
 
 def category_columns(X):
@@ -101,4 +102,4 @@ def test_the_mean_of_a_number():
     plain = plain_score(pipeline, X)
     assert isinstance(plain, PlainScore)
     np.testing.assert_allclose(predicted_scores([plain], new_rows(X))[:, 0], pipeline.predict(new_rows(X)), rtol=1e-12)
-    np.testing.assert_array_equal(predicted_scores([pipeline], X)[:, 0], pipeline.predict(X))
+    np.testing.assert_array_equal(predicted_scores([pipeline], TableColumns(X))[:, 0], pipeline.predict(X))

@@ -15,6 +15,7 @@ from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_choice, check_same, missing, named_features, numbers, training_kinds
+from fairflows.table.table_columns import TableColumns
 
 MAX_CELLS = 2**62
 """Beyond this many cells a cell's number does not fit an integer."""
@@ -141,18 +142,18 @@ class CellCodec:
             )
         return self
 
-    def to_levels(self, X: pd.DataFrame, found: Outside | None = None) -> npt.NDArray[np.int64]:
+    def to_levels(self, X: pd.DataFrame | TableColumns, found: Outside | None = None) -> npt.NDArray[np.int64]:
         """Each value's level, shape (n_rows, n_columns); `found` as for `encode`."""
-        columns = named_features(X, list(self.levels_), self.missing)
+        columns = named_features(TableColumns.of(X), list(self.levels_), self.missing)
         codes = [levels.codes(columns[name], found) for name, levels in self.levels_.items()]
         return np.column_stack(codes).astype(np.int64)
 
-    def encode(self, X: pd.DataFrame, found: Outside | None = None) -> npt.NDArray[np.int64]:
+    def encode(self, X: pd.DataFrame | TableColumns, found: Outside | None = None) -> npt.NDArray[np.int64]:
         """Each row's cell.
 
         Parameters
         ----------
-        X : DataFrame
+        X : DataFrame or TableColumns
             Rows with the columns that the codec was fitted on.
         found : Outside, optional
             Filled in with the values outside of what the codec was fitted on. With ``missing="category"`` it may hold

@@ -11,7 +11,7 @@ Each feature goes through three steps, each of them invertible:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ from fairflows.codec.scale import Scale
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.columns import check_choice, missing, named_features, shown, training_kinds
 from fairflows.table.persons import Key, Persons, Secret, new_key
+from fairflows.table.table_columns import TableColumns
 
 Array = npt.NDArray[np.float64]
 
@@ -155,13 +156,13 @@ class Codec:
         return np.array(low, dtype=np.float64), np.exp(self._log_width)
 
     def encode(
-        self, X: pd.DataFrame, persons: Persons | None = None, found: Outside | None = None
+        self, X: pd.DataFrame | TableColumns, persons: Persons | None = None, found: Outside | None = None
     ) -> tuple[Array, Array]:
         """Rows to model space.
 
         Parameters
         ----------
-        X : DataFrame
+        X : DataFrame or TableColumns
             Rows with the columns that the codec was fitted on.
         persons : Persons, optional
             Whose rows these are: a named person's noise is always the same. Without, the noise is fresh.
@@ -176,7 +177,7 @@ class Codec:
         log_det : ndarray of shape (n_rows,)
             log |∂x/∂(table units)|, so that log p(table units) = log p(x) + log_det.
         """
-        columns = named_features(X, self.columns_, self.missing)
+        columns = named_features(TableColumns.of(X), self.columns_, self.missing)
         if persons is None:
             persons = Persons.unnamed(len(X))
         noted = Outside(len(X)) if found is None else found
@@ -257,9 +258,7 @@ class Codec:
         )
         self._noisy = [self.dequantise and (isinstance(part, Levels) or part.is_noisy) for part in dimensions]
 
-    def _positions(
-        self, columns: Mapping[Hashable, pd.Series], persons: Persons, found: Outside
-    ) -> Iterator[tuple[str, Array]]:
+    def _positions(self, columns: TableColumns, persons: Persons, found: Outside) -> Iterator[tuple[str, Array]]:
         middle = np.float64(0 if self.dequantise else 0.5)  # of a level's step, where no noise is to come
         for name in self.columns_:
             column, gaps = columns[name], self.gaps_.get(name)

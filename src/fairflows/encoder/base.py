@@ -25,6 +25,7 @@ from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
+from fairflows.table.table_columns import TableColumns
 
 if TYPE_CHECKING:
     from fairflows.encoder.cell_model import KnownCells
@@ -38,7 +39,7 @@ Learnt = dict[str, object]
 
 AnyEncoder = TypeVar("AnyEncoder", bound="Encoder")
 
-RowsLike: TypeAlias = "Table | TableLike"
+RowsLike: TypeAlias = "Table | TableColumns | TableLike"
 """Rows as users bring them to an encoder."""
 
 LabelsLike: TypeAlias = "ColumnLike | Frame"
@@ -86,7 +87,7 @@ class Rows:
 
     Attributes
     ----------
-    X : DataFrame
+    columns : TableColumns
         The features, without the sensitive and identifier columns.
     group : ndarray of int
         Each row's group, as a place in the encoder's ``groups_``; 0 where an encoder needs no attribute and none came.
@@ -96,10 +97,20 @@ class Rows:
         Values outside of what the encoder was fitted on, noted while the rows are encoded.
     """
 
-    X: pd.DataFrame
+    columns: TableColumns
     group: Groups
     persons: Persons
     outside: Outside
+
+    @property
+    def X(self) -> pd.DataFrame:  # noqa: N802
+        """The features as a frame."""
+        return self.columns.frame
+
+    def take(self, places: npt.NDArray[np.intp]) -> Rows:
+        """Some of the rows, nothing noted about their values."""
+        columns = self.columns.take(places)
+        return Rows(columns, self.group[places], self.persons.take(places), Outside(len(columns)))
 
     @property
     def map_group(self) -> Groups:

@@ -202,7 +202,7 @@ class TransportedCells:
     def cells(self, rows: Rows, key: Secret) -> IntArray:
         """The encoded cells of rows."""
         u = rows.persons_or_fresh().uniform(key, "transport")
-        cells = self.model.codec.encode(rows.X, rows.outside)
+        cells = self.model.codec.encode(rows.columns, rows.outside)
         return self._draw(self.couplings, cells, rows.map_group, u)
 
     def decode(self, rows: Rows, key: Secret) -> pd.DataFrame:

@@ -22,7 +22,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, kron, vstack
 from scipy.spatial import cKDTree
@@ -32,8 +31,9 @@ from sklearn.pipeline import Pipeline
 
 from fairflows.bounds.counts import cell_radius
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
-from fairflows.encoder.task_score import PlainScore, predicted_scores
+from fairflows.encoder.task_score import PlainScore, predicted_probabilities, predicted_scores
 from fairflows.exceptions import DataError, Parameter
+from fairflows.table.table_columns import TableColumns
 
 FloatArray = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
@@ -160,12 +160,12 @@ class BinnedScores:
     n_groups: int
     bins: ScoreBins | None = None
 
-    def coordinates(self, X: pd.DataFrame) -> FloatArray:
+    def coordinates(self, X: TableColumns) -> FloatArray:
         """η, and where the group is not known P(a | x), or P(a | x, y) for every label that counts, (n, d)."""
         eta = predicted_scores(self.label_scores, X)
         if self.group_score is None:
             return eta
-        joint = self.group_score.predict_proba(X).reshape(len(X), -1, self.n_groups)
+        joint = predicted_probabilities(self.group_score, X).reshape(len(X), -1, self.n_groups)
         belief = joint / np.maximum(joint.sum(axis=-1, keepdims=True), 1e-12)
         return np.column_stack([eta, belief[..., 1:].reshape(len(X), -1)])
 
@@ -173,7 +173,7 @@ class BinnedScores:
         """Whose bins each row belongs to: its group's where the group is known."""
         return group if self.group_score is None else np.zeros_like(group)
 
-    def places(self, X: pd.DataFrame, group: Places) -> Places:
+    def places(self, X: TableColumns, group: Places) -> Places:
         """Each row's bin."""
         assert self.bins is not None
         return self.bins.places(self.coordinates(X), self.own_bins(group))

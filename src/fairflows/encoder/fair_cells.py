@@ -19,11 +19,18 @@ from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, 
 from fairflows.encoder.checks import Classifier, check_classifier, check_count
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.encoder.labels import Label, class_probabilities, predicted_labels
-from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, score_columns
+from fairflows.encoder.task_score import (
+    ScoreColumn,
+    checked_columns,
+    fit_score,
+    predicted_probabilities,
+    score_columns,
+)
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.table.columns import check_choice, shown
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.table import Role
+from fairflows.table.table_columns import TableColumns
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
 _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from
@@ -141,7 +148,7 @@ class FairCells(GroupEncoder):
         labels = self._read_labels(rows, may_be_numbers=True)
         self.labels_ = [replace(label, values=np.empty(0)) for label in labels]
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
-        rows = replace(rows, X=self._features(rows))
+        rows = replace(rows, columns=self._features(rows))
         plans = {seed: self._plan(rows, labels, seed) for seed in seeds}
         if len(strengths) == 1:
             return [self._learnt(*plans[seed], strengths[0]) for seed in seeds]
@@ -178,7 +185,7 @@ class FairCells(GroupEncoder):
         given = self._label_that_counts(labels)
         train, rest = self._part(rows, labels, given, seed)
         binned = self._fit_scores(rows, labels, given, train, seed)
-        X, group, persons = rows.X.iloc[rest], rows.group[rest], rows.persons.take(rest)
+        X, group, persons = rows.columns.take(rest), rows.group[rest], rows.persons.take(rest)
         weight = np.ones(len(rest)) if rows.weight is None else rows.weight[rest]
         if self.unit == "person":
             weight = weight / persons.rows_each()[persons.codes]
@@ -199,7 +206,7 @@ class FairCells(GroupEncoder):
         laws = counted
         if binned.group_score is not None:
             # Smoother than what is counted in single bins, whose noise a programme would take for differences.
-            belief = calibrated(binned.group_score.predict_proba(X), is_joint, weight)
+            belief = calibrated(predicted_probabilities(binned.group_score, X), is_joint, weight)
             laws = self._laws(belief, place, bins.n, weight)
         programme = CellProgramme.of(Bins(mass / mass.sum(), expected, laws, self._class_columns()), self.n_cells, seed)
         n_joint_persons = _persons_in(rows.persons, rows.group if given is None else given * K + rows.group, n_joint)
@@ -295,8 +302,8 @@ class FairCells(GroupEncoder):
             raise DataError(f"criterion {self.criterion!r} speaks of one label with classes.")
         return labels[0].values
 
-    def _features(self, rows: Rows) -> pd.DataFrame:
-        return checked_columns(rows.X, self.columns_, self.missing_, rows.outside)
+    def _features(self, rows: Rows) -> TableColumns:
+        return checked_columns(rows.columns, self.columns_, self.missing_, rows.outside)
 
     def cells(self, rows: Rows) -> Cells:
         """Each row's cell; of a bin that is split, as the person's coin falls."""

@@ -307,7 +307,7 @@ class FairFlow(GroupEncoder):
 
     def _to_model_space(self, rows: Rows) -> tuple[Array, Array]:
         persons = rows.persons_or_fresh() if self.codec_.is_randomised else rows.persons
-        return self.codec_.encode(rows.X, persons, rows.outside)
+        return self.codec_.encode(rows.columns, persons, rows.outside)
 
     def _encode(self, x: Array, group: Groups) -> Array:
         z = np.empty_like(x)

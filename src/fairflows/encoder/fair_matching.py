@@ -237,7 +237,7 @@ class FairMatching(GroupEncoder):
 
     def _encode(self, rows: Rows) -> IntArray:
         persons = rows.persons_or_fresh() if self.is_randomised else rows.persons
-        cells = self.model_.codec.encode(rows.X, rows.outside)
+        cells = self.model_.codec.encode(rows.columns, rows.outside)
         return self._apply(self.matched_, self.split_, cells, rows, persons)
 
     def _apply(self, matched: IntArray, split: IntArray, cells: IntArray, rows: Rows, persons: Persons) -> IntArray:

@@ -41,6 +41,7 @@ from fairflows.table.frames import TableLike
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Secret
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
+from fairflows.table.table_columns import TableColumns
 
 _CALIBRATION = 0.3  # share of the persons that the distribution functions, and no classifier, are fitted on
 _N_QUANTILES = 2001
@@ -127,7 +128,7 @@ class FairTransport(GroupEncoder):
             transports = self._fit_cells(rows, labels, seeds)
         else:
             self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
-            transports = self._fit_scores(replace(rows, X=self._features(rows)), labels, seeds)
+            transports = self._fit_scores(replace(rows, columns=self._features(rows)), labels, seeds)
         return [{"transport_": transports[seed].at(strength)} for strength in strengths for seed in seeds]
 
     @property
@@ -139,10 +140,11 @@ class FairTransport(GroupEncoder):
         kinds = [(self.kinds or {}).get(name) or infer_kind(X[name]) for name in X]
         return self.transport == "cells" or (self.transport == "auto" and all(kind == "categorical" for kind in kinds))
 
-    def _features(self, rows: Rows) -> pd.DataFrame:
+    def _features(self, rows: Rows) -> TableColumns:
         """The columns of a score, checked; cells are checked by their codec."""
-        columns = self.columns_
-        return rows.X if columns is None else checked_columns(rows.X, columns, self.missing_, rows.outside)
+        if self.columns_ is None:
+            return rows.columns
+        return checked_columns(rows.columns, self.columns_, self.missing_, rows.outside)
 
     def _fit_cells(self, rows: LabelledRows, labels: list[Label], seeds: Sequence[int]) -> dict[int, TransportedCells]:
         if len(labels) > 1:
@@ -187,7 +189,7 @@ class FairTransport(GroupEncoder):
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """The moved cell or score of each row; one person is always encoded alike."""
-        return self.transport_.encode(replace(rows, X=self._features(rows)), self.key_)
+        return self.transport_.encode(replace(rows, columns=self._features(rows)), self.key_)
 
     def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         """A *sample* of the rows that may stand behind Z, drawn from x given z and the group, keyed by person.
@@ -201,7 +203,7 @@ class FairTransport(GroupEncoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The class that each encoded row suggests; one column per label where there are several."""
-        codes = self.transport_.predict(replace(rows, X=self._features(rows)), self.key_)
+        codes = self.transport_.predict(replace(rows, columns=self._features(rows)), self.key_)
         classes = self.classes_ if isinstance(self.classes_, list) else [self.label_classes]
         return side_by_side([values[codes[:, j]] for j, values in enumerate(classes)])
 
@@ -330,7 +332,7 @@ class TransportedScore:
         classifiers = [
             fit_score(classifier, rows, train, label.values[train], columns, random_state) for label in labels
         ]
-        scores = predicted_scores(classifiers, rows.X.iloc[rest])
+        scores = predicted_scores(classifiers, rows.columns.take(rest))
         group = rows.group[rest]
         tie = np.random.default_rng(random_state).random(scores.shape)
         barycentres = [Barycentre.fit(column, group, n_groups) for column in scores.T]
@@ -353,7 +355,7 @@ class TransportedScore:
         """The moved scores, a column each."""
         persons = rows.persons_or_fresh()
         tie = np.column_stack([persons.uniform(key, f"tie:{name}") for name in self.names])
-        moved = self._move(predicted_scores(self.classifiers, rows.X), rows.map_group, tie, self.strength)
+        moved = self._move(predicted_scores(self.classifiers, rows.columns), rows.map_group, tie, self.strength)
         return pd.DataFrame(moved, columns=self.names)
 
     def predict(self, rows: Rows, key: Secret) -> npt.NDArray[np.intp]:

@@ -38,6 +38,7 @@ from fairflows.table.columns import Dtype, check_choice, check_known
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
+from fairflows.table.table_columns import TableColumns
 
 _CANDIDATES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _CHANCE = 0.9  # with which the certificate stays within its plan
@@ -184,7 +185,7 @@ class FairTree(GroupEncoder):
         self.labels_ = [replace(label, values=np.empty(0)) for label in labels]
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
         given = rows.X
-        rows = replace(rows, X=checked_columns(given, self.columns_, self.missing_, rows.outside))
+        rows = replace(rows, columns=checked_columns(rows.columns, self.columns_, self.missing_, rows.outside))
         learnt: dict[tuple[float, int], Learnt] = {}
         with progress_bar("growing", enabled=self.progress) as show:
             for seed in seeds:
@@ -208,7 +209,7 @@ class FairTree(GroupEncoder):
         )
         show(0, None, "scores")
         scores = TreeScores.fit(self, rows, fitted, labels, seed)
-        values = scores.values(rows.X.iloc[others])
+        values = scores.values(rows.columns.take(others))
         share = np.sqrt(self.label_weight / max(len(labels), 1))
         parts = [share * _standardised(label.targets()[others], weight[others]) for label in labels]
         of_columns = values[:, scores.n_of_labels :]
@@ -283,7 +284,7 @@ class FairTree(GroupEncoder):
         own = clone(self)
         own.__dict__.update(vars(self) | learnt)
         coins = np.random.default_rng(seed)
-        cells = own._cells_of(rows.X, rows.group, lambda depth, places: coins.random(len(places)))
+        cells = own._cells_of(rows.columns, rows.group, lambda depth, places: coins.random(len(places)))
         labels = None if rows.y is None else label_columns(rows.y)
         who = rows.persons.codes
         drawn = RowsGivenCell.fit(X, cells, own.n_cells_, labels, persons=who, key=self.key_, random_state=seed)
@@ -293,7 +294,7 @@ class FairTree(GroupEncoder):
         """Each row's cell."""
         check_is_fitted(self)
         persons = rows.persons_or_fresh()
-        X = checked_columns(rows.X, self.columns_, self.missing_, rows.outside)
+        X = checked_columns(rows.columns, self.columns_, self.missing_, rows.outside)
         if self.missing_ == "category":
             self.scores_.note_missing(X, rows.outside)
 
@@ -302,12 +303,12 @@ class FairTree(GroupEncoder):
 
         return self._cells_of(X, rows.map_group, coin)
 
-    def _cells_of(self, X: pd.DataFrame, group: Groups, coin: Coin) -> Cells:
+    def _cells_of(self, X: TableColumns, group: Groups, coin: Coin) -> Cells:
         """The cells of rows that were checked, a chunk at a time."""
         cells = np.empty(len(X), dtype=np.intp)
-        for start in range(0, len(X), _ROWS_PER_CHUNK):
-            chunk = slice(start, start + _ROWS_PER_CHUNK)
-            cells[chunk] = self.tree_.cells(self.scores_.values(X.iloc[chunk]), group[chunk], _from_row(start, coin))
+        for chunk, rows in X.chunks(_ROWS_PER_CHUNK):
+            scores, coin_of_chunk = self.scores_.values(rows), _from_row(chunk.start, coin)
+            cells[chunk] = self.tree_.cells(scores, group[chunk], coin_of_chunk)
         return cells
 
     def encode(self, rows: Rows) -> pd.DataFrame:
@@ -418,7 +419,7 @@ class TreeScores:
         components = PrincipalComponents.fit(ranked, X, tree.n_components, seed)
         return cls(of_labels, components, n_of_labels, ranked.total_variance)
 
-    def values(self, X: pd.DataFrame) -> FloatArray:
+    def values(self, X: TableColumns) -> FloatArray:
         """The scores of rows, (n_rows, n_scores)."""
         of_columns = self.components.scores(X)
         if not self.of_labels:
@@ -438,7 +439,7 @@ class TreeScores:
         components = replace(self.components, loadings=self.components.loadings[:, kept])
         return replace(self, of_labels=of_labels, components=components, n_of_labels=n_of_labels), place
 
-    def note_missing(self, X: pd.DataFrame, found: Outside) -> None:
+    def note_missing(self, X: TableColumns, found: Outside) -> None:
         """Note the numbers that are missing where none was in training."""
         self.components.columns.note_missing(X, found)
 

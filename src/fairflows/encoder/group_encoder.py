@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Literal, Self
@@ -33,6 +33,7 @@ from fairflows.table.ledger import Ledger
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table, role_column
+from fairflows.table.table_columns import TableColumns
 
 
 class GroupEncoder(Encoder):
@@ -136,35 +137,35 @@ class GroupEncoder(Encoder):
         return "category" if kept else "error"
 
     def _rows(self, X: RowsLike, sensitive_features: Role | None, persons: Persons | None, *, fit: bool) -> Rows:
-        frame = X.X if isinstance(X, Table) else self._frame(X)
-        if len(frame) < (2 if fit else 1):
-            raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs {'two' if fit else 'one'}.")
-        attribute, taken = self._attribute(X, frame, sensitive_features, fit=fit)
+        table = self._table(X)
+        if len(table) < (2 if fit else 1):
+            raise DataError(f"Found a table with {len(table)} sample(s); an encoder needs {'two' if fit else 'one'}.")
+        attribute, taken = self._attribute(X, table, sensitive_features, fit=fit)
         if fit:
             self.groups_ = [] if attribute is None else self._find_groups(attribute)
-        group = self._group_of(attribute, len(frame))
+        group = self._group_of(attribute, len(table))
         if persons is None and isinstance(X, Table) and X.identifier is not None:
             persons = X.persons
         if persons is None:
-            if fit and self.identifier not in (None, frame.index.name):
-                check_known(self.identifier, frame.columns, "identifier")
-            persons = self._persons(frame, needed=self.is_randomised)
-        taken = [*taken, *([self.identifier] if self.identifier in frame.columns else [])]
-        features = _without(frame, taken)
-        if not features.shape[1]:
+            if fit and self.identifier not in (None, table.index.name):
+                check_known(self.identifier, table, "identifier")
+            persons = self._persons(table, needed=self.is_randomised)
+        features = table.without([*taken, self.identifier])
+        if not features.names:
             raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
         features = self._checked_features(X, features, fit=fit)
         return Rows(features, group, persons, Outside(len(features)))
 
-    def _checked_features(self, X: RowsLike, features: pd.DataFrame, *, fit: bool) -> pd.DataFrame:
+    def _checked_features(self, X: RowsLike, features: TableColumns, *, fit: bool) -> TableColumns:
         """The features as scikit-learn checks them: with the names, or the number, of those that were fitted."""
-        named = isinstance(X, Table) or has_names(X)
-        if fit or not named or features.columns.tolist() != list(vars(self).get("feature_names_in_", ())):
-            validate_data(self, features if named else features.to_numpy(), skip_check_array=True, reset=fit)
+        named = isinstance(X, Table | TableColumns) or has_names(X)
+        if fit or not named or features.names != list(vars(self).get("feature_names_in_", ())):
+            frame = features.frame
+            validate_data(self, frame if named else frame.to_numpy(), skip_check_array=True, reset=fit)
         if fit:
-            check_kinds(features, self.get_params(deep=False).get("kinds"))
-            self.schema_ = Schema.of(features) if named else None
-        return features if fit or self.schema_ is None else self.schema_.apply(features)
+            check_kinds(features.frame, self.get_params(deep=False).get("kinds"))
+            self.schema_ = Schema.of(features.frame) if named else None
+        return features if fit or self.schema_ is None else self.schema_.apply_to(features)
 
     def _read_latent(
         self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None, *, by_person: bool
@@ -174,28 +175,28 @@ class GroupEncoder(Encoder):
         frame, names = self._frame(Z), self._names_out()
         if not has_names(Z) and frame.shape[1] == len(names):
             frame = frame.set_axis(names, axis=1)
-        attribute, taken = self._attribute(Z, frame, sensitive_features, fit=False)
-        taken = [*taken, *({self.identifier} & set(frame.columns))]
-        latent = _without(frame, taken)
+        table = TableColumns(frame)
+        attribute, taken = self._attribute(Z, table, sensitive_features, fit=False)
+        latent = table.without([*taken, self.identifier]).frame
         latent = latent.set_axis(latent.columns.astype(str), axis=1)
         if set(latent.columns) != set(names):
             got, wanted = (", ".join(map(str, list(some)[:8])) for some in (latent.columns, names))
             raise DataError(f"Encoded rows must have the columns {wanted} ({len(names)} in all); got {got}.")
-        latent = self.encoded_schema.apply(latent[names])
-        group = self._group_of(attribute, len(frame))
-        persons = self._persons(frame, needed=by_person) if persons is None else persons
-        return Rows(latent, group, persons, Outside(len(frame)))
+        columns = self.encoded_schema.apply_to(TableColumns(latent, names))
+        group = self._group_of(attribute, len(table))
+        persons = self._persons(table, needed=by_person) if persons is None else persons
+        return Rows(columns, group, persons, Outside(len(table)))
 
-    def _persons(self, frame: pd.DataFrame, needed: bool) -> Persons:
+    def _persons(self, table: TableColumns, needed: bool) -> Persons:
         """Who is who, by the column or index that the constructor named."""
         if self.identifier is None:
-            return Persons.unnamed(len(frame))
-        if self.identifier in frame.columns:
-            return Persons.of(frame[self.identifier])
-        if self.identifier == frame.index.name:
-            return Persons.of(frame.index)
+            return Persons.unnamed(len(table))
+        if self.identifier in table:
+            return Persons.of(table[self.identifier])
+        if self.identifier == table.index.name:
+            return Persons.of(table.index)
         if not needed:
-            return Persons.unnamed(len(frame))
+            return Persons.unnamed(len(table))
         raise DataError(
             f"The encoder knows persons by their {self.identifier!r} (",
             Parameter("identifier", self.identifier),
@@ -239,6 +240,11 @@ class GroupEncoder(Encoder):
             raise DataError("sample_weight must have a positive weight; every weight is zero.")
         return weight
 
+    def _table(self, X: RowsLike) -> TableColumns:
+        if isinstance(X, TableColumns):
+            return X
+        return TableColumns(X.X if isinstance(X, Table) else self._frame(X))
+
     def _frame(self, X: TableLike) -> pd.DataFrame:
         X = settled(X)
         if has_names(X):
@@ -249,20 +255,20 @@ class GroupEncoder(Encoder):
         return to_pandas(check_array(X, dtype="numeric", ensure_all_finite=finite))
 
     def _attribute(
-        self, X: RowsLike, frame: pd.DataFrame, sensitive_features: Role | None, *, fit: bool
+        self, X: RowsLike, table: TableColumns, sensitive_features: Role | None, *, fit: bool
     ) -> tuple[pd.Series | None, list[Hashable]]:
-        """The sensitive attribute, and which columns of the frame it is (none when it came as an argument alone)."""
+        """The sensitive attribute, and which columns of the table it is (none when it came as an argument alone)."""
         names = [self.sensitive] if isinstance(self.sensitive, str) else list(self.sensitive or [])
-        in_frame: list[Hashable] = [name for name in names if name in frame.columns]
+        in_table: list[Hashable] = [name for name in names if name in table]
         if sensitive_features is None and isinstance(X, Table):
             sensitive_features = X.a
         if sensitive_features is not None:
             listed = isinstance(sensitive_features, list | tuple)
             given = np.asarray(sensitive_features) if listed else sensitive_features
-            return role_column(frame, given, "sensitive")[0], in_frame
+            return role_column(table, given, "sensitive")[0], in_table
         needed = self._fit_needs_attribute if fit else self.needs_attribute
-        if self.sensitive is not None and (needed or in_frame):
-            return role_column(frame, self.sensitive, "sensitive")
+        if self.sensitive is not None and (needed or in_table):
+            return role_column(table, self.sensitive, "sensitive")
         if not needed:
             return None, []
         why = "is fitted to groups" if not self.needs_attribute else "encodes each group its own way"
@@ -294,14 +300,6 @@ class GroupEncoder(Encoder):
                 f"{int((group < 0).sum())} rows are not, the first is {shown(first)}."
             )
         return group
-
-
-def _without(frame: pd.DataFrame, names: Iterable[Hashable]) -> pd.DataFrame:
-    """A frame without some columns; for a single row four times as fast as `DataFrame.drop`."""
-    rest = frame.copy(deep=False)
-    for name in {*names}:
-        del rest[name]
-    return rest
 
 
 @dataclass(eq=False, repr=False)

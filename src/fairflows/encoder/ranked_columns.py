@@ -21,6 +21,7 @@ from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.task_score import ScoreColumn
 from fairflows.table.columns import floats, missing
+from fairflows.table.table_columns import TableColumns
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -173,13 +174,13 @@ class RankedColumns:
         varying = sum(bool(part.ranks.any()) for part in self.numbers)
         return float(varying + sum(part.scale > 0 for part in self.categories) + np.count_nonzero(self.missing_scale))
 
-    def note_missing(self, X: pd.DataFrame, found: Outside) -> None:
+    def note_missing(self, X: TableColumns, found: Outside) -> None:
         """Note the numbers that are missing where none was in training."""
         for ranks in self.numbers:
-            if not ranks.had_missing and X[ranks.name].hasnans:
-                found.note(str(ranks.name), "missing", X[ranks.name].isna().to_numpy())
+            if not ranks.had_missing:
+                found.note(str(ranks.name), "missing", missing(X[ranks.name]))
 
-    def features(self, X: pd.DataFrame) -> tuple[FloatArray, list[IntArray]]:
+    def features(self, X: TableColumns) -> tuple[FloatArray, list[IntArray]]:
         """Ranks (n_rows, n_numbers), and the number of the indicator that is 1 for each row, or −1 where none is.
 
         There is one such array per column of categories, then one per column of numbers that had missing values.
@@ -224,7 +225,7 @@ class PrincipalComponents:
         """The components of training rows, or of a random sample where there are many."""
         if len(X) > _SAMPLE:
             X = X.iloc[np.random.default_rng(random_state).choice(len(X), _SAMPLE, replace=False)]
-        ranks, places = columns.features(X)
+        ranks, places = columns.features(TableColumns(X))
         row, at = np.arange(len(X)), np.concatenate([*places, np.empty(0, dtype=np.int64)])
         row = np.tile(row, len(places))[at >= 0]
         shape = len(X), columns.n_features - len(columns.numbers)
@@ -237,18 +238,18 @@ class PrincipalComponents:
         found = pca.fit(features.toarray() if whole else features).components_.T * scales[:, None]
         return cls(columns, np.round(found * _LOADING_STEPS) / _LOADING_STEPS)
 
-    def scores(self, X: pd.DataFrame) -> FloatArray:
+    def scores(self, X: TableColumns) -> FloatArray:
         """The components of rows, (n_rows, n_components); not centred."""
         n_numbers, found = len(self.columns.numbers), np.empty((len(X), self.loadings.shape[1]))
         if not found.shape[1]:
             return found
         of_indicators = np.vstack([self.loadings[n_numbers:], np.zeros(found.shape[1])])  # the last where none is 1
-        for start in range(0, len(X), _ROWS_PER_CHUNK):
-            ranks, places = self.columns.features(X.iloc[start : start + _ROWS_PER_CHUNK])
+        for chunk, rows in X.chunks(_ROWS_PER_CHUNK):
+            ranks, places = self.columns.features(rows)
             part = ranks @ self.loadings[:n_numbers]
             for place in places:
                 part += of_indicators[place]
-            found[start : start + _ROWS_PER_CHUNK] = part
+            found[chunk] = part
         return found
 
 

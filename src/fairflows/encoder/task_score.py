@@ -35,7 +35,7 @@ from fairflows.encoder.checks import Classifier
 from fairflows.exceptions import DataError
 from fairflows.table.columns import (
     check_column,
-    checked_features,
+    check_features,
     floats,
     has_order,
     is_number,
@@ -44,6 +44,7 @@ from fairflows.table.columns import (
     places_in,
     seconds,
 )
+from fairflows.table.table_columns import TableColumns
 
 ScoreColumn = Levels | Literal["numbers", "times"]
 """What a column of a score's table holds: categories, each with its level, or numbers, or times."""
@@ -70,39 +71,35 @@ def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Litera
 
 
 def checked_columns(
-    X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], when_missing: str, found: Outside
-) -> pd.DataFrame:
+    X: TableColumns, columns: Mapping[Hashable, ScoreColumn], when_missing: str, found: Outside
+) -> TableColumns:
     """Rows as the classifiers know them: refused where values are missing, infinite or of another type.
 
     Categories that were not there are noted in `found`.
     """
-    names = list(columns)
-    X = X if X.columns.tolist() == names else X[names]
+    X = X.part(list(columns))
+    check_features(X, when_missing)
     changed = {}
-    for name, column in checked_features(X, when_missing).items():
-        what = columns[name]
+    for name, what in columns.items():
+        column = X[name]
         if isinstance(what, Levels):
             known = what.known(column, found)
             if known is not column:
                 changed[name] = known
         elif not (is_time if what == "times" else is_number)(column.dtype):
             raise DataError(f"Column {str(name)!r} must hold {what}, as it was fitted; got {column.dtype}.")
-    if changed:
-        X = X.copy(deep=False)
-        for name, column in changed.items():
-            X[name] = column
-    return with_plain_gaps(X)
+    return with_plain_gaps(X.with_columns(changed))
 
 
-def with_plain_gaps(X: pd.DataFrame) -> pd.DataFrame:
+def with_plain_gaps(X: TableColumns) -> TableColumns:
     """Rows whose missing values are NaN, as scikit-learn knows them, also where pandas has a marker of its own."""
-    marked = {name: X[name] for name, dtype in zip(X, X.dtypes, strict=True) if _may_hold_na(dtype) and X[name].hasnans}
-    if not marked:
-        return X
-    plain = X.copy(deep=False)
-    for name, column in marked.items():
-        plain[name] = column.astype(float) if is_number(column.dtype) else column.astype(object).where(column.notna())
-    return plain
+    marked = {name: X[name] for name in X if _may_hold_na(X[name].dtype) and missing(X[name]).any()}
+    return X.with_columns(
+        {
+            name: column.astype(float) if is_number(column.dtype) else column.astype(object).where(column.notna())
+            for name, column in marked.items()
+        }
+    )
 
 
 def _may_hold_na(dtype: np.dtype | ExtensionDtype) -> bool:
@@ -174,7 +171,7 @@ def score_pipeline(model: object, X: pd.DataFrame, categories: Sequence[Hashable
     return make_pipeline(columns, model)
 
 
-def predicted_scores(scores: Sequence[PlainScore | Pipeline], X: pd.DataFrame) -> FloatArray:
+def predicted_scores(scores: Sequence[PlainScore | Pipeline], X: TableColumns) -> FloatArray:
     """What the scores say of rows, side by side.
 
     That is the mean of a number, the probability of the second of two classes, or of each of more classes.
@@ -182,14 +179,19 @@ def predicted_scores(scores: Sequence[PlainScore | Pipeline], X: pd.DataFrame) -
     columns = []
     for score in scores:
         if isinstance(score, Pipeline) and is_regressor(score):
-            columns.append(np.asarray(score.predict(X), dtype=np.float64)[:, None])
+            columns.append(np.asarray(score.predict(X.frame), dtype=np.float64)[:, None])
             continue
         if isinstance(score, PlainScore) and not score.classifies:
             columns.append(score.raw_scores(X))
             continue
-        probabilities = score.predict_proba(X)
+        probabilities = predicted_probabilities(score, X)
         columns.append(probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities)
     return np.concatenate(columns, axis=1)
+
+
+def predicted_probabilities(score: PlainScore | Pipeline, X: TableColumns) -> FloatArray:
+    """The class probabilities of rows."""
+    return score.predict_proba(X.frame if isinstance(score, Pipeline) else X)
 
 
 @dataclass(frozen=True)
@@ -386,7 +388,7 @@ class PlainScore:
     model: BoostedTrees | LogisticScores
     classifies: bool = True
 
-    def predict_proba(self, X: pd.DataFrame) -> FloatArray:
+    def predict_proba(self, X: TableColumns) -> FloatArray:
         """Class probabilities of rows."""
         raw = self.raw_scores(X)
         if raw.shape[1] > 1:
@@ -394,7 +396,7 @@ class PlainScore:
         positive = expit(raw[:, 0])
         return np.stack([1 - positive, positive], axis=1)
 
-    def raw_scores(self, X: pd.DataFrame) -> FloatArray:
+    def raw_scores(self, X: TableColumns) -> FloatArray:
         """The scores behind the probabilities, (n_rows, n_scores); of a regression, the mean."""
         width = len(self.times) + sum(text.table.shape[1] for text in self.texts) + len(self.numbers)
         x, at = np.empty((len(X), width), order="F"), 0
@@ -432,9 +434,9 @@ def plain_score(score: Pipeline, X: pd.DataFrame) -> PlainScore | Pipeline:
     plain = PlainScore(list(times), _text_columns(encoder, list(texts)), numbers, model, classifies)
     some = X.head(_ROWS_COMPARED)
     if classifies:
-        same = np.allclose(plain.predict_proba(some), score.predict_proba(some))
+        same = np.allclose(plain.predict_proba(TableColumns(some)), score.predict_proba(some))
     else:
-        same = np.allclose(plain.raw_scores(some)[:, 0], score.predict(some))
+        same = np.allclose(plain.raw_scores(TableColumns(some))[:, 0], score.predict(some))
     return plain if same else score
 
 

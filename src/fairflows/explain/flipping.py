@@ -17,7 +17,6 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.codec.outside import Outside
 from fairflows.compute.display import new_axes
 from fairflows.encoder.base import Rows
 from fairflows.encoder.fair_flow import FairFlow
@@ -26,6 +25,7 @@ from fairflows.table.columns import check_known, floats, has_order, is_time
 from fairflows.table.frames import Frame, has_names, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role, Table, role_column
+from fairflows.table.table_columns import TableColumns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -175,7 +175,7 @@ def recourse(
     rejected = ~accepts(z)
     draws = _draws(encoder, random_state)
     targets = _encoded(encoder, *(draws if pool is None else (to_pandas(pool.X), pool.a)))
-    search = _Search(encoder, accepts, conditions, _taken(rows, np.flatnonzero(rejected)), z[rejected])
+    search = _Search(encoder, accepts, conditions, rows.take(np.flatnonzero(rejected)), z[rejected])
     targets = np.random.default_rng(random_state).permutation(_accepted(targets, accepts))
     search.run(targets, np.linspace(0, 1, n_steps), n_candidates)
 
@@ -298,11 +298,11 @@ class _Search:
 
     def _decoded(self, rows: npt.NDArray[np.intp], z: Array) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
         """The points as rows of the table, forbidden changes undone, and which of these rows are accepted."""
-        before = _taken(self._rows, rows)
+        before = self._rows.take(rows)
         decoded = self._encoder.decode(z, before.group).set_axis(before.X.index)
         # Decoding sets values on their grids, and conditions undo some: what counts is the row that would be handed in.
         after = self._conditions.restore(before.X, decoded)
-        encoded = self._encoder.encode(replace(before, X=after)).to_numpy(dtype=np.float64)
+        encoded = self._encoder.encode(replace(before, columns=TableColumns(after))).to_numpy(dtype=np.float64)
         return after, self._accepts(encoded)
 
     def changed(self, before: pd.DataFrame) -> pd.DataFrame:
@@ -314,11 +314,6 @@ class _Search:
             for name in changed:
                 after[name] = _put(after[name], changed[name])
         return after
-
-
-def _taken(rows: Rows, places: npt.NDArray[np.intp]) -> Rows:
-    """Some of the rows, nothing noted about their values."""
-    return Rows(rows.X.iloc[places], rows.group[places], rows.persons.take(places), Outside(len(places)))
 
 
 def _put(column: pd.Series, values: pd.Series) -> pd.Series:
@@ -344,7 +339,7 @@ def _read(encoder: FairFlow, X: Frame | Table, sensitive_features: Role | None) 
     given = encoder.sensitive if sensitive_features is None else sensitive_features
     if given is None:
         raise DataError("Recourse decodes each row by its own group's flow: pass sensitive_features=....")
-    return frame, role_column(frame, given, "sensitive")[0]
+    return frame, role_column(TableColumns(frame), given, "sensitive")[0]
 
 
 def _acceptance(encoder: FairFlow, classifier: Classifier | None, favourable: Hashable) -> Accepts:

@@ -377,8 +377,8 @@ class CrossFit(Encoder):
         parts, order = [], []
         for f in np.unique(fold).tolist():
             places, schema = np.flatnonzero(fold == f), self.models_[f].row_schema
-            X = rows.X.iloc[places]
-            X = X if schema == self.models_[0].row_schema else schema.apply(X)  # which model 0 read them by
+            X = rows.columns.take(places)
+            X = X if schema == self.models_[0].row_schema else schema.apply_to(X)  # which model 0 read them by
             part = Rows(plain_numbers(X), rows.group[places], persons.take(places), Outside(len(places)))
             parts.append(do(f, part))
             order.append(places)

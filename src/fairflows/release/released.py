@@ -21,6 +21,7 @@ from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Hashes, Persons
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
+from fairflows.table.table_columns import TableColumns
 
 
 @runtime_checkable
@@ -176,7 +177,7 @@ class Released:
         return self._written(self._named(self._before(len(self.steps), table, repeatable_persons(table, part))))
 
     def encode_rows(
-        self, X: pd.DataFrame, attribute: Role | None, persons: Persons | None
+        self, X: TableColumns, attribute: Role | None, persons: Persons | None
     ) -> tuple[pd.DataFrame, dict[Hashable, int]]:
         """What is released for features that come without a `Table`, in double precision.
 

@@ -23,6 +23,7 @@ from fairflows.table.columns import check_known
 from fairflows.table.frames import from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
+from fairflows.table.table_columns import TableColumns
 
 Precision = Literal["float32", "float64"]
 Batch = TypeVar("Batch", pa.RecordBatch, pa.Table)
@@ -235,11 +236,11 @@ class BatchEncoder:
         schema = self.output_schema(batch.schema)
         if not batch.num_rows:
             return Encoded(schema.empty_table(), Counter())
-        frame = from_arrow(batch.select(self.columns).replace_schema_metadata(None))
-        self._roles.check(frame)
-        attribute = attribute_of(frame, self._sensitive, self._grouping) if self._sensitive else None
-        persons = None if self.identifier is None else Persons.of(frame[self.identifier])
-        features = frame.take(range(len(self._features)), axis=1)  # they come first, and are checked as they are read
+        rows = TableColumns(from_arrow(batch.select(self.columns).replace_schema_metadata(None)))
+        self._roles.check(rows)
+        attribute = attribute_of(rows, self._sensitive, self._grouping) if self._sensitive else None
+        persons = None if self.identifier is None else Persons.of(rows[self.identifier])
+        features = rows.part(self._features)  # which are checked as they are read
         Z, unknown = self._released.encode_rows(features, attribute, persons)
         table = to_arrow(Z, self.types, self._single)
         check_apart(table.schema.names, self._keep)
@@ -277,11 +278,11 @@ def sensitive_columns(encoder: Encoder, given: str | Sequence[str] | None) -> li
     return [names] if isinstance(names, str) else list(dict.fromkeys(names))
 
 
-def attribute_of(frame: pd.DataFrame, names: list[str], grouping: Grouping | None) -> pd.Series | pd.DataFrame:
+def attribute_of(rows: TableColumns, names: list[str], grouping: Grouping | None) -> pd.Series | pd.DataFrame:
     """The sensitive attribute of rows, in the groups that the model knows."""
     if grouping is not None:
-        return grouping.apply(frame[names])
-    return frame[names[0]] if len(names) == 1 else frame[names]
+        return grouping.apply(rows.part(names).frame)
+    return rows[names[0]] if len(names) == 1 else rows.part(names).frame
 
 
 def _types(encoder: Encoder, single: bool) -> pa.Schema:

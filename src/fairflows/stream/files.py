@@ -31,6 +31,7 @@ from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
 from fairflows.table.reading import named
 from fairflows.table.schema import Schema
+from fairflows.table.table_columns import TableColumns
 
 BATCH_ROWS = 2**14
 """What a network makes of so many rows stays in a core's cache; of four times as many, each takes twice as long."""
@@ -204,7 +205,7 @@ class RowDecoder:
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The decoded rows, and the columns to keep, with the frame's index."""
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
-        attribute = attribute_of(frame, self.sensitive, self._grouping)
+        attribute = attribute_of(TableColumns(frame), self.sensitive, self._grouping)
         X = self._encoder.inverse_transform(frame[self._names], sensitive_features=attribute, persons=persons)
         return beside(X, frame[self._keep]).set_axis(frame.index)
 

@@ -15,6 +15,7 @@ from pandas.api.extensions import ExtensionDtype
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.frames import check_names, with_plain_times
 from fairflows.table.grid import find_grid
+from fairflows.table.table_columns import TableColumns
 
 Kind = Literal["continuous", "discrete", "categorical"]
 _FEW = 8  # values of a column that are looked up one by one: pandas takes longer to prepare for more
@@ -51,6 +52,8 @@ def numbers(column: pd.Series) -> np.ndarray:
 
 def floats(column: pd.Series) -> npt.NDArray[np.float64]:
     """Numbers, or times as seconds; NaN where one is missing."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":  # which has no other mark of a missing value
+        return column.to_numpy(dtype=np.float64)
     return (seconds(column) if is_time(column.dtype) else column).to_numpy(dtype=np.float64, na_value=np.nan)
 
 
@@ -124,17 +127,17 @@ def shown(value: object) -> str:
 
 def check_column(name: str, column: pd.Series) -> None:
     """Refuse what cannot be encoded: complex numbers, infinities, several types of value in one column."""
-    if column.dtype.kind == "c":
+    dtype = column.dtype
+    if dtype.kind == "c":
         raise DataError(f"Column {name!r}: Complex data not supported; split it into real and imaginary parts.")
-    if is_number(column.dtype):
-        if column.dtype.kind in "iu":
-            return
-        values = column.array[~missing(column)].to_numpy(dtype=np.float64)
-        if not np.isfinite(values).all():
-            first = column.dropna().index[~np.isfinite(values)][0]
+    if dtype.kind in "iu":
+        return
+    if is_number(dtype):
+        is_finite = np.isfinite(floats(column))
+        if not is_finite.all() and (wrong := ~is_finite & ~missing(column)).any():
             raise DataError(
-                f"Column {name!r} must hold finite numbers; {int((~np.isfinite(values)).sum())} are infinity or too "
-                f"large, the first in row {shown(first)}."
+                f"Column {name!r} must hold finite numbers; {int(wrong.sum())} are infinity or too large, the first in "
+                f"row {shown(column.index[wrong][0])}."
             )
     elif column.dtype == object:
         found = sorted({type(value).__name__ for value in column.array[~missing(column)]})
@@ -183,22 +186,21 @@ def check_known(name: Hashable, columns: Collection[Hashable], role: str) -> Non
     raise DataError(f"The {role} column {name!r} is not in the table.{hint} Its columns: {shown}.")
 
 
-def checked_features(frame: pd.DataFrame, when_missing: str) -> dict[Hashable, pd.Series]:
-    """The columns of a table, if they can be encoded: missing values are refused where these are an "error"."""
-    columns, is_complete = dict(frame.items()), True
-    for name, column in columns.items():
-        check_column(str(name), column)
-        is_complete = is_complete and not missing(column).any()
-    if when_missing == "error" and not is_complete:
-        check_complete(frame)
-    return columns
+def check_features(X: TableColumns, when_missing: str) -> None:
+    """Refuse columns that cannot be encoded; missing values, too, where these are an "error"."""
+    for name in X:
+        check_column(str(name), X[name])
+    if when_missing == "error":
+        check_complete(X)
 
 
-def named_features(frame: pd.DataFrame, names: list[Hashable], when_missing: str) -> dict[Hashable, pd.Series]:
+def named_features(X: TableColumns, names: list[Hashable], when_missing: str) -> TableColumns:
     """The columns of these names, in their order, if the table has them and they can be encoded."""
     for name in names:
-        check_known(name, frame.columns, "encoded")
-    return checked_features(frame if frame.columns.tolist() == names else frame[names], when_missing)
+        check_known(name, X, "encoded")
+    part = X.part(names)
+    check_features(part, when_missing)
+    return part
 
 
 def training_kinds(frame: pd.DataFrame, declared: Mapping[str, str] | None, when_missing: str) -> dict[Hashable, str]:
@@ -207,15 +209,15 @@ def training_kinds(frame: pd.DataFrame, declared: Mapping[str, str] | None, when
         raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
     check_names(frame.columns)
     check_kinds(frame, declared)
-    checked_features(frame, when_missing)
+    check_features(TableColumns(frame), when_missing)
     return {name: (declared or {}).get(name) or infer_kind(frame[name]) for name in frame}
 
 
-def check_complete(frame: pd.DataFrame, *, can_drop: bool = False) -> None:
+def check_complete(X: TableColumns, *, can_drop: bool = False) -> None:
     """Refuse missing values, counting them column by column; the advice names what else `missing` can be."""
-    counts = {name: int(missing(column).sum()) for name, column in frame.items()}
-    if any(counts.values()):
-        shown = ", ".join(f"{name!r} ({count:,})" for name, count in counts.items() if count)
+    gaps = {name: is_missing for name in X if (is_missing := missing(X[name])).any()}
+    if gaps:
+        shown = ", ".join(f"{name!r} ({int(is_missing.sum()):,})" for name, is_missing in gaps.items())
         drop = (" or drop their rows (", Parameter("missing", "drop"), ")") if can_drop else ()
         raise DataError(
             f"Missing values (NaN) are not accepted; found in column {shown}. Keep them as a category of their own (",

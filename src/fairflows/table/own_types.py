@@ -17,6 +17,7 @@ from fairflows.exceptions import DataError, Parameter
 from fairflows.table.columns import is_number
 from fairflows.table.field_types import column_types
 from fairflows.table.schema import NUMBERS, TEXT, WHOLE, Schema, whole_where_exact
+from fairflows.table.table_columns import TableColumns
 
 
 def own_types(rows: pd.DataFrame) -> pd.DataFrame:
@@ -47,14 +48,9 @@ def own_type(column: pd.Series) -> pd.Series:
     return _plain(column)
 
 
-def plain_numbers(rows: pd.DataFrame) -> pd.DataFrame:
+def plain_numbers(X: TableColumns) -> TableColumns:
     """Rows with numbers in NumPy's own types, with NaN where one is missing."""
-    nullable = [j for j, dtype in enumerate(rows.dtypes) if is_number(dtype) and not isinstance(dtype, np.dtype)]
-    if nullable:
-        rows = rows.copy(deep=False)
-        for j in nullable:
-            rows.isetitem(j, _plain(rows.iloc[:, j]))
-    return rows
+    return X.with_columns({name: plain for name in X if (plain := _plain(X[name])) is not X[name]})
 
 
 def _plain(column: pd.Series) -> pd.Series:

@@ -19,6 +19,7 @@ import pandas as pd
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_known, has_zone, missing
 from fairflows.table.frames import with_plain_time, with_plain_times
+from fairflows.table.table_columns import TableColumns
 
 TEXT = "text"
 BOOLEANS = "booleans"
@@ -87,11 +88,11 @@ class Schema:
         """The schema of those of its columns that are named."""
         return Schema({name: self.kinds[name] for name in columns if name in self.kinds})
 
-    def check(self, frame: pd.DataFrame) -> None:
+    def check(self, X: pd.DataFrame | TableColumns) -> None:
         """Refuse a table that lacks a column, or holds values that cannot be brought to the column's kind."""
-        columns = dict(frame.items())
+        columns = TableColumns.of(X)
         for name in self.kinds:
-            self._checked(name, columns)
+            self._kind_that_came(name, columns)
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with its columns brought to these kinds, no value changed; other columns stay as they are.
@@ -105,26 +106,27 @@ class Schema:
             A column is missing or holds another kind of value. That goes for numbers and booleans in place of text,
             too: 7 may have been written "7", "07" or "7.0".
         """
-        columns, changed = dict(frame.items()), {}
+        return self.apply_to(TableColumns(frame)).frame
+
+    def apply_to(self, X: TableColumns) -> TableColumns:
+        """The same for columns that were taken out of a table."""
+        changed = {}
         for name, fitted in self.kinds.items():
-            column, came = self._checked(name, columns)
+            came = self._kind_that_came(name, X)
+            column = X[name]
             brought = _brought(name, with_plain_time(column), came, fitted)
             if brought is not column:
                 changed[name] = brought
-        if changed:
-            frame = frame.copy(deep=False)
-            for name, column in changed.items():
-                frame[name] = column
-        return frame
+        return X.with_columns(changed)
 
-    def _checked(self, name: Any, columns: Mapping[Any, pd.Series]) -> tuple[pd.Series, str]:
-        """A column of a table, and the kind of value that it holds, if that can be brought to the column's kind."""
+    def _kind_that_came(self, name: Any, columns: TableColumns) -> str:
+        """The kind of value that a column of a table holds, if that can be brought to the column's kind."""
         check_known(name, columns, "fitted")
         column, fitted = columns[name], self.kinds[name]
         came = kind_of_values(column)
         if not _can_become(came, fitted):
             raise DataError(_refusal(name, fitted, came, column))
-        return column, came
+        return came
 
 
 def kind_of_values(column: pd.Series) -> str:

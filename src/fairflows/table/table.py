@@ -37,6 +37,7 @@ from fairflows.table.grouping import CutsLike, Grouping, GroupRules, joined
 from fairflows.table.persons import Hashes, Persons, content_hashes
 from fairflows.table.reading import read_frame
 from fairflows.table.schema import Schema
+from fairflows.table.table_columns import TableColumns
 
 PARTS = ("train", "validation", "test")
 
@@ -145,11 +146,12 @@ class Table:
             check_known(column, frame.columns, "dropped")
         frame = frame.drop(columns=drop)
 
-        given, used_a = _role_columns(frame, sensitive, "sensitive")
+        columns = TableColumns(frame)
+        given, used_a = _role_columns(columns, sensitive, "sensitive")
         raw = given if isinstance(given, pd.DataFrame) else given.to_frame()
         self.a = joined(raw)
-        self.y, used_y = (None, []) if label is None else role_column(frame, label, "label")
-        self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
+        self.y, used_y = (None, []) if label is None else role_column(columns, label, "label")
+        self.identifier, used_id = (None, []) if identifier is None else role_column(columns, identifier, "identifier")
         _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
         self._name_rows()
@@ -410,7 +412,7 @@ class Table:
                     ").",
                 )
         if missing == "error":
-            check_complete(self.X, can_drop=True)
+            check_complete(TableColumns(self.X), can_drop=True)
         return kept_all
 
     def _check(self, kinds: Mapping[str, str]) -> None:
@@ -443,43 +445,43 @@ class Table:
                 )
 
 
-def role_column(frame: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series, list[Hashable]]:
-    """The column that plays a role, and which columns of the frame it takes up.
+def role_column(table: TableColumns, given: Role, role: str) -> tuple[pd.Series, list[Hashable]]:
+    """The column that plays a role, and which columns of the table it takes up.
 
     Parameters
     ----------
-    frame : DataFrame
-        The table.
+    table : TableColumns
+        All columns of the table.
     given : str, list of str, array or frame
         A column's name, or one value per row. Several columns, by name or as a frame, make intersectional groups. A
         list of text with one value per row counts as names where one of them is a column's.
     role : str
         "sensitive", "label" or "identifier"; only the first may be several columns.
     """
-    columns, used = _role_columns(frame, given, role)
+    columns, used = _role_columns(table, given, role)
     return joined(columns) if isinstance(columns, pd.DataFrame) else columns, used
 
 
-def _role_columns(frame: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series | pd.DataFrame, list[Hashable]]:
-    """The columns that play a role, several only for the sensitive one, and which columns of the frame they are."""
+def _role_columns(table: TableColumns, given: Role, role: str) -> tuple[pd.Series | pd.DataFrame, list[Hashable]]:
+    """The columns that play a role, several only for the sensitive one, and which of the table's they are."""
     if isinstance(given, str | int):
-        check_known(given, frame.columns, role)
-        return frame[given], [given]
-    if _names_columns(given, frame):
+        check_known(given, table, role)
+        return table[given], [given]
+    if _names_columns(given, table):
         for column in given:
-            check_known(column, frame.columns, role)
-        return _checked_number(frame[list(given)], role), list(given)
+            check_known(column, table, role)
+        return _checked_number(table.part(list(given)).frame, role), list(given)
     if is_polars(given):
         given = given.to_pandas()
     if isinstance(given, pd.DataFrame):
-        return _checked_number(given.set_axis(frame.index) if len(given) == len(frame) else given, role), []
+        return _checked_number(given.set_axis(table.index) if len(given) == len(table) else given, role), []
     values = given.to_numpy() if isinstance(given, pd.Series) else np.asarray(given)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.shape != (len(frame),):
-        raise DataError(f"The {role} values must be one per row ({len(frame)} rows); got shape {values.shape}.")
+    if values.shape != (len(table),):
+        raise DataError(f"The {role} values must be one per row ({len(table)} rows); got shape {values.shape}.")
     name = given.name if isinstance(given, pd.Series | pd.Index) else None
-    return pd.Series(values, index=frame.index, name=role if name is None else name), []
+    return pd.Series(values, index=table.index, name=role if name is None else name), []
 
 
 def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:
@@ -521,10 +523,10 @@ def naming_rows(name: str, what: str, n_rows: int) -> tuple[str | Parameter, ...
     )
 
 
-def _names_columns(given: Role, frame: pd.DataFrame) -> TypeGuard[Sequence[str]]:
+def _names_columns(given: Role, table: TableColumns) -> TypeGuard[Sequence[str]]:
     if not (isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)):
         return False
-    return len(given) != len(frame) or any(name in frame.columns for name in given)
+    return len(given) != len(table) or any(name in table for name in given)
 
 
 def _checked_number(columns: pd.DataFrame, role: str) -> pd.DataFrame:
