@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
@@ -77,6 +78,10 @@ class Bins:
     def column(self, codes: npt.NDArray[np.intp]) -> pd.Series:
         """The names of these bins."""
         return self.levels.column(codes)
+
+    def array(self, codes: npt.NDArray[np.intp]) -> ExtensionArray:
+        """The values of such a column."""
+        return self.levels.array(codes)
 
 
 class CellCodec:
@@ -179,8 +184,7 @@ class CellCodec:
 
     def from_levels(self, levels: npt.NDArray[np.int64]) -> pd.DataFrame:
         """The rows of these combinations of levels."""
-        columns = {name: part.column(levels[:, j]).array for j, (name, part) in enumerate(self.levels_.items())}
-        return pd.DataFrame(columns)
+        return pd.DataFrame({name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())})
 
     def _radix(self) -> npt.NDArray[np.int64]:
         return np.array([prod(self.shape_[j + 1 :]) for j in range(len(self.shape_))], dtype=np.int64)

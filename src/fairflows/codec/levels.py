@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from fairflows.codec.outside import UNKNOWN, Outside
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Dtype, from_numbers, missing, numbers, places_in, shown, sorted_values
 from fairflows.table.grid import Grid, find_grid
+from fairflows.table.schema import kind_of_values
 
 OTHER = "other"
 """The value that stands for all unseen ones where these are accepted."""
@@ -97,7 +100,8 @@ class Levels:
         With `found`, the rows that hold an unseen value, or miss one where none was missing, are noted there; the
         latter are refused otherwise.
         """
-        if isinstance(column.dtype, pd.CategoricalDtype):  # look up each category once, not each row
+        if isinstance(column.dtype, pd.CategoricalDtype) and len(column) > len(column.dtype.categories):
+            # Look up each category once, not each row.
             of_category = np.append(self.index.get_indexer(column.dtype.categories.astype(object)), -1)
             codes = of_category[column.cat.codes.to_numpy()]
         else:
@@ -149,16 +153,24 @@ class Levels:
 
     def column(self, codes: Places) -> pd.Series:
         """The values with these numbers; a number outside gets the nearest level."""
-        codes = np.clip(codes, 0, len(self) - 1).astype(np.intp)
-        is_missing = codes == len(self.index)
+        return pd.Series(self.array(codes))
+
+    def array(self, codes: Places) -> ExtensionArray:
+        """The values of such a column."""
+        return self._values.take(np.clip(codes, 0, len(self) - 1).astype(np.intp))
+
+    @cached_property
+    def _values(self) -> ExtensionArray:
+        """The value of each level, the missing one last, in the column's type."""
         if isinstance(self.dtype, pd.CategoricalDtype):
-            of_level = self.dtype.categories.get_indexer(self.index)
-            return pd.Series(pd.Categorical.from_codes(np.append(of_level, -1)[codes], dtype=self.dtype))
-        values = self.index.to_numpy()[np.where(is_missing, 0, codes)] if len(self.index) else np.full(len(codes), None)
-        if is_missing.any():
-            values = values.copy()
-            values[is_missing] = None
-        return pd.Series(values, dtype=self.dtype)
+            places = self.dtype.categories.get_indexer(self.index)
+            return pd.Categorical.from_codes(np.append(places, -1) if self.has_missing else places, dtype=self.dtype)
+        return pd.Series([*self.index, *([None] if self.has_missing else [])], dtype=self.dtype).array
+
+    @cached_property
+    def kind(self) -> str:
+        """The kind of value that the levels are, as a `Schema` names it."""
+        return kind_of_values(self.index)
 
 
 @dataclass(frozen=True)

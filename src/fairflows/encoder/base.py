@@ -45,6 +45,8 @@ RowsLike: TypeAlias = "Table | TableColumns | TableLike"
 LabelsLike: TypeAlias = "ColumnLike | Frame"
 """One label per row; several, a column each, where an encoder takes them."""
 
+_CELL = pd.Index(["cell"])  # which takes pandas longer to make than a table of one row
+
 FRESH_COINS = (
     "No identifier says which rows are the same person, so every row gets fresh randomness. Encoding a person twice "
     "then tells more about her than encoding her once: give ",
@@ -611,6 +613,11 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         has_fresh_coins = self.is_randomised and self.identifier is None
         tags.non_deterministic = has_fresh_coins or self.draws_rows
         return tags
+
+
+def cell_numbers(cells: IntArray | Cells) -> pd.DataFrame:
+    """A table of one column, the number of each row's cell."""
+    return pd.DataFrame(cells, columns=_CELL.view())
 
 
 def wrap_output(X: RowsLike, frame: pd.DataFrame) -> Frame:

@@ -26,7 +26,7 @@ from fairflows.density.cell_density import (
     observed_support,
     one_hot,
 )
-from fairflows.encoder.base import FloatArray, Groups, IntArray, LabelledRows
+from fairflows.encoder.base import FloatArray, Groups, IntArray, LabelledRows, cell_numbers
 from fairflows.encoder.cell_maps import mean_law
 from fairflows.encoder.checks import Classifier, check_classifier, check_count, is_count, takes_weights
 from fairflows.exceptions import DataError, warn_user
@@ -257,7 +257,7 @@ def to_output(codec: CellCodec, cells: IntArray, output: Output) -> pd.DataFrame
     if output == "categories":
         return codec.decode(cells)
     if output == "codes":
-        return pd.DataFrame({"cell": cells})
+        return cell_numbers(cells)
     return pd.DataFrame(one_hot(codec.levels_of(cells), codec.shape_).toarray(), columns=one_hot_names(codec))
 
 
@@ -281,7 +281,7 @@ def output_schema(codec: CellCodec, output: Output) -> Schema:
     if output != "categories":
         return Schema({})
     levels = {name: part.levels if isinstance(part, Bins) else part for name, part in codec.levels_.items()}
-    return Schema({}).with_values({str(name): part.index.to_numpy() for name, part in levels.items()})
+    return Schema({str(name): part.kind for name, part in levels.items()})
 
 
 def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: Output) -> IntArray:

@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import delta_of_look
-from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike
+from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike, cell_numbers
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
 from fairflows.encoder.checks import Classifier, check_classifier, check_count
 from fairflows.encoder.group_encoder import GroupEncoder
@@ -315,7 +315,7 @@ class FairCells(GroupEncoder):
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Each row's cell."""
-        return pd.DataFrame({"cell": self.cells(rows)})
+        return cell_numbers(self.cells(rows))
 
     def _refuse_attribute(self, sensitive_features: Role | None) -> None:
         if not self.needs_attribute and sensitive_features is not None:

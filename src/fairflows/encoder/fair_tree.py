@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.codec.outside import Outside
 from fairflows.compute.display import ShowProgress, progress_bar
-from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike
+from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike, cell_numbers
 from fairflows.encoder.checks import check_classifier, check_count, takes_weights
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.encoder.labels import Label, class_probabilities, label_columns, predicted_labels
@@ -314,7 +314,7 @@ class FairTree(GroupEncoder):
     def encode(self, rows: Rows) -> pd.DataFrame:
         """The number of each row's cell, or a row drawn from it."""
         cells = self.cells(rows)
-        return pd.DataFrame({"cell": cells}) if self.rows_given_cell_ is None else self.rows_given_cell_.sample(cells)
+        return cell_numbers(cells) if self.rows_given_cell_ is None else self.rows_given_cell_.sample(cells)
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """The label that each row's cell suggests: the most frequent class, or the mean of a label of numbers."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from inspect import signature
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
@@ -42,7 +43,12 @@ def state_of(value: object) -> State:
         return _estimator_state(value)
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}  # what else it holds is a cache
-    return dict(vars(value))
+    return {name: part for name, part in vars(value).items() if not _is_cached(type(value), name)}
+
+
+def _is_cached(kind: type, name: str) -> bool:
+    """Whether an attribute is computed from the others, and kept."""
+    return any(isinstance(vars(base).get(name), cached_property) for base in kind.__mro__)
 
 
 def built_from(kind: type[T], state: State) -> T:

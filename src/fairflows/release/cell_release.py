@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
-from fairflows.encoder.base import Cells, Encoder, FloatArray, Given, Groups, LabelsLike, Rows, RowsLike
+from fairflows.encoder.base import Cells, Encoder, FloatArray, Given, Groups, LabelsLike, Rows, RowsLike, cell_numbers
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.encoder.labels import label_columns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
@@ -275,7 +275,7 @@ class CellRelease(Encoder):
             return self.rows_given_cell_.sample(cells)
         if self.typical_rows_ is not None and self.output == "typical":
             return self.typical_rows_.iloc[cells].reset_index(drop=True)
-        return pd.DataFrame({"cell": cells})
+        return cell_numbers(cells)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that each row's released cell suggests."""

@@ -85,7 +85,8 @@ class NumericView:
         """The numbers, (n_rows, n_numbers)."""
         if frame.shape[1] != len(self.columns):
             raise DataError(f"The cells were fitted on {len(self.columns)} columns; got {frame.shape[1]}.")
-        return np.concatenate([part.features(frame.iloc[:, j]) for j, part in enumerate(self.columns)], axis=1)
+        parts = [part.features(column) for part, (_, column) in zip(self.columns, frame.items(), strict=True)]
+        return np.concatenate(parts, axis=1)
 
 
 IntArray = npt.NDArray[np.intp]

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pandas.api.extensions import ExtensionDtype
 
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
@@ -297,8 +299,14 @@ def _types(encoder: Encoder, single: bool) -> pa.Schema:
         elif isinstance(dtype, np.dtype):
             found = pa.from_numpy_dtype(dtype)
         else:
-            found = plain_type(pa.Array.from_pandas(pd.Series(dtype=dtype)).type)
+            found = _arrow_type(dtype)
         if single and found == pa.float64():
             found = pa.float32()
         fields.append(pa.field(name, found))
     return pa.schema(fields)
+
+
+@cache
+def _arrow_type(dtype: ExtensionDtype) -> pa.DataType:
+    """The Arrow type of columns of one of pandas' own types."""
+    return plain_type(pa.Array.from_pandas(pd.Series(dtype=dtype)).type)

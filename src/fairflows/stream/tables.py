@@ -25,7 +25,7 @@ from fairflows.table.columns import check_known
 from fairflows.table.csv_text import COMPRESSION
 from fairflows.table.dialect import Dialect, written
 from fairflows.table.field_types import as_types, column_types
-from fairflows.table.frames import NULLABLE, from_arrow
+from fairflows.table.frames import NULLABLE, as_arrow, from_arrow
 from fairflows.table.reading import (
     ParquetRows,
     explained,
@@ -183,9 +183,8 @@ class TableWriter:
 def to_arrow(frame: pd.DataFrame, schema: pa.Schema | None, single: bool) -> pa.Table:
     """A batch as an Arrow table of a schema, or of its own; with `single`, floats are rounded to 32 bits."""
     if schema is not None:  # whose types say so already
-        return pa.Table.from_pandas(frame, schema=schema, preserve_index=False).replace_schema_metadata(None)
-    whole = pa.Table.from_pandas(as_written(frame) if single else frame, preserve_index=False)
-    return plain_types(whole.replace_schema_metadata(None))
+        return as_arrow(frame, schema)
+    return plain_types(as_arrow(as_written(frame) if single else frame))
 
 
 def plain_type(given: pa.DataType) -> pa.DataType:

@@ -156,13 +156,25 @@ def like(original: object, frame: pd.DataFrame) -> Frame:
         dates = [name for name, column in frame.items() if _holds_dates(column)]
         return polars.from_pandas(frame).with_columns(polars.col(dates).cast(polars.Date))
     if is_arrow(original):
-        table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        table = as_arrow(frame)
         for name in [name for name, column in frame.items() if _holds_dates(column)]:
             table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(pa.date32()))
         return table
     if isinstance(original, np.ndarray):
         return frame.to_numpy()
     return frame
+
+
+def as_arrow(frame: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Table:
+    """The columns of a frame as an Arrow table, in the types of a schema or in their own.
+
+    pyarrow's own function also writes down how pandas had them, which takes longer than to convert a few rows.
+    """
+    if schema is None:
+        arrays = [pa.array(column, from_pandas=True) for _, column in frame.items()]
+        return pa.Table.from_arrays(arrays, names=[str(name) for name in frame])
+    arrays = [pa.array(frame[field.name], type=field.type, from_pandas=True) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:

@@ -181,7 +181,7 @@ class Persons:
     @classmethod
     def of(cls, identifiers: Identifiers) -> Persons:
         """The persons that one identifier per row names."""
-        column = pd.Series(identifiers)
+        column = identifiers if isinstance(identifiers, pd.Series) else pd.Series(identifiers)
         is_missing = missing(column)
         identifier = "The identifier" if column.name is None else f"The identifier {column.name!r}"
         if is_missing.any():
