@@ -21,6 +21,7 @@ from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError
+from fairflows.table.table_columns import TableColumns
 from sklearn_checks import run_check
 
 pytestmark = [
@@ -37,8 +38,8 @@ pytestmark = [
 class Flow(FairFlow):
     """Groups by whether column 0 is above the median that training had."""
 
-    def _attribute(self, X: Any, frame: pd.DataFrame, sensitive_features: Any, *, fit: bool) -> Any:
-        first = frame.iloc[:, 0]
+    def _attribute(self, X: Any, table: TableColumns, sensitive_features: Any, *, fit: bool) -> Any:
+        first = table[table.names[0]]
         if fit:
             self.median_ = np.median(first)
         attribute = (first > self.median_).astype(int)
@@ -53,11 +54,11 @@ class _NeedsEveryLabel:
     Fits without the label where a group still lacks one, which encoders of cells refuse.
     """
 
-    def _attribute(self, X: Any, frame: pd.DataFrame, sensitive_features: Any, *, fit: bool) -> Any:
-        first = frame.iloc[:, 0]
+    def _attribute(self, X: Any, table: TableColumns, sensitive_features: Any, *, fit: bool) -> Any:
+        first = table[table.names[0]]
         if fit:
             self.known_ = np.unique(first)
-        return pd.Series(np.searchsorted(self.known_, first) % 2, index=frame.index), []
+        return pd.Series(np.searchsorted(self.known_, first) % 2, index=table.index), []
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None, sample_weight: Any = None) -> Any:
         try:

@@ -153,7 +153,7 @@ class Levels:
 
     def column(self, codes: Places) -> pd.Series:
         """The values with these numbers; a number outside gets the nearest level."""
-        return pd.Series(self.array(codes))
+        return pd.Series(self.array(codes), dtype=self.dtype)
 
     def array(self, codes: Places) -> ExtensionArray:
         """The values of such a column."""

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import delta_of_look
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike, cell_numbers
@@ -307,7 +306,7 @@ class FairCells(GroupEncoder):
 
     def cells(self, rows: Rows) -> Cells:
         """Each row's cell; of a bin that is split, as the person's coin falls."""
-        check_is_fitted(self)
+        self.check_fitted()
         X = self._features(rows)  # which notes the values that are unknown
         places = self.binned_.places(X, rows.map_group)
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")

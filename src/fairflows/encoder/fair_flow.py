@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec.product import Codec
 from fairflows.encoder.base import Groups, Inversion, LabelledRows, Learnt, Rows, RowsLike, wrap_output
@@ -188,13 +187,13 @@ class FairFlow(GroupEncoder):
     @property
     def history_(self) -> pd.DataFrame:
         """Task loss, KL term and joint loss of each epoch."""
-        check_is_fitted(self)
+        self.check_fitted()
         return self.flow_.history
 
     @property
     def held_out_log_likelihood_(self) -> Array | None:  # type: ignore[override]
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
-        check_is_fitted(self)
+        self.check_fitted()
         return self.flow_.held_out_log_likelihood
 
     def encode(self, rows: Rows) -> pd.DataFrame:
@@ -280,7 +279,7 @@ class FairFlow(GroupEncoder):
         """What each group's inverse makes of encoded rows: all that an adversary who holds the encoders can compute."""
         import torch
 
-        check_is_fitted(self)
+        self.check_fitted()
         z = self._frame(Z).to_numpy(dtype=np.float64)
         found = []
         for b in range(len(self.groups_)):
@@ -296,13 +295,13 @@ class FairFlow(GroupEncoder):
         """n rows of each group drawn from its density p̂_a."""
         import torch
 
-        check_is_fitted(self)
+        self.check_fitted()
         draws = self.flow_.densities.sample(n, torch.Generator().manual_seed(random_state))
         return [self.codec_.decode(x.numpy())[0] for x in draws]
 
     def latent_law(self) -> FlowLaw:
         """The groups' laws of z under the densities that the encoder was trained with."""
-        check_is_fitted(self)
+        self.check_fitted()
         return FlowLaw(self.flow_, None if self.classes_ is None else self.label_classes, self.device)
 
     def _to_model_space(self, rows: Rows) -> tuple[Array, Array]:

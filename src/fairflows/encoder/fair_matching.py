@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_is_fitted
 
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
 from fairflows.encoder.base import ExactLaw, IntArray, LabelledRows, Learnt, Rows
@@ -152,12 +151,12 @@ class FairMatching(GroupEncoder):
     @property
     def encoded_schema(self) -> Schema:
         """What the encoded columns hold, where they are the table's own."""
-        check_is_fitted(self)
+        self.check_fitted()
         return output_schema(self.model_.codec, self.output)
 
     def encoded_dtypes(self) -> dict[str, Dtype]:
         """The types of the encoded columns."""
-        check_is_fitted(self)
+        self.check_fitted()
         return output_dtypes(self.model_.codec, self.output)
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
@@ -217,7 +216,7 @@ class FairMatching(GroupEncoder):
 
     def latent_law(self) -> ExactLaw:
         """The laws of the encoded cell; the mass outside the m cells counts as if no two groups met there."""
-        check_is_fitted(self)
+        self.check_fitted()
         model, given = self.model_, {}
         if model.label_tails is not None:
             tails = [np.diag(tail) for tail in model.label_tails]
@@ -227,12 +226,12 @@ class FairMatching(GroupEncoder):
 
     def known_cells(self) -> KnownCells:
         """The laws and both bijections."""
-        check_is_fitted(self)
+        self.check_fitted()
         return KnownCells(self.model_, self.output, self.latent_laws_, (self.matched_, self.split_))
 
     def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
         """n rows of each group drawn from its density p̂_a."""
-        check_is_fitted(self)
+        self.check_fitted()
         return self.model_.sample_rows(n, random_state)
 
     def _encode(self, rows: Rows) -> IntArray:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
 from fairflows.encoder.base import ExactLaw, FloatArray, Groups, LabelledRows, Learnt, Rows
@@ -172,7 +171,7 @@ class FairTransport(GroupEncoder):
     @property
     def _cells(self) -> TransportedCells | None:
         """The transport of cells; None for one of scores."""
-        check_is_fitted(self)
+        self.check_fitted()
         return self.transport_ if isinstance(self.transport_, TransportedCells) else None
 
     @property
@@ -212,7 +211,7 @@ class FairTransport(GroupEncoder):
 
         Of several scores no joint law is known.
         """
-        check_is_fitted(self)
+        self.check_fitted()
         laws = self.transport_.latent_laws()
         return None if laws is None else ExactLaw(laws, {})
 

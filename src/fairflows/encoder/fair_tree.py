@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.codec.outside import Outside
@@ -171,12 +170,12 @@ class FairTree(GroupEncoder):
     @property
     def encoded_schema(self) -> Schema:
         """What the columns of whole rows hold."""
-        check_is_fitted(self)
+        self.check_fitted()
         return Schema({}) if self.rows_given_cell_ is None else self.rows_given_cell_.schema
 
     def encoded_dtypes(self) -> dict[str, Dtype]:
         """The types of cell numbers or of the columns of whole rows."""
-        check_is_fitted(self)
+        self.check_fitted()
         return super().encoded_dtypes() if self.rows_given_cell_ is None else self.rows_given_cell_.dtypes
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
@@ -292,7 +291,7 @@ class FairTree(GroupEncoder):
 
     def cells(self, rows: Rows) -> Cells:
         """Each row's cell."""
-        check_is_fitted(self)
+        self.check_fitted()
         persons = rows.persons_or_fresh()
         X = checked_columns(rows.columns, self.columns_, self.missing_, rows.outside)
         if self.missing_ == "category":

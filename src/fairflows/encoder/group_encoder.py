@@ -11,7 +11,7 @@ from typing import Literal, Self
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
 from fairflows.codec.outside import Outside
 from fairflows.encoder.base import (
@@ -94,13 +94,13 @@ class GroupEncoder(Encoder):
     @property
     def feature_names(self) -> list[str]:
         """The columns of X that are encoded; none where the encoder was fitted to an array."""
-        check_is_fitted(self)
+        self.check_fitted()
         return [str(name) for name in vars(self).get("feature_names_in_", ())]
 
     @property
     def row_schema(self) -> Schema:
         """What the columns of X hold, by which later files are read; empty where the encoder was fitted to an array."""
-        check_is_fitted(self)
+        self.check_fitted()
         return Schema({}) if self.schema_ is None else self.schema_
 
     def _start(self, given: Given) -> LabelledRows:

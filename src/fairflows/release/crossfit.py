@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.utils import Tags, _safe_indexing, get_tags
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import _num_samples
 
 from fairflows.codec.outside import Outside
 from fairflows.encoder.base import (
@@ -147,36 +147,36 @@ class CrossFit(Encoder):
     @property
     def gives_cell_numbers(self) -> bool:
         """Whether the models give them."""
-        check_is_fitted(self)
+        self.check_fitted()
         return self.models_[0].gives_cell_numbers
 
     @property
     def cells_of_models(self) -> list[int]:
         """How many cells each model has."""
-        check_is_fitted(self)
+        self.check_fitted()
         return [int(model.n_cells_ or 0) for model in self.models_]
 
     @property
     def feature_names(self) -> list[str]:
         """The columns of X that are encoded."""
-        check_is_fitted(self)
+        self.check_fitted()
         return self.models_[0].feature_names
 
     @property
     def row_schema(self) -> Schema:
         """What the columns of X hold."""
-        check_is_fitted(self)
+        self.check_fitted()
         return common_schema([model.row_schema for model in self.models_])
 
     @property
     def encoded_schema(self) -> Schema:
         """What the columns of whole rows hold."""
-        check_is_fitted(self)
+        self.check_fitted()
         return common_schema([model.encoded_schema for model in self.models_])
 
     def encoded_dtypes(self) -> dict[str, Dtype]:
         """The types of cell numbers, or of rows in the table's own types."""
-        check_is_fitted(self)
+        self.check_fitted()
         of_model = self.models_[0].encoded_dtypes()
         if self.gives_cell_numbers:
             return of_model
@@ -185,7 +185,7 @@ class CrossFit(Encoder):
     @property
     def channel_(self) -> FloatArray | None:
         """The law of what is released for a person in each cell; None where no model is randomised in its cells."""
-        check_is_fitted(self)
+        self.check_fitted()
         channels = [model.channel_ for model in self.models_]
         if all(channel is None for channel in channels):
             return None
@@ -301,7 +301,7 @@ class CrossFit(Encoder):
 
     def kept_counts(self, table: Table) -> IntArray | None:
         """The counts of the table that the models were fitted to, where nobody could recognise its persons later."""
-        check_is_fitted(self)
+        self.check_fitted()
         if self.kept_ is None or table.identifier is not None:
             return None
         return self.kept_.counts if self.kept_.table == _fingerprint(table, self.key_) else None
@@ -336,13 +336,13 @@ class CrossFit(Encoder):
 
     def cells(self, rows: Rows) -> Cells:
         """Each row's own cell, before any randomisation; those of model 1 follow those of model 0, and so on."""
-        check_is_fitted(self)
+        self.check_fitted()
         parts, order = self._by_fold(rows, lambda f, part: self._first_cell(f) + self.models_[f].cells(part))
         return np.concatenate(parts)[order]
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """What is released for each row, by the model of its person's fold; rows have the table's own types."""
-        check_is_fitted(self)
+        self.check_fitted()
         parts, order = self._by_fold(rows, self._encode_fold)
         return self._in_own_types(pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True))
 
@@ -359,7 +359,7 @@ class CrossFit(Encoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that is suggested by what is given for each row, by the model of its person's fold."""
-        check_is_fitted(self)
+        self.check_fitted()
         parts, order = self._by_fold(rows, lambda f, part: self.models_[f].predict_rows(part))
         return np.concatenate(parts)[order]
 
@@ -393,7 +393,7 @@ class CrossFit(Encoder):
         return self.models_[0].get_feature_names_out().tolist()
 
     def _refuse_attribute(self, sensitive_features: Role | None) -> None:
-        check_is_fitted(self)
+        self.check_fitted()
         self.models_[0]._refuse_attribute(sensitive_features)
 
     def _check_settings(self) -> None:

@@ -233,11 +233,13 @@ class Released:
         return _through(self.steps[:step], wrap_output(table, self.encoder.encode(rows)), table.a, rows.persons)
 
 
-def role_values(encoder: Encoder, sensitive: Sequence[str], label: str | None = None) -> dict[str, npt.ArrayLike]:
+def role_values(
+    encoder: Encoder, sensitive: Sequence[str], label: str | None = None
+) -> dict[str, Sequence[Hashable] | np.ndarray]:
     """The values of the sensitive column and of the label; of several sensitive columns only combinations are known."""
-    values: dict[str, npt.ArrayLike] = {}
+    values: dict[str, Sequence[Hashable] | np.ndarray] = {}
     if len(sensitive) == 1 and encoder.groups_:
-        values[sensitive[0]] = pd.Series(encoder.groups_)
+        values[sensitive[0]] = encoder.groups_
     return values if label is None or encoder.classes_ is None else {**values, label: encoder.label_classes}
 
 

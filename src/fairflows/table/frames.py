@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.api.extensions import ExtensionArray
 from scipy.sparse import sparray, spmatrix
 
 from fairflows.exceptions import DataError
@@ -170,11 +171,15 @@ def as_arrow(frame: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Table:
 
     pyarrow's own function also writes down how pandas had them, which takes longer than to convert a few rows.
     """
+    columns = {str(name): _array(column) for name, column in frame.items()}
     if schema is None:
-        arrays = [pa.array(column, from_pandas=True) for _, column in frame.items()]
-        return pa.Table.from_arrays(arrays, names=[str(name) for name in frame])
-    arrays = [pa.array(frame[field.name], type=field.type, from_pandas=True) for field in schema]
+        return pa.Table.from_arrays([pa.array(values, from_pandas=True) for values in columns.values()], list(columns))
+    arrays = [pa.array(columns[field.name], type=field.type, from_pandas=True) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _array(column: pd.Series) -> np.ndarray | ExtensionArray:
+    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
 
 
 def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:

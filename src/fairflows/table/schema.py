@@ -8,12 +8,11 @@ refused otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fairflows.exceptions import DataError
@@ -80,7 +79,7 @@ class Schema:
         """The schema of a table."""
         return cls({name: kind_of_values(column) for name, column in with_plain_times(frame).items()})
 
-    def with_values(self, values: Mapping[Any, npt.ArrayLike]) -> Schema:
+    def with_values(self, values: Mapping[Any, Sequence[Hashable] | np.ndarray]) -> Schema:
         """The schema with further columns, known by the values that they take."""
         return Schema(self.kinds | {name: kind_of_values(pd.Series(taken)) for name, taken in values.items()})
 
