@@ -387,6 +387,8 @@ def _persons_in(persons: Persons, kind: Groups, n: int) -> FloatArray:
 
 def _drawn(laws: FloatArray, places: np.ndarray, coin: FloatArray) -> Cells:
     """A draw from the law of cells of each row's bin, by a number in [0, 1); a chunk of rows at a time."""
+    if len(places) < len(laws):  # of few rows, the laws of their own bins alone
+        laws, places = laws[places], np.arange(len(places))
     cumulative = np.cumsum(laws, axis=1)
     cumulative /= cumulative[:, -1:]
     cells = np.empty(len(places), dtype=np.intp)

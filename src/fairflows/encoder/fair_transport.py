@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -355,7 +356,11 @@ class TransportedScore:
         persons = rows.persons_or_fresh()
         tie = np.column_stack([persons.uniform(key, f"tie:{name}") for name in self.names])
         moved = self._move(predicted_scores(self.classifiers, rows.columns), rows.map_group, tie, self.strength)
-        return pd.DataFrame(moved, columns=self.names)
+        return pd.DataFrame(moved, columns=self._column_names.view())
+
+    @cached_property
+    def _column_names(self) -> pd.Index:
+        return pd.Index(self.names)
 
     def predict(self, rows: Rows, key: Secret) -> npt.NDArray[np.intp]:
         """The class of each label, (n_rows, n_labels), from the moved scores alone."""

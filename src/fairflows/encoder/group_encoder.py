@@ -291,7 +291,7 @@ class GroupEncoder(Encoder):
         """Each row's place in `groups_`; 0 where there is no attribute, or no groups were fitted."""
         if attribute is None or not self.groups_:
             return np.zeros(n_rows, dtype=np.intp)
-        group = places_in(pd.Index(self.groups_, dtype=object), attribute)
+        group = places_in(self.groups_, attribute)
         if (group < 0).any():
             first = attribute.iloc[int((group < 0).argmax())]
             known = ", ".join(map(shown, self.groups_))

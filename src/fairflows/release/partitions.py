@@ -122,12 +122,15 @@ class TreePartition:
     def cells(self, features: FloatArray) -> IntArray:
         """Each row's leaf: all rows go down one level at a time."""
         features = features.astype(np.float32)  # the precision in which scikit-learn chose the thresholds
+        # Who has reached a leaf stays there, whatever its feature.
+        is_leaf, itself = self.feature < 0, np.arange(len(self.feature))
+        feature = np.where(is_leaf, 0, self.feature)
+        left, right = np.where(is_leaf, itself, self.left), np.where(is_leaf, itself, self.right)
         node = np.zeros(len(features), dtype=np.intp)
         rows = np.arange(len(features))
         for _ in range(self.depth):
-            inner = self.feature[node] >= 0
-            goes_left = features[rows, np.where(inner, self.feature[node], 0)] <= self.threshold[node]
-            node = np.where(inner, np.where(goes_left, self.left[node], self.right[node]), node)
+            goes_left = features[rows, feature[node]] <= self.threshold[node]
+            node = np.where(goes_left, left[node], right[node])
         return self.cell[node]
 
 

@@ -22,7 +22,7 @@ from fairflows.release.released import Model, Released, check_apart
 from fairflows.stream.tables import plain_type, plain_types, to_arrow
 from fairflows.table import schema as kinds
 from fairflows.table.columns import check_known
-from fairflows.table.frames import from_arrow
+from fairflows.table.frames import columns_from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
 from fairflows.table.table_columns import TableColumns
@@ -238,7 +238,7 @@ class BatchEncoder:
         schema = self.output_schema(batch.schema)
         if not batch.num_rows:
             return Encoded(schema.empty_table(), Counter())
-        rows = TableColumns(from_arrow(batch.select(self.columns).replace_schema_metadata(None)))
+        rows = TableColumns(columns_from_arrow(batch.select(self.columns)))
         self._roles.check(rows)
         attribute = attribute_of(rows, self._sensitive, self._grouping) if self._sensitive else None
         persons = None if self.identifier is None else Persons.of(rows[self.identifier])

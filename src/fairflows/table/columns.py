@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
@@ -235,11 +235,17 @@ def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
     return np.asarray(column.array.isna())  # for a single row many times as fast as asking the column
 
 
-def places_in(values: pd.Index, column: pd.Series) -> npt.NDArray[np.intp]:
+def places_in(values: pd.Index | Sequence[Hashable], column: pd.Series) -> npt.NDArray[np.intp]:
     """The place of each value of a column among distinct values; −1 where it is none of them, or missing."""
     if len(column) > _FEW:
-        return values.get_indexer(pd.Index(column.astype(object), dtype=object))  # pandas 2 would guess the type
-    return np.array([values.get_loc(value) if value in values else -1 for value in column.tolist()], dtype=np.intp)
+        known = pd.Index(values, dtype=object)
+        return known.get_indexer(pd.Index(column.astype(object), dtype=object))  # pandas 2 would guess the type
+    if isinstance(values, pd.Index):  # which remembers the place of each value
+        places = [values.get_loc(value) if value in values else -1 for value in column.tolist()]
+    else:
+        place_of = {value: place for place, value in enumerate(values)}
+        places = [place_of.get(value, -1) for value in column.tolist()]
+    return np.array(places, dtype=np.intp)
 
 
 def any_missing(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:

@@ -106,6 +106,29 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
     A date becomes its midnight in seconds; neither polars nor Parquet has times in that unit, so that `like` knows
     dates again.
     """
+    table = _with_held_types(table)
+    frame = table.to_pandas(use_threads=table.num_rows > _FEW_ROWS)
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if field.type in NULLABLE and column.null_count and frame.get(field.name) is not None:
+            whole = column.to_pandas(types_mapper=NULLABLE.get)
+            frame[field.name] = whole.set_axis(frame.index)
+    return frame
+
+
+def columns_from_arrow(table: pa.Table) -> dict[Hashable, pd.Series]:
+    """The columns of an Arrow table as `from_arrow` gives them, without a frame around them.
+
+    What the table may say about its index in pandas is left out.
+    """
+    columns: dict[Hashable, pd.Series] = {}
+    for name, column in zip(table.schema.names, _with_held_types(table).columns, strict=True):
+        columns[name] = column.to_pandas(types_mapper=NULLABLE.get if column.null_count else None)
+        columns[name].name = name
+    return columns
+
+
+def _with_held_types(table: pa.Table) -> pa.Table:
+    """The table with columns of types that pandas can hold."""
     for j, field in enumerate(table.schema):
         column = table.column(j)
         if pa.types.is_date(field.type):
@@ -116,12 +139,7 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
             # As polars counts categories, and pyarrow before 23 cannot hand over.
             signed = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
             table = table.set_column(j, field.name, column.cast(signed))
-    frame = table.to_pandas(use_threads=table.num_rows > _FEW_ROWS)
-    for field, column in zip(table.schema, table.columns, strict=True):
-        if field.type in NULLABLE and column.null_count and frame.get(field.name) is not None:
-            whole = column.to_pandas(types_mapper=NULLABLE.get)
-            frame[field.name] = whole.set_axis(frame.index)
-    return frame
+    return table
 
 
 def with_plain_times(frame: pd.DataFrame) -> pd.DataFrame:

@@ -21,8 +21,8 @@ class TableColumns:
 
     Parameters
     ----------
-    table : DataFrame
-        The table, whose columns have different names.
+    table : DataFrame or dict of Series
+        The table, whose columns have different names; or columns of the same index, by their names.
     names : sequence, optional
         The columns, in their order; all of the table's when not given.
 
@@ -35,9 +35,11 @@ class TableColumns:
     (2, 2)
     """
 
-    def __init__(self, table: pd.DataFrame, names: Sequence[Hashable] | None = None) -> None:
+    def __init__(
+        self, table: pd.DataFrame | dict[Hashable, pd.Series], names: Sequence[Hashable] | None = None
+    ) -> None:
         self._table = table
-        self.names: list[Hashable] = table.columns.tolist() if names is None else list(names)
+        self.names: list[Hashable] = list(table if names is None else names)
         self._columns: dict[Hashable, pd.Series] = {}  # those taken out of the table
         self._changed: dict[Hashable, pd.Series] = {}  # those that take the place of the table's own
 
@@ -47,7 +49,7 @@ class TableColumns:
         return X if isinstance(X, TableColumns) else cls(X)
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self.index)
 
     def __iter__(self) -> Iterator[Hashable]:
         return iter(self.names)
@@ -68,7 +70,8 @@ class TableColumns:
     @property
     def index(self) -> pd.Index:
         """The names of the rows."""
-        return self._table.index
+        table = self._table
+        return next(column.index for column in table.values()) if isinstance(table, dict) else table.index
 
     def part(self, names: Sequence[Hashable]) -> TableColumns:
         """The columns with these names, in this order."""
@@ -93,6 +96,8 @@ class TableColumns:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """The columns as a frame."""
+        if isinstance(self._table, dict):
+            return pd.DataFrame({name: self[name] for name in self.names}, index=self.index, copy=False)
         frame = self._table if self._table.columns.tolist() == self.names else self._table[self.names]
         changed = [name for name in self.names if name in self._changed]
         if changed:
