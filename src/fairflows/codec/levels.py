@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -280,6 +280,7 @@ def _places(known: np.ndarray, grid: Grid | None) -> Places:
     return known.astype(np.float64) if grid is None else grid.index(known)[0]
 
 
+@cache
 def _plain_type(dtype: Dtype) -> np.dtype:
     """NumPy's type of what `numbers` gives for a column of this type."""
     return numbers(pd.Series([], dtype=dtype)).dtype

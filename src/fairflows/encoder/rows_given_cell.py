@@ -201,7 +201,8 @@ class RowsGivenCell:
                 "training person has. Fit on more rows, or release the cell's number (output='cell')."
             )
         columns = [part.column(place) for part, place in zip(self.parts, places, strict=True)]
-        return only_used_categories(pd.DataFrame(dict(zip(self.names, columns, strict=True))))
+        drawn = pd.DataFrame(dict(zip(self.names, columns, strict=True)), index=columns[0].index, copy=False)
+        return only_used_categories(drawn)
 
     def _draw(self, cells: IntArray, generator: np.random.Generator) -> list[Places]:
         """A class of each cell, then every column from that class: places, column by column."""

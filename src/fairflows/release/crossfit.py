@@ -344,7 +344,8 @@ class CrossFit(Encoder):
         """What is released for each row, by the model of its person's fold; rows have the table's own types."""
         self.check_fitted()
         parts, order = self._by_fold(rows, self._encode_fold)
-        return self._in_own_types(pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True))
+        whole = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True).iloc[order]
+        return self._in_own_types(whole.reset_index(drop=True))
 
     def _in_own_types(self, whole: pd.DataFrame) -> pd.DataFrame:
         """Whole rows in the types of the table that was fitted."""
@@ -365,7 +366,9 @@ class CrossFit(Encoder):
 
     def _encode_fold(self, f: int, rows: Rows) -> pd.DataFrame:
         encoded = self.models_[f].encode(rows)
-        return encoded + self._first_cell(f) if self.gives_cell_numbers else encoded
+        if not self.gives_cell_numbers:
+            return encoded
+        return pd.DataFrame(encoded.to_numpy() + self._first_cell(f), columns=encoded.columns)
 
     def _by_fold(self, rows: Rows, do: Callable[[int, Rows], T]) -> tuple[list[T], Places]:
         """What is done with the rows of each fold that has any, and how to put them back into their order."""
@@ -377,7 +380,7 @@ class CrossFit(Encoder):
         parts, order = [], []
         for f in np.unique(fold).tolist():
             places, schema = np.flatnonzero(fold == f), self.models_[f].row_schema
-            X = rows.columns.take(places)
+            X = rows.columns if len(places) == len(fold) else rows.columns.take(places)
             X = X if schema == self.models_[0].row_schema else schema.apply_to(X)  # which model 0 read them by
             part = Rows(plain_numbers(X), rows.group[places], persons.take(places), Outside(len(places)))
             parts.append(do(f, part))

@@ -66,6 +66,8 @@ def seconds(column: pd.Series) -> pd.Series:
 def from_numbers(values: np.ndarray, dtype: Dtype) -> pd.Series:
     """A column of `dtype` from what `numbers` gave."""
     column = pd.Series(values)
+    if column.dtype == dtype:
+        return column
     return (column.dt.tz_localize("UTC") if has_zone(dtype) else column).astype(dtype)
 
 

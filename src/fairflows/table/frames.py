@@ -236,5 +236,6 @@ def _holds_dates(column: pd.Series) -> bool:
 
 def only_used_categories(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with the categories that occur: a type lists all, also one that nobody is given."""
-    used = {n: c.cat.remove_unused_categories() for n, c in frame.items() if isinstance(c.dtype, pd.CategoricalDtype)}
-    return frame.assign(**{str(name): column for name, column in used.items()}) if used else frame
+    categorical = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
+    used = {str(name): frame[name].cat.remove_unused_categories() for name in categorical}
+    return frame.assign(**used) if used else frame
