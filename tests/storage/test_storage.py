@@ -260,6 +260,15 @@ def test_only_chosen_settings_of_scikit_learn_are_saved(mixed, tmp_path):
     assert load(tmp_path / "model").classifier.get_params() == classifier.get_params()
 
 
+def test_encoding_leaves_a_model_as_it_was(mixed):
+    """What an encoder keeps to be faster at the next row is neither saved nor part of its hash."""
+    encoder = FairMatching(1.0, density="counts", missing="category").fit(whole(mixed))
+    before = model_hash(encoder, b"key")
+    quietly(lambda: encoder.transform(whole(mixed)))
+    encoder.encoded_schema
+    assert model_hash(encoder, b"key") == before
+
+
 def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
     """A model saved under pandas 3, where text is of the type "str", is loaded under pandas 2.3, and the reverse."""
     text = ["a", "b", None] * 20

@@ -21,6 +21,8 @@ from fairflows.table.table_columns import TableColumns
 MAX_CELLS = 2**62
 """Beyond this many cells a cell's number does not fit an integer."""
 
+_TEXT = pd.Series(["text"]).dtype  # as a frame holds it, which then need not look at each value
+
 
 class Bins:
     """Quantile bins of a number or time column, as levels with readable names such as '[18, 25)'.
@@ -44,7 +46,7 @@ class Bins:
         shown, names = [str(edge) for edge in edges], ["any"]
         if shown:
             names = [f"< {shown[0]}", *(f"[{a}, {b})" for a, b in pairwise(shown)), f"≥ {shown[-1]}"]
-        self.levels = Levels(name, names, np.dtype(object), has_missing)
+        self.levels = Levels(name, names, np.dtype(object) if has_missing else _TEXT, has_missing)
 
     @classmethod
     def fit(cls, name: str, column: pd.Series, n_bins: int) -> Bins:
@@ -184,7 +186,8 @@ class CellCodec:
 
     def from_levels(self, levels: npt.NDArray[np.int64]) -> pd.DataFrame:
         """The rows of these combinations of levels."""
-        return pd.DataFrame({name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())})
+        columns = {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
+        return pd.DataFrame(columns, index=pd.RangeIndex(len(levels)), copy=False)
 
     def _radix(self) -> npt.NDArray[np.int64]:
         return np.array([prod(self.shape_[j + 1 :]) for j in range(len(self.shape_))], dtype=np.int64)

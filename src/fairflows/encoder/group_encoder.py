@@ -10,6 +10,7 @@ from typing import Literal, Self
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from sklearn.base import clone
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
@@ -28,7 +29,15 @@ from fairflows.encoder.checks import check_key
 from fairflows.encoder.labels import Label, read_labels
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import Dtype, check_choice, check_kinds, check_known, places_in, shown, sorted_values
-from fairflows.table.frames import ColumnLike, TableLike, has_names, settled, to_pandas
+from fairflows.table.frames import (
+    ColumnLike,
+    TableLike,
+    columns_from_arrow,
+    has_names,
+    has_pandas_notes,
+    settled,
+    to_pandas,
+)
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
 from fairflows.table.schema import Schema
@@ -241,8 +250,12 @@ class GroupEncoder(Encoder):
         return weight
 
     def _table(self, X: RowsLike) -> TableColumns:
+        """All columns of a table."""
         if isinstance(X, TableColumns):
             return X
+        X = settled(X)
+        if isinstance(X, pa.Table) and not has_pandas_notes(X):
+            return TableColumns(columns_from_arrow(X))
         return TableColumns(X.X if isinstance(X, Table) else self._frame(X))
 
     def _frame(self, X: TableLike) -> pd.DataFrame:

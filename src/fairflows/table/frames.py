@@ -47,6 +47,8 @@ NULLABLE = {
     for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 }
 """pandas' types for whole numbers of which some are missing."""
+_PLAIN_INDEX = {"kind": "range", "name": None, "start": 0, "step": 1}
+_PLAIN_TYPES = {"str", "bool", "float32", "float64", *(str(whole) for whole in NULLABLE)}  # as a table notes them
 
 
 def is_polars(data: object) -> TypeGuard[polars.DataFrame | polars.Series]:
@@ -57,6 +59,8 @@ def is_polars(data: object) -> TypeGuard[polars.DataFrame | polars.Series]:
 
 def is_arrow(data: object) -> TypeGuard[ArrowStream]:
     """Whether `data` is a table that Arrow can read, and neither a pandas nor a polars object, nor a column."""
+    if isinstance(data, pa.Table):  # known at once, which whether it has a method is not
+        return True
     known_otherwise = isinstance(data, pd.DataFrame | pd.Series | pa.ChunkedArray) or is_polars(data)
     return not known_otherwise and isinstance(data, ArrowStream)
 
@@ -118,13 +122,24 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
 def columns_from_arrow(table: pa.Table) -> dict[Hashable, pd.Series]:
     """The columns of an Arrow table as `from_arrow` gives them, without a frame around them.
 
-    What the table may say about its index in pandas is left out.
+    What the table notes about pandas is left out (`has_pandas_notes`).
     """
+    check_names(table.schema.names)
     columns: dict[Hashable, pd.Series] = {}
     for name, column in zip(table.schema.names, _with_held_types(table).columns, strict=True):
         columns[name] = column.to_pandas(types_mapper=NULLABLE.get if column.null_count else None)
         columns[name].name = name
     return columns
+
+
+def has_pandas_notes(table: pa.Table) -> bool:
+    """Whether a table notes an index, names that are no text, or types of pandas' own, which pyarrow then restores."""
+    notes = table.schema.pandas_metadata
+    if notes is None:
+        return False
+    indices = [index for index in notes["index_columns"] if index != {**_PLAIN_INDEX, "stop": table.num_rows}]
+    labels = [level for level in notes.get("column_indexes", []) if level["name"] or level["pandas_type"] != "unicode"]
+    return bool(indices or labels) or not all(column["numpy_type"] in _PLAIN_TYPES for column in notes["columns"])
 
 
 def _with_held_types(table: pa.Table) -> pa.Table:
