@@ -7,7 +7,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError
-from fairflows.table.frames import columns_from_arrow, from_arrow, has_pandas_notes
+from fairflows.table.frames import as_arrow, columns_from_arrow, from_arrow, has_pandas_notes
 from fairflows.table.table_columns import TableColumns
 
 
@@ -112,3 +112,24 @@ def test_a_plain_frame_notes_nothing_that_its_columns_do_not_show(preserve_index
     table = pa.Table.from_pandas(PLAIN, preserve_index=preserve_index)
     assert not has_pandas_notes(table)
     assert_frame_equal(TableColumns(columns_from_arrow(table)).frame, from_arrow(table))
+
+
+def test_a_frame_as_arrow_is_what_pyarrow_makes_of_it():
+    noon = pd.Series(pd.to_datetime(["2020-01-01 12:00", None]))
+    frame = pd.DataFrame(
+        {
+            "whole": [1, 2],
+            "decimal": [1.5, np.nan],
+            "text": ["a", None],
+            "object": pd.Series(["a", None], dtype=object),
+            "category": pd.Categorical(["b", None]),
+            "time": noon,
+            "moment": noon.dt.tz_localize("Europe/Berlin"),
+            "duration": noon - noon[0],
+            "nullable": pd.Series([1, None], dtype="Int64"),
+        }
+    )
+    expected = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    assert as_arrow(frame).equals(expected)
+    single = pa.schema([("decimal", pa.float32()), ("whole", pa.int64())])
+    assert as_arrow(frame, single).equals(expected.select(["decimal", "whole"]).cast(single))

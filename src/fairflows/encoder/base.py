@@ -388,14 +388,14 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         held.restore(key)
         return self
 
-    def check_fitted(self) -> None:
+    def _check_fitted(self) -> None:
         """Refuse what needs a fitted encoder."""
         if not self.is_fitted:  # asked first, since scikit-learn takes longer to find out than one row to be encoded
             check_is_fitted(self)
 
     def _check_ready(self) -> None:
         """Refuse to encode before `fit`, or without the secret key."""
-        self.check_fitted()
+        self._check_fitted()
         bytes(self.key_)
 
     def latent_law(self) -> LatentLaw | None:
@@ -600,7 +600,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Names of the encoded columns."""
-        self.check_fitted()
+        self._check_fitted()
         return np.array(self._names_out(), dtype=object)
 
     @contextmanager

@@ -306,7 +306,7 @@ class FairCells(GroupEncoder):
 
     def cells(self, rows: Rows) -> Cells:
         """Each row's cell; of a bin that is split, as the person's coin falls."""
-        self.check_fitted()
+        self._check_fitted()
         X = self._features(rows)  # which notes the values that are unknown
         places = self.binned_.places(X, rows.map_group)
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")

@@ -187,13 +187,13 @@ class FairFlow(GroupEncoder):
     @property
     def history_(self) -> pd.DataFrame:
         """Task loss, KL term and joint loss of each epoch."""
-        self.check_fitted()
+        self._check_fitted()
         return self.flow_.history
 
     @property
     def held_out_log_likelihood_(self) -> Array | None:  # type: ignore[override]
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
-        self.check_fitted()
+        self._check_fitted()
         return self.flow_.held_out_log_likelihood
 
     def encode(self, rows: Rows) -> pd.DataFrame:
@@ -279,7 +279,7 @@ class FairFlow(GroupEncoder):
         """What each group's inverse makes of encoded rows: all that an adversary who holds the encoders can compute."""
         import torch
 
-        self.check_fitted()
+        self._check_fitted()
         z = self._frame(Z).to_numpy(dtype=np.float64)
         found = []
         for b in range(len(self.groups_)):
@@ -295,13 +295,13 @@ class FairFlow(GroupEncoder):
         """n rows of each group drawn from its density p̂_a."""
         import torch
 
-        self.check_fitted()
+        self._check_fitted()
         draws = self.flow_.densities.sample(n, torch.Generator().manual_seed(random_state))
         return [self.codec_.decode(x.numpy())[0] for x in draws]
 
     def latent_law(self) -> FlowLaw:
         """The groups' laws of z under the densities that the encoder was trained with."""
-        self.check_fitted()
+        self._check_fitted()
         return FlowLaw(self.flow_, None if self.classes_ is None else self.label_classes, self.device)
 
     def _to_model_space(self, rows: Rows) -> tuple[Array, Array]:

@@ -151,12 +151,12 @@ class FairMatching(GroupEncoder):
     @property
     def encoded_schema(self) -> Schema:
         """What the encoded columns hold, where they are the table's own."""
-        self.check_fitted()
+        self._check_fitted()
         return output_schema(self.model_.codec, self.output)
 
     def encoded_dtypes(self) -> dict[str, Dtype]:
         """The types of the encoded columns."""
-        self.check_fitted()
+        self._check_fitted()
         return output_dtypes(self.model_.codec, self.output)
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
@@ -216,7 +216,7 @@ class FairMatching(GroupEncoder):
 
     def latent_law(self) -> ExactLaw:
         """The laws of the encoded cell; the mass outside the m cells counts as if no two groups met there."""
-        self.check_fitted()
+        self._check_fitted()
         model, given = self.model_, {}
         if model.label_tails is not None:
             tails = [np.diag(tail) for tail in model.label_tails]
@@ -226,12 +226,12 @@ class FairMatching(GroupEncoder):
 
     def known_cells(self) -> KnownCells:
         """The laws and both bijections."""
-        self.check_fitted()
+        self._check_fitted()
         return KnownCells(self.model_, self.output, self.latent_laws_, (self.matched_, self.split_))
 
     def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
         """n rows of each group drawn from its density p̂_a."""
-        self.check_fitted()
+        self._check_fitted()
         return self.model_.sample_rows(n, random_state)
 
     def _encode(self, rows: Rows) -> IntArray:

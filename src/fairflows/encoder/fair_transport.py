@@ -172,7 +172,7 @@ class FairTransport(GroupEncoder):
     @property
     def _cells(self) -> TransportedCells | None:
         """The transport of cells; None for one of scores."""
-        self.check_fitted()
+        self._check_fitted()
         return self.transport_ if isinstance(self.transport_, TransportedCells) else None
 
     @property
@@ -212,7 +212,7 @@ class FairTransport(GroupEncoder):
 
         Of several scores no joint law is known.
         """
-        self.check_fitted()
+        self._check_fitted()
         laws = self.transport_.latent_laws()
         return None if laws is None else ExactLaw(laws, {})
 

@@ -170,12 +170,12 @@ class FairTree(GroupEncoder):
     @property
     def encoded_schema(self) -> Schema:
         """What the columns of whole rows hold."""
-        self.check_fitted()
+        self._check_fitted()
         return Schema({}) if self.rows_given_cell_ is None else self.rows_given_cell_.schema
 
     def encoded_dtypes(self) -> dict[str, Dtype]:
         """The types of cell numbers or of the columns of whole rows."""
-        self.check_fitted()
+        self._check_fitted()
         return super().encoded_dtypes() if self.rows_given_cell_ is None else self.rows_given_cell_.dtypes
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
@@ -291,7 +291,7 @@ class FairTree(GroupEncoder):
 
     def cells(self, rows: Rows) -> Cells:
         """Each row's cell."""
-        self.check_fitted()
+        self._check_fitted()
         persons = rows.persons_or_fresh()
         X = checked_columns(rows.columns, self.columns_, self.missing_, rows.outside)
         if self.missing_ == "category":

@@ -103,13 +103,13 @@ class GroupEncoder(Encoder):
     @property
     def feature_names(self) -> list[str]:
         """The columns of X that are encoded; none where the encoder was fitted to an array."""
-        self.check_fitted()
+        self._check_fitted()
         return [str(name) for name in vars(self).get("feature_names_in_", ())]
 
     @property
     def row_schema(self) -> Schema:
         """What the columns of X hold, by which later files are read; empty where the encoder was fitted to an array."""
-        self.check_fitted()
+        self._check_fitted()
         return Schema({}) if self.schema_ is None else self.schema_
 
     def _start(self, given: Given) -> LabelledRows:

@@ -147,26 +147,26 @@ class CellRelease(Encoder):
     @property
     def feature_names(self) -> list[str]:
         """The columns of X that are encoded."""
-        self.check_fitted()
+        self._check_fitted()
         return self.encoder_.feature_names
 
     @property
     def row_schema(self) -> Schema:
         """What the columns of X hold."""
-        self.check_fitted()
+        self._check_fitted()
         return self.encoder_.row_schema
 
     @property
     def encoded_schema(self) -> Schema:
         """What the columns of whole rows, or of typical rows, hold."""
-        self.check_fitted()
+        self._check_fitted()
         if self.rows_given_cell_ is not None:
             return self.rows_given_cell_.schema
         return Schema({}) if self.typical_rows_ is None or self.output == "cell" else Schema.of(self.typical_rows_)
 
     def encoded_dtypes(self) -> dict[str, Dtype]:
         """The types of cell numbers, or of the columns of whole rows or typical rows."""
-        self.check_fitted()
+        self._check_fitted()
         if self.rows_given_cell_ is not None:
             return self.rows_given_cell_.dtypes
         if self.typical_rows_ is not None and self.output == "typical":
@@ -252,7 +252,7 @@ class CellRelease(Encoder):
     @property
     def channel_(self) -> FloatArray | None:
         """The law of what is released for a person in each cell; None without randomisation."""
-        self.check_fitted()
+        self._check_fitted()
         return None if self.randomise == 0 else self._channel(self.n_cells_)
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
@@ -262,7 +262,7 @@ class CellRelease(Encoder):
 
     def cells(self, rows: Rows) -> Cells:
         """Each row's own cell, before any randomisation: what a certificate counts, and never what is released."""
-        self.check_fitted()
+        self._check_fitted()
         if self.view_ is None or self.partition_ is None:
             return self.encoder_.cells(rows)
         return self.partition_.cells(self.view_.features(self.encoder_.encode(rows)))

@@ -147,36 +147,36 @@ class CrossFit(Encoder):
     @property
     def gives_cell_numbers(self) -> bool:
         """Whether the models give them."""
-        self.check_fitted()
+        self._check_fitted()
         return self.models_[0].gives_cell_numbers
 
     @property
     def cells_of_models(self) -> list[int]:
         """How many cells each model has."""
-        self.check_fitted()
+        self._check_fitted()
         return [int(model.n_cells_ or 0) for model in self.models_]
 
     @property
     def feature_names(self) -> list[str]:
         """The columns of X that are encoded."""
-        self.check_fitted()
+        self._check_fitted()
         return self.models_[0].feature_names
 
     @property
     def row_schema(self) -> Schema:
         """What the columns of X hold."""
-        self.check_fitted()
+        self._check_fitted()
         return common_schema([model.row_schema for model in self.models_])
 
     @property
     def encoded_schema(self) -> Schema:
         """What the columns of whole rows hold."""
-        self.check_fitted()
+        self._check_fitted()
         return common_schema([model.encoded_schema for model in self.models_])
 
     def encoded_dtypes(self) -> dict[str, Dtype]:
         """The types of cell numbers, or of rows in the table's own types."""
-        self.check_fitted()
+        self._check_fitted()
         of_model = self.models_[0].encoded_dtypes()
         if self.gives_cell_numbers:
             return of_model
@@ -185,7 +185,7 @@ class CrossFit(Encoder):
     @property
     def channel_(self) -> FloatArray | None:
         """The law of what is released for a person in each cell; None where no model is randomised in its cells."""
-        self.check_fitted()
+        self._check_fitted()
         channels = [model.channel_ for model in self.models_]
         if all(channel is None for channel in channels):
             return None
@@ -301,7 +301,7 @@ class CrossFit(Encoder):
 
     def kept_counts(self, table: Table) -> IntArray | None:
         """The counts of the table that the models were fitted to, where nobody could recognise its persons later."""
-        self.check_fitted()
+        self._check_fitted()
         if self.kept_ is None or table.identifier is not None:
             return None
         return self.kept_.counts if self.kept_.table == _fingerprint(table, self.key_) else None
@@ -336,13 +336,13 @@ class CrossFit(Encoder):
 
     def cells(self, rows: Rows) -> Cells:
         """Each row's own cell, before any randomisation; those of model 1 follow those of model 0, and so on."""
-        self.check_fitted()
+        self._check_fitted()
         parts, order = self._by_fold(rows, lambda f, part: self._first_cell(f) + self.models_[f].cells(part))
         return np.concatenate(parts)[order]
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """What is released for each row, by the model of its person's fold; rows have the table's own types."""
-        self.check_fitted()
+        self._check_fitted()
         parts, order = self._by_fold(rows, self._encode_fold)
         whole = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True).iloc[order]
         return self._in_own_types(whole.reset_index(drop=True))
@@ -360,7 +360,7 @@ class CrossFit(Encoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that is suggested by what is given for each row, by the model of its person's fold."""
-        self.check_fitted()
+        self._check_fitted()
         parts, order = self._by_fold(rows, lambda f, part: self.models_[f].predict_rows(part))
         return np.concatenate(parts)[order]
 
@@ -396,7 +396,7 @@ class CrossFit(Encoder):
         return self.models_[0].get_feature_names_out().tolist()
 
     def _refuse_attribute(self, sensitive_features: Role | None) -> None:
-        self.check_fitted()
+        self._check_fitted()
         self.models_[0]._refuse_attribute(sensitive_features)
 
     def _check_settings(self) -> None:

@@ -59,7 +59,7 @@ def is_polars(data: object) -> TypeGuard[polars.DataFrame | polars.Series]:
 
 def is_arrow(data: object) -> TypeGuard[ArrowStream]:
     """Whether `data` is a table that Arrow can read, and neither a pandas nor a polars object, nor a column."""
-    if isinstance(data, pa.Table):  # known at once, which whether it has a method is not
+    if isinstance(data, pa.Table):  # answered at once, unlike whether an object has a method
         return True
     known_otherwise = isinstance(data, pd.DataFrame | pd.Series | pa.ChunkedArray) or is_polars(data)
     return not known_otherwise and isinstance(data, ArrowStream)
