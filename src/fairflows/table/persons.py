@@ -417,6 +417,8 @@ def _plain(column: pd.Series) -> pd.Series:
         codes, values = pd.factorize(column)
         texts = [str(value).removesuffix(" 00:00:00") for value in values]
         return pd.Series(np.array([*texts, None], dtype=object)[codes])  # the place of a missing value is -1
+    if isinstance(column.dtype, pd.StringDtype):
+        column = pd.Series(pd.Categorical.from_codes(*pd.factorize(column)))  # in no order: sorting takes long
     if isinstance(column.dtype, pd.CategoricalDtype):  # a category is written and hashed once, not once per row
         written = column.cat.categories.astype(object).astype(str)
         if written.is_unique:
