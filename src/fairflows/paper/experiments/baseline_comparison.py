@@ -25,7 +25,7 @@ from fairflows.paper.experiments.adversaries import (
     task_accuracy,
     trained_networks,
 )
-from fairflows.paper.experiments.problems import changed, labels_of, train_and_test
+from fairflows.paper.experiments.problems import cells_by_group, changed, labels_of, train_and_test
 from fairflows.paper.experiments.result import Result, Setting, in_processes
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.examples import load_adult
@@ -176,13 +176,11 @@ def _matching(train: Table, test: Table, setting: Setting) -> dict[str, object]:
 def _transport(train: Table, test: Table, setting: Setting) -> dict[str, object]:
     """Transport of cells, released as 16 coarse cells: certified for the true distribution."""
     release = CellRelease(FairTransport(), 16).fit(train)
-    cells = release.cells(release.read(test))
-    counts = [np.bincount(cells[(test.a == group).to_numpy()], minlength=release.n_cells_) for group in release.groups_]
+    counts = cells_by_group(release, test)
     found = audit(release, train, test, quick=setting.quick)
-    guess = np.asarray(release.class_of_cell_)[cells]
     return {
         "method": "transport, 16 cells",
-        "accuracy": float(balanced_accuracy(guess, labels_of(test), test.a.to_numpy())),
+        "accuracy": task_accuracy(release, test),
         "suite ≥": (1 + found.attack_lower) / 2,
         "by": found.best,
         "bound": (1 + float(cell_upper_bound(counts, 0.05))) / 2,

@@ -8,17 +8,15 @@ the paper's test rows are kept, and training leaves out all rows of their person
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from fairflows.attack.auditing import Audit
-from fairflows.bounds import cell_upper_bound, fare_upper_bound, weissman_upper_bound
+from fairflows.bounds import cell_upper_bound, fare_upper_bound, total_variation, weissman_upper_bound
 from fairflows.certificate.candidates import best_densities
 from fairflows.certificate.certifying import certify
 from fairflows.density import Density, FlowDensity, KernelDensity, MixtureDensity
@@ -33,6 +31,7 @@ from fairflows.paper.experiments.problems import (
     apart_from,
     at_hand,
     audits,
+    cells_by_group,
     changed,
     labels_of,
 )
@@ -98,16 +97,13 @@ def on_adult() -> pd.DataFrame:
     for gamma in (0.0, 0.5, 0.8, 0.9):
         for max_leaves in (4, 16, 64):
             tree = FARE(gamma, max_leaves=max_leaves).fit(train)
-            cells = tree.cells(tree.read(test))
-            of_group = [cells[(test.a == group).to_numpy()] for group in tree.groups_]
-            counts = np.stack([np.bincount(part, minlength=tree.n_cells_) for part in of_group])
-            laws = counts / counts.sum(axis=1, keepdims=True)
+            counts = cells_by_group(tree, test)
             rows.append(
                 {
                     "gamma": gamma,
                     "cells": tree.n_cells_,
                     "accuracy": float((tree.predict(test) == labels_of(test)).mean()),
-                    "Δ observed": 0.5 * float(np.abs(laws[0] - laws[1]).sum()),
+                    "Δ observed": float(total_variation(counts / counts.sum(axis=1, keepdims=True)).max()),
                     "ours": float(cell_upper_bound(counts, DELTA)),
                     "FARE": tree.own_upper_bound(train, validation, test, DELTA),
                 }
@@ -118,14 +114,11 @@ def on_adult() -> pd.DataFrame:
 def run_best_densities(setting: Setting) -> Result:
     """Certify every γ with the paper's density and with the best one, and attack both claims."""
     names = ("crime", "adult") if setting.quick else tuple(PROBLEMS)
-    models, notes = at_hand({name: partial(honest, name, setting) for name in names})
-    targets = [(encoder, model.train, model.test) for model in models.values() for encoder in model.encoders]
-    found = iter(audits(targets, setting))
-    made = [
-        claims(name, model, list(islice(found, len(model.encoders))), setting.quick) for name, model in models.items()
-    ]
+    made, notes = at_hand({name: partial(claims, name, setting) for name in names})
+    every = [claim for of_data in made.values() for claim in of_data]
+    attacks = audits([(claim.encoder, claim.train, claim.test) for claim in every], setting)
     judge = partial(judged, n_draws=50_000 if setting.quick else 400_000)
-    table = pd.DataFrame(in_processes(judge, [claim for of_data in made for claim in of_data], setting.n_jobs))
+    table = pd.DataFrame(in_processes(judge, list(zip(every, attacks, strict=True)), setting.n_jobs))
     refuted = [int((table[column] == "REFUTED").sum()) for column in ("status", "status, best density")]
     notes += [
         f"Of {len(table)} models {refuted[0]} are REFUTED with the paper's density, and {refuted[1]} with the best one "
@@ -135,7 +128,7 @@ def run_best_densities(setting: Setting) -> Result:
     ]
     if setting.quick:
         notes.append("quick: Crime and Adult, with the suite's quick adversaries and three densities.")
-    data = "; ".join(model.problem.describe(model.train, model.test) for model in models.values())
+    data = "; ".join(of_data[0].problem.describe(of_data[0].train, of_data[0].test) for of_data in made.values())
     figure = bounds_figure(
         table,
         {
@@ -147,28 +140,6 @@ def run_best_densities(setting: Setting) -> Result:
         least=0.0,
     )
     return Result(table, data, notes, figure)
-
-
-@dataclass(frozen=True)
-class Honest:
-    """An encoder for each of the paper's γ, the rows it was trained on, and test rows of other persons."""
-
-    problem: Problem
-    encoders: Sequence[Encoder]
-    train: Table
-    test: Table
-
-
-def honest(name: str, setting: Setting) -> Honest:
-    """The paper's encoder on a dataset, every grid dequantised, and no test person in training."""
-    problem = PROBLEMS[name]().at(setting)
-    train, test = problem.tables()
-    train = apart_from(train, test)
-    changes = {"density": "best"} if name in CATEGORICAL else {"dequantise": True}
-    encoder = changed(problem.encoder, kinds=train.kinds, **changes)
-    seed = setting.seed_list(full=1)[:1]
-    encoders = encoder.fit_many(train, strengths=problem.gammas, seeds=seed)
-    return Honest(problem, encoders, train, test)
 
 
 def candidates(quick: bool) -> list[Density]:
@@ -183,39 +154,49 @@ def candidates(quick: bool) -> list[Density]:
 
 @dataclass(frozen=True)
 class Claim:
-    """An encoder, what the suite reached against it, and the best density where the encoder has another one."""
+    """An encoder, the rows it was trained on, test rows of other persons, and the best density where it has another."""
 
-    data: str
+    problem: Problem
     gamma: float
     encoder: Encoder
+    train: Table
     test: Table
-    audit: Audit
     best: GroupDensities | None
     best_name: str
 
 
-def claims(name: str, model: Honest, attacks: Sequence[Audit], quick: bool) -> list[Claim]:
-    """The claims of a dataset's encoders; the best density is found once for all of them."""
-    first, best = model.encoders[0], None
+def claims(name: str, setting: Setting) -> list[Claim]:
+    """The paper's encoders on a dataset, every grid dequantised, no test person in training.
+
+    The best density is found once for all of them.
+    """
+    problem = PROBLEMS[name]().at(setting)
+    train, test = problem.tables()
+    train = apart_from(train, test)
+    changes = {"density": "best"} if name in CATEGORICAL else {"dequantise": True}
+    encoder = changed(problem.encoder, kinds=train.kinds, **changes)
+    encoders = encoder.fit_many(train, strengths=problem.gammas, seeds=setting.seed_list(full=1)[:1])
+    best = None
     if name in CATEGORICAL:
-        best_name = " / ".join(sorted({type(density).__name__ for density in first.model_.densities}))
+        best_name = " / ".join(sorted({type(density).__name__ for density in encoders[0].model_.densities}))
     else:
-        best, described, _ = best_densities(first, candidates(quick), model.train, 0)
+        best, described, _ = best_densities(encoders[0], candidates(setting.quick), train, 0)
         best_name = described.split(", the best")[0]
     return [
-        Claim(model.problem.name, gamma, encoder, model.test, attack, best, best_name)
-        for gamma, encoder, attack in zip(model.problem.gammas, model.encoders, attacks, strict=True)
+        Claim(problem, gamma, encoder, train, test, best, best_name)
+        for gamma, encoder in zip(problem.gammas, encoders, strict=True)
     ]
 
 
-def judged(claim: Claim, n_draws: int) -> dict[str, object]:
+def judged(attacked: tuple[Claim, Audit], n_draws: int) -> dict[str, object]:
     """Both certificates of an encoder, and what the suite reached."""
-    own = certify(claim.encoder, claim.test, audit=claim.audit, n_draws=n_draws)
+    claim, audit = attacked
+    own = certify(claim.encoder, claim.test, audit=audit, n_draws=n_draws)
     better = own
     if claim.best is not None:
-        better = certify(claim.encoder, claim.test, audit=claim.audit, density=claim.best, n_draws=n_draws)
+        better = certify(claim.encoder, claim.test, audit=audit, density=claim.best, n_draws=n_draws)
     return {
-        "data": claim.data,
+        "data": claim.problem.name,
         "gamma": claim.gamma,
         "accuracy": task_accuracy(claim.encoder, claim.test),
         "model ≤": None if claim.best is None else own.model_upper,
@@ -223,8 +204,8 @@ def judged(claim: Claim, n_draws: int) -> dict[str, object]:
         "best density": claim.best_name,
         "model ≤, best density": better.model_upper,
         "status, best density": better.status,
-        "attack ≥": claim.audit.attack_lower,
-        "by": claim.audit.best,
+        "attack ≥": audit.attack_lower,
+        "by": audit.best,
     }
 
 

@@ -28,7 +28,7 @@ from fairflows.exceptions import DataWarning
 from fairflows.paper.baselines import FARE, FCRL, LAFTR, AdversarialForgetting, MaxEntARL
 from fairflows.paper.baselines.neural import NeuralBaseline
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
-from fairflows.paper.experiments.problems import at_hand, changed
+from fairflows.paper.experiments.problems import at_hand, cells_by_group, changed
 from fairflows.paper.experiments.result import COLOURS, Result, Setting, in_processes, new_figure
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released
@@ -149,12 +149,10 @@ METHODS = tuple(_methods(2, "person", True, "cpu"))
 def measured(point: Point, parts: Parts, unit: Unit) -> dict[str, object]:
     """What a release keeps and what is certified of it, on certification persons."""
     rows, released = parts.counted(unit), Released.of(point.encoder)
-    cells, K = released.cells(rows), len(point.encoder.groups_)
-    group = pd.Index(point.encoder.groups_).get_indexer(rows.a)
-    counts = np.zeros((K, int(point.encoder.n_cells_ or 0)))
-    np.add.at(counts, (group, cells), 1)
+    counts = cells_by_group(point.encoder, rows)
     predicted, y = released.predict(rows), np.asarray(rows.y)
-    rates = np.array([(predicted[group == a] == point.encoder.label_classes[-1]).mean() for a in range(K)])
+    is_positive = predicted == point.encoder.label_classes[-1]
+    rates = np.array([is_positive[(rows.a == group).to_numpy()].mean() for group in point.encoder.groups_])
     found = {
         "data": parts.name,
         "method": point.method,

@@ -17,6 +17,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from fairflows.attack.auditing import Audit, audit
+from fairflows.certificate.evidence import group_numbers
 from fairflows.density import FlowDensity, MixtureDensity
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
@@ -25,6 +26,7 @@ from fairflows.exceptions import DataError
 from fairflows.frontiers.sweep import Frontier, frontier
 from fairflows.paper import datasets
 from fairflows.paper.experiments.result import Setting, in_processes
+from fairflows.release.released import Released
 from fairflows.table.table import Table
 
 AnyEncoder = TypeVar("AnyEncoder", bound=Encoder)
@@ -80,6 +82,13 @@ def apart_from(train: Table, test: Table) -> Table:
     if train.identifier is None or test.identifier is None:
         return train
     return train.take(np.flatnonzero(~train.identifier.isin(test.identifier).to_numpy()))
+
+
+def cells_by_group(encoder: Encoder, table: Table) -> npt.NDArray[np.float64]:
+    """How many rows of each group are in each cell that an encoder releases, (K, k)."""
+    counts = np.zeros((len(encoder.groups_), int(encoder.n_cells_ or 0)))
+    np.add.at(counts, (group_numbers(table, encoder.groups_), Released.of(encoder).cells(table)), 1)
+    return counts
 
 
 def labels_of(table: Table) -> npt.NDArray[np.intp]:
