@@ -1,5 +1,7 @@
 """Settings and fixtures for all tests: a test that passed once passes again."""
 
+import functools
+import gc
 import hashlib
 import io
 import itertools
@@ -25,6 +27,17 @@ hypothesis.settings.register_profile("many", hypothesis.settings.get_profile("re
 def pytest_configure(config):
     """`make test-all` tries more examples."""
     hypothesis.settings.load_profile("repeatable" if config.option.markexpr == "not slow" else "many")
+
+
+def pytest_collection_finish():
+    """Leave the modules and tests, which stay to the end, out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure():
+    """At the end of the process libraries look for objects that were never collected."""
+    gc.unfreeze()
 
 
 # The fixtures that are set up at this moment, but for those of a single test.
@@ -117,11 +130,29 @@ def undrawn_figures():
 
 @pytest.fixture(scope="module")
 def few_trees():
-    """Boosted trees stop after ten, where how well they predict is not the question."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
+    """Boosted trees are few and small, where how well they predict is not the question."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    from fairflows.attack import learners
+    from fairflows.encoder import fair_tree
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(HistGradientBoostingClassifier.__init__.__kwdefaults__, "max_iter", 10)
+        patch.setitem(fair_tree._BOOSTING, "max_iter", 10)
+        for boosting in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
+            patch.setitem(boosting.__init__.__kwdefaults__, "max_iter", 10)
+            patch.setitem(boosting.__init__.__kwdefaults__, "max_leaf_nodes", 8)
+        patch.setattr(learners, "_MOST_TREES", 20)
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_measured():
+    """What released rows still tell is measured on few of them, where how much that is is not the question."""
+    from fairflows.explain import usefulness
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(usefulness, "_WORK", 0)
+        patch.setattr(usefulness, "_FEWEST_ROWS", 300)
         yield
 
 
@@ -150,13 +181,19 @@ def short_made():
 def run():
     """Run the command in this process: exit code, standard output, standard error.
 
-    Warnings are left out, or said as a user sees them; standard input can be given as bytes.
+    Warnings are left out, or said as a user sees them; standard input can be given as bytes or as a binary file.
     """
+
+    import typer
 
     from fairflows.cli.main import main
 
+    # Typer reads the signatures of all commands again for each call.
+    command = functools.cache(typer.main.get_command)
+
     def call(*words, stdin=b"", notices="ignore"):
-        given, out, err = (io.TextIOWrapper(io.BytesIO(data), encoding="utf-8") for data in (stdin, b"", b""))
+        files = (io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin, io.BytesIO(), io.BytesIO())
+        given, out, err = (io.TextIOWrapper(file, encoding="utf-8") for file in files)
         with (
             pytest.MonkeyPatch.context() as patch,
             redirect_stdout(out),
@@ -165,6 +202,7 @@ def run():
         ):
             patch.setattr(sys, "argv", ["fairflows", *map(str, words)])
             patch.setattr(sys, "stdin", given)
+            patch.setattr(typer.main, "get_command", command)
             warnings.simplefilter(notices)
             with pytest.raises(SystemExit) as end:
                 main()

@@ -2,8 +2,8 @@
 
 import io
 import json
-import subprocess
-import sys
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -138,12 +138,20 @@ def test_standard_input_and_output(run, fitted, name, tmp_path, monkeypatch):
     assert (said in err) == (name == "german.csv")
 
 
-def test_a_pipe_of_the_shell(fitted):
-    command = [sys.executable, "-m", "fairflows", "encode", fitted / "out", "-", "-o", "-", "--keep-order"]
+def test_a_pipe_of_the_shell(run, fitted):
+    """It has no size, no end until it is closed, and no way back."""
+    out, into = os.pipe()
     data = (fitted / "german.csv").read_bytes()
-    done = subprocess.run(command, input=data, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(pd.read_csv(io.BytesIO(done.stdout))) == 300
+    with open(out, "rb") as pipe, ThreadPoolExecutor() as pool:
+        pool.submit(lambda: write_and_close(into, data))
+        code, text, err = run("encode", fitted / "out", "-", "-o", "-", "--keep-order", stdin=pipe)
+    assert code == 0, err
+    assert len(pd.read_csv(io.StringIO(text))) == 300
+
+
+def write_and_close(into, data):
+    with open(into, "wb") as file:
+        file.write(data)
 
 
 def test_nothing_goes_to_standard_output_when_the_input_is_bad(run, fitted, tmp_path, monkeypatch):

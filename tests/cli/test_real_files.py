@@ -36,7 +36,7 @@ def fitted(run, tmp_path_factory):
     credit().to_csv(folder / "credit.csv", index=False)
     credit(600, seed=1).to_csv(folder / "later.csv", index=False)
     words = ["fit", folder / "credit.csv", *FIT, "--groups", "AGE:40", "--with-label", "--drop", "sex"]
-    code, out, err = run(*words, "-o", folder / "out")
+    code, out, err = run(*words, "--n-cells", 4, "-o", folder / "out")
     assert code == 0, err
     assert "report-public.html" in out
     return folder

@@ -26,12 +26,14 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_fit_and_certify_read_a_sample_of_persons(run, folder):
-    fit = ["fit", folder / "rows", "--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "-q"]
-    code, _, err = run(*fit, "-o", folder / "out")
+def test_fit_and_certify_read_a_sample_of_persons(run, folder, monkeypatch):
+    roles = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "-q"]
+    code, _, err = run("fit", folder / "rows", *roles, "-o", folder / "out")
     assert code == 2
     assert "is a folder" in err
     assert "--sample" in err
+    monkeypatch.chdir(folder / "rows")
+    fit = ["fit", ".", *roles]  # the current folder, too
     code, _, err = run(*fit, "--sample", 600, "--n-cells", 2, "--force", "-o", folder / "out")
     assert code == 0, err
     assert len(pd.read_parquet(folder / "out" / "shared.parquet")) == 1200
@@ -53,13 +55,6 @@ def test_fit_and_certify_read_a_sample_of_persons(run, folder):
     assert code == 0, out + err
     assert run(*verify, "--sample", 700)[0] == 1
     assert sorted(path.name for path in folder.iterdir()) == ["out", "out.json", "rows"]
-
-
-def test_the_current_folder_can_be_sampled(run, folder, monkeypatch):
-    monkeypatch.chdir(folder / "rows")
-    fit = ["fit", ".", "--sensitive", "sex", "--label", "repaid", "--id", "person", "--quick", "-q", "--sample", 600]
-    code, _, err = run(*fit, "--n-cells", 2, "--force", "-o", folder / "out")
-    assert code == 0, err
 
 
 def test_one_model_is_certified_on_a_sample_of_other_persons(run, folder):

@@ -49,7 +49,7 @@ def fit(run, population: Population, folder: Path, seed: int, how: str = "transp
 
 
 @pytest.fixture(scope="module")
-def fitted(run, undrawn_figures, few_trees, few_passes, short_made, tmp_path_factory):
+def fitted(run, undrawn_figures, few_trees, few_measured, few_passes, short_made, tmp_path_factory):
     """The folder and the certificate of a population's first run, made once for the tests that only read it."""
     made: dict[tuple[str, str], tuple[Path, dict]] = {}
 

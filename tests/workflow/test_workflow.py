@@ -18,7 +18,7 @@ from fairflows.storage.saving import load
 from fairflows.workflow.job import fit_table, report, write_fit
 from fairflows.workflow.results import certified_part, read_certificate, read_report, read_run
 
-pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_passes")
+pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "few_passes")
 
 
 @pytest.fixture(scope="module")

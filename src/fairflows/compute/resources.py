@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from fairflows.exceptions import DataError, ParameterError
 
 if TYPE_CHECKING:
     import torch
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 
 def chosen_device(name: str) -> torch.device:
@@ -58,11 +60,9 @@ def one_thread() -> Iterator[None]:
     therefore enter this guard each on their own (for OpenMP), and the thread that owns the pool enters it around all
     of them: a task that ends then does not give the others their threads back.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
     torch = sys.modules.get("torch")  # torch is not imported only to limit it
     before = None if torch is None else torch.get_num_threads()
-    with threadpool_limits(1):
+    with _thread_pools(len(sys.modules)).limit(limits=1):
         if torch is not None:
             torch.set_num_threads(1)
         try:
@@ -70,6 +70,14 @@ def one_thread() -> Iterator[None]:
         finally:
             if torch is not None:
                 torch.set_num_threads(before)
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(n_modules: int) -> ThreadpoolController:
+    """The thread pools of all loaded libraries. Finding them takes milliseconds: again only after other imports."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def import_ray() -> Any:
