@@ -20,7 +20,7 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A slow machine is no counter-example, and which examples are tried must not depend on the day.
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.register_profile("many", hypothesis.settings.get_profile("repeatable"), max_examples=200)
 
 
@@ -30,9 +30,10 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """Leave the modules and tests, which stay to the end, out of every later garbage collection."""
+    """Collect garbage less often, and leave out the modules and tests, which stay to the end."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_unconfigure():
@@ -72,6 +73,14 @@ def repeatable_keys():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(persons, "secrets", SimpleNamespace(token_bytes=token_bytes))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced_files():
+    """Nobody pulls the plug: no test waits for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 

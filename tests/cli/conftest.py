@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from fairflows.encoder import flow_fitting
+from fairflows.workflow import job
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_epochs(undrawn_figures, few_trees, few_measured, few_passes, short_made):
-    """Models that are fitted in this process train for a few epochs, and are certified by few draws."""
+    """Models that are fitted in this process train for a few epochs, and are certified by few draws, in one thread."""
     training_settings = flow_fitting._training_settings
 
     def short(settings, n_smallest):
@@ -18,5 +19,6 @@ def few_epochs(undrawn_figures, few_trees, few_measured, few_passes, short_made)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow_fitting, "_training_settings", short)
-        patch.setattr("fairflows.workflow.job.most_draws", lambda n_groups: 5000)
+        patch.setattr(job, "most_draws", lambda n_groups: 5000)
+        patch.setitem(job.fit_table.__kwdefaults__, "n_jobs", 1)
         yield

@@ -42,11 +42,10 @@ def test_options_come_from_a_file_and_the_command_line_counts_more(run, table, t
     assert own["table"] == str(table)
     assert (own["separator"], own["encoding"], own["decimal"], own["thousands"]) == (",", "utf-8", ".", "")
     assert not {"out", "replace", "config", "quiet", "json"} & set(own)
-    code, _, err = run("fit", "--config", tmp_path / "out" / "fit.toml", "-o", tmp_path / "again")
+    # It can be run again, into the same folder: the file is one of those that fit itself wrote.
+    code, _, err = run("fit", "--config", tmp_path / "out" / "fit.toml", "-o", tmp_path / "out", "--replace")
     assert code in (0, 1), err
-    assert tomllib.loads((tmp_path / "again" / "fit.toml").read_text()) == own
-    code, _, err = run("fit", "--config", tmp_path / "again" / "fit.toml", "-o", tmp_path / "again", "--replace")
-    assert code == 0, err  # the file is one of those that fit itself wrote
+    assert tomllib.loads((tmp_path / "out" / "fit.toml").read_text()) == own
 
 
 def test_a_setting_of_zero_is_kept(run, table, tmp_path):

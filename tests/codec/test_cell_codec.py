@@ -11,7 +11,7 @@ from fairflows.codec.cell_codec import CellCodec
 from fairflows.exceptions import DataError
 
 
-@given(st.lists(st.lists(st.text(max_size=3), min_size=12, max_size=12), min_size=1, max_size=5))
+@given(st.lists(st.lists(st.text(max_size=3), min_size=6, max_size=6), min_size=1, max_size=4))
 @settings(deadline=None)
 def test_categories_come_back(columns):
     frame = pd.DataFrame({f"c{j}": values for j, values in enumerate(columns)})

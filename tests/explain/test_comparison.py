@@ -10,7 +10,10 @@ from fairflows.bounds.arguments import CHOOSING
 from fairflows.density import MixtureDensity
 from fairflows.exceptions import DataWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
+pytestmark = [
+    pytest.mark.usefixtures("few_trees"),
+    pytest.mark.filterwarnings("ignore:Values outside the training range"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from fairflows.explain import matched_pairs
 @pytest.fixture(scope="module")
 def fitted():
     table, densities = make_gaussians(400, random_state=0)
-    encoders = FairFlow(density=densities, n_epochs=60).fit_many(
+    encoders = FairFlow(density=densities, n_epochs=40, n_blocks=2, hidden=(24,)).fit_many(
         table.X, table.y, sensitive_features=table.a, strengths=[0, 1], seeds=[0]
     )
     return table, encoders

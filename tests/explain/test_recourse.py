@@ -7,8 +7,11 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from fairflows import FairFlow, FairMatching, Table, make_shifted_gaussians
+from fairflows.density import MixtureDensity
 from fairflows.exceptions import DataError
 from fairflows.explain import recourse
+
+SMALL = {"n_blocks": 2, "hidden": (16,), "head": (16,)}
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,9 @@ def applicants():
 @pytest.fixture(scope="module")
 def encoder(applicants):
     settings = {"gamma": 0.3, "density": "mixture", "n_epochs": 15, "kinds": applicants.kinds, "key": bytes(32)}
-    return FairFlow(**settings, identifier="person").fit(applicants.X, applicants.y, sensitive_features=applicants.a)
+    return FairFlow(**SMALL, **settings, identifier="person").fit(
+        applicants.X, applicants.y, sensitive_features=applicants.a
+    )
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +126,7 @@ def test_a_classifier_of_ones_own(encoder, few):
 def test_the_attribute_may_be_a_column(few):
     data = few.X.assign(race=few.a, who=np.arange(len(few)))
     settings = {"n_epochs": 3, "sensitive": "race", "identifier": "who", "kinds": few.kinds}
-    encoder = FairFlow(**settings).fit(data, few.y)
+    encoder = FairFlow(**settings, **SMALL).fit(data, few.y)
     advice = recourse(encoder, data, n_candidates=1)
     assert list(advice.before) == ["score", "grade", "college"]
 
@@ -129,7 +134,7 @@ def test_the_attribute_may_be_a_column(few):
 def test_rows_that_nobody_named_get_the_same_advice_again(few):
     """Their noise is that of their index, in encoding and in plausibility; and a table may be passed as it is."""
     table = Table(few.X.reset_index(drop=True), sensitive=few.a, label=few.y)
-    encoder = FairFlow(n_epochs=3, kinds=table.kinds).fit(table)
+    encoder = FairFlow(n_epochs=3, density=MixtureDensity(1), kinds=table.kinds, **SMALL).fit(table)
     first, again = (recourse(encoder, table, n_candidates=2) for _ in range(2))
     assert len(first.before) > 0
     pd.testing.assert_frame_equal(first.to_frame(), again.to_frame())

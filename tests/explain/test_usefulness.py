@@ -48,7 +48,7 @@ def table(n: int, seed: int) -> ff.Table:
 
 @pytest.fixture(scope="module")
 def found():
-    train, test = table(6_000, 0), table(4_000, 1)
+    train, test = table(3_000, 0), table(2_000, 1)
     release = ff.CellRelease(HalfCells(), output="row").fit(train)
     return still_tells(release, train, test)
 

@@ -23,7 +23,7 @@ from fairflows import DataWarning
 
 DELTA = 0.2
 COPIES = 4000  # rows of each kind and group that the law of what is written is computed from
-FEW_COPIES = 2000  # where a gross mistake is looked for
+FEW_COPIES = 1000  # where a gross mistake is looked for
 REPEATED = 40
 
 

@@ -19,7 +19,7 @@ from fairflows.release.released import Released
 from fairflows.table.persons import Key, Persons
 from fairflows.workflow.results import naming_file
 
-pytestmark = pytest.mark.usefixtures("few_trees", "few_passes")
+pytestmark = pytest.mark.usefixtures("few_trees", "few_measured", "few_passes")
 
 KEY = Key(range(32))
 QUICK = {"label_score": HistGradientBoostingClassifier(max_iter=5), "key": KEY}

@@ -1,17 +1,11 @@
 """Tables from known densities: the rows follow the densities, and the densities are the formulas."""
 
-import doctest
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
 from scipy.stats import ks_1samp, norm
 from sklearn.linear_model import LogisticRegression
 
-from fairflows.paper import datasets
-from fairflows.table import examples
 from fairflows.table.examples import make_gaussians, make_shifted_gaussians, make_three_groups
 
 GENERATORS = {
@@ -125,16 +119,3 @@ def test_bad_parameters():
         make_shifted_gaussians(-1)
     with pytest.raises(ValueError, match="n_samples must be at least 6, two rows a group; got 5"):
         make_three_groups(5)
-
-
-def test_importing_data_does_not_import_torch():
-    modules = "fairflows.table.examples, fairflows.paper.datasets"
-    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.parametrize("module", [examples, datasets])
-def test_examples_in_the_docstrings_run(module):
-    results = doctest.testmod(module)
-    assert results.attempted > 0
-    assert results.failed == 0
