@@ -247,7 +247,7 @@ class Table:
         """The table of these rows: positions or a boolean mask."""
         rows = np.asarray(rows)
         part = copy.copy(self)
-        for known in ("kinds", "persons"):  # inferred anew, from the rows of the part
+        for known in ("kinds", "persons", "contents"):  # found anew, from the rows of the part
             part.__dict__.pop(known, None)
         part.X, part.a = self.X.iloc[rows], self.a.iloc[rows]
         part.y = None if self.y is None else self.y.iloc[rows]
