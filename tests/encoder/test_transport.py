@@ -123,7 +123,7 @@ def test_scores_of_the_files_rows_get_one_law():
     t = encoder.transform(test)["score"].to_numpy()
     quantiles = np.linspace(0.05, 0.95, 19)
     rows = np.abs(np.diff([np.quantile(t[test.a == g], quantiles) for g in (0, 1)], axis=0)).max()
-    one_each = test.persons.one_row_each(test.contents, 0)
+    one_each = test.persons.one_row_each(test.contents(), 0)
     t, group = t[one_each], test.a.to_numpy()[one_each]
     persons = np.abs(np.diff([np.quantile(t[group == g], quantiles) for g in (0, 1)], axis=0)).max()
     assert rows < 0.1 < 0.2 < persons

@@ -275,9 +275,3 @@ def test_few_values_are_found_where_many_are(column):
     many = pd.concat([column] * 10, ignore_index=True)
     np.testing.assert_array_equal(np.tile(places_in(known, column), 10), places_in(known, many))
     np.testing.assert_array_equal(missing(column), column.isna())
-
-
-def test_a_part_knows_the_contents_of_its_own_rows():
-    whole = Table({"x": [1, 2, 3, 4], "a": [0, 1, 0, 1]}, sensitive="a")
-    assert len(whole.contents) == 4  # which it keeps
-    assert whole.take([3, 1]).contents.tolist() == whole.contents[[3, 1]].tolist()

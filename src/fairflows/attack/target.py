@@ -153,7 +153,7 @@ class Target:
         if released_model is not None:
             most = released_model.most_rows(test, most_rows)
         places = _parts(train, seed, quick)
-        places["test"] = test.persons.random_rows(test.contents, seed, most)
+        places["test"] = test.persons.random_rows(test.contents(), seed, most)
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
         group = {part: group_numbers(table, groups) for part, table in tables.items()}
         for part, number in group.items():

@@ -506,7 +506,7 @@ def _seen(X: pd.DataFrame, persons: Persons | None, key: Key) -> RowsSeen:
 
 def _fingerprint(table: Table, key: Key) -> str:
     """One keyed hash of a table, in whatever order its rows come."""
-    return fingerprint([np.sort(table.contents)], key)
+    return fingerprint([np.sort(table.contents())], key)
 
 
 def _all_classes(model: Encoder) -> list[Hashable]:

@@ -248,7 +248,7 @@ def repeatable_persons(table: Table, part: str = "") -> Persons:
 
     Rows of another `part` have other coins: what is fitted to one part must not know the coins of another.
     """
-    return table.persons if table.persons.named else Persons.by_contents(table.contents, part)
+    return table.persons if table.persons.named else Persons.by_contents(table.contents(), part)
 
 
 def as_written(frame: pd.DataFrame) -> pd.DataFrame:

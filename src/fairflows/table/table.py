@@ -211,7 +211,6 @@ class Table:
         """Who is who; without an identifier, every row counts as another person."""
         return Persons.unnamed(len(self)) if self.identifier is None else Persons.of(self.identifier)
 
-    @cached_property
     def contents(self) -> Hashes:
         """A hash of each row's features, label and group."""
         return content_hashes(self.whole(), b"whole rows")
@@ -237,17 +236,17 @@ class Table:
 
     def one_row_per_person(self, seed: int) -> Table:
         """One random row of every person."""
-        return self if self.identifier is None else self.take(self.persons.one_row_each(self.contents, seed))
+        return self if self.identifier is None else self.take(self.persons.one_row_each(self.contents(), seed))
 
     def random_rows(self, seed: int, most: int) -> Table:
         """Independent draws from the law of a random row, at most one of each person, who has at most `most` rows."""
-        return self if self.identifier is None else self.take(self.persons.random_rows(self.contents, seed, most))
+        return self if self.identifier is None else self.take(self.persons.random_rows(self.contents(), seed, most))
 
     def take(self, rows: Any) -> Table:
         """The table of these rows: positions or a boolean mask."""
         rows = np.asarray(rows)
         part = copy.copy(self)
-        for known in ("kinds", "persons", "contents"):  # found anew, from the rows of the part
+        for known in ("kinds", "persons"):  # inferred anew, from the rows of the part
             part.__dict__.pop(known, None)
         part.X, part.a = self.X.iloc[rows], self.a.iloc[rows]
         part.y = None if self.y is None else self.y.iloc[rows]
