@@ -152,8 +152,7 @@ def _weight_gradient(layer: Tensor, grad: Tensor) -> Tensor:
     """The gradient by a weight matrix; on a GPU in TF32, four times as fast as float32.
 
     Tensor cores round the factors to 10 bits and add up the rows of the batch in full. That moves results no more than
-    the last bits of the first weights do (benchmarks/tf32.py). All other products stay in float32: rounded, they made
-    trainings fail.
+    the last bits of the first weights do; the other products, rounded, move them twice as much (benchmarks/tf32.py).
     """
     if not grad.is_cuda:
         return torch.bmm(layer.mT, grad)
