@@ -11,12 +11,13 @@ import pytest
 from fairflows import DataError, DataWarning, FairMatching, Table, load_adult
 from fairflows.bounds.derived import rounded_up
 from fairflows.certificate.certifying import certify
+from fairflows.certificate.document import Certificate
 from fairflows.certificate.verifying import verify
 from fairflows.frontiers.selection import Candidate, Target, choose
 from fairflows.frontiers.sweep import frontier
 from fairflows.storage.saving import load
 from fairflows.workflow.job import fit_table, report, write_fit
-from fairflows.workflow.results import certified_part, read_certificate, read_report, read_run
+from fairflows.workflow.results import certified_part, read_report, read_run
 
 pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "few_passes")
 
@@ -82,7 +83,7 @@ def test_what_is_written_can_be_loaded_and_verified(cells, adult, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert out.stat().st_mode & 0o777 == 0o700
 
-    model, certificate = load(out / "model"), read_certificate(out / "certificate.json")
+    model, certificate = load(out / "model"), Certificate.read(out / "certificate.json")
     rows = certified_part(adult, read_run(out), certificate, model)
     assert verify(certificate, model, rows)
     with pytest.raises(DataError, match="fitted to, or chosen by"):
@@ -152,7 +153,7 @@ def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
 def test_files_that_are_no_json_or_nested_deeply_are_refused(text, tmp_path):
     for name in ("run.json", "certificate.json", "report.json"):
         (tmp_path / name).write_text(text)
-    for read in (read_run, read_report, lambda out: read_certificate(out / "certificate.json")):
+    for read in (read_run, read_report, lambda out: Certificate.read(out / "certificate.json")):
         with pytest.raises(DataError, match=r"\.json: .*(levels deep|not JSON)"):
             read(tmp_path)
 

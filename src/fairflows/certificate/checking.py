@@ -16,7 +16,6 @@ from fairflows.certificate.certifying import status_of
 from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.certificate.document import Certificate, Plain
 from fairflows.certificate.file_list import FileList, canonical_sha256, file_sha256, is_signed, list_beside
-from fairflows.exceptions import DataError
 from fairflows.table.dialect import written
 from fairflows.table.json_text import read_text
 from fairflows.table.reading import kind_of, read_frame
@@ -127,11 +126,7 @@ def check(certificate: str | Path, file: str | Path | None = None, *, public_key
     All checks passed: the bounds follow from the counts. No file was compared.
     """
     path = Path(certificate)
-    text = read_text(path)
-    try:
-        document = Certificate.from_json(text)
-    except ValueError as error:
-        raise DataError(f"{path}: not a certificate: {error}") from None
+    document, text = Certificate.read(path), read_text(path)
     results = list(_check_bounds(document))
     listed = FileList.read(list_beside(path)) if list_beside(path).is_file() else None
     results += _check_signature(listed, text, None if public_key is None else Path(public_key))

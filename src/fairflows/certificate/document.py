@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from fairflows.bounds.arguments import Estimator, Priors
@@ -26,8 +27,8 @@ from fairflows.compute.display import (
     new_axes,
     stated_bounds,
 )
-from fairflows.exceptions import ParameterError
-from fairflows.table.json_text import parse_json, read_as, stated_fields
+from fairflows.exceptions import DataError, ParameterError
+from fairflows.table.json_text import parse_json, read_as, read_text, stated_fields
 from fairflows.table.persons import fingerprint
 
 if TYPE_CHECKING:
@@ -227,6 +228,15 @@ class Certificate:
     def to_json(self, indent: int | None = 2) -> str:
         """The certificate as JSON, which `from_json` reads back without loss."""
         return json.dumps({"format": FORMAT, **self.to_dict()}, indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """A certificate from its file, unchecked; a DataError says why it is none."""
+        text = read_text(path)
+        try:
+            return cls.from_json(text)
+        except ValueError as error:
+            raise DataError(f"{path}: not a certificate: {error}") from None
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -140,13 +140,9 @@ def sign(certificate: str | Path, files: Sequence[str | Path] = (), *, key: str 
     ['cells.csv']
     """
     path, key = Path(certificate), None if key is None else Path(key)
-    text = read_text(path)
-    try:
-        Certificate.from_json(text)
-    except ValueError as error:
-        raise DataError(f"{path}: not a certificate: {error}") from None
+    Certificate.read(path)  # which refuses what is none
     target = list_beside(path)
-    listed = FileList.about(text)
+    listed = FileList.about(read_text(path))
     if target.is_file():
         listed = _checked(FileList.read(target), listed.certificate, target, key)
     for file in files:

@@ -365,9 +365,9 @@ def certify(
     """
     from fairflows.attack.auditing import audit as attack
     from fairflows.certificate.certifying import certify as make
+    from fairflows.certificate.document import Certificate
     from fairflows.release.released import Released
     from fairflows.table.folders import check_file, new_file
-    from fairflows.workflow.results import read_certificate
 
     if out == STANDARD:
         raise DataError("-o takes a file; --json prints the certificate on standard output.")
@@ -377,7 +377,7 @@ def certify(
     rows = sampled(context, rows, sample, run.identifier, Released.of(model).secret)
     table = run.table_of(rows, model, dialect=dialect)
     if max_adversary_accuracy is None and target is None:
-        before = read_certificate(folder / "certificate.json")
+        before = Certificate.read(folder / "certificate.json")
         max_adversary_accuracy, target = before.target_accuracy, before.target
     settings: dict[str, Any] = {"released": run.released, "delta": delta, "most_rows": most_rows}
     found = None
@@ -419,12 +419,13 @@ def verify(
 
     Example: `fairflows verify out loans.csv`
     """
+    from fairflows.certificate.document import Certificate
     from fairflows.certificate.verifying import verify as check
     from fairflows.release.released import Released
-    from fairflows.workflow.results import certified_part, read_certificate
+    from fairflows.workflow.results import certified_part
 
     model, run = open_result(folder)
-    document = read_certificate(certificate or folder / "certificate.json")
+    document = Certificate.read(certificate or folder / "certificate.json")
     key = f"seed {run.seed}".encode() if certificate is None else Released.of(model).secret
     rows = sampled(context, rows, sample, run.identifier, key)
     found = check(document, model, certified_part(run.table_of(rows, model, dialect=dialect), run, document, model))

@@ -23,7 +23,7 @@ from fairflows.stream.tables import TableWriter, to_arrow
 from fairflows.table.dialect import Dialect
 from fairflows.table.folders import check_folder, refuse_other_files
 from fairflows.table.grouping import Grouping, GroupRules
-from fairflows.table.json_text import read_as, read_json, read_text, stated_fields
+from fairflows.table.json_text import read_as, read_json, stated_fields
 from fairflows.table.reading import kind_of, recognise
 from fairflows.table.schema import Schema
 from fairflows.table.table import Table
@@ -186,17 +186,6 @@ def read_run(out: Path) -> Run:
     return found
 
 
-def read_certificate(path: Path) -> Certificate:
-    """A certificate from its file."""
-    text = read_text(path)
-    try:
-        return Certificate.from_json(text)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{path}: not a certificate: {str(error).splitlines()[0] if str(error) else 'damaged'}"
-        ) from None
-
-
 def is_sealed(certificate: Certificate, model: Transformer) -> bool:
     """Whether the seal was made with the model's key, and nothing was changed since."""
     key = Released.of(model).secret
@@ -214,7 +203,7 @@ def read_report(out: Path) -> Report:
         page.to_html()
     except (ValueError, LookupError, TypeError, AttributeError, TemplateError):
         raise DataError(f"{path}: the file is damaged.") from None
-    certificate = read_certificate(out / "certificate.json")
+    certificate = Certificate.read(out / "certificate.json")
     if page.contents["certificate"] != certificate.to_dict():
         raise DataError(f"{path}: the file is damaged: its certificate is not the one in certificate.json.")
     page.verified = (out / MODEL).is_dir() and is_sealed(certificate, load(out / MODEL))
