@@ -364,14 +364,8 @@ def merged_accuracy_upper_bound(
 def chance_of_merging(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:
     """The chance that a cell will be merged when n persons of each group are counted, for each cell.
 
-    Counts are taken for Poisson's, and cells that are added to others for none.
-
-    Parameters
-    ----------
-    probabilities : array-like of shape (K, k)
-        Probability of each cell in each group.
-    n : array-like of shape (..., K)
-        Persons of each group that will be counted.
+    Counts are taken for Poisson's, and cells that are added to others for none. Arguments are those of
+    `expected_cell_distance`.
 
     Returns
     -------

@@ -41,6 +41,19 @@ class AdversarialBaseline(NeuralBaseline):
         )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class AttributeBaseline(AdversarialBaseline):
+    """Base of those whose encoder may read the sensitive attribute, as their authors have it."""
+
+    attribute: Literal["encoding", "training"] = "encoding"
+
+    @property
+    def needs_attribute(self) -> bool:
+        """Whether the encoder reads the group beside the features."""
+        check_choice("attribute", self.attribute, ("encoding", "training"))
+        return self.attribute == "encoding"
+
+
 @dataclass(eq=False, repr=False)
 class AdversarialEncoder(AdversarialBaseline):
     r"""Plain adversarial training (Edwards and Storkey, 2016), as in the motivation of Balunović et al. (2022).
@@ -98,7 +111,7 @@ class TradeOff(Players):
 
 
 @dataclass(eq=False, repr=False)
-class LAFTR(AdversarialBaseline):
+class LAFTR(AttributeBaseline):
     r"""LAFTR without reconstruction, in its authors' setting (Madras et al., ICML 2018).
 
     The adversary g minimises its L1 error, normalised by the frequency of its group, and the encoder's side minimises
@@ -136,7 +149,6 @@ class LAFTR(AdversarialBaseline):
     gamma: float = 2.0
     _: KW_ONLY
     criterion: Criterion = "demographic_parity"
-    attribute: Literal["encoding", "training"] = "encoding"
     hidden: Sequence[int] = (8,)
     head: Sequence[int] = (8,)
     adversary: Sequence[int] = (8,)
@@ -148,14 +160,8 @@ class LAFTR(AdversarialBaseline):
     _turns: ClassVar[Turns] = (("encoder", "adversary"),)
     _whitens: ClassVar[bool] = True
 
-    @property
-    def needs_attribute(self) -> bool:
-        """Whether the encoder reads the group beside the features."""
-        return self.attribute == "encoding"
-
     def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Players:
         check_choice("criterion", self.criterion, get_args(Criterion))
-        check_choice("attribute", self.attribute, ("encoding", "training"))
         by_label = self.criterion != "demographic_parity"
         seen = self.n_latent + (rows.n_classes - 1) * by_label
         return NormalisedL1(
@@ -226,7 +232,7 @@ def error_weights(rows: TrainingRows, criterion: Criterion) -> Tensor:
 
 
 @dataclass(eq=False, repr=False)
-class MaxEntARL(AdversarialBaseline):
+class MaxEntARL(AttributeBaseline):
     r"""Maximum-entropy adversarial representation learning (Roy and Boddeti, CVPR 2019).
 
     In the setting of Gupta et al. (AAAI 2021), which the comparison of Balunović et al. (2022) follows. The
@@ -257,18 +263,11 @@ class MaxEntARL(AdversarialBaseline):
 
     alpha: float = 10.0
     _: KW_ONLY
-    attribute: Literal["encoding", "training"] = "encoding"
 
     strength_name: ClassVar[str] = "alpha"
     _turns: ClassVar[Turns] = (("encoder",), ("adversary",))
 
-    @property
-    def needs_attribute(self) -> bool:
-        """Whether the encoder reads the group beside the features."""
-        return self.attribute == "encoding"
-
     def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Players:
-        check_choice("attribute", self.attribute, ("encoding", "training"))
         return MaximumEntropy(*self._networks(rows, seeds))
 
 
