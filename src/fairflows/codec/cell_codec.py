@@ -82,7 +82,7 @@ class Bins:
         return self.levels.column(codes)
 
     def array(self, codes: npt.NDArray[np.intp]) -> ExtensionArray:
-        """The values of such a column."""
+        """The names of these bins as a frame takes them over."""
         return self.levels.array(codes)
 
 

@@ -153,11 +153,12 @@ class Levels:
 
     def column(self, codes: Places) -> pd.Series:
         """The values with these numbers; a number outside gets the nearest level."""
-        return pd.Series(self.array(codes), dtype=self.dtype)
+        nearest = np.clip(codes, 0, len(self) - 1).astype(np.intp)
+        return pd.Series(self.array(nearest), dtype=self.dtype)
 
-    def array(self, codes: Places) -> ExtensionArray:
-        """The values of such a column."""
-        return self._values.take(np.clip(codes, 0, len(self) - 1).astype(np.intp))
+    def array(self, codes: IntArray) -> ExtensionArray:
+        """The values with these numbers, all of them of levels, as a frame takes them over."""
+        return self._values.take(codes)
 
     @cached_property
     def _values(self) -> ExtensionArray:
