@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from scipy.spatial import KDTree
 
-from fairflows import DataError, FairFlow, FairMatching, Table, make_gaussians
-from fairflows.density import MixtureDensity
+import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
+from fairflows import DataError, FairMatching, Table
 from fairflows.exceptions import DataWarning
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import load, save
@@ -49,7 +49,7 @@ def frame():
 @pytest.fixture(scope="module")
 def flow(frame):
     X = frame[FEATURES].set_index(pd.Index(frame["person"]))
-    return FairFlow(n_epochs=2, hidden=(8,), density=MixtureDensity(1), identifier="person").fit(
+    return ff.FairFlow(n_epochs=2, hidden=(8,), density=ff.density.MixtureDensity(1), identifier="person").fit(
         X, frame["repaid"], sensitive_features=frame["sex"]
     )
 
@@ -164,7 +164,9 @@ def test_text_and_dates_of_a_file_come_back_as_they_were_written(tmp_path):
     source, encoded, back = (tmp_path / name for name in ("a.csv", "z.csv", "back.csv"))
     texts.to_csv(source, index=False)
     table = Table.read(source, sensitive="sex", identifier="person")
-    flow = FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1)).fit(table.X, sensitive_features=table.a)
+    flow = ff.FairFlow(n_epochs=1, hidden=(8,), density=ff.density.MixtureDensity(1)).fit(
+        table.X, sensitive_features=table.a
+    )
     roles = {"sensitive": "sex", "identifier": "person", "keep": ["sex", "person"]}
     encode_file(flow, source, encoded, keep_order=True, precision="float64", **roles)
     decode_file(flow, encoded, back, **roles)
@@ -174,7 +176,7 @@ def test_text_and_dates_of_a_file_come_back_as_they_were_written(tmp_path):
 def test_intersectional_groups(frame, tmp_path):
     both = frame[["sex", "town"]]
     X = frame[["age", "income"]].set_index(pd.Index(frame["person"]))
-    encoder = FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1), identifier="person")
+    encoder = ff.FairFlow(n_epochs=1, hidden=(8,), density=ff.density.MixtureDensity(1), identifier="person")
     encoder.fit(X, sensitive_features=both)
     source, target = write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet"
     encode_file(encoder, source, target, sensitive=["sex", "town"], identifier="person", keep_order=True)
@@ -301,8 +303,8 @@ def test_memory_does_not_grow_with_the_file(flow, tmp_path):
 
 
 def test_known_densities_stream_too(tmp_path):
-    table, densities = make_gaussians(300, random_state=0)
-    encoder = FairFlow(density=densities, n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
+    table, densities = ff.make_gaussians(300, random_state=0)
+    encoder = ff.FairFlow(density=densities, n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
     frame = table.X.reset_index(drop=True).assign(group=table.a.to_numpy())
     encode_file(encoder, write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet", sensitive="group")
     assert len(pd.read_parquet(tmp_path / "z.parquet")) == 300
