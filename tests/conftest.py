@@ -210,6 +210,7 @@ def run():
             warnings.catch_warnings(),
         ):
             patch.setattr(sys, "argv", ["fairflows", *map(str, words)])
+            patch.setattr(sys.modules["__main__"], "__package__", None)  # a script, also where it is `python -m pytest`
             patch.setattr(sys, "stdin", given)
             patch.setattr(typer.main, "get_command", command)
             warnings.simplefilter(notices)

@@ -222,3 +222,13 @@ def test_the_certificate_stays_within_its_plan_as_often_as_was_planned(distance)
     bounds = np.array([cell_upper_bound(drawn, 0.05) for drawn in counts])
     assert 0.86 < (bounds <= planned_cell_bound(laws, n, 0.05, chance=0.9)).mean() < 0.95
     assert bounds.mean() == pytest.approx(planned_cell_bound(laws, n, 0.05), abs=0.001)
+
+
+def test_published_bounds_say_what_they_need():
+    cells = np.full((2, 8), 600)
+    with pytest.raises(DataError, match="for two groups; got 3"):
+        weissman_upper_bound(np.full((3, 8), 600), 0.05)
+    with pytest.raises(ValueError, match="sum to less than delta = 0.05"):
+        fare_upper_bound(cells.sum(axis=1), cells, cells.sum(axis=0), 0.05, delta_base=0.04, delta_sum=0.02)
+    with pytest.raises(DataError, match="base_counts needs rows of both groups"):
+        fare_upper_bound([4800, 0], cells, cells.sum(axis=0), 0.05)

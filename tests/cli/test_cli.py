@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import __version__
+from fairflows import __version__, load_adult
 from fairflows.exceptions import DataError
 
 
@@ -344,6 +344,18 @@ def test_killed_while_writing_the_old_result_stays(fitted, tmp_path):
     assert after.keys() == before.keys()  # the old result or the new, whole
     assert spawn(*words).returncode == 0  # and a rerun works
     assert spawn("report", tmp_path / "out", "-o", tmp_path / "report.html").returncode == 0
+
+
+def test_the_demo_with_few_rows(run, tmp_path, monkeypatch):
+    adult = load_adult().take(range(0, 45_222, 3))
+    adult.X = adult.X[["education", "relationship", "race"]]
+    monkeypatch.setattr("fairflows.table.examples.load_adult", lambda: adult)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("demo")
+    assert code == 0, err
+    assert "CERTIFIED" in out
+    written = {path.name for path in (tmp_path / "fairflows-demo").iterdir()}
+    assert written >= {"shared.csv", "certificate.json", "report.html", "report-public.html", "model"}
 
 
 @pytest.mark.slow

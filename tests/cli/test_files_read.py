@@ -93,6 +93,15 @@ def test_commands_on_a_result_read_other_dialects(run, fitted, command):
     assert json.loads(out)
 
 
+def test_a_certificate_may_be_attacked_with_what_the_model_was_fitted_to(run, fitted):
+    code, out, err = run("certify", fitted / "out", fitted / "german.csv", "--train", fitted / "loans.csv", "--json")
+    assert code in (0, 1), err
+    assert "attacking" not in err, "--json prints the certificate alone"
+    certificate = json.loads(out)
+    assert certificate["attack_by"]
+    assert 0 <= certificate["attack_lower"] <= certificate["cell_upper"]
+
+
 @pytest.mark.parametrize(
     "command", ["fit", "encode", "decode", "describe", "certify", "verify", "audit", "recourse", "report"]
 )

@@ -96,3 +96,10 @@ def test_a_later_file_is_listed_and_signed(run, made, received):
     code, out, _ = run("check", certificate, later, "--public-key", public)
     assert code == 1
     assert "is about another certificate, or this one was changed since" in out
+
+
+def test_recourse_needs_a_flow(run, made, tmp_path):
+    code, _, err = run("recourse", made / "out", made / "new.csv", "-o", tmp_path / "advice.csv")
+    assert code == 2
+    assert "this model is a FairTransport. Fit with --method flow." in err
+    assert list(tmp_path.iterdir()) == []

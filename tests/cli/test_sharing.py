@@ -231,8 +231,9 @@ def test_a_person_with_more_rows_than_all_others_is_refused_early_and_by_number(
     frame = loans(1200, 1).drop(columns="since")
     frame.loc[:8, "person"] = frame.loc[0, "person"]
     given = Table(frame, sensitive="sex", label="repaid", identifier="person")
-    with pytest.raises(DataError, match=r"A person has 9 rows, .* \(most_rows=9\)"):
-        fit_table(given, n_cells=4, quick=True, n_jobs=1)
+    for settings in ({}, {"cross_fit": False, "most_rows": 3}):
+        with pytest.raises(DataError, match=r"A person has 9 rows, .* \(most_rows=9\)"):
+            fit_table(given, n_cells=4, quick=True, n_jobs=1, **settings)
 
 
 def test_metrics_that_got_worse_are_marked(folder):

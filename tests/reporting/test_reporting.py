@@ -17,6 +17,7 @@ from fairflows.reporting.page import public_part
 from fairflows.reporting.plots import gauge
 from fairflows.reporting.plots import points as draw_points
 from fairflows.reporting.plots import shares as draw_shares
+from fairflows.reporting.plots import told as draw_told
 from fairflows.reporting.words import (
     at_least,
     at_most,
@@ -474,3 +475,15 @@ def test_legends_show_every_group():
             place = re.search(r'(?: x="|translate\()([\d.]+)', drawn_text)
             assert place is not None
             assert float(place[1]) + 5.2 * len(text) < width, "a letter is about five points wide"
+
+
+def test_what_a_row_still_tells_has_a_bar_and_a_share_for_every_column():
+    columns = [
+        {"name": "town", "released": 0.71, "majority": 0.5, "raw": 0.8, "told": 0.42},
+        {"name": EVIL, "released": 0.5, "majority": 0.5, "raw": 0.4, "told": 0.0},
+    ]
+    svg = draw_told(columns)
+    for text in ("town", "42 %", "0 %", "from a shared row"):
+        assert f">{text}<" in svg
+    assert "<script" not in svg
+    assert f">{'c' * 27}…<" in draw_told([{**columns[0], "name": "c" * 40} for _ in range(31)]), "many are drawn small"

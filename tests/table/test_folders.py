@@ -183,3 +183,10 @@ def test_a_killed_writer_of_a_file_leaves_the_old_one(tmp_path):
     with new_file(target) as side:
         side.write_text("new")
     assert contents(tmp_path) == {"file": "new"}
+
+
+def test_a_folder_below_a_file_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="cannot be written"), new_folder(tmp_path / "file" / "below" / "out"):
+        pytest.fail("there is nowhere to write to")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -20,6 +20,7 @@ from fairflows.codec.product import Codec
 from fairflows.exceptions import DataError
 from fairflows.stream.tables import TableReader
 from fairflows.table.dialect import Dialect
+from fairflows.table.field_types import column_types
 from fairflows.table.frames import like, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.reading import read_frame
@@ -299,3 +300,20 @@ def test_persons_with_numbers_of_any_size_stay_apart(first, suffix, tmp_path):
         pyarrow.parquet.write_table(pa.table({"n": numbers, "x": [1, 1, 1], "sex": list("ffm")}), path)
     table = Table.read(path, sensitive="sex", identifier="n")
     assert table.persons.names.tolist() == [str(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind"),
+    [
+        ((["1", "2"], ["2.5"]), pa.float64()),
+        ((["2.5"], ["1"]), pa.float64()),
+        ((["2024-01-01"], ["2024-01-01 12:30:00"]), pa.timestamp("us")),
+        ((["1"], ["true"]), pa.string()),
+        (([None, None], ["1"]), pa.int64()),
+        ((["1"], [None]), pa.int64()),
+        (([None], [None]), pa.float64()),
+    ],
+)
+def test_the_type_of_a_column_holds_what_all_parts_of_the_file_hold(parts, kind):
+    batches = [pa.record_batch({"x": pa.array(part, pa.string())}) for part in parts]
+    assert column_types(batches) == {"x": kind}

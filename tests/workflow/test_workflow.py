@@ -149,6 +149,21 @@ def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
         read_run(tmp_path)
 
 
+def test_a_report_that_is_not_about_its_certificate_is_refused(cells, adult, tmp_path):
+    out = tmp_path / "out"
+    write_fit(cells, adult, out, {"sensitive": ["sex"], "label": "income", "drop": [], "rows": len(adult), "seed": 0})
+    assert read_report(out).verified
+    contents = json.loads((out / "report.json").read_text())
+    other = {**contents, "certificate": {**contents["certificate"], "delta": 0.5}}
+    (out / "report.json").write_text(json.dumps(other))
+    with pytest.raises(DataError, match="its certificate is not the one in certificate.json"):
+        read_report(out)
+    for damaged in ({}, {**contents, "data": 7}, []):
+        (out / "report.json").write_text(json.dumps(damaged))
+        with pytest.raises(DataError, match="report.json: the file is damaged"):
+            read_report(out)
+
+
 @pytest.mark.parametrize("text", ["[" * 999 + "]" * 999, '{"a":' * 200 + "0" + "}" * 200, "[" * 100_000, "{", "\0"])
 def test_files_that_are_no_json_or_nested_deeply_are_refused(text, tmp_path):
     for name in ("run.json", "certificate.json", "report.json"):
