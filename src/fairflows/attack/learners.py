@@ -232,7 +232,7 @@ def _stacked(seed: int, n_groups: int) -> ClassifierMixin:
 LEARNERS = {
     "stacked learners": Learner(_stacked, 12_000, 20_000),
     "network 200, 200, standardised": Learner(_standardised(_network((200, 200), 15)), 20_000),
-    "nearest neighbours": Learner(_neighbours(50), 20_000, 20_000),
+    "nearest neighbours": Learner(_neighbours(50), 10_000, 20_000),
     "random forest": Learner(_forest, 40_000, 50_000),
     "network 50, 50, standardised": Learner(_standardised(_network((50, 50), 20)), 20_000),
     "network 50, 50": Learner(_network((50, 50), 20), 20_000),
