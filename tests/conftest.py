@@ -177,6 +177,16 @@ def few_passes():
 
 
 @pytest.fixture(scope="module")
+def few_components():
+    """Mixtures have one or two components, where how well they fit is not the question."""
+    from fairflows.density import MixtureDensity
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MixtureDensity.__init__.__kwdefaults__, "max_components", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
 def short_made():
     """Networks over cells train for few epochs, where what they reach is not the question."""
     from fairflows.density.made import CategoricalMADE

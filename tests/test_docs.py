@@ -16,7 +16,7 @@ import sklearn
 import fairflows
 from fairflows.encoder.base import Encoder
 
-pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "few_passes")
+pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "few_passes", "few_components")
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -47,7 +47,7 @@ def adult():
     table = load_adult()
     table.X = table.X[["education", "occupation", "relationship", "race"]]
     train, validation, test = table.paper_split()
-    return train.take(np.arange(9000)), validation, test.take(np.arange(8000))
+    return train.take(np.arange(6000)), validation, test.take(np.arange(8000))
 
 
 @pytest.fixture(scope="module")

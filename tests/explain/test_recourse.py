@@ -11,6 +11,8 @@ from fairflows.density import MixtureDensity
 from fairflows.exceptions import DataError
 from fairflows.explain import recourse
 
+pytestmark = pytest.mark.usefixtures("few_components")
+
 SMALL = {"n_blocks": 2, "hidden": (16,), "head": (16,)}
 
 
