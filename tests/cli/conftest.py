@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fairflows.encoder import flow_fitting
+from fairflows.frontiers.sweep import frontier
 from fairflows.workflow import job
 
 
@@ -21,4 +22,5 @@ def few_epochs(undrawn_figures, few_trees, few_measured, few_passes, few_compone
         patch.setattr(flow_fitting, "_training_settings", short)
         patch.setattr(job, "most_draws", lambda n_groups: 5000)
         patch.setitem(job.fit_table.__kwdefaults__, "n_jobs", 1)
+        patch.setitem(frontier.__kwdefaults__, "n_draws", 1000)
         yield

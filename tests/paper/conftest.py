@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fairflows.encoder.fair_matching import FairMatching
+from fairflows.frontiers.sweep import frontier
 from fairflows.paper.experiments import problems
 from fairflows.table.table import Table
 
@@ -37,8 +38,9 @@ def tiny(problem: problems.Problem) -> problems.Problem:
 
 @pytest.fixture
 def tiny_problems(monkeypatch):
-    """Every problem with few rows and two epochs, and no models left over from other tests."""
+    """Every problem with few rows, two epochs and few draws, and no models left over from other tests."""
     monkeypatch.setattr(problems, "_quick", tiny)
+    monkeypatch.setitem(frontier.__kwdefaults__, "n_draws", 1000)
     problems.trained.cache_clear()
     yield
     problems.trained.cache_clear()
