@@ -1,5 +1,6 @@
 """Settings and fixtures for all tests: a test that passed once passes again."""
 
+import atexit
 import functools
 import gc
 import hashlib
@@ -29,16 +30,17 @@ def pytest_configure(config):
     hypothesis.settings.load_profile("repeatable" if config.option.markexpr == "not slow" else "many")
 
 
-def pytest_collection_finish():
-    """Collect garbage less often, and leave out the modules and tests, which stay to the end."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
-
-
-def pytest_unconfigure():
-    """At the end of the process libraries look for objects that were never collected."""
-    gc.unfreeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for no garbage while modules and tests are loaded, and leave them, which stay to the end, out later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        atexit.register(gc.unfreeze)  # libraries complain about what is not collected when the process ends
+        gc.set_threshold(10_000, 20, 20)
+        gc.enable()
 
 
 # The fixtures that are set up at this moment, but for those of a single test.
