@@ -35,18 +35,10 @@ _FEWEST_ROWS = 50  # of each group that a learner sees, where there are so many
 
 @dataclass(frozen=True)
 class Features:
-    """What learners see of rows; released cells repeat, and of a million rows few are different.
+    """What learners see of rows; released cells repeat, and of a million rows few are different."""
 
-    Attributes
-    ----------
-    different : ndarray of shape (m, F)
-        The different rows.
-    place : ndarray of shape (n,)
-        Which of them each row is.
-    """
-
-    different: FloatArray
-    place: IntArray
+    different: FloatArray  # (m, F): the different rows
+    place: IntArray  # (n,): which of them each row is
 
     @classmethod
     def of(cls, rows: FloatArray) -> Features:
@@ -61,21 +53,12 @@ class Features:
 
 @dataclass(frozen=True)
 class Learner:
-    """A classifier of the group.
+    """A classifier of the group."""
 
-    Attributes
-    ----------
-    make : callable
-        Makes it for a seed and a number of groups.
-    most_rows : int
-        How many rows it learns from at most.
-    most_judged : int
-        How many different rows it is judged on at most: one that is slow to answer gets a random part of more. Its
-        bound then rests on fewer persons, and holds as well.
-    """
-
-    make: Make
-    most_rows: int
+    make: Make  # makes it for a seed and a number of groups
+    most_rows: int  # how many rows it learns from at most
+    # How many different rows it is judged on at most: one that is slow to answer gets a random part of more. Its bound
+    # then rests on fewer persons, and holds as well.
     most_judged: int = 1_000_000_000
 
     def judged_rows(self, rows: Features, group: IntArray, seed: int) -> IntArray:

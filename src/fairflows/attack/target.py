@@ -50,31 +50,18 @@ _LABEL = "released label"
 
 @dataclass(frozen=True)
 class Trial:
-    """One adversary: rows to learn from, if it learns, and rows to be judged on.
+    """One adversary: rows to learn from, if it learns, and rows to be judged on."""
 
-    Attributes
-    ----------
-    name, box : str
-        As for `Attack`.
-    learner : Learner or None
-        None where the judged rows are scores already.
-    fit, fit_group : Features, ndarray
-        Rows to learn from, and their groups.
-    judged : pair of Features
-        Those of validation and test rows; scores, where nothing is learnt.
-    groups : pair of ndarray of int
-        Their groups.
-    density_of : int or None
-        For the check of a density: the group; the groups of the rows are then "real" and "drawn".
-    """
-
+    # As for `Attack`.
     name: str
     box: str
-    learner: Learner | None
+    learner: Learner | None  # None where the judged rows are scores already
+    # Rows to learn from, and their groups.
     fit: Features
     fit_group: IntArray
-    judged: tuple[Features, Features]
-    groups: tuple[IntArray, IntArray]
+    judged: tuple[Features, Features]  # those of validation and test rows; scores, where nothing is learnt
+    groups: tuple[IntArray, IntArray]  # their groups
+    # For the check of a density: the group; the groups of the rows are then "real" and "drawn".
     density_of: int | None = None
 
     def run(self, delta: float, seed: int) -> Attack:
@@ -96,38 +83,18 @@ class Target:
 
     The parts are "reference" rows, which white-box adversaries compare with, "fit" rows to learn from, "validation" and
     "test"; the first three are of the training persons.
-
-    Attributes
-    ----------
-    model : Released or None
-        None for a representation that was given as such.
-    groups : list
-        The values of the sensitive attribute.
-    Z : dict of DataFrame
-        What is released.
-    group : dict of ndarray of int
-        Each row's group.
-    X : dict of DataFrame
-        The rows themselves.
-    latent : dict of DataFrame
-        What the encoder made of them, as computed back from what is released; empty where that is impossible.
-    released : tuple of str
-        What is released, by name.
-    rows : str
-        Keyed hash of the test rows that are attacked, at most one of each person.
-    limits : tuple of str
-        What adversaries could not try, in sentences.
     """
 
-    model: Released | None
-    groups: list[Hashable]
-    Z: dict[str, pd.DataFrame]
-    group: dict[str, IntArray]
-    X: dict[str, pd.DataFrame]
+    model: Released | None  # None for a representation that was given as such
+    groups: list[Hashable]  # the values of the sensitive attribute
+    Z: dict[str, pd.DataFrame]  # what is released
+    group: dict[str, IntArray]  # each row's group
+    X: dict[str, pd.DataFrame]  # the rows themselves
+    # What the encoder made of them, as computed back from what is released; empty where that is impossible.
     latent: dict[str, pd.DataFrame]
-    released: tuple[str, ...]
-    rows: str
-    limits: tuple[str, ...] = ()
+    released: tuple[str, ...]  # what is released, by name
+    rows: str  # keyed hash of the test rows that are attacked, at most one of each person
+    limits: tuple[str, ...] = ()  # what adversaries could not try, in sentences
 
     @classmethod
     def of(

@@ -34,21 +34,11 @@ _UNKNOWN = -50.0  # log-probability where there is none
 
 @dataclass(frozen=True)
 class WhiteBox:
-    """What the encoders say about rows z.
+    """What the encoders say about rows z."""
 
-    Attributes
-    ----------
-    features : ndarray of shape (n, F)
-        Everything that can be computed, for a learner to use.
-    log_likelihood : ndarray of shape (n, K), or None
-        log p̂_Zb(z): the model's own likelihood ratio.
-    on_grid : ndarray of shape (n, K), or None
-        Minus the share of columns in which f_b⁻¹(z) is off the column's grid.
-    """
-
-    features: FloatArray
-    log_likelihood: FloatArray | None
-    on_grid: FloatArray | None
+    features: FloatArray  # (n, F): everything that can be computed, for a learner to use
+    log_likelihood: FloatArray | None  # (n, K): log p̂_Zb(z): the model's own likelihood ratio
+    on_grid: FloatArray | None  # (n, K): minus the share of columns in which f_b⁻¹(z) is off the column's grid
 
 
 class Reference:

@@ -182,17 +182,6 @@ class Ranges:
     missing value is −1 or NaN. What is drawn from a range lies on the grid, and between the smallest and the largest
     value that the range was fitted to.
 
-    Attributes
-    ----------
-    knots : ndarray of shape (n_ranges, 9)
-        Places of the quantiles 0, 1/8, ..., 1 of the rows in each range.
-    grid : Grid or None
-        The column's grid.
-    dtype : dtype
-        The column's type.
-    has_missing : bool
-        Whether a missing value counts as a level, the last one.
-
     Examples
     --------
     >>> column = pd.Series(np.arange(0, 1000, 5))
@@ -202,10 +191,10 @@ class Ranges:
     (True, True)
     """
 
-    knots: Places
-    grid: Grid | None
-    dtype: Dtype
-    has_missing: bool
+    knots: Places  # (n_ranges, 9): places of the quantiles 0, 1/8, ..., 1 of the rows in each range
+    grid: Grid | None  # the column's grid
+    dtype: Dtype  # the column's type
+    has_missing: bool  # whether a missing value counts as a level, the last one
 
     @classmethod
     def fit(cls, column: pd.Series) -> Ranges | None:

@@ -27,14 +27,6 @@ UNKNOWN: tuple[Reason, ...] = ("unseen", "missing")
 class Outside:
     """Which values of a table lie outside of what a codec was fitted on; the codec fills it in while encoding.
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows of the table.
-    rows : dict
-        For a column and a reason, the rows whose value is outside: a category that was not there ("unseen"), missing
-        where none was ("missing"), beyond the training range ("beyond"), between the points of the grid ("off grid").
-
     Examples
     --------
     >>> outside = Outside(3)
@@ -46,7 +38,9 @@ class Outside:
     {'town': {'unseen': 2}, 'age': {'beyond': 1}}
     """
 
-    n_rows: int
+    n_rows: int  # rows of the table
+    # For a column and a reason, the rows whose value is outside: a category that was not there ("unseen"), missing
+    # where none was ("missing"), beyond the training range ("beyond"), between the points of the grid ("off grid").
     rows: dict[tuple[str, Reason], BoolArray] = field(default_factory=dict)
 
     def note(self, column: str, reason: Reason, rows: BoolArray) -> None:

@@ -85,24 +85,13 @@ class Given:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as an encoder sees them.
+    """Rows as an encoder sees them."""
 
-    Attributes
-    ----------
-    columns : TableColumns
-        The features, without the sensitive and identifier columns.
-    group : ndarray of int
-        Each row's group, as a place in the encoder's ``groups_``; 0 where an encoder needs no attribute and none came.
-    persons : Persons
-        Whose rows they are.
-    outside : Outside
-        Values outside of what the encoder was fitted on, noted while the rows are encoded.
-    """
-
-    columns: TableColumns
+    columns: TableColumns  # the features, without the sensitive and identifier columns
+    # Each row's group, as a place in the encoder's ``groups_``; 0 where an encoder needs no attribute and none came.
     group: Groups
-    persons: Persons
-    outside: Outside
+    persons: Persons  # whose rows they are
+    outside: Outside  # values outside of what the encoder was fitted on, noted while the rows are encoded
 
     @property
     def X(self) -> pd.DataFrame:  # noqa: N802
@@ -145,46 +134,23 @@ class Rows:
 
 @dataclass(frozen=True)
 class LabelledRows(Rows):
-    """Rows that an encoder is fitted to.
+    """Rows that an encoder is fitted to."""
 
-    Attributes
-    ----------
-    y : array, frame or None
-        The label, or several, as they came.
-    weight : ndarray or None
-        What each row counts; None where all count alike.
-    """
-
-    y: LabelsLike | None
-    weight: FloatArray | None
+    y: LabelsLike | None  # the label, or several, as they came
+    weight: FloatArray | None  # what each row counts; None where all count alike
 
 
 @dataclass(frozen=True)
 class Inversion:
-    """What an adversary who holds the encoders sees when she decodes z as if it were of one group.
+    """What an adversary who holds the encoders sees when she decodes z as if it were of one group."""
 
-    Attributes
-    ----------
-    names : list of str
-        What each of the D dimensions of model space holds.
-    rows : DataFrame
-        f_b⁻¹(z) as a row of the table.
-    values : ndarray of shape (n, D)
-        The same in table units, before numbers are set on their grids and categories on their levels.
-    x : ndarray of shape (n, D)
-        The same in model space.
-    log_prob : ndarray of shape (n,)
-        log p̂_b(x).
-    log_det : ndarray of shape (n,)
-        log |det ∂x/∂z|, so that log p̂_Zb(z) = log_prob + log_det.
-    """
-
-    names: list[str]
-    rows: pd.DataFrame
+    names: list[str]  # what each of the D dimensions of model space holds
+    rows: pd.DataFrame  # f_b⁻¹(z) as a row of the table
+    # (n, D): the same in table units, before numbers are set on their grids and categories on their levels
     values: FloatArray
-    x: FloatArray
-    log_prob: FloatArray
-    log_det: FloatArray
+    x: FloatArray  # (n, D): the same in model space
+    log_prob: FloatArray  # (n,): log p̂_b(x)
+    log_det: FloatArray  # (n,): log |det ∂x/∂z|, so that log p̂_Zb(z) = log_prob + log_det
 
 
 class LatentLaw(Protocol):
@@ -203,18 +169,10 @@ class LatentLaw(Protocol):
 
 @dataclass(frozen=True)
 class ExactLaw:
-    """Laws over finitely many values.
+    """Laws over finitely many values."""
 
-    Attributes
-    ----------
-    laws : ndarray of shape (K, m)
-        Of all rows.
-    label_laws : dict
-        Given each label, where these are known.
-    """
-
-    laws: FloatArray
-    label_laws: Mapping[Hashable, FloatArray]
+    laws: FloatArray  # (K, m): of all rows
+    label_laws: Mapping[Hashable, FloatArray]  # given each label, where these are known
 
     @property
     def labels(self) -> list[Hashable]:

@@ -26,21 +26,13 @@ from fairflows.table.persons import Secret
 
 @dataclass(frozen=True)
 class CellCoupling:
-    """A sparse law of pairs (source cell, target cell): entry i has mass `masses[i]`.
+    """A sparse law of pairs (source cell, target cell): entry i has mass `masses[i]`."""
 
-    Attributes
-    ----------
-    sources, targets : array of int, shape (E,)
-        The pairs; every cell of either side has at least one.
-    masses : array of float, shape (E,)
-        Their probabilities.
-    n_sources, n_targets : int
-        Cells on either side.
-    """
-
+    # (E,) each: the pairs; every cell of either side has at least one
     sources: IntArray
     targets: IntArray
-    masses: FloatArray
+    masses: FloatArray  # (E,): their probabilities
+    # Cells of either side.
     n_sources: int
     n_targets: int
 
@@ -153,27 +145,13 @@ def transport_cells(
 
 @dataclass(frozen=True)
 class TransportedCells:
-    """The groups' couplings with the reference law.
+    """The groups' couplings with the reference law."""
 
-    Attributes
-    ----------
-    model : CellModel
-        The groups' laws over cells, and the classifier's scores.
-    reference : ndarray of shape (m,)
-        The law that all groups are sent to.
-    output : str
-        How encoded cells are given back.
-    couplings : tuple of CellCoupling
-        One a group, at the present strength.
-    laws : ndarray of shape (K, m)
-        The exact law of the encoded cell in each group, under the model.
-    """
-
-    model: CellModel
-    reference: FloatArray
-    output: Output
-    couplings: tuple[CellCoupling, ...] = ()
-    laws: FloatArray | None = None
+    model: CellModel  # the groups' laws over cells, and the classifier's scores
+    reference: FloatArray  # (m,): the law that all groups are sent to
+    output: Output  # how encoded cells are given back
+    couplings: tuple[CellCoupling, ...] = ()  # one per group, at the present strength
+    laws: FloatArray | None = None  # (K, m): the exact law of the encoded cell in each group, under the model
 
     @classmethod
     def of(cls, model: CellModel, reference: Hashable, groups: list[Hashable], output: Output) -> TransportedCells:

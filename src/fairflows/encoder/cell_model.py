@@ -45,45 +45,20 @@ _ROWS_PER_CHUNK = 2**18
 
 @dataclass(frozen=True)
 class CellModel:
-    """Laws of K groups over the m cells that an encoder works on.
+    """Laws of K groups over the m cells that an encoder works on."""
 
-    Attributes
-    ----------
-    codec : CellCodec
-        Table rows to cells and back.
-    densities : list
-        The K densities p̂_a.
-    support : ndarray of shape (m,), or None
-        The cells that the laws are about: those observed in training, where there are too many to list them all.
-    log_p : ndarray of shape (K, m)
-        log p̂_a of each of them.
-    tails : ndarray of shape (K,)
-        The probability that p̂_a puts on all other cells.
-    scores : ndarray of shape (m, C), or None
-        The classifier's probability of each class in each cell.
-    classifier : classifier, or None
-        Which made them, from one-hot columns.
-    shares : ndarray of shape (K,)
-        The groups' shares of the training rows.
-    held_out_log_likelihood : ndarray of shape (K,)
-        Mean log p̂_a of rows that it was not fitted on.
-    label_log_p : ndarray of shape (C, K, m), or None
-        log p̂(cell | a, y), where it was asked for.
-    label_tails : ndarray of shape (C, K), or None
-        The probability that it puts on all other cells.
-    """
-
-    codec: CellCodec
-    densities: list[CellDensity]
+    codec: CellCodec  # table rows to cells and back
+    densities: list[CellDensity]  # the K densities p̂_a
+    # (m,): the cells that the laws are about: those observed in training, where there are too many to list them all
     support: IntArray | None
-    log_p: FloatArray
-    tails: FloatArray
-    scores: FloatArray | None
-    classifier: Classifier | None
-    shares: FloatArray
-    held_out_log_likelihood: FloatArray
-    label_log_p: FloatArray | None = None
-    label_tails: FloatArray | None = None
+    log_p: FloatArray  # (K, m): log p̂_a of each of them
+    tails: FloatArray  # (K,): the probability that p̂_a puts on all other cells
+    scores: FloatArray | None  # (m, C): the classifier's probability of each class in each cell
+    classifier: Classifier | None  # which made them, from one-hot columns
+    shares: FloatArray  # (K,): the groups' shares of the training rows
+    held_out_log_likelihood: FloatArray  # (K,): mean log p̂_a of rows that it was not fitted on
+    label_log_p: FloatArray | None = None  # (C, K, m): log p̂(cell | a, y), where it was asked for
+    label_tails: FloatArray | None = None  # (C, K): the probability that it puts on all other cells
 
     def place(self, cells: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         """Each cell's place among the m, and which cells are among them."""
@@ -117,24 +92,12 @@ class CellModel:
 
 @dataclass(frozen=True)
 class KnownCells:
-    """What whoever holds an encoder of cells knows about encoded cells.
+    """What whoever holds an encoder of cells knows about encoded cells."""
 
-    Attributes
-    ----------
-    model : CellModel
-        The groups' laws over cells before encoding.
-    output : str
-        How encoded cells are given.
-    laws : ndarray of shape (K, m)
-        The law of the encoded cell in each group.
-    maps : tuple of ndarray of shape (K, m)
-        The bijections that a coin chooses from; none for random maps.
-    """
-
-    model: CellModel
-    output: Output
-    laws: FloatArray
-    maps: tuple[IntArray, ...] = ()
+    model: CellModel  # the groups' laws over cells before encoding
+    output: Output  # how encoded cells are given
+    laws: FloatArray  # (K, m): the law of the encoded cell in each group
+    maps: tuple[IntArray, ...] = ()  # (K, m) each: the bijections that a coin chooses from; none for random maps
 
 
 class CellSettings(Protocol):

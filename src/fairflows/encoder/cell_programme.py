@@ -51,28 +51,15 @@ _CAUTION = 0.95  # how far to go between two of them, of what a straight line sa
 
 @dataclass(frozen=True)
 class ScoreBins:
-    """Quantile bins of one score, a grid of two, or the nearest of some centres for more.
+    """Quantile bins of one score, a grid of two, or the nearest of some centres for more."""
 
-    Attributes
-    ----------
-    edges : list of ndarray
-        Of one or two scores: the values from which on the next bin begins.
-    centre, scale : ndarray of shape (d,)
-        What scores are shifted and divided by before distances are measured.
-    centres : ndarray of shape (n_centres, d)
-        Of more scores: the centres, in these units.
-    n_groups : int
-        K where every group has bins of its own, 1 where all groups share them.
-    kept : ndarray
-        The bin, among those that are kept, of every bin: itself, or the nearest where no row was.
-    """
-
-    edges: list[FloatArray]
+    edges: list[FloatArray]  # of one or two scores: the values from which on the next bin begins
+    # (d,) each: what scores are shifted and divided by before distances are measured
     centre: FloatArray
     scale: FloatArray
-    centres: FloatArray
-    n_groups: int
-    kept: Places
+    centres: FloatArray  # (n_centres, d), of more scores: the centres, in these units
+    n_groups: int  # K where every group has bins of its own, 1 where all groups share them
+    kept: Places  # the bin, among those that are kept, of every bin: itself, or the nearest where no row was
 
     @classmethod
     def fit(
@@ -141,24 +128,13 @@ class ScoreBins:
 
 @dataclass(frozen=True)
 class BinnedScores:
-    """Scores of the label, and of the group where it is not known at encoding, with their bins.
+    """Scores of the label, and of the group where it is not known at encoding, with their bins."""
 
-    Attributes
-    ----------
-    label_scores : list of PlainScore or Pipeline
-        η, one per label.
-    group_score : PlainScore or Pipeline, or None
-        ρ, the belief in the group, or in the label and the group together; None where bins are those of a group.
-    n_groups : int
-        K.
-    bins : ScoreBins or None
-        The bins; None until they are cut.
-    """
-
-    label_scores: list[Score]
+    label_scores: list[Score]  # η, one per label
+    # ρ, the belief in the group, or in the label and the group together; None where bins are those of a group.
     group_score: Score | None
-    n_groups: int
-    bins: ScoreBins | None = None
+    n_groups: int  # K
+    bins: ScoreBins | None = None  # the bins; None until they are cut
 
     def coordinates(self, X: TableColumns) -> FloatArray:
         """η, and where the group is not known P(a | x), or P(a | x, y) for every label that counts, (n, d)."""
@@ -197,52 +173,27 @@ def _quantile_edges(scores: FloatArray, weight: FloatArray, n: int) -> FloatArra
 
 @dataclass(frozen=True)
 class Bins:
-    """What the programme knows of rows.
+    """What the programme knows of rows."""
 
-    Attributes
-    ----------
-    mass : ndarray of shape (B,)
-        μ, the law of a row.
-    label : ndarray of shape (B, L)
-        η, what is expected of the label: one number, or several.
-    laws : list of ndarray of shape (K, B)
-        p_a: of all rows, or one set of laws for each label that the groups are to be alike given.
-    classes : list of slice
-        The columns of η that hold the class probabilities of one label: one column for two classes.
-    """
-
-    mass: FloatArray
-    label: FloatArray
+    mass: FloatArray  # (B,): μ, the law of a row
+    label: FloatArray  # (B, L): η, what is expected of the label: one number, or several
+    # (K, B) each: p_a of all rows, or one set of laws for each label that the groups are to be alike given
     laws: Sequence[FloatArray]
+    # The columns of η that hold the class probabilities of one label: one column for two classes.
     classes: Sequence[slice] = ()
 
 
 @dataclass(frozen=True)
 class CellProgramme:
-    """The programme for some bins and k cells; only Δ changes from one solution to the next.
+    """The programme for some bins and k cells; only Δ changes from one solution to the next."""
 
-    Attributes
-    ----------
-    bins : Bins
-        What is known of rows.
-    levels : ndarray of shape (k, L)
-        ℓ, where the alternation starts.
-    left : sparse array
-        Left-hand side of "at most": Σ_b (p_a − p_a')(b) Q(j|b) − t_j ≤ 0, then Σ_j t_j ≤ Δ, for each pair.
-    equal : sparse array
-        Left-hand side of "equal to one".
-    is_share : ndarray of bool
-        Which rows of `left` are bounded by a share of Δ.
-    share : float
-        Which share.
-    """
-
-    bins: Bins
-    levels: FloatArray
+    bins: Bins  # what is known of rows
+    levels: FloatArray  # (k, L): ℓ, where the alternation starts
+    # Left-hand side of "at most": Σ_b (p_a − p_a')(b) Q(j|b) − t_j ≤ 0, then Σ_j t_j ≤ Δ, for each pair.
     left: csr_array
-    equal: csr_array
-    is_share: npt.NDArray[np.bool_]
-    share: float
+    equal: csr_array  # left-hand side of "equal to one"
+    is_share: npt.NDArray[np.bool_]  # which rows of `left` are bounded by a share of Δ
+    share: float  # which share
 
     @classmethod
     def of(cls, bins: Bins, n_cells: int, random_state: int) -> CellProgramme:
@@ -350,52 +301,26 @@ def _minus_identity(place: int, n: int, k: int) -> csr_array:
 
 @dataclass(frozen=True)
 class Solution:
-    """The best cells at one Δ.
+    """The best cells at one Δ."""
 
-    Attributes
-    ----------
-    channel : ndarray of shape (B, k)
-        Q(j | b).
-    levels : ndarray of shape (k, L)
-        What is expected of the label in each cell.
-    distance : float
-        Δ.
-    planned : float
-        What the certificate's bound stays within with the planned chance.
-    """
-
-    channel: FloatArray
-    levels: FloatArray
-    distance: float
-    planned: float
+    channel: FloatArray  # (B, k): Q(j | b)
+    levels: FloatArray  # (k, L): what is expected of the label in each cell
+    distance: float  # Δ
+    planned: float  # what the certificate's bound stays within with the planned chance
 
 
 @dataclass(frozen=True)
 class PlannedProgramme:
-    """A programme, and what is expected of the certificate of its cells.
+    """A programme, and what is expected of the certificate of its cells."""
 
-    Attributes
-    ----------
-    programme : CellProgramme
-        Gives the best cells for any Δ.
-    counted : list of ndarray of shape (K, B)
-        Each group's law of bins as counted, for each set of laws that is to be alike.
-    n_certify : list of ndarray of shape (K,)
-        The persons of each group who will certify, for each set.
-    counted_from : list of ndarray of shape (K,), or None
-        The persons who were counted, where the programme saw these counts; None where it did not.
-    delta : float
-        The δ that each bound spends.
-    chance : float
-        How probable it should be that the certificate is within the target.
-    """
-
-    programme: CellProgramme
+    programme: CellProgramme  # gives the best cells for any Δ
+    # (K, B) each: the groups' laws of bins as counted, for each set of laws that is to be alike
     counted: Sequence[FloatArray]
-    n_certify: Sequence[FloatArray]
+    n_certify: Sequence[FloatArray]  # (K,) each: the persons of each group who will certify, for each set
+    # (K,) each: the persons who were counted, where the programme saw these counts; None where it did not
     counted_from: Sequence[FloatArray] | None
-    delta: float
-    chance: float
+    delta: float  # the δ that each bound spends
+    chance: float  # how probable it should be that the certificate is within the target
     solved: dict[float, Solution] = field(default_factory=dict, repr=False)
 
     def within(self, target: float) -> Solution:

@@ -323,21 +323,11 @@ class FairFlow(GroupEncoder):
 
 @dataclass(frozen=True)
 class FlowLaw:
-    """The laws of z = f_a(x), x ~ p̂_a, for each group a.
+    """The laws of z = f_a(x), x ~ p̂_a, for each group a."""
 
-    Attributes
-    ----------
-    flow : FittedFlow
-        The encoders f_a and the densities p̂_a.
-    classes : ndarray or None
-        The values of the label.
-    device : str
-        Where draws are made.
-    """
-
-    flow: FittedFlow
-    classes: np.ndarray | None
-    device: str
+    flow: FittedFlow  # the encoders f_a and the densities p̂_a
+    classes: np.ndarray | None  # the values of the label
+    device: str  # where draws are made
 
     @property
     def labels(self) -> list[Hashable]:

@@ -245,17 +245,10 @@ class Barycentre:
 
     At λ = 1 a moved score has the same law in every group, and the order within a group is kept. Ties, which trees
     make, are broken by a number that belongs to the person.
-
-    Attributes
-    ----------
-    scores : list of ndarray
-        Each group's calibration scores, sorted.
-    quantiles : ndarray
-        Q̄ on an even grid of [0, 1].
     """
 
-    scores: list[FloatArray]
-    quantiles: FloatArray
+    scores: list[FloatArray]  # each group's calibration scores, sorted
+    quantiles: FloatArray  # Q̄ on an even grid of [0, 1]
 
     @classmethod
     def fit(cls, scores: FloatArray, group: Groups, n_groups: int) -> Barycentre:
@@ -279,36 +272,18 @@ class Barycentre:
 
 @dataclass(frozen=True)
 class TransportedScore:
-    """The scores of one or several labels, transported.
+    """The scores of one or several labels, transported."""
 
-    Attributes
-    ----------
-    names : list of str
-        One column per score.
-    classifiers : list of PlainScore or Pipeline
-        One per label, as plain arrays where the classifier has such a form.
-    n_classes : list of int
-        Classes of each label: two give one score, more give one score per class.
-    barycentres : list of Barycentre
-        One per score.
-    calibration : tuple of ndarray
-        Of calibration rows: scores, class numbers of the labels, groups, and the numbers that break ties.
-    thresholds : list of float
-        From which (moved) score on the second of two classes is predicted; chosen on calibration rows.
-    laws : ndarray of shape (K, bins)
-        Histogram of the moved scores of calibration rows in each group.
-    strength : float
-        λ.
-    """
-
-    names: list[str]
-    classifiers: list[PlainScore | Pipeline]
-    n_classes: list[int]
-    barycentres: list[Barycentre]
+    names: list[str]  # one column per score
+    classifiers: list[PlainScore | Pipeline]  # one per label, as plain arrays where the classifier has such a form
+    n_classes: list[int]  # classes of each label: two give one score, more give one score per class
+    barycentres: list[Barycentre]  # one per score
+    # Of calibration rows: scores, class numbers of the labels, groups, and the numbers that break ties.
     calibration: tuple[FloatArray, npt.NDArray[np.intp], Groups, FloatArray]
-    strength: float = 1.0
+    strength: float = 1.0  # λ
+    # From which (moved) score on the second of two classes is predicted; chosen on calibration rows.
     thresholds: tuple[float, ...] = ()
-    laws: FloatArray | None = None
+    laws: FloatArray | None = None  # (K, bins): histogram of the moved scores of calibration rows in each group
 
     @classmethod
     def fit(

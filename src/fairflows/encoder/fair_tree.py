@@ -378,24 +378,13 @@ class Calibration:
 
 @dataclass(frozen=True)
 class TreeScores:
-    """The scores that a tree may split: those of the labels, then principal components.
+    """The scores that a tree may split: those of the labels, then principal components."""
 
-    Attributes
-    ----------
-    of_labels : list of PlainScore or Pipeline
-        One per label.
-    components : PrincipalComponents
-        Of the columns that the cells are to tell.
-    n_of_labels : int
-        How many scores those of the labels are together: a label of more than two classes has one per class.
-    total_variance : float
-        Of all columns together.
-    """
-
-    of_labels: list[PlainScore | Pipeline]
-    components: PrincipalComponents
+    of_labels: list[PlainScore | Pipeline]  # one per label
+    components: PrincipalComponents  # of the columns that the cells are to tell
+    # How many scores those of the labels are together: a label of more than two classes has one per class.
     n_of_labels: int
-    total_variance: float
+    total_variance: float  # of all columns together
 
     @classmethod
     def fit(

@@ -55,33 +55,15 @@ _RESTART = 1_000_003  # seeds of restarts are this far apart: users count seeds 
 
 @dataclass(frozen=True)
 class FittedFlow:
-    """One trained model, on the CPU and in float64.
+    """One trained model, on the CPU and in float64."""
 
-    Attributes
-    ----------
-    bijection : Bijection
-        The K encoders f_a, with a models' axis of length one.
-    head : StackedMLP or None
-        The classifier on z.
-    densities : GroupDensities
-        p̂_a in model space.
-    label_densities : GroupDensities or None
-        p̂(x | a, y), where the criterion speaks of labels.
-    label_numbers : tuple of int
-        Which labels these are of.
-    history : DataFrame
-        Losses by epoch.
-    held_out_log_likelihood : ndarray of shape (K,), or None
-        Of the densities, in table units.
-    """
-
-    bijection: Bijection
-    head: StackedMLP | None
-    densities: GroupDensities
-    label_densities: GroupDensities | None
-    label_numbers: tuple[int, ...]
-    history: pd.DataFrame
-    held_out_log_likelihood: Array | None
+    bijection: Bijection  # the K encoders f_a, with a models' axis of length one
+    head: StackedMLP | None  # the classifier on z
+    densities: GroupDensities  # p̂_a in model space
+    label_densities: GroupDensities | None  # p̂(x | a, y), where the criterion speaks of labels
+    label_numbers: tuple[int, ...]  # which labels these are of
+    history: pd.DataFrame  # losses by epoch
+    held_out_log_likelihood: Array | None  # (K,): of the densities, in table units
 
     @cached_property
     def encoders(self) -> list[Bijection]:

@@ -19,24 +19,14 @@ _MOST_FRACTIONS, _MOST_INTEGERS = 20, 100  # different numbers that may still be
 
 @dataclass(frozen=True)
 class Label:
-    """One label.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    classes : ndarray or None
-        Its values; None for a number.
-    centre, scale : float
-        Mean and standard deviation of a number.
-    values : ndarray of shape (n_rows,)
-        Class numbers, or numbers; of the rows it was read from, and not kept with a model.
-    """
+    """One label."""
 
     name: str
-    classes: np.ndarray | None
+    classes: np.ndarray | None  # its values; None for a number
+    # Mean and standard deviation of a number.
     centre: float = 0.0
     scale: float = 1.0
+    # (n_rows,): class numbers, or numbers; of the rows it was read from, and not kept with a model
     values: npt.NDArray = field(default_factory=lambda: np.empty(0), repr=False)
 
     @classmethod

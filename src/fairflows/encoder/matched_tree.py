@@ -28,24 +28,14 @@ class MatchedTree:
 
     A row of group a goes to the left of a node where its score is below ``threshold[node, a]``, or equal to it and its
     coin is below ``tie_share[node, a]``.
-
-    Attributes
-    ----------
-    score : ndarray of shape (n_nodes,)
-        Which score each node splits.
-    threshold, tie_share : ndarray of shape (n_nodes, K)
-        Where it splits each group.
-    children : ndarray of shape (n_nodes, 2)
-        The node on the left and on the right; a leaf is written as −1 − its cell.
-    n_cells : int
-        How many leaves there are.
     """
 
-    score: IntArray
+    score: IntArray  # (n_nodes,): which score each node splits
+    # (n_nodes, K) each: where it splits each group
     threshold: FloatArray
     tie_share: FloatArray
-    children: IntArray
-    n_cells: int
+    children: IntArray  # (n_nodes, 2): the node on the left and on the right; a leaf is written as −1 − its cell
+    n_cells: int  # how many leaves it has
 
     def cells(self, scores: FloatArray, group: Places, coin: Coin) -> Places:
         """The leaf that each row (n_rows, n_scores) of each group ends in."""
@@ -65,30 +55,15 @@ class MatchedTree:
 
 @dataclass(frozen=True)
 class CalibrationRows:
-    """The rows that a tree is fitted to.
+    """The rows that a tree is fitted to."""
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n, n_scores)
-        The scores that may be split.
-    group : ndarray of shape (n,)
-        Each row's group.
-    weight : ndarray of shape (n,)
-        What each row counts; positive.
-    targets : ndarray of shape (n, n_targets)
-        What the leaves are to tell; a split is worth the sum of the targets' variances that it explains.
-    order : ndarray of shape (n, n_scores)
-        The place of each row by each score, ties in random order.
-    n_groups : int
-        K.
-    """
-
-    scores: FloatArray
-    group: Places
-    weight: FloatArray
+    scores: FloatArray  # (n, n_scores): the scores that may be split
+    group: Places  # (n,): each row's group
+    weight: FloatArray  # (n,): what each row counts; positive
+    # (n, n_targets): what the leaves are to tell; a split is worth the sum of the targets' variances that it explains
     targets: FloatArray
-    order: IntArray
-    n_groups: int
+    order: IntArray  # (n, n_scores): the place of each row by each score, ties in random order
+    n_groups: int  # K
 
     @classmethod
     def of(

@@ -38,24 +38,14 @@ _ROWS_PER_CHUNK = 2**15
 
 @dataclass(frozen=True)
 class NumberRanks:
-    """The standardised rank of a number among training rows.
+    """The standardised rank of a number among training rows."""
 
-    Attributes
-    ----------
-    name : object
-        The column.
-    knots, ranks : ndarray
-        The rank is linear between the knots, and constant beyond them.
-    had_missing : bool
-        Whether rows of the table lacked values; then missing is a feature of its own.
-    first, table : int, ndarray
-        The ranks of whole numbers from `first` on; empty where the range is too wide for a table.
-    """
-
-    name: Hashable
+    name: Hashable  # the column
+    # The rank is linear between the knots, and constant beyond them.
     knots: FloatArray
     ranks: FloatArray
-    had_missing: bool
+    had_missing: bool  # whether rows of the table lacked values; then missing is a feature of its own
+    # The ranks of whole numbers from `first` on; empty where the range is too wide for a table.
     first: int
     table: FloatArray
 
@@ -95,24 +85,12 @@ class NumberRanks:
 
 @dataclass(frozen=True)
 class LevelIndicators:
-    """Which indicator each category of a column is.
+    """Which indicator each category of a column is."""
 
-    Attributes
-    ----------
-    name : object
-        The column.
-    levels : Levels
-        The categories.
-    place : ndarray of shape (n_levels,)
-        The indicator of each; rare ones share the last.
-    scale : float
-        What makes the variances of the indicators add up to 1.
-    """
-
-    name: Hashable
-    levels: Levels
-    place: IntArray
-    scale: float
+    name: Hashable  # the column
+    levels: Levels  # the categories
+    place: IntArray  # (n_levels,): the indicator of each; rare ones share the last
+    scale: float  # what makes the variances of the indicators add up to 1
 
     @classmethod
     def fit(cls, column: pd.Series, levels: Levels) -> LevelIndicators:
@@ -130,21 +108,11 @@ class LevelIndicators:
 
 @dataclass(frozen=True)
 class RankedColumns:
-    """The features of rows: ranks of numbers, then indicators of categories and of missing numbers.
+    """The features of rows: ranks of numbers, then indicators of categories and of missing numbers."""
 
-    Attributes
-    ----------
-    numbers : list of NumberRanks
-        Columns of numbers and times.
-    categories : list of LevelIndicators
-        Columns of categories.
-    missing_scale : ndarray
-        For each number column that had missing values, the scale of the indicator that says so.
-    """
-
-    numbers: list[NumberRanks]
-    categories: list[LevelIndicators]
-    missing_scale: FloatArray
+    numbers: list[NumberRanks]  # columns of numbers and times
+    categories: list[LevelIndicators]  # columns of categories
+    missing_scale: FloatArray  # for each number column that had missing values, the scale of the indicator that says so
 
     @classmethod
     def fit(
@@ -207,18 +175,10 @@ class RankedColumns:
 
 @dataclass(frozen=True)
 class PrincipalComponents:
-    """The directions in which the rows of a table differ most.
+    """The directions in which the rows of a table differ most."""
 
-    Attributes
-    ----------
-    columns : RankedColumns
-        What is added up.
-    loadings : ndarray of shape (n_features, n_components)
-        The weights, on a grid; scales of indicators are part of them.
-    """
-
-    columns: RankedColumns
-    loadings: FloatArray
+    columns: RankedColumns  # what is added up
+    loadings: FloatArray  # (n_features, n_components): the weights, on a grid; scales of indicators are part of them
 
     @classmethod
     def fit(cls, columns: RankedColumns, X: pd.DataFrame, n_components: int, random_state: int) -> PrincipalComponents:

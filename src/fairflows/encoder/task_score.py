@@ -201,31 +201,19 @@ class BoostedTrees:
     The leaves of a tree are numbered from left to right. A row that goes right at a node cannot end in a leaf to the
     left of it, and ends in the first leaf that no node rules out. Leaves are the bits of words, so that a test is a
     comparison and an "or" over many rows at once: twice as fast as going down the trees, and bit for bit the same sum.
-
-    Attributes
-    ----------
-    feature, threshold, missing_left : ndarray of shape (n_tests,)
-        A row goes right where its feature is above the threshold, or missing unless it then goes left.
-    ruled_out : ndarray of uint32, shape (n_tests,)
-        The leaves of the test's word that a row which goes right does not reach.
-    tests : ndarray of shape (n_words + 1,)
-        The first test of each word.
-    words : ndarray of shape (n_trees + 1,)
-        The first word of each tree; trees lie iteration by iteration, one per score.
-    value : ndarray of shape (n_words, 32)
-        The value of each leaf.
-    baseline : ndarray of shape (n_scores,)
-        What the trees add to.
     """
 
+    # (n_tests,) each: a row goes right where its feature is above the threshold, or missing unless it then goes left
     feature: npt.NDArray[np.int64]
     threshold: FloatArray
     missing_left: npt.NDArray[np.bool_]
+    # (n_tests,): the leaves of the test's word that a row which goes right does not reach
     ruled_out: npt.NDArray[np.uint32]
-    tests: npt.NDArray[np.int64]
+    tests: npt.NDArray[np.int64]  # (n_words + 1,): the first test of each word
+    # (n_trees + 1,): the first word of each tree; trees lie iteration by iteration, one per score
     words: npt.NDArray[np.int64]
-    value: FloatArray
-    baseline: FloatArray
+    value: FloatArray  # (n_words, 32): the value of each leaf
+    baseline: FloatArray  # (n_scores,): what the trees add to
 
     @classmethod
     def of(cls, model: HistGradientBoostingClassifier | HistGradientBoostingRegressor) -> BoostedTrees | None:
@@ -313,16 +301,10 @@ class BoostedTrees:
 
 @dataclass(frozen=True)
 class LogisticScores:
-    """A logistic regression.
+    """A logistic regression."""
 
-    Attributes
-    ----------
-    weights : ndarray of shape (n_features, n_scores)
-    intercepts : ndarray of shape (n_scores,)
-    """
-
-    weights: FloatArray
-    intercepts: FloatArray
+    weights: FloatArray  # (n_features, n_scores)
+    intercepts: FloatArray  # (n_scores,)
 
     def raw_scores(self, x: FloatArray) -> FloatArray:
         """Linear scores (n_rows, n_scores) of rows (n_rows, n_features)."""
@@ -337,20 +319,11 @@ class LogisticScores:
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of categories, each with its row of numbers.
+    """A column of categories, each with its row of numbers."""
 
-    Attributes
-    ----------
-    name : object
-        The column.
-    values : list
-        The categories, the missing one left out.
-    table : ndarray of shape (n_values + 2, n_numbers)
-        The numbers of each category; then of a missing value, then of an unknown one.
-    """
-
-    name: Hashable
-    values: list[Hashable]
+    name: Hashable  # the column
+    values: list[Hashable]  # the categories, the missing one left out
+    # (n_values + 2, n_numbers): the numbers of each category; then of a missing value, then of an unknown one
     table: FloatArray
 
     def features(self, column: pd.Series) -> FloatArray:
@@ -366,27 +339,13 @@ class TextColumn:
 
 @dataclass(frozen=True)
 class PlainScore:
-    """Columns as numbers, then trees or a logistic regression.
+    """Columns as numbers, then trees or a logistic regression."""
 
-    Attributes
-    ----------
-    times : list
-        Names of columns that hold times.
-    texts : list of TextColumn
-        Columns that hold categories.
-    numbers : list
-        Names of the other columns.
-    model : BoostedTrees or LogisticScores
-        What gives the scores behind the probabilities.
-    classifies : bool
-        Whether the scores stand for probabilities of classes, and not for the mean of a number.
-    """
-
-    times: list[Hashable]
-    texts: list[TextColumn]
-    numbers: list[Hashable]
-    model: BoostedTrees | LogisticScores
-    classifies: bool = True
+    times: list[Hashable]  # names of columns that hold times
+    texts: list[TextColumn]  # columns that hold categories
+    numbers: list[Hashable]  # names of the other columns
+    model: BoostedTrees | LogisticScores  # what gives the scores behind the probabilities
+    classifies: bool = True  # whether the scores stand for probabilities of classes, and not for the mean of a number
 
     def predict_proba(self, X: TableColumns) -> FloatArray:
         """Class probabilities of rows."""

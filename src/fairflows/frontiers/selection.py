@@ -41,19 +41,12 @@ NAMES = {"FairFlow": "FNF, flows", "FairMatching": "FNF, matching", "FairTranspo
 
 @dataclass(frozen=True)
 class Target:
-    """What is asked of the release: a distance Δ, or the accuracy of the best guess of the group; or neither.
+    """What is asked of the release: a distance Δ, or the accuracy of the best guess of the group; or neither."""
 
-    Attributes
-    ----------
-    distance, accuracy : float or None
-        At most one of them is given.
-    delta : float
-        δ of the certificate to come.
-    """
-
+    # At most one of them is given.
     distance: float | None = None
     accuracy: float | None = None
-    delta: float = 0.05
+    delta: float = 0.05  # δ of the certificate to come
 
     def __post_init__(self) -> None:
         if not 0 < self.delta < 1:
@@ -133,31 +126,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One encoder, with or without cells, as judged on validation persons.
+    """One encoder, with or without cells, as judged on validation persons."""
 
-    Attributes
-    ----------
-    method : str
-        Which encoder it is.
-    gamma, seed : float, int
-        Its place on the frontier; for transport gamma is the strength.
-    model : encoder or release
-        What would be released.
-    expected : float
-        The bound to expect, in the target's own terms.
-    accuracy : float or None
-        Of the label predicted from what is released; None without a label.
-    n_cells : int or None
-        Cells that are released.
-    """
-
-    method: str
+    method: str  # which encoder it is
+    # Its place on the frontier; for transport gamma is the strength.
     gamma: float
     seed: int
-    model: Encoder
-    expected: float
-    accuracy: float | None
-    n_cells: int | None = None
+    model: Encoder  # what would be released
+    expected: float  # the bound to expect, in the target's own terms
+    accuracy: float | None  # of the label predicted from what is released; None without a label
+    n_cells: int | None = None  # cells that are released
 
     def to_dict(self) -> dict[str, str | float | None]:
         """Plain values."""
@@ -252,34 +230,17 @@ def _laws(released: Released, rows: Table, groups: list[Hashable], with_label: b
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to train and to choose from.
+    """What to train and to choose from."""
 
-    Attributes
-    ----------
-    method : {"auto", "flow", "matching", "transport"}
-        "auto" takes the invertible encoder that fits the column kinds and, for cells, transport.
-    cells : bool
-        Whether cells are released, and not the latent.
-    gamma : float or None
-        The only trade-off to train; several when not given.
-    density, random_state
-        Settings of the encoders.
-    with_label : bool
-        Whether the label is released beside the cell.
-    quick : bool
-        Fewer models.
-    n_cells : int or None
-        The only number of cells to try; several when not given.
-    """
-
-    method: Swept
-    cells: bool
-    gamma: float | None
+    method: Swept  # "auto" takes the invertible encoder that fits the column kinds and, for cells, transport
+    cells: bool  # whether cells are released, and not the latent
+    gamma: float | None  # the only trade-off to train; several when not given
+    # Settings of the encoders.
     density: str | None
     random_state: int
-    with_label: bool
-    quick: bool
-    n_cells: int | None = None
+    with_label: bool  # whether the label is released beside the cell
+    quick: bool  # fewer models
+    n_cells: int | None = None  # the only number of cells to try; several when not given
 
     def choose(
         self, train: Table, validation: Table, certifying: Table, goal: Target, most_rows: int, say: Say

@@ -29,20 +29,13 @@ _TIME_STEPS = (86_400, 3_600, 60, 1)  # day, hour, minute, second
 
 @dataclass(frozen=True)
 class Grid:
-    """The values ``(origin + step·k) / 10**decimals`` for k = 0 … n_steps − 1.
+    """The values ``(origin + step·k) / 10**decimals`` for k = 0 … n_steps − 1."""
 
-    Attributes
-    ----------
-    origin, step, decimals : int
-        In units of the last decimal (dates: of the column's own time unit); thousands have −3 decimals.
-    n_steps : int
-        Grid points from the smallest to the largest value, both included.
-    """
-
+    # In units of the last decimal (dates: of the column's own time unit); thousands have −3 decimals.
     origin: int
     step: int
     decimals: int
-    n_steps: int
+    n_steps: int  # grid points from the smallest to the largest value, both included
 
     @property
     def quantum(self) -> float:

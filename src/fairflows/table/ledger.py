@@ -23,21 +23,11 @@ BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many r
 
 @dataclass(frozen=True)
 class RowsSeen:
-    """Hashes of rows.
+    """Hashes of rows."""
 
-    Attributes
-    ----------
-    named : bool
-        Whether an identifier says whose rows they are.
-    persons : ndarray of uint64
-        Each person's hash where they are named; else the hash of each row's place in its file.
-    contents : ndarray of uint64
-        The hash of each row's values; may be empty where persons are named.
-    """
-
-    named: bool
-    persons: Hashes
-    contents: Hashes
+    named: bool  # whether an identifier says whose rows they are
+    persons: Hashes  # each person's hash where they are named; else the hash of each row's place in its file
+    contents: Hashes  # the hash of each row's values; may be empty where persons are named
 
     @classmethod
     def of(cls, X: pd.DataFrame, persons: Persons, key: Secret) -> RowsSeen:

@@ -50,41 +50,22 @@ _PATIENCE = 10  # seconds of waiting for the lock before the user is told
 
 @dataclass(frozen=True)
 class Look:
-    """One certificate's look at persons.
+    """One certificate's look at persons."""
 
-    Attributes
-    ----------
-    number : int
-        Which certificate from these persons it is; 1 is the first.
-    model : str
-        The hash of the model that was certified.
-    date : str
-        When it was reserved, in UTC.
-    mark : str or None
-        The certificate's seal, or another text that is unique to it. None if no certificate came of the look, because
-        the work is going on or was interrupted: it counts all the same.
-    """
-
-    number: int
-    model: str
-    date: str
+    number: int  # which certificate from these persons it is; 1 is the first
+    model: str  # the hash of the model that was certified
+    date: str  # when it was reserved, in UTC
+    # The certificate's seal, or another text that is unique to it. None if no certificate came of the look, because the
+    # work is going on or was interrupted: it counts all the same.
     mark: str | None = None
 
 
 @dataclass
 class Reservation:
-    """A look whose number is taken: to be completed when the certificate is made.
+    """A look whose number is taken: to be completed when the certificate is made."""
 
-    Attributes
-    ----------
-    look : Look
-        The look, with its number.
-    earlier : list of Look
-        The looks at any of these persons before it.
-    """
-
-    look: Look
-    earlier: list[Look]
+    look: Look  # the look, with its number
+    earlier: list[Look]  # the looks at any of these persons before it
     _book: Book
     _path: Path
     _rows: RowsSeen

@@ -160,14 +160,6 @@ def new_key() -> Key:
 class Persons:
     """The persons behind the rows of a table.
 
-    Attributes
-    ----------
-    names : ndarray of str, shape (n_persons,), or None
-        Each person's identifier as text: 7 in one file may be "7" in the next, and 7.0 where another row is missing.
-        None where nobody said who is who: then every row counts as another person.
-    codes : ndarray of int, shape (n_rows,)
-        Which person each row belongs to.
-
     Examples
     --------
     >>> persons = Persons.of(["ann", "bob", "ann"])
@@ -175,8 +167,10 @@ class Persons:
     (2, [2, 1])
     """
 
+    # Each person's identifier as text: 7 in one file may be "7" in the next, and 7.0 where another row is missing. None
+    # where nobody said who is who: then every row counts as another person.
     names: npt.NDArray[np.object_] | None
-    codes: Places
+    codes: Places  # which person each row belongs to
 
     @classmethod
     def of(cls, identifiers: Identifiers) -> Persons:

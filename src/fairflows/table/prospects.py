@@ -46,18 +46,10 @@ _DISGUISES = {
 
 @dataclass(frozen=True)
 class Finding(Message):
-    """One thing about a table that its owner should know before fitting.
+    """One thing about a table that its owner should know before fitting."""
 
-    Attributes
-    ----------
-    column : str or None
-        The column it is about.
-    said : tuple of str and Parameter
-        What was found, and what to do about it.
-    """
-
-    column: str | None
-    said: Parts
+    column: str | None  # the column it is about
+    said: Parts  # what was found, and what to do about it
 
     @classmethod
     def of(cls, column: str | None, *said: str | Parameter) -> Finding:

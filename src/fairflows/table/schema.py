@@ -57,12 +57,6 @@ _DTYPES = {
 class Schema:
     """The kind of value in each column that a model was fitted on.
 
-    Attributes
-    ----------
-    kinds : dict
-        Of each column, by its name: text, booleans, whole numbers, numbers, dates (as objects), times with or without a
-        time zone, durations; a column of categories has the kind of its categories.
-
     Examples
     --------
     >>> schema = Schema.of(pd.DataFrame({"code": ["7", "X9"], "age": [31, 45]}))
@@ -72,6 +66,8 @@ class Schema:
     [27, 60]
     """
 
+    # Of each column, by its name: text, booleans, whole numbers, numbers, dates (as objects), times with or without a
+    # time zone, durations; a column of categories has the kind of its categories.
     kinds: dict[Any, str]
 
     @classmethod

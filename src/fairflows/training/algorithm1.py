@@ -31,21 +31,11 @@ from fairflows.density import GroupDensities
 
 
 class Batch(NamedTuple):
-    """What a step reads; any axes may lead, in a step the M models.
+    """What a step reads; any axes may lead, in a step the M models."""
 
-    Attributes
-    ----------
-    x
-        Points to encode, (..., K, B + N, D): B rows of every group, then N draws from its density.
-    log_p_x
-        log p̂_a(x) of the draws, (..., K, N).
-    y
-        Labels of the rows, (..., K, B); None when there is no task.
-    """
-
-    x: Tensor
-    log_p_x: Tensor
-    y: Tensor | None = None
+    x: Tensor  # points to encode, (..., K, B + N, D): B rows of every group, then N draws from its density
+    log_p_x: Tensor  # log p̂_a(x) of the draws, (..., K, N)
+    y: Tensor | None = None  # labels of the rows, (..., K, B); None when there is no task
 
 
 class Losses(NamedTuple):

@@ -18,24 +18,13 @@ from fairflows.training.algorithm1 import Batch
 
 @dataclass(frozen=True)
 class GroupRows:
-    """Rows by group: each list has one tensor per group, all on the same device.
+    """Rows by group: each list has one tensor per group, all on the same device."""
 
-    Attributes
-    ----------
-    x
-        The rows of a group, (n_a, D), in float32.
-    y
-        Their labels, (n_a,), whole numbers from 0 on; None when there is no task.
-    weight
-        Their weights, (n_a,): a row is drawn with a probability proportional to its weight. None for equal weights.
-    noise
-        The noise that rows get anew in every batch; x then holds their grid points.
-    """
-
-    x: list[Tensor]
-    y: list[Tensor] | None = None
+    x: list[Tensor]  # the rows of a group, (n_a, D), in float32
+    y: list[Tensor] | None = None  # their labels, (n_a,), whole numbers from 0 on; None when there is no task
+    # Their weights, (n_a,): a row is drawn with a probability proportional to its weight. None for equal weights.
     weight: list[Tensor] | None = None
-    noise: FreshNoise | None = None
+    noise: FreshNoise | None = None  # the noise that rows get anew in every batch; x then holds their grid points
 
     @property
     def smallest(self) -> int:

@@ -28,34 +28,22 @@ class DivergedError(RuntimeError):
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How models are trained, the same for all models of a run.
+    """How models are trained, the same for all models of a run."""
 
-    Attributes
-    ----------
-    epochs, batch_size
-        An epoch is one pass over the smallest group in batches of ``batch_size`` rows from every group.
-    learning_rate, weight_decay
-        Of Adam; the learning rate is divided by ten after one third and after two thirds of the epochs.
-    ramp_epochs
-        γ rises linearly from zero during these epochs.
-    scalarisation
-        ``"convex"``: the joint loss is γ·L_KL + (1 − γ)·L_clf. ``"chebyshev"``: it is the larger of γ·L_KL and
-        (1 − γ)·L_clf, both normalised, once γ has risen. Two more models per seed are trained first, each on one of the
-        losses alone, to find the range that this loss is normalised to.
-    capture
-        Replay a step as a CUDA graph. None does so on a GPU where the encoders and densities allow it.
-    progress
-        Show a progress bar with the losses.
-    """
-
+    # An epoch is one pass over the smallest group in batches of `batch_size` rows from every group.
     epochs: int = 60
     batch_size: int = 128
+    # Of Adam; the learning rate is divided by ten after one third and after two thirds of the epochs.
     learning_rate: float = 0.01
     weight_decay: float = 1e-4
-    ramp_epochs: int = 50
+    ramp_epochs: int = 50  # γ rises linearly from zero during these epochs
+    # "convex": the joint loss is γ·L_KL + (1 − γ)·L_clf. "chebyshev": it is the larger of γ·L_KL and (1 − γ)·L_clf,
+    # both normalised, once γ has risen. Two more models per seed are trained first, each on one of the losses alone, to
+    # find the range that this loss is normalised to.
     scalarisation: Scalarisation = "convex"
+    # Replay a step as a CUDA graph. None does so on a GPU where the encoders and densities allow it.
     capture: bool | None = None
-    progress: bool = False
+    progress: bool = False  # show a progress bar with the losses
 
     def __post_init__(self) -> None:
         if self.scalarisation not in get_args(Scalarisation):
@@ -71,24 +59,16 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The losses of a run.
+    """The losses of a run."""
 
-    Attributes
-    ----------
-    task, kl, joint
-        Mean L_clf, L_KL and L of each epoch, (epochs, M). Without a task L_clf is zero and L is L_KL.
-    lowest, highest
-        The smallest and the largest (L_clf, L_KL, L) of a single step once γ has risen, (3, M).
-    diverged
-        Which models ended with weights or losses that are not finite, (M,).
-    """
-
+    # Mean L_clf, L_KL and L of each epoch, (epochs, M). Without a task L_clf is zero and L is L_KL.
     task: Tensor
     kl: Tensor
     joint: Tensor
+    # The smallest and the largest (L_clf, L_KL, L) of a single step once γ has risen, (3, M).
     lowest: Tensor
     highest: Tensor
-    diverged: Tensor
+    diverged: Tensor  # which models ended with weights or losses that are not finite, (M,)
 
 
 def train(
