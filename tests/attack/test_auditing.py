@@ -16,10 +16,10 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from fairflows import FairMatching, FairTransport, Table, load_adult, make_shifted_gaussians, make_three_groups
 from fairflows.attack.auditing import audit
-from fairflows.attack.bins import Bins
 from fairflows.attack.learners import (
     LEARNERS,
     QUICK_LEARNERS,
+    Bins,
     Features,
     Learner,
     frequency_scores,

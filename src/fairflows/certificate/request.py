@@ -20,9 +20,9 @@ from fairflows.bounds.arguments import (
 from fairflows.bounds.model import draws_needed
 from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import LatentLaw
-from fairflows.encoder.checks import check_count
 from fairflows.exceptions import ParameterError
 from fairflows.release.released import Released
+from fairflows.table.columns import check_count
 
 _RELEASED = ("cell", "latent", "label")
 _MONTE_CARLO_DELTA = 0.001

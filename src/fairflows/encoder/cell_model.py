@@ -28,9 +28,9 @@ from fairflows.density.cell_density import (
 )
 from fairflows.encoder.base import FloatArray, Groups, IntArray, LabelledRows, cell_numbers
 from fairflows.encoder.cell_maps import mean_law
-from fairflows.encoder.checks import Classifier, check_classifier, check_count, is_count, takes_weights
+from fairflows.encoder.labels import Classifier, check_classifier, takes_weights
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import Dtype, check_choice, shown
+from fairflows.table.columns import Dtype, check_choice, check_count, is_count, shown
 from fairflows.table.schema import Schema
 
 Output = Literal["categories", "one-hot", "codes"]

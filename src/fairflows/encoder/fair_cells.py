@@ -15,18 +15,11 @@ from sklearn.utils import Tags
 from fairflows.bounds.planning import delta_of_look
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike, cell_numbers
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
-from fairflows.encoder.checks import Classifier, check_classifier, check_count
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.encoder.labels import Label, class_probabilities, predicted_labels
-from fairflows.encoder.task_score import (
-    ScoreColumn,
-    checked_columns,
-    fit_score,
-    predicted_probabilities,
-    score_columns,
-)
+from fairflows.encoder.labels import Classifier, Label, check_classifier, class_probabilities, predicted_labels
+from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, predicted_probabilities, score_columns
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
-from fairflows.table.columns import check_choice, shown
+from fairflows.table.columns import check_choice, check_count, shown
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.table import Role
 from fairflows.table.table_columns import TableColumns

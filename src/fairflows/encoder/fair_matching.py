@@ -25,8 +25,8 @@ from fairflows.encoder.cell_model import (
     output_schema,
     to_output,
 )
-from fairflows.encoder.checks import Classifier
 from fairflows.encoder.group_encoder import GroupEncoder
+from fairflows.encoder.labels import Classifier
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Dtype, check_choice
 from fairflows.table.frames import TableLike

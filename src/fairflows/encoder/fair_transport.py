@@ -24,9 +24,8 @@ from fairflows.encoder.cell_model import (
     output_dtypes,
     output_schema,
 )
-from fairflows.encoder.checks import Classifier, check_classifier
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.encoder.labels import Label, side_by_side
+from fairflows.encoder.labels import Classifier, Label, check_classifier, side_by_side
 from fairflows.encoder.task_score import (
     PlainScore,
     ScoreColumn,

@@ -18,9 +18,15 @@ from fairflows.bounds.planning import delta_of_look, most_useful_within, planned
 from fairflows.codec.outside import Outside
 from fairflows.compute.display import ShowProgress, progress_bar
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike, cell_numbers
-from fairflows.encoder.checks import check_classifier, check_count, takes_weights
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.encoder.labels import Label, class_probabilities, label_columns, predicted_labels
+from fairflows.encoder.labels import (
+    Label,
+    check_classifier,
+    class_probabilities,
+    label_columns,
+    predicted_labels,
+    takes_weights,
+)
 from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
@@ -33,7 +39,7 @@ from fairflows.encoder.task_score import (
     score_columns,
 )
 from fairflows.exceptions import DataError, ParameterError, warn_user
-from fairflows.table.columns import Dtype, check_choice, check_known
+from fairflows.table.columns import Dtype, check_choice, check_count, check_known
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role

@@ -27,9 +27,9 @@ from fairflows.density import (
 from fairflows.density.base import FreshNoise
 from fairflows.density.known import InModelSpace
 from fairflows.encoder.base import LabelledRows
-from fairflows.encoder.checks import check_count
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
 from fairflows.exceptions import DataError, ParameterError
+from fairflows.table.columns import check_count
 from fairflows.training.draws import GroupRows
 from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import TrainingResult, TrainingSettings, train

@@ -25,7 +25,6 @@ from fairflows.encoder.base import (
     Rows,
     RowsLike,
 )
-from fairflows.encoder.checks import check_key
 from fairflows.encoder.labels import Label, read_labels
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import Dtype, check_choice, check_kinds, check_known, places_in, shown, sorted_values
@@ -39,7 +38,7 @@ from fairflows.table.frames import (
     to_pandas,
 )
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
+from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, check_key, new_key
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table, role_column
 from fairflows.table.table_columns import TableColumns

@@ -1,13 +1,15 @@
-"""Labels that cells are made for: classes or numbers, one or several, as numbers whose mean is what is kept."""
+"""Labels that cells are made for, as numbers whose mean is what is kept; and the classifiers that predict them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from sklearn.utils.validation import has_fit_parameter
 
 from fairflows.encoder.base import FloatArray, LabelsLike
 from fairflows.exceptions import DataError
@@ -149,3 +151,28 @@ def label_columns(y: LabelsLike) -> pd.DataFrame:
 
 def _of_each(labels: Sequence[Label], means: FloatArray) -> list[FloatArray]:
     return np.split(means, np.cumsum([label.width for label in labels])[:-1], axis=1)
+
+
+class Classifier(Protocol):
+    """A scikit-learn classifier that gives probabilities; it is cloned before it is fitted."""
+
+    classes_: np.ndarray
+
+    def predict_proba(self, X: object) -> np.ndarray:
+        """Class probabilities, (n_rows, n_classes)."""
+
+
+def takes_weights(classifier: object) -> bool:
+    """Whether a classifier can be fitted to weighted rows."""
+    return has_fit_parameter(classifier, "sample_weight")
+
+
+def check_classifier(classifier: object, *, weighted: bool) -> None:
+    """Refuse a classifier that gives no probabilities, or cannot be fitted to weighted rows where there are any."""
+    if classifier is None:
+        return
+    name = type(classifier).__name__
+    if not hasattr(classifier, "predict_proba"):
+        raise ValueError(f"classifier must give probabilities (predict_proba); {name} gives none.")
+    if weighted and not takes_weights(classifier):
+        raise ValueError(f"classifier must take sample_weight where rows have weights; {name} does not.")

@@ -31,7 +31,7 @@ from sklearn.utils.extmath import softmax
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.base import FloatArray, LabelledRows
-from fairflows.encoder.checks import Classifier
+from fairflows.encoder.labels import Classifier
 from fairflows.exceptions import DataError
 from fairflows.table.columns import (
     check_column,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from difflib import get_close_matches
+from numbers import Integral
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -160,6 +161,17 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Refuse a parameter whose value is not one of those allowed."""
     if not (isinstance(value, str) and value in allowed):
         raise ParameterError(name, f"must be one of {', '.join(map(repr, allowed))}", value)
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Refuse what is no whole number, or too small."""
+    if not is_count(value, least):
+        raise ParameterError(name, f"must be a whole number of at least {least}", value)
+
+
+def is_count(value: object, least: int) -> bool:
+    """Whether a value is a whole number of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:

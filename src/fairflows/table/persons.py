@@ -156,6 +156,15 @@ def new_key() -> Key:
     return Key(secrets.token_bytes(KEY_BYTES))
 
 
+def check_key(key: object) -> None:
+    """Refuse a key that is no bytes or too few, without showing it, and one that a pickle left without its secret."""
+    if key is None:
+        return
+    came = f"{len(bytes(key))} bytes" if isinstance(key, Key) else type(key).__name__
+    if not isinstance(key, Key) or len(bytes(key)) < FEWEST_KEY_BYTES:
+        raise ValueError(f"key must be bytes, at least {FEWEST_KEY_BYTES}, or None for a new one; got {came}.")
+
+
 @dataclass(frozen=True)
 class Persons:
     """The persons behind the rows of a table.

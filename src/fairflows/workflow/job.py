@@ -17,7 +17,6 @@ from fairflows.bounds.planning import planned_cell_bound
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import Encoder, FloatArray
-from fairflows.encoder.checks import check_count
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, Parameter, ParameterError
@@ -29,6 +28,7 @@ from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.reporting import Report
 from fairflows.storage.saving import load, save
+from fairflows.table.columns import check_count
 from fairflows.table.folders import new_folder
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
