@@ -320,16 +320,7 @@ def judge(
 ) -> Attack:
     """Fix pair, threshold and method on validation rows, then bound Δ from below on test rows.
 
-    Parameters
-    ----------
-    name, box
-        As for `Attack`.
-    scores : pair of ndarray of shape (n, K)
-        Scores of the groups on validation and on test rows.
-    groups : pair of ndarray of int
-        The groups themselves.
-    delta : float
-        δ of the lower bound.
+    `scores` of the groups, (n, K), and `groups` are those of validation and of test rows.
     """
     (s_val, s_test), (g_val, g_test) = scores, groups
     K = s_val.shape[1]

@@ -542,10 +542,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         raise DataError(f"{type(self).__name__} does not predict a label.")
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
-        """The label that each encoded row suggests."""
+        """The label that each encoded row suggests, a class or a number; a column for each of several labels."""
         with self._reading(X, sensitive_features) as rows:
-            if self.classes_ is None:
-                raise DataError(f"{type(self).__name__} was fitted without a label and cannot predict one.")
             return self.predict_rows(rows)
 
     @property

@@ -111,18 +111,10 @@ def mean_law(log_p: FloatArray) -> FloatArray:
 
 
 def latent_laws(log_p: FloatArray, matched: IntArray, split: IntArray, gamma: float) -> FloatArray:
-    """Laws of the released cell, one row a group, when a coin picks sort-and-match with probability γ.
+    """Laws of the released cell, one row per group, when a coin picks sort-and-match with probability γ.
 
-    p_Za(z) = γ · p_a(f_a⁻¹(z)) + (1 − γ) · p_a(g_a⁻¹(z)), with f_a the sort-and-match and g_a the label split.
-
-    Parameters
-    ----------
-    log_p : array of shape (K, m)
-        Log-probabilities of the m cells in each group.
-    matched, split : array of int, shape (K, m)
-        The groups' maps by `sort_and_match` and by `label_split`.
-    gamma : float
-        0 is the label split alone, the most accurate; 1 is sort-and-match alone, the fairest.
+    p_Za(z) = γ · p_a(f_a⁻¹(z)) + (1 − γ) · p_a(g_a⁻¹(z)), with f_a the sort-and-match and g_a the label split, all of
+    shape (K, m). γ = 0 is the label split alone, the most accurate; γ = 1 is sort-and-match alone, the fairest.
     """
     if not 0.0 <= gamma <= 1.0:
         raise ParameterError("gamma", "must be in [0, 1]", gamma)

@@ -317,11 +317,6 @@ class FairCells(GroupEncoder):
                 "), and would not use the one that came: pass none.",
             )
 
-    def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
-        """The label that each row's cell suggests: a class or a number; a column for each of several."""
-        with self._reading(X, sensitive_features) as rows:
-            return self.predict_rows(rows)
-
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that each row's cell suggests."""
         return predicted_labels(self.labels_, self.levels_[self.cells(rows)])

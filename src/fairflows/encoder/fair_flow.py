@@ -226,8 +226,6 @@ class FairFlow(GroupEncoder):
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
         """Class probabilities by the encoder's own classifier on z."""
         with self._reading(X, sensitive_features) as rows:
-            if self.classes_ is None:
-                raise DataError("FairFlow was fitted without a label and cannot predict one.")
             return self._class_probabilities(rows)
 
     def _class_probabilities(self, rows: Rows) -> Array:

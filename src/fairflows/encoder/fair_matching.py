@@ -207,12 +207,12 @@ class FairMatching(GroupEncoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The class that each row's encoded cell suggests: no information but the cell is used."""
-        cells = self._encode(rows)
+        values, cells = self.label_classes, self._encode(rows)
         place, known = self.model_.place(cells)
         classes = self.class_of_cell_[np.where(known, place, 0)]
         if not known.all():
             classes[~known] = self.model_.score(cells[~known]).argmax(axis=1)
-        return self.label_classes[classes]
+        return values[classes]
 
     def latent_law(self) -> ExactLaw:
         """The laws of the encoded cell; the mass outside the m cells counts as if no two groups met there."""

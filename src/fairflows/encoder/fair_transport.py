@@ -202,8 +202,8 @@ class FairTransport(GroupEncoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The class that each encoded row suggests; one column per label where there are several."""
-        codes = self.transport_.predict(replace(rows, columns=self._features(rows)), self.key_)
         classes = self.classes_ if isinstance(self.classes_, list) else [self.label_classes]
+        codes = self.transport_.predict(replace(rows, columns=self._features(rows)), self.key_)
         return side_by_side([values[codes[:, j]] for j, values in enumerate(classes)])
 
     def latent_law(self) -> ExactLaw | None:

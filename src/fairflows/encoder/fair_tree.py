@@ -321,13 +321,8 @@ class FairTree(GroupEncoder):
         cells = self.cells(rows)
         return cell_numbers(cells) if self.rows_given_cell_ is None else self.rows_given_cell_.sample(cells)
 
-    def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
-        """The label that each row's cell suggests: the most frequent class, or the mean of a label of numbers."""
-        with self._reading(X, sensitive_features) as rows:
-            return self.predict_rows(rows)
-
     def predict_rows(self, rows: Rows) -> np.ndarray:
-        """The label that each row's cell suggests; one column per label where there are several."""
+        """The most frequent class of each row's cell, or the mean of a label of numbers; one column per label."""
         return predicted_labels(self.labels_, self._levels(rows))
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:

@@ -97,24 +97,9 @@ class CalibrationRows:
 
 
 def grow(rows: CalibrationRows, n_cells: int, min_rows: int, show: ShowProgress) -> tuple[MatchedTree, Places]:
-    """Fit a tree, level by level.
+    """Fit a tree, level by level; with it, the leaf of each row, ties broken so that the shares are equal, to one row.
 
-    Parameters
-    ----------
-    rows : CalibrationRows
-        The rows whose shares are to be equal.
-    n_cells : int
-        The most leaves; there are fewer where a group has too few rows to fill them.
-    min_rows : int
-        The fewest rows of each group in a leaf.
-    show : callable
-        Moves a progress bar.
-
-    Returns
-    -------
-    MatchedTree
-    ndarray of shape (n,)
-        The leaf of each calibration row: ties are broken so that the shares are equal, to one row.
+    No leaf has fewer than `min_rows` rows of a group; where a group has too few rows, there are fewer than `n_cells`.
     """
     K = rows.n_groups
     cell = np.full(len(rows.group), -1, dtype=np.intp)
@@ -167,14 +152,7 @@ class Splits:
 def best_splits(rows: CalibrationRows, node: IntArray, share: FloatArray) -> Splits:
     """For each node, the split of the score that explains most of the targets' variance.
 
-    Parameters
-    ----------
-    rows : CalibrationRows
-        All rows of the level.
-    node : ndarray of shape (n,)
-        The node of each row.
-    share : ndarray of shape (n_nodes,)
-        The share of each group that goes to the left.
+    `node` is the node of each row, (n,); `share` is the share of each group that goes to the left, (n_nodes,).
     """
     n, K, n_nodes = len(node), rows.n_groups, len(share)
     segment = node * K + rows.group  # one group in one node

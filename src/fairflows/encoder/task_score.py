@@ -129,22 +129,10 @@ def fit_score(
     columns: Mapping[Hashable, ScoreColumn],
     random_state: int,
 ) -> PlainScore | Pipeline:
-    """Fit a score to some rows; as plain arrays where the estimator has such a form.
+    """Fit a score to the rows at some places; as plain arrays where the estimator has such a form.
 
-    Parameters
-    ----------
-    estimator : classifier or regressor, optional
-        What predicts; gradient-boosted trees that classify when not given.
-    rows : LabelledRows
-        Rows with their weights, their columns checked (`checked_columns`).
-    places : array
-        Which of them to fit to.
-    y : array
-        What is predicted of these: class numbers, or numbers.
-    columns : dict
-        What each column holds.
-    random_state : int
-        Seed of the trees.
+    Without an estimator, gradient-boosted trees that classify. The columns of the rows are checked (`checked_columns`);
+    y holds class numbers, or numbers, of the rows at these places alone.
     """
     model = HistGradientBoostingClassifier(random_state=random_state) if estimator is None else clone(estimator)
     X = with_values(rows.X.iloc[places])

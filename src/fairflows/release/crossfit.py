@@ -352,11 +352,6 @@ class CrossFit(Encoder):
             return whole
         return only_used_categories(whole.astype({name: self.types_[name] for name in whole if name in self.types_}))
 
-    def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
-        """The label that each encoded row suggests."""
-        with self._reading(X, sensitive_features) as rows:
-            return self.predict_rows(rows)
-
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that is suggested by what is given for each row, by the model of its person's fold."""
         self._check_fitted()

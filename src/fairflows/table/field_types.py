@@ -52,19 +52,8 @@ def column_types(
 ) -> dict[str, pa.DataType]:
     """The type of each column of text, over all batches; a column without a value counts as numbers.
 
-    Parameters
-    ----------
-    batches : iterable of RecordBatch
-        The fields as text.
-    kinds : dict, optional
-        The kind of value that a column must hold, as a `Schema` has it; the other columns are judged by their fields.
-    dialect : Dialect
-        How numbers are written.
-
-    Raises
-    ------
-    ValueError
-        A field cannot be read as the kind of value that its column must hold.
+    `kinds` says what some columns must hold, as a `Schema` has it, and a field that cannot be read so is a ValueError;
+    the other columns are judged by their fields.
     """
     kinds = kinds or {}
     types: dict[str, pa.DataType] = {}

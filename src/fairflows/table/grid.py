@@ -70,12 +70,7 @@ class Grid:
 
 
 def find_grid(values: np.ndarray) -> Grid | None:
-    """The coarsest grid that all values lie on, or None for a column without one.
-
-    Parameters
-    ----------
-    values : ndarray
-        Finite numbers (integer or floating) or times (datetime64 or timedelta64), none missing.
+    """The coarsest grid that all values, finite numbers or times, lie on; None for a column without one.
 
     Examples
     --------

@@ -101,15 +101,9 @@ class Book:
         self._lock = FileLock(folder / _LOCK, mode=0o600)
 
     def rows(self, X: pd.DataFrame, names: Iterable[object] | None) -> RowsSeen:
-        """Rows as this book knows rows.
+        """Rows as this book knows rows, of persons with these names, in any order, repeated or not.
 
-        Parameters
-        ----------
-        X : DataFrame
-            The rows.
-        names : iterable, optional
-            The identifiers of the persons that they belong to, in any order, repeated or not; None if nobody named
-            them. Rows without names are recognised by their values, also in a look that had names (see `RowsSeen`).
+        Rows of persons whom nobody named (None) are recognised by their values, also in a look that had names.
         """
         if names is None:
             return RowsSeen.of(X, Persons.unnamed(len(X)), self._key)

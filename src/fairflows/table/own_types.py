@@ -81,12 +81,7 @@ def common_schema(schemas: Sequence[Schema]) -> Schema:
 def check_texts(parts: Sequence[pd.DataFrame], stated: Collection[Hashable]) -> None:
     """Refuse a column that is text only because of some parts of a table: in the others it reads as something else.
 
-    Parameters
-    ----------
-    parts : sequence of DataFrame
-        Rows of one table.
-    stated : collection
-        Columns that somebody said are text.
+    Columns that somebody stated to be text are accepted.
     """
     schemas = [Schema.of(part) for part in parts]
     for name in parts[0]:

@@ -264,14 +264,7 @@ class Persons:
         """One number in [0, 1) per row, with 53 random bits, the same for all rows of a person.
 
         For persons without names it is fresh for every row and every call: nothing could tell that a row is of
-        somebody who came before.
-
-        Parameters
-        ----------
-        key : bytes
-            The secret.
-        purpose : str
-            What the number is for, say the column it is added to; numbers for two purposes are independent.
+        somebody who came before. Numbers for two purposes, say two columns, are independent.
         """
         if self.names is None:
             return _fresh_generator().random(len(self.codes))
@@ -295,15 +288,9 @@ class Persons:
     def one_row_each(self, contents: Hashes, seed: int) -> Places:
         """Places of one random row of every person; the choice depends on the seed and the rows, not on their order.
 
-        Of the m rows of a person, in the order of their contents, row ⌊u·m⌋ is taken, with u a hash of (seed, person).
-        It must not be the row with the smallest hash of its contents: that would be the same value for everybody.
-
-        Parameters
-        ----------
-        contents : ndarray of uint64, shape (n_rows,)
-            A hash of each row's values.
-        seed : int
-            Seed of the choice.
+        Of the m rows of a person, in the order of their contents (hashes of their values), row ⌊u·m⌋ is taken, with u a
+        hash of (seed, person). It must not be the row with the smallest hash of its contents: that would be the same
+        value for everybody.
         """
         if self.n == len(self.codes):
             return np.arange(len(self.codes))
@@ -312,15 +299,9 @@ class Persons:
     def random_rows(self, contents: Hashes, seed: int, most: int) -> Places:
         """Places of independent draws from the law of a random *row* of the table: at most one row of each person.
 
-        A person with m rows is taken with probability m/M, and then one of her rows at random. So whoever has many rows
-        counts as often as in the table, and the rows that are taken are independent of each other.
-
-        Parameters
-        ----------
-        contents, seed
-            As for `one_row_each`.
-        most : int
-            M, at least the most rows of a person; a number that is fixed before these rows are looked at.
+        A person with m rows is taken with probability m/M, and then one of her rows at random (`one_row_each`). So
+        whoever has many rows counts as often as in the table, and the rows that are taken are independent of each
+        other. M is `most`, at least the most rows of a person; a number that is fixed before these rows are looked at.
         """
         m = self.rows_each()
         if m.max(initial=0) > most:

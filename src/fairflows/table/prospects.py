@@ -92,14 +92,7 @@ def find_needed(table: Table, *, missing: str, multiclass: bool) -> list[Finding
 def find_problems(table: Table, *, certifying: float, delta: float = 0.05) -> list[Finding]:
     """What will go wrong with a table, or help it: columns first, then the groups.
 
-    Parameters
-    ----------
-    table : Table
-        All rows.
-    certifying : float
-        The share of the persons who will be counted for a certificate.
-    delta : float
-        δ of that certificate.
+    `certifying` is the share of the persons who will be counted for a certificate, and `delta` its δ.
 
     Examples
     --------
@@ -115,16 +108,8 @@ write plain numbers.
 def best_bounds(table: Table, *, certifying: float, delta: float = 0.05) -> pd.DataFrame:
     """The distance that can be certified at best, if the groups are alike in the cells, by the number of cells.
 
-    Parameters
-    ----------
-    table, certifying, delta
-        As for `find_problems`.
-
-    Returns
-    -------
-    DataFrame
-        Of each number of cells, the bound to expect on the distance Δ between the two groups that are told apart
-        worst, and how often the best guess between these two would then be right at most.
+    That is the bound to expect on the distance Δ between the two groups that are told apart worst, and how often the
+    best guess between these two would then be right at most. The arguments are those of `find_problems`.
     """
     n = np.maximum(certifying * _persons_by_group(table), 1)
     bounds = [_planned(n, k, delta) for k in CELLS]

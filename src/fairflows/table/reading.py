@@ -99,19 +99,9 @@ def recognise(
 ) -> Dialect:
     """How a file is written, all of it; a warning says what was recognised. Nothing for a Parquet file.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    dialect : Dialect, optional
-        What is known of it.
-    kinds : dict, optional
-        What columns must hold, as a `Schema` has it: those of a model that will encode the file. Only these are looked
-        at; all columns without.
-    texts : sequence of str
-        Columns that are text, whatever it looks like.
-    usual : Dialect, optional
-        How the file was written that the model was fitted on: decides where this one shows nothing.
+    `dialect` is what is known of it. Where a model will encode the file, `kinds` says what its columns must hold, as a
+    `Schema` has it, and only these are looked at; `usual` is how the file was written that the model was fitted on, and
+    decides where this one shows nothing. The columns `texts` are text, whatever it looks like.
     """
     path, stated = Path(path), dialect or Dialect()
     with explained(path):

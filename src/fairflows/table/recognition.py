@@ -184,24 +184,9 @@ def number_marks(
 ) -> Dialect:
     """The dialect with the marks of numbers that the columns show, all of whose fields look like numbers.
 
-    Parameters
-    ----------
-    batches : iterable of RecordBatch
-        The fields as text.
-    dialect : Dialect
-        What is known; a mark that it states stays.
-    path : Path
-        The file, for messages.
-    kinds : dict, optional
-        What columns must hold, as a `Schema` has it: those that hold no numbers are not looked at.
-    usual : Dialect, optional
-        How the file was written that a model was fitted on: decides where this one, with the same separator, shows
-        nothing.
-
-    Raises
-    ------
-    DataError
-        Two readings are possible.
+    A mark that the dialect states stays. Columns that must hold no numbers, by their `kinds`, are not looked at.
+    `usual`, how the file was written that a model was fitted on, decides where this one, with the same separator, shows
+    nothing; where two readings are possible, a DataError names the file.
     """
     if dialect.decimal is not None and dialect.thousands is not None:
         return dialect

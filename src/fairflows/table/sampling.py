@@ -21,23 +21,11 @@ from fairflows.table.reading import explained, parquet_folder, refuse_other_colu
 
 
 def sample_persons(source: Path, target: Path, n: int, identifier: str | None, key: bytes) -> None:
-    """Write all rows of n random persons; of all persons where there are no more.
+    """Write all rows of n random persons to a Parquet file; of all persons where there are no more.
 
     Every set of n persons is equally likely to whoever does not know the key; with the same key, one folder always
-    gives the same persons. The folder is read twice, once for the identifiers alone.
-
-    Parameters
-    ----------
-    source : Path
-        A folder of Parquet files of one schema, or one such file, as `parquet_folder` reads it.
-    target : Path
-        The Parquet file to write.
-    n : int
-        How many persons.
-    identifier : str or None
-        The column that names a row's person; without one, every row counts as another person.
-    key : bytes
-        What decides who is taken: a seed as text, or a secret.
+    gives the same persons. The folder is read twice, once for the identifiers alone. Without an identifier, every row
+    counts as another person.
     """
     if n < 1:
         raise ParameterError("sample", "must be at least 1", n)

@@ -448,15 +448,9 @@ class Table:
 def role_column(table: TableColumns, given: Role, role: str) -> tuple[pd.Series, list[Hashable]]:
     """The column that plays a role, and which columns of the table it takes up.
 
-    Parameters
-    ----------
-    table : TableColumns
-        All columns of the table.
-    given : str, list of str, array or frame
-        A column's name, or one value per row. Several columns, by name or as a frame, make intersectional groups. A
-        list of text with one value per row counts as names where one of them is a column's.
-    role : str
-        "sensitive", "label" or "identifier"; only the first may be several columns.
+    `given` is a column's name, or one value per row. Several columns, by name or as a frame, make intersectional
+    groups; only the role "sensitive" may have several. A list of text with one value per row counts as names where one
+    of them is a column's.
     """
     columns, used = _role_columns(table, given, role)
     return joined(columns) if isinstance(columns, pd.DataFrame) else columns, used

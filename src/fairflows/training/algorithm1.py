@@ -63,22 +63,10 @@ def algorithm_1(
     gamma: Tensor,
     scalarise: Scalarise = convex,
 ) -> Losses:
-    """The losses of one step of Algorithm 1.
+    """The losses of one step of Algorithm 1, for encoders f_a, classifiers h on z and densities p̂_a of M models.
 
-    Parameters
-    ----------
-    f
-        The encoders f_a of all groups and models.
-    h
-        The classifiers on z; None when there is no task, and L_clf is then zero.
-    p
-        The densities p̂_a.
-    batch
-        Rows and draws of every group.
-    gamma
-        The trade-off of every model, (M,).
-    scalarise
-        Makes one loss of L_KL and L_clf.
+    Without a task h is None, and L_clf is zero. `gamma` is the trade-off of every model, (M,); `scalarise` makes one
+    loss of L_KL and L_clf.
     """
     N = batch.log_p_x.shape[-1]
     z, log_det = f.forward(batch.x)  # z_a = f_a(x_a)

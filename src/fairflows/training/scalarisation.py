@@ -24,12 +24,7 @@ class LossRange:
 def chebyshev(loss_range: LossRange, gamma_has_risen: Tensor) -> Scalarise:
     """The larger of γ·L_KL and (1 − γ)·L_clf, both normalised to their range (Wei and Niethammer, 2020).
 
-    Parameters
-    ----------
-    loss_range
-        What L_KL and L_clf are normalised to.
-    gamma_has_risen
-        A single truth value, read anew in every step: as long as it is false, the loss is the convex one.
+    `gamma_has_risen` is a single truth value, read anew in every step: as long as it is false, the loss is convex.
     """
 
     def scalarise(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
@@ -52,15 +47,7 @@ def _normalised(loss: Tensor, bounds: Tensor) -> Tensor:
 
 
 def without_kl(scalarise: Scalarise, kl_is_trained: Tensor) -> Scalarise:
-    """The same joint loss, with L_KL replaced by zero in the models that it does not train.
-
-    Parameters
-    ----------
-    scalarise
-        The joint loss of the other models.
-    kl_is_trained
-        Which models are trained by L_KL, (M,).
-    """
+    """The same joint loss, with L_KL replaced by zero in the models that it does not train (`kl_is_trained`, (M,))."""
 
     def guarded(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
         return scalarise(torch.where(kl_is_trained, L_KL, 0.0), L_clf, gamma)
@@ -69,15 +56,7 @@ def without_kl(scalarise: Scalarise, kl_is_trained: Tensor) -> Scalarise:
 
 
 class WithoutKLGradient(Bijection):
-    """Encoders whose inverse passes no gradient on to the models that L_KL does not train.
-
-    Parameters
-    ----------
-    f
-        The encoders.
-    kl_is_trained
-        Which models are trained by L_KL, (M,).
-    """
+    """Encoders f whose inverse passes no gradient on to models that L_KL does not train (`kl_is_trained`, (M,))."""
 
     def __init__(self, f: Bijection, kl_is_trained: Tensor):
         super().__init__()
