@@ -12,6 +12,8 @@ The paper writes :math:`\mathcal L_0 + \mathcal L_1` without the half; the autho
 equalized odds it is also the mean over the labels, with draws of :math:`\hat p(x | a, y)`: the authors' code takes this
 mean, so that γ weighs the divergence against the task as much as it does under demographic parity.
 
+Below are two changes to the joint loss: Chebyshev's scalarisation, and models that L_KL does not train.
+
 Everything here has leading axes (M models, K groups): the models differ in γ and in their seed, share the densities,
 and no number of one reaches another.
 """
@@ -19,6 +21,7 @@ and no number of one reaches another.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -28,6 +31,8 @@ from torch.nn.functional import cross_entropy
 from fairflows.bijection import Bijection, StackedMLP
 from fairflows.compute.streams import second_stream
 from fairflows.density import GroupDensities
+
+_SMALLEST_RANGE = 1e-6  # that a loss is normalised to
 
 
 class Batch(NamedTuple):
@@ -104,3 +109,65 @@ def classification_loss(h: StackedMLP | None, z: Tensor, y: Tensor | None) -> Te
         return z.new_zeros(len(z))
     logits = h(z.flatten(1, 2))
     return cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").unflatten(0, (len(z), -1)).mean(1)
+
+
+@dataclass(frozen=True)
+class LossRange:
+    """The smallest and the largest value of L_KL and of L_clf, each of shape (2, M) or (2,)."""
+
+    L_KL: Tensor
+    L_clf: Tensor
+
+
+def chebyshev(loss_range: LossRange, gamma_has_risen: Tensor) -> Scalarise:
+    """The larger of γ·L_KL and (1 − γ)·L_clf, both normalised to their range (Wei and Niethammer, 2020).
+
+    `gamma_has_risen` is a single truth value, read anew in every step: as long as it is false, the loss is convex.
+    """
+
+    def scalarise(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
+        larger = torch.maximum(
+            gamma * _normalised(L_KL, loss_range.L_KL), (1 - gamma) * _normalised(L_clf, loss_range.L_clf)
+        )
+        return torch.where(gamma_has_risen, larger, convex(L_KL, L_clf, gamma))
+
+    return scalarise
+
+
+def _normalised(loss: Tensor, bounds: Tensor) -> Tensor:
+    low, high = bounds
+    return (loss - low) / (high - low).clamp_min(_SMALLEST_RANGE)
+
+
+# With γ = 0 nothing keeps the draws of one group where the densities of the others are positive. L_KL may then be
+# infinite, and 0·∞ in the loss or in its gradient would make the whole model NaN. So such models are trained as if L_KL
+# were zero, while its true value is still recorded.
+
+
+def without_kl(scalarise: Scalarise, kl_is_trained: Tensor) -> Scalarise:
+    """The same joint loss, with L_KL replaced by zero in the models that it does not train (`kl_is_trained`, (M,))."""
+
+    def guarded(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
+        return scalarise(torch.where(kl_is_trained, L_KL, 0.0), L_clf, gamma)
+
+    return guarded
+
+
+class WithoutKLGradient(Bijection):
+    """Encoders f whose inverse passes no gradient on to models that L_KL does not train (`kl_is_trained`, (M,))."""
+
+    def __init__(self, f: Bijection, kl_is_trained: Tensor):
+        super().__init__()
+        self.f = f
+        self.n_features = f.n_features
+        self.kl_is_trained = kl_is_trained
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """z = f_a(x) and log |det ∂z/∂x|."""
+        return self.f.forward(x)
+
+    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
+        x, log_det = self.f.inverse(z)
+        trained = self.kl_is_trained[:, None, None]
+        return torch.where(trained[..., None], x, x.detach()), torch.where(trained, log_det, log_det.detach())

@@ -15,9 +15,17 @@ from fairflows.compute.display import progress_bar
 from fairflows.compute.steps import AdamSteps, fastest_threads, milestone_rate
 from fairflows.density import GroupDensities
 from fairflows.exceptions import ParameterError
-from fairflows.training.algorithm1 import Losses, Scalarise, algorithm_1, convex
+from fairflows.training.algorithm1 import (
+    Losses,
+    LossRange,
+    Scalarise,
+    WithoutKLGradient,
+    algorithm_1,
+    chebyshev,
+    convex,
+    without_kl,
+)
 from fairflows.training.draws import Draws, Feed, FreshDraws, GroupRows
-from fairflows.training.scalarisation import LossRange, WithoutKLGradient, chebyshev, without_kl
 
 Scalarisation = Literal["convex", "chebyshev"]
 
