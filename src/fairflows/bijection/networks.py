@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairflows.compute.streams import second_stream
+from fairflows.compute.streams import SecondStream
 
 
 def padded(width: int) -> int:
@@ -135,7 +135,7 @@ class _Networks(torch.autograd.Function):
         depth = len(ctx.saved_tensors) // 2
         layers, matrices = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
         grads: list[Tensor | None] = [None] * (depth + 1)
-        beside = second_stream(grad.device, "gradients")  # the gradient of a weight is read by the optimiser only
+        beside = SecondStream(grad.device, "gradients")  # the gradient of a weight is read by the optimiser only
         for i in reversed(range(depth)):
             if ctx.needs_input_grad[i + 1]:
                 grads[i + 1] = beside.run(_weight_gradient, layers[i], grad)

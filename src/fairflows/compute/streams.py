@@ -21,17 +21,19 @@ class SecondStream:
     ----------
     device
         Where the work is done.
+    purpose
+        Work for two purposes may run side by side.
 
     Examples
     --------
-    >>> beside = SecondStream(torch.device("cpu"))
+    >>> beside = SecondStream(torch.device("cpu"), "sums")
     >>> beside.run(torch.add, torch.ones(2), 1)
     tensor([2., 2.])
     >>> beside.join()
     """
 
-    def __init__(self, device: torch.device):
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    def __init__(self, device: torch.device, purpose: str):
+        self._stream = _stream_for(device, purpose) if device.type == "cuda" else None
         self._read: list[object] = []
         self._is_running = False
 
@@ -54,6 +56,6 @@ class SecondStream:
 
 
 @cache
-def second_stream(device: torch.device, purpose: str = "") -> SecondStream:
-    """The stream for a purpose, always the same: the memory of a stream serves that stream only."""
-    return SecondStream(device)
+def _stream_for(device: torch.device, purpose: str) -> torch.cuda.Stream:
+    """Always the same one: the memory of a stream serves that stream only."""
+    return torch.cuda.Stream(device)

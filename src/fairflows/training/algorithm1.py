@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fairflows.bijection import Bijection, StackedMLP
-from fairflows.compute.streams import second_stream
+from fairflows.compute.streams import SecondStream
 from fairflows.density import GroupDensities
 
 _SMALLEST_RANGE = 1e-6  # that a loss is normalised to
@@ -76,7 +76,7 @@ def algorithm_1(
     N = batch.log_p_x.shape[-1]
     z, log_det = f.forward(batch.x)  # z_a = f_a(x_a)
     z_rows, z_draws = z.split([z.shape[2] - N, N], dim=2)
-    beside = second_stream(z.device)  # classified and decoded at the same time
+    beside = SecondStream(z.device, "classification")  # classified and decoded at the same time
     L_clf = beside.run(classification_loss, h, z_rows, batch.y)
     log_p_z = batch.log_p_x - log_det[..., -N:]  # log p̂_Za(z_a), eq. 4
     log_p_z_others = log_prob_under_others(f, p, z_draws)  # log p̂_Zb(z_a) for every b ≠ a

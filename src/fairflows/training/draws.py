@@ -111,7 +111,7 @@ class Feed:
         self._buffers = draws.take(_STEPS_AT_ONCE)
         self._n_used = 0
         device = self._buffers.x.device
-        self._beside = SecondStream(device)
+        self._beside = SecondStream(device, "batches")
         self._drawn_ahead: Batch | None = None
         self._position = torch.zeros((), dtype=torch.long, device=device)
         self._n_streams = self._buffers.x.shape[1]
