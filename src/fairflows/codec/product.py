@@ -89,13 +89,10 @@ class Codec:
     ) -> None:
         if not 0 < alpha < 1:
             raise ValueError(f"alpha must be in (0, 1); got {alpha!r}.")
-        for name, value, allowed in (
-            ("outside", outside, ("extend", "error", "clip")),
-            ("off_grid", off_grid, ("error", "round")),
-            ("unseen", unseen, ("error", "other")),
-            ("missing", missing, ("error", "category")),
-        ):
-            check_choice(name, value, allowed)
+        check_choice("outside", outside, ("extend", "error", "clip"))
+        check_choice("off_grid", off_grid, ("error", "round"))
+        check_choice("unseen", unseen, ("error", "other"))
+        check_choice("missing", missing, ("error", "category"))
         self.alpha = alpha
         self.dequantise = dequantise
         self.outside = outside

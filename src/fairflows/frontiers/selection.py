@@ -6,13 +6,12 @@ Several encoders are trained at several strengths at once (`Sweep`), and the bes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from fairflows.bounds.counts import chance_of_merging
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
@@ -22,7 +21,7 @@ from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
-from fairflows.frontiers.sweep import Frontier, frontier
+from fairflows.frontiers.sweep import Frontier, counted_laws, frontier
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.columns import Kind
@@ -178,7 +177,7 @@ def judge_cells(
                 continue  # it diverged
             for release in _releases(encoder, train, sizes):
                 released = Released.of(release)
-                laws = _laws(released, judged, train.groups, with_label)
+                laws = counted_laws(released, judged, train.groups, with_label=with_label)
                 accuracy = None if train.y is None else float((released.predict(judged) == judged.y).mean())
                 place = method, row["gamma"], int(row["seed"]), release
                 found.append(Candidate(*place, target.expected(laws, n), accuracy, release.n_cells_))
@@ -216,16 +215,6 @@ def _releases(encoder: Encoder, train: Table, sizes: Sequence[int]) -> Iterable[
         if release.n_cells_ > most:
             most = release.n_cells_
             yield release
-
-
-def _laws(released: Released, rows: Table, groups: list[Hashable], with_label: bool) -> FloatArray:
-    cells, k = released.cells(rows), int(released.n_cells or 0)
-    if with_label and rows.y is not None:
-        y, labels = pd.factorize(rows.y)
-        cells, k = cells * len(labels) + y, k * len(labels)
-    counts = np.zeros((len(groups), k))
-    np.add.at(counts, (group_numbers(rows, groups), cells), 1)
-    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ the curve, and take the model that meets the target.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +23,7 @@ from fairflows.bounds import (
     statistical_distance,
 )
 from fairflows.bounds.arguments import CHOOSING, most_draws
+from fairflows.certificate.evidence import group_numbers
 from fairflows.compute.display import Columns, html_card, new_axes
 from fairflows.compute.resources import import_ray
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
@@ -276,22 +277,25 @@ def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
         return {"delta": np.nan}
     law = encoder.latent_law()
     if law is None and encoder.n_cells_ is not None:
-        law = ExactLaw(_counted_laws(encoder, rows), {})
+        law = ExactLaw(counted_laws(Released.of(encoder), rows, encoder.groups_), {})
     measured = _model_distance(law, n_draws, len(encoder.groups_))
     if rows.y is not None and encoder.classes_ is not None:
         predicted = Released.of(encoder).predict(rows)
         y_true, y_pred, n_classes = class_numbers(encoder.label_classes, np.asarray(rows.y), predicted)
-        group = pd.Index(encoder.groups_).get_indexer(rows.a)
+        group = group_numbers(rows, encoder.groups_)
         counts = count_predictions(y_true, y_pred, group, n_classes, len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}
     return measured
 
 
-def _counted_laws(encoder: Encoder, rows: Table) -> FloatArray:
-    """Each group's law of cells among held-out rows, for an encoder of cells that has no law of its own."""
-    cells, K = Released.of(encoder).cells(rows), len(encoder.groups_)
-    counts = np.zeros((K, int(encoder.n_cells_ or 0)))
-    np.add.at(counts, (pd.Index(encoder.groups_).get_indexer(rows.a), cells), 1)
+def counted_laws(released: Released, rows: Table, groups: list[Hashable], *, with_label: bool = False) -> FloatArray:
+    """Each group's law of cells among these rows, (K, k); of pairs of a cell and a label, where both are released."""
+    cells, k = released.cells(rows), int(released.n_cells or 0)
+    if with_label and rows.y is not None:
+        y, labels = pd.factorize(rows.y)
+        cells, k = cells * len(labels) + y, k * len(labels)
+    counts = np.zeros((len(groups), k))
+    np.add.at(counts, (group_numbers(rows, groups), cells), 1)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
