@@ -190,7 +190,7 @@ class StackedMLP(Stacked):
     n_inputs, hidden, n_outputs
         The widths, the same for all.
     seeds
-        One a model: the first axis has length M = ``len(seeds)``. Model m starts as it would alone.
+        One per model: the first axis has length M = ``len(seeds)``. Model m starts as it would alone.
     lead
         The axes after the models. The first of them is the groups, which all start from the same weights, as in the
         paper; the networks along any further axis start differently.

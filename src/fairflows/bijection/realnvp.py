@@ -100,7 +100,7 @@ class RealNVP(Bijection):
     hidden
         Hidden layers of the network of a block.
     seeds
-        One a model; its initial weights depend on nothing else.
+        One per model; its initial weights depend on nothing else.
 
     Examples
     --------

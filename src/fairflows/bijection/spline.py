@@ -49,7 +49,7 @@ class NeuralSpline(Bijection):
     passive
         The features that each block leaves alone; two blocks share them out when not given.
     seeds
-        One a model; its initial weights depend on nothing else.
+        One per model; its initial weights depend on nothing else.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class ElementwiseSpline(Bijection):
     n_bins, bound
         The spline has ``n_bins`` pieces on [−bound, bound] and is the identity outside.
     seeds
-        One a model.
+        One per model.
 
     Examples
     --------

@@ -245,7 +245,7 @@ class _StackedCells:
             yield torch.from_numpy(order[:, b::n_batches]).to(self.columns.device)
 
     def log_likelihood(self, parameters: list[Tensor], masks: list[Tensor], batch: Tensor | None = None) -> Tensor:
-        """Σ_x w(x) log p̂_k(x) over the batch, one value a group."""
+        """Σ_x w(x) log p̂_k(x) over the batch, one value per group."""
         columns = self.columns if batch is None else self.columns[self.groups, batch]
         weights = self.weights if batch is None else self.weights[self.groups, batch]
         x = torch.zeros(*columns.shape[:2], sum(self.levels), device=columns.device).scatter_(2, columns, 1.0)

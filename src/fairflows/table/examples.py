@@ -220,7 +220,7 @@ def _draw(
     """
     n_groups, _, n_features = means.shape
     if n_samples < 2 * n_groups:
-        raise ValueError(f"n_samples must be at least {2 * n_groups}, two rows a group; got {n_samples!r}.")
+        raise ValueError(f"n_samples must be at least {2 * n_groups}, two rows per group; got {n_samples!r}.")
     generator = np.random.default_rng(random_state)
     a = generator.permutation(np.arange(n_samples) % n_groups)
     component = (generator.random(n_samples)[:, None] > weights.cumsum(axis=1)[a, :-1]).sum(axis=1)

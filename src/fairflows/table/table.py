@@ -54,10 +54,10 @@ class Table:
         The table; or whatever hands over its rows as Arrow does, such as a relation of DuckDB. Columns of an array are
         named x0, x1, ...
     sensitive : str, list of str, or array
-        The sensitive attribute: a column of `data`, or one value a row (a list of text counts as names of columns where
-        one of them is). Several columns make intersectional groups. Any number of groups, any labels.
+        The sensitive attribute: a column of `data`, or one value per row (a list of text counts as names of columns
+        where one of them is). Several columns make intersectional groups. Any number of groups, any labels.
     label : str or array, optional
-        What downstream users want to predict: a column of `data`, or one value a row.
+        What downstream users want to predict: a column of `data`, or one value per row.
     groups : dict, GroupRules or Grouping, optional
         Cut points for sensitive columns of numbers (``{"age": [30, 50]}``; a whole number asks for so many groups of
         equal size), or `GroupRules` with more; or the `grouping` of another table, to be applied as it is. In any case
