@@ -117,5 +117,5 @@ def test_groups_are_equal_in_size_and_mixed(generator):
 def test_bad_parameters():
     with pytest.raises(ValueError, match="distance must be at least 0; got -1"):
         make_shifted_gaussians(-1)
-    with pytest.raises(ValueError, match="n_samples must be at least 6, two rows a group; got 5"):
+    with pytest.raises(ValueError, match="n_samples must be at least 6, two rows per group; got 5"):
         make_three_groups(5)

@@ -20,26 +20,15 @@ _TINY = 2.0**-1000  # a range of numbers below this is measured in this unit
 
 
 class Scale:
-    """The scale of a number or time column.
-
-    Attributes
-    ----------
-    grid : Grid or None
-        The grid its values lie on; None for a continuous column.
-    n : float
-        The positions of training values fill [0, n].
-    is_noisy : bool
-        Whether positions are whole numbers that noise in [0, 1) is added to.
-    log_width : float
-        log of the training range in table units, from position 0 to n (times: in ticks of the column's own unit).
-    """
+    """The scale of a number or time column: the positions of training values fill [0, n]."""
 
     def __init__(self, name: str, dtype: Any, grid: Grid | None, low: Any, high: Any, is_noisy: bool) -> None:
         self.name = name
         self.dtype = dtype
-        self.grid = grid
+        self.grid = grid  # that its values lie on; None for a continuous column
         self.low, self.high = low, high
-        self.is_noisy = is_noisy
+        self.is_noisy = is_noisy  # whether positions are whole numbers that noise in [0, 1) is added to
+        # log_width is the log of the training range in table units (times: in ticks of the column's own unit).
         if grid is None:
             self.n = 1.0
             self.log_width = float(np.log(self._from_low(high)) - np.log(self._unit))

@@ -50,21 +50,9 @@ COMPRESSION: dict[str, Callable[[Path], IO[bytes]]] = {
 class CsvText:
     """The fields of a CSV file as text, an empty one missing; every row has as many as the header.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    dialect : Dialect
-        How it is written, as far as that is known.
-    usual : Dialect, optional
-        How such files are written, where this one could be read in several ways.
-
-    Attributes
-    ----------
-    columns : list of str
-        The names in the header; a column without one is called "Unnamed: j", by its place.
-    dialect : Dialect
-        How it is written, with its encoding and its separator; the marks of its numbers where they were known.
+    It is made with the dialect as far as that is known, to which it adds the encoding and the separator; `usual` is how
+    such files are written, where this one could be read in several ways. A column without a name is called
+    "Unnamed: j", by its place.
     """
 
     def __init__(self, path: Path, dialect: Dialect, usual: Dialect | None = None) -> None:

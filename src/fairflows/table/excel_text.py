@@ -23,21 +23,8 @@ _ERRORS = {"#N/A", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"}
 class ExcelText:
     """The cells of a sheet as text; an empty one, or one that shows an error, is missing.
 
-    The workbook must have one sheet with rows, unless the dialect names one. Needs the extra ``fairflows[excel]``.
-
-    Parameters
-    ----------
-    path : Path
-        The workbook.
-    dialect : Dialect
-        The sheet, where there are several.
-
-    Attributes
-    ----------
-    columns : list of str
-        The cells of the first row; a column without a name is called "Unnamed: j", by its place.
-    dialect : Dialect
-        The sheet, and the form of the text here: plain numbers.
+    The workbook must have one sheet with rows, unless the dialect names one. Needs the extra ``fairflows[excel]``. The
+    first row names the columns; one without a name is called "Unnamed: j", by its place.
     """
 
     def __init__(self, path: Path, dialect: Dialect) -> None:
@@ -54,7 +41,7 @@ class ExcelText:
             )
         ((header, *self._rows),) = sheets.values()
         self.path = path
-        self.dialect = Dialect(**_WRITTEN, sheet=dialect.sheet)
+        self.dialect = Dialect(**_WRITTEN, sheet=dialect.sheet)  # the form of the text here: plain numbers
         self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
         check_names(self.columns, path)
 

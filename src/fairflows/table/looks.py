@@ -88,13 +88,7 @@ class Reservation:
 
 
 class Book:
-    """The looks that were recorded: see `open_book`, which holds the lock.
-
-    Attributes
-    ----------
-    folder : Path
-        Where they are kept.
-    """
+    """The looks that were recorded, in a folder: see `open_book`, which holds the lock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -248,13 +248,6 @@ class ParquetRows:
 
     An index that pandas stored under a name is a column with that name. One without a name is left out: it numbers the
     rows of the frame that was written, and says nothing about them.
-
-    Attributes
-    ----------
-    columns : list of str
-        The names of the columns.
-    n_rows : int
-        How many rows there are.
     """
 
     def __init__(self, path: Path) -> None:
