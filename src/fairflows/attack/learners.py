@@ -249,7 +249,7 @@ LEARNERS = {
     "random forest": Learner(_forest, 40_000, 50_000),
     "network 50, 50, standardised": Learner(_standardised(_network((50, 50), 20)), 20_000),
     "network 50, 50": Learner(_network((50, 50), 20), 20_000),
-    "boosted trees": Learner(_boosting(100), 200_000),
+    "boosted trees": Learner(_boosting(100), 150_000),
     "logistic regression": Learner(_standardised(_logistic), 100_000),
 }
 
