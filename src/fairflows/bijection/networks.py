@@ -19,7 +19,8 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Self
 
@@ -156,10 +157,21 @@ def _weight_gradient(layer: Tensor, grad: Tensor) -> Tensor:
     """
     if not grad.is_cuda:
         return torch.bmm(layer.mT, grad)
-    precision = torch.get_float32_matmul_precision()
+    with _tf32():
+        return torch.bmm(layer.mT, grad)
+
+
+@contextmanager
+def _tf32() -> Iterator[None]:
+    """Products of a GPU in TF32; as the user wants them where she chose by torch's newer settings, which do not mix."""
+    try:
+        precision = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        yield
+        return
     torch.set_float32_matmul_precision("high")
     try:
-        return torch.bmm(layer.mT, grad)
+        yield
     finally:
         torch.set_float32_matmul_precision(precision)
 
