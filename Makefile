@@ -4,7 +4,7 @@ BIN := .venv/bin
 # For a GPU: make demo TORCH_INDEX=https://download.pytorch.org/whl/cu128
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-PYTEST = $(BIN)/pytest -q -n 2 --dist load
+PYTEST = $(BIN)/pytest -q -n 2 --dist loadfile
 # Both test processes would otherwise compile all test files at every run.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests whose numbers pass through matrix products.
