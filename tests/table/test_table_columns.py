@@ -133,3 +133,11 @@ def test_a_frame_as_arrow_is_what_pyarrow_makes_of_it():
     assert as_arrow(frame).equals(expected)
     single = pa.schema([("decimal", pa.float32()), ("whole", pa.int64())])
     assert as_arrow(frame, single).equals(expected.select(["decimal", "whole"]).cast(single))
+
+
+def test_a_column_that_was_left_out_is_not_there():
+    columns = TableColumns(people())
+    assert columns["sex"].tolist() == people()["sex"].tolist()  # which the parts know of, too
+    for part in (columns.without(["sex"]), columns.part(["age"]), columns.without(["sex"]).with_columns({})):
+        with pytest.raises(KeyError, match="sex"):
+            part["sex"]

@@ -58,6 +58,8 @@ class TableColumns:
         return name in self._known
 
     def __getitem__(self, name: Hashable) -> pd.Series:
+        if name not in self._known:  # the table may have it, but it was left out: the sensitive column, say
+            raise KeyError(name)
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = self._table[name]
