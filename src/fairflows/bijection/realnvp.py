@@ -10,80 +10,84 @@ and decoding cost the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairflows.bijection.base import Bijection, passive_features
-from fairflows.bijection.networks import StackedMLP, apply_networks, augment, is_transformed, padded
+from fairflows.bijection.networks import StackedMLP, activations, augment, backpropagate, is_transformed, padded
+from fairflows.compute.streams import SecondStream
 
 
-class _Scale(torch.autograd.Function):
-    """y = x eˢ + t and s, from x and the network's raw output (artanh s, t)."""
+class _Couplings(torch.autograd.Function):
+    """All blocks of a pass in either direction: x̄ (N, B, w) through networks W̄_l (N, n_blocks, w_l, w_{l+1}).
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-        raw_s, t = raw.chunk(2, dim=-1)
-        s = torch.tanh(raw_s)
-        scale = torch.exp(s)
-        ctx.save_for_backward(x, s, scale)
-        return torch.addcmul(t, x, scale), s
+    Written out by hand, since a step is many small operations: the gradient takes half as many as autograd's.
+    """
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_y: Tensor, grad_s: Tensor) -> tuple[Tensor, Tensor]:
-        x, s, scale = ctx.saved_tensors
-        grad_x = grad_y * scale
-        return grad_x, _raw_gradient(torch.addcmul(grad_s, grad_x, x), s, grad_y)
-
-
-class _Unscale(torch.autograd.Function):
-    """x = (y − t) e⁻ˢ and s, from y and the network's raw output (artanh s, t)."""
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-        raw_s, t = raw.chunk(2, dim=-1)
-        s = torch.tanh(raw_s)
-        scale = torch.exp(-s)
-        x = (y - t).mul_(scale)
-        ctx.save_for_backward(x, s, scale)
-        return x, s
+    def forward(ctx: Any, inverse: bool, x: Tensor, *matrices: Tensor) -> tuple[Tensor, Tensor]:
+        n_blocks = matrices[0].shape[1]
+        s = x.new_empty(n_blocks, *x.shape)
+        kept: list[Tensor] = []  # of each block: eˢ, the side that is multiplied by it, and the network's layers
+        ctx.inverse, ctx.order = inverse, range(n_blocks)[:: -1 if inverse else 1]
+        for i in ctx.order:
+            *layers, raw = activations(x, [weight[:, i] for weight in matrices])
+            raw_s, t = raw.chunk(2, dim=-1)
+            scale = torch.tanh(raw_s, out=s[i]).exp()
+            moved = (x - t).div_(scale) if inverse else torch.addcmul(t, x, scale)
+            if any(ctx.needs_input_grad):
+                kept += [scale, moved if inverse else x, *layers]
+            x = moved
+        ctx.save_for_backward(s, *matrices, *kept)
+        return x, s.sum((0, -1)).neg_() if inverse else s.sum((0, -1))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_x: Tensor, grad_s: Tensor) -> tuple[Tensor, Tensor]:
-        x, s, scale = ctx.saved_tensors
-        grad_y = grad_x * scale
-        return grad_y, _raw_gradient(torch.addcmul(grad_s, grad_x, x, value=-1), s, -grad_y)
+    def backward(ctx: Any, grad: Tensor, grad_log_det: Tensor) -> tuple[Tensor | None, ...]:
+        depth = len(ctx.needs_input_grad) - 2
+        s, matrices, kept = ctx.saved_tensors[0], ctx.saved_tensors[1 : 1 + depth], ctx.saved_tensors[1 + depth :]
+        weight_grads = [torch.empty_like(weight) for weight in matrices] if any(ctx.needs_input_grad[2:]) else None
+        beside = SecondStream(grad.device, "gradients")
+        width, sign = grad.shape[-1], -1 if ctx.inverse else 1
+        by_s = (sign * grad_log_det).unsqueeze(-1)
+        for place, i in reversed(list(enumerate(ctx.order))):
+            scale, scaled, *layers = kept[place * (2 + depth) : (place + 1) * (2 + depth)]
+            raw = grad.new_empty(*grad.shape[:-1], 2 * width)
+            if ctx.inverse:  # x = (y − t) e⁻ˢ
+                through_s = torch.addcmul(by_s, grad, scaled, value=-1)
+                grad = grad / scale
+                torch.neg(grad, out=raw[..., width:])
+            else:  # y = x eˢ + t
+                raw[..., width:] = grad
+                grad = grad * scale
+                through_s = torch.addcmul(by_s, grad, scaled)
+            torch.ops.aten.tanh_backward.grad_input(through_s, s[i], grad_input=raw[..., :width])
+            block = [weight[:, i] for weight in matrices]
+            block_grads = None if weight_grads is None else [weight[:, i] for weight in weight_grads]
+            through_network = backpropagate(raw, layers, block, block_grads, beside)
+            if place > 0 or ctx.needs_input_grad[1]:
+                grad.baddbmm_(through_network, block[0].mT)
+        beside.join()
+        return (
+            None,
+            grad if ctx.needs_input_grad[1] else None,
+            *([None] * depth if weight_grads is None else weight_grads),
+        )
 
 
-def _scale(x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-    """y = x eˢ + t and s."""
-    if not is_transformed():
-        return _Scale.apply(x, raw)
-    raw_s, t = raw.chunk(2, dim=-1)
-    s = torch.tanh(raw_s)
-    return x * torch.exp(s) + t, s
-
-
-def _unscale(y: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-    """x = (y − t) e⁻ˢ and s."""
-    if not is_transformed():
-        return _Unscale.apply(y, raw)
-    raw_s, t = raw.chunk(2, dim=-1)
-    s = torch.tanh(raw_s)
-    return (y - t) * torch.exp(-s), s
-
-
-def _raw_gradient(grad_s: Tensor, s: Tensor, grad_t: Tensor) -> Tensor:
-    """The gradient by (artanh s, t) from those by s and t."""
-    width = s.shape[-1]
-    raw = s.new_empty(*s.shape[:-1], 2 * width)
-    torch.ops.aten.tanh_backward.grad_input(grad_s, s, grad_input=raw[..., :width])
-    raw[..., width:] = grad_t
-    return raw
+def _couplings(inverse: bool, x: Tensor, *matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """The same by plain operations, which transforms of torch.func see through."""
+    log_det = torch.zeros_like(x[..., 0])
+    for i in range(matrices[0].shape[1])[:: -1 if inverse else 1]:
+        raw_s, t = activations(x, [weight[:, i] for weight in matrices])[-1].chunk(2, dim=-1)
+        s = torch.tanh(raw_s)
+        x = (x - t) * torch.exp(-s) if inverse else x * torch.exp(s) + t
+        log_det = log_det + (-s if inverse else s).sum(-1)
+    return x, log_det
 
 
 class RealNVP(Bijection):
@@ -138,32 +142,36 @@ class RealNVP(Bijection):
             written=torch.cat([moved, moved], dim=-1),
         )
 
-    def _blocks(self) -> list[list[Tensor]]:
-        """The network of each block, as matrices (M·K, w_l, w_{l+1})."""
-        layers = [weight.unbind(2) for weight in self.conditioner.matrices()]
-        return [[weight.flatten(0, 1) for weight in block] for block in zip(*layers, strict=True)]
-
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """z = f_a(x) and log |det ∂z/∂x|."""
-        return self._pass(x, self._blocks(), _scale)
+        return self.prepared().forward(x)
 
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
-        x, log_det = self._pass(z, self._blocks()[::-1], _unscale)
-        return x, -log_det
+        return self.prepared().inverse(z)
 
-    def _pass(
-        self,
-        x: Tensor,
-        blocks: list[list[Tensor]],
-        coupling: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-    ) -> tuple[Tensor, Tensor]:
-        state = augment(self.stacked(x)).flatten(0, 1)
-        s_total: Tensor | None = None
-        for matrices in blocks:
-            state, s = coupling(state, apply_networks(state, matrices))
-            s_total = s if s_total is None else s_total + s
-        lead = (self.n_models, self.n_groups)
-        if s_total is None:
-            raise ValueError("n_blocks must be at least 1; got 0.")
-        return state[..., : self.n_features].unflatten(0, lead), s_total.sum(-1).unflatten(0, lead)
+    def prepared(self) -> _PreparedRealNVP:
+        """Both directions, with the matrices made once."""
+        return _PreparedRealNVP(self, [weight.flatten(0, 1) for weight in self.conditioner.matrices()])
+
+
+@dataclass(frozen=True)
+class _PreparedRealNVP:
+    """Both directions of couplings, with matrices W̄_l (M·K, n_blocks, w_l, w_{l+1}) of their present weights."""
+
+    f: RealNVP
+    matrices: list[Tensor]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """z = f_a(x) and log |det ∂z/∂x|."""
+        return self._pass(x, inverse=False)
+
+    def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
+        return self._pass(z, inverse=True)
+
+    def _pass(self, x: Tensor, *, inverse: bool) -> tuple[Tensor, Tensor]:
+        couplings = _couplings if is_transformed() else _Couplings.apply
+        state, log_det = couplings(inverse, augment(self.f.stacked(x)).flatten(0, 1), *self.matrices)
+        lead = (self.f.n_models, self.f.n_groups)
+        return state[..., : self.f.n_features].unflatten(0, lead), log_det.unflatten(0, lead)

@@ -28,7 +28,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fairflows.bijection import Bijection, StackedMLP
+from fairflows.bijection import StackedMLP
+from fairflows.bijection.base import BothWays
 from fairflows.compute.streams import SecondStream
 from fairflows.density import GroupDensities
 
@@ -61,7 +62,7 @@ def convex(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
 
 
 def algorithm_1(
-    f: Bijection,
+    f: BothWays,
     h: StackedMLP | None,
     p: GroupDensities,
     batch: Batch,
@@ -87,7 +88,7 @@ def algorithm_1(
     return Losses(L_clf, L_KL, L)
 
 
-def log_prob_under_others(f: Bijection, p: GroupDensities, z: Tensor) -> Tensor:
+def log_prob_under_others(f: BothWays, p: GroupDensities, z: Tensor) -> Tensor:
     """log p̂_Zb(z_a) of draws z_a (M, K, N, D) for every other group b = a − 1, a − 2, ... (mod K): (M, K, K − 1, N).
 
     With densities by group and label, the N draws are blocks of equal length, one per label, and a block is evaluated
@@ -153,14 +154,12 @@ def without_kl(scalarise: Scalarise, kl_is_trained: Tensor) -> Scalarise:
     return guarded
 
 
-class WithoutKLGradient(Bijection):
+@dataclass(frozen=True)
+class WithoutKLGradient:
     """Encoders f whose inverse passes no gradient on to models that L_KL does not train (`kl_is_trained`, (M,))."""
 
-    def __init__(self, f: Bijection, kl_is_trained: Tensor):
-        super().__init__()
-        self.f = f
-        self.n_features = f.n_features
-        self.kl_is_trained = kl_is_trained
+    f: BothWays
+    kl_is_trained: Tensor
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """z = f_a(x) and log |det ∂z/∂x|."""

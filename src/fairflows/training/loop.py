@@ -131,14 +131,14 @@ def train(
     if head is None:  # L is L_KL from the first step on
         target_gamma = torch.ones_like(target_gamma)
         ramp = _GammaRamp(target_gamma, 0)
-    f: Bijection = bijection
     scalarise: Scalarise = convex
     if settings.scalarisation == "chebyshev" and head is not None:
         loss_range = single_objective_range(bijection, head, densities, data, seeds=seeds, settings=settings)
         scalarise = chebyshev(loss_range, ramp.has_risen)
     kl_is_trained = target_gamma > 0
-    if not bool(kl_is_trained.all()):
-        f, scalarise = WithoutKLGradient(bijection, kl_is_trained), without_kl(scalarise, kl_is_trained)
+    kl_trains_all = bool(kl_is_trained.all())
+    if not kl_trains_all:
+        scalarise = without_kl(scalarise, kl_is_trained)
     if draws is None:
         draws = FreshDraws(data, densities, seeds=seeds, batch_size=settings.batch_size)
     feed = Feed(draws)
@@ -146,6 +146,9 @@ def train(
 
     def loss() -> Tensor:
         """The loss of the next step; captured, so every tensor that it reads or writes keeps its address."""
+        f = bijection.prepared()
+        if not kl_trains_all:
+            f = WithoutKLGradient(f, kl_is_trained)
         losses = algorithm_1(f, head, densities, feed.next(), ramp.gamma, scalarise)
         record.add(losses)
         return losses.L.sum()  # the gradient of each model reaches its own weights only
