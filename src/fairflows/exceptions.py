@@ -1,4 +1,4 @@
-"""The errors and warnings that fairflows raises about what it was given.
+"""The errors and warnings that fairflows raises about what it was given, and checks of parameters that raise them.
 
 A message is made of text and of the parameters that it names. Printed as it is, it names them as Python does; the
 command, which has options instead, prints the same message with `Message.render`.
@@ -10,6 +10,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 _NOT_THE_USER = ("fairflows", "sklearn", "joblib", "contextlib")  # scikit-learn wraps `transform`, joblib runs it
@@ -93,6 +94,23 @@ class ParameterError(Message, ValueError):
         between = [", "] * (len(names) - 2) + [" and "] * (len(names) > 1) + [" "]
         listed = (part for name, after in zip(names, between, strict=True) for part in (Parameter(name), after))
         return (*listed, self.rule, "." if self.got is ... else f"; got {self.got!r}.")
+
+
+def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Refuse a parameter whose value is not one of those allowed."""
+    if not (isinstance(value, str) and value in allowed):
+        raise ParameterError(name, f"must be one of {', '.join(map(repr, allowed))}", value)
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Refuse what is no whole number, or too small."""
+    if not is_count(value, least):
+        raise ParameterError(name, f"must be a whole number of at least {least}", value)
+
+
+def is_count(value: object, least: int) -> bool:
+    """Whether a value is a whole number of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 class DataWarning(Message, UserWarning):

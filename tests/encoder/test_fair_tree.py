@@ -15,8 +15,8 @@ from fairflows.encoder.task_score import score_columns
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.frontiers.sweep import frontier
 from fairflows.storage.saving import load, save
+from fairflows.table.columns import TableColumns
 from fairflows.table.table import Table
-from fairflows.table.table_columns import TableColumns
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 

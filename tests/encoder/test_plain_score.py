@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from fairflows import DataError
 from fairflows.codec.levels import Levels
 from fairflows.encoder.task_score import PlainScore, plain_score, predicted_scores, score_columns, score_pipeline
-from fairflows.table.table_columns import TableColumns
+from fairflows.table.columns import TableColumns
 
 
 def category_columns(X):

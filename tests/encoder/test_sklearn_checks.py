@@ -21,7 +21,7 @@ from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError
-from fairflows.table.table_columns import TableColumns
+from fairflows.table.columns import TableColumns
 from sklearn_checks import run_check
 
 pytestmark = [

@@ -6,7 +6,7 @@ import pytest
 
 import fairflows as ff
 from fairflows.encoder.task_score import with_plain_gaps, with_values
-from fairflows.table.table_columns import TableColumns
+from fairflows.table.columns import TableColumns
 
 
 @pytest.fixture

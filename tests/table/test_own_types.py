@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from fairflows.exceptions import DataError
+from fairflows.table.columns import TableColumns
 from fairflows.table.own_types import check_texts, common_schema, own_types, plain_numbers
 from fairflows.table.schema import Schema
-from fairflows.table.table_columns import TableColumns
 
 
 def test_other_rows_leave_no_trace_in_the_types_of_a_part():

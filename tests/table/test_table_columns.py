@@ -7,8 +7,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError
+from fairflows.table.columns import TableColumns
 from fairflows.table.frames import as_arrow, columns_from_arrow, from_arrow, has_pandas_notes
-from fairflows.table.table_columns import TableColumns
 
 
 def people():

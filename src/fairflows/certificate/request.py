@@ -20,9 +20,8 @@ from fairflows.bounds.arguments import (
 from fairflows.bounds.model import draws_needed
 from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import LatentLaw
-from fairflows.exceptions import ParameterError
+from fairflows.exceptions import ParameterError, check_count
 from fairflows.release.released import Released
-from fairflows.table.columns import check_count
 
 _RELEASED = ("cell", "latent", "label")
 _MONTE_CARLO_DELTA = 0.001

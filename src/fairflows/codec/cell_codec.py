@@ -14,9 +14,8 @@ from pandas.api.extensions import ExtensionArray
 
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
-from fairflows.exceptions import DataError
-from fairflows.table.columns import check_choice, check_same, missing, named_features, numbers, training_kinds
-from fairflows.table.table_columns import TableColumns
+from fairflows.exceptions import DataError, check_choice
+from fairflows.table.columns import TableColumns, check_same, missing, named_features, numbers, training_kinds
 
 MAX_CELLS = 2**62
 """Beyond this many cells a cell's number does not fit an integer."""

@@ -22,10 +22,9 @@ from scipy.special import expit, logit
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.codec.scale import Scale
-from fairflows.exceptions import DataError, DataWarning
-from fairflows.table.columns import check_choice, missing, named_features, shown, training_kinds
+from fairflows.exceptions import DataError, DataWarning, check_choice
+from fairflows.table.columns import TableColumns, missing, named_features, shown, training_kinds
 from fairflows.table.persons import Key, Persons, Secret, new_key
-from fairflows.table.table_columns import TableColumns
 
 Array = npt.NDArray[np.float64]
 

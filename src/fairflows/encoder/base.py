@@ -19,13 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.bounds.arguments import checked_draws
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, Parameter, warn_user
-from fairflows.table.columns import Dtype
+from fairflows.table.columns import Dtype, TableColumns
 from fairflows.table.frames import ColumnLike, Frame, TableLike, has_names, is_arrow, like, settled
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
-from fairflows.table.table_columns import TableColumns
 
 if TYPE_CHECKING:
     from fairflows.encoder.cell_model import KnownCells

@@ -29,8 +29,8 @@ from fairflows.density.cell_density import (
 from fairflows.encoder.base import FloatArray, Groups, IntArray, LabelledRows, cell_numbers
 from fairflows.encoder.cell_maps import mean_law
 from fairflows.encoder.labels import Classifier, check_classifier, takes_weights
-from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import Dtype, check_choice, check_count, is_count, shown
+from fairflows.exceptions import DataError, check_choice, check_count, is_count, warn_user
+from fairflows.table.columns import Dtype, shown
 from fairflows.table.schema import Schema
 
 Output = Literal["categories", "one-hot", "codes"]

@@ -33,7 +33,7 @@ from fairflows.bounds.counts import cell_radius
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
 from fairflows.encoder.task_score import PlainScore, predicted_probabilities, predicted_scores
 from fairflows.exceptions import DataError, Parameter
-from fairflows.table.table_columns import TableColumns
+from fairflows.table.columns import TableColumns
 
 FloatArray = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]

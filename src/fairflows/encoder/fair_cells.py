@@ -18,11 +18,10 @@ from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, 
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.encoder.labels import Classifier, Label, check_classifier, class_probabilities, predicted_labels
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, predicted_probabilities, score_columns
-from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
-from fairflows.table.columns import check_choice, check_count, shown
+from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice, check_count, warn_user
+from fairflows.table.columns import TableColumns, shown
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.table import Role
-from fairflows.table.table_columns import TableColumns
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
 _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from

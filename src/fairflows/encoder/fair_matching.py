@@ -27,8 +27,8 @@ from fairflows.encoder.cell_model import (
 )
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.encoder.labels import Classifier
-from fairflows.exceptions import DataError
-from fairflows.table.columns import Dtype, check_choice
+from fairflows.exceptions import DataError, check_choice
+from fairflows.table.columns import Dtype
 from fairflows.table.frames import TableLike
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.schema import Schema

@@ -34,13 +34,12 @@ from fairflows.encoder.task_score import (
     predicted_scores,
     score_columns,
 )
-from fairflows.exceptions import DataError
-from fairflows.table.columns import Dtype, check_choice, infer_kind
+from fairflows.exceptions import DataError, check_choice
+from fairflows.table.columns import Dtype, TableColumns, infer_kind
 from fairflows.table.frames import TableLike
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Secret
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
-from fairflows.table.table_columns import TableColumns
 
 _CALIBRATION = 0.3  # share of the persons that the distribution functions, and no classifier, are fitted on
 _N_QUANTILES = 2001

@@ -38,12 +38,11 @@ from fairflows.encoder.task_score import (
     predicted_scores,
     score_columns,
 )
-from fairflows.exceptions import DataError, ParameterError, warn_user
-from fairflows.table.columns import Dtype, check_choice, check_count, check_known
+from fairflows.exceptions import DataError, ParameterError, check_choice, check_count, warn_user
+from fairflows.table.columns import Dtype, TableColumns, check_known
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
-from fairflows.table.table_columns import TableColumns
 
 _CANDIDATES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _CHANCE = 0.9  # with which the certificate stays within its plan

@@ -26,8 +26,8 @@ from fairflows.encoder.base import (
     RowsLike,
 )
 from fairflows.encoder.labels import Label, read_labels
-from fairflows.exceptions import DataError, Parameter, ParameterError
-from fairflows.table.columns import Dtype, check_choice, check_kinds, check_known, places_in, shown, sorted_values
+from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice
+from fairflows.table.columns import Dtype, TableColumns, check_kinds, check_known, places_in, shown, sorted_values
 from fairflows.table.frames import (
     ColumnLike,
     TableLike,
@@ -41,7 +41,6 @@ from fairflows.table.ledger import Ledger
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, check_key, new_key
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table, role_column
-from fairflows.table.table_columns import TableColumns
 
 
 class GroupEncoder(Encoder):

@@ -20,8 +20,7 @@ from sklearn.decomposition import PCA
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.task_score import ScoreColumn
-from fairflows.table.columns import floats, missing
-from fairflows.table.table_columns import TableColumns
+from fairflows.table.columns import TableColumns, floats, missing
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

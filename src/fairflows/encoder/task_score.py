@@ -34,6 +34,7 @@ from fairflows.encoder.base import FloatArray, LabelledRows
 from fairflows.encoder.labels import Classifier
 from fairflows.exceptions import DataError
 from fairflows.table.columns import (
+    TableColumns,
     check_column,
     check_features,
     floats,
@@ -44,7 +45,6 @@ from fairflows.table.columns import (
     places_in,
     seconds,
 )
-from fairflows.table.table_columns import TableColumns
 
 ScoreColumn = Levels | Literal["numbers", "times"]
 """What a column of a score's table holds: categories, each with its level, or numbers, or times."""

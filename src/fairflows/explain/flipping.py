@@ -21,11 +21,10 @@ from fairflows.compute.display import new_axes
 from fairflows.encoder.base import Rows
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError, ParameterError
-from fairflows.table.columns import check_known, floats, has_order, is_time
+from fairflows.table.columns import TableColumns, check_known, floats, has_order, is_time
 from fairflows.table.frames import Frame, has_names, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role, Table, role_column
-from fairflows.table.table_columns import TableColumns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

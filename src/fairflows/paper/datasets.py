@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.exceptions import DataError, DataWarning
-from fairflows.table.columns import check_choice
+from fairflows.exceptions import DataError, DataWarning, check_choice
 from fairflows.table.examples import coded_table, load_adult, paper_parts
 from fairflows.table.table import Table
 

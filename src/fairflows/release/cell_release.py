@@ -16,9 +16,9 @@ from fairflows.encoder.base import Cells, Encoder, FloatArray, Given, Groups, La
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.encoder.labels import label_columns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, check_choice
 from fairflows.release.partitions import CentrePartition, NumericView, Partition, QuantilePartition, TreePartition
-from fairflows.table.columns import Dtype, check_choice, has_order, places_in
+from fairflows.table.columns import Dtype, has_order, places_in
 from fairflows.table.persons import Key, Persons, content_hashes
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role

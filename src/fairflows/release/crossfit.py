@@ -28,8 +28,8 @@ from fairflows.encoder.base import (
     RowsLike,
 )
 from fairflows.encoder.labels import label_columns
-from fairflows.exceptions import DataError, Parameter, warn_user
-from fairflows.table.columns import Dtype, check_count, check_known, shown
+from fairflows.exceptions import DataError, Parameter, check_count, warn_user
+from fairflows.table.columns import Dtype, check_known, shown
 from fairflows.table.frames import ColumnLike, Frame, has_names, only_used_categories, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.own_types import check_texts, common_schema, own_type, own_types, plain_numbers

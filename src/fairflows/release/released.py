@@ -15,13 +15,13 @@ from sklearn.pipeline import Pipeline
 from fairflows.encoder.base import Cells, Encoder, IntArray, Rows, wrap_output
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.release.cell_release import CellRelease
+from fairflows.table.columns import TableColumns
 from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.grouping import Grouping
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Hashes, Persons
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
-from fairflows.table.table_columns import TableColumns
 
 
 @runtime_checkable

@@ -21,11 +21,10 @@ from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
 from fairflows.release.released import Model, Released, check_apart
 from fairflows.stream.tables import plain_type, plain_types, to_arrow
 from fairflows.table import schema as kinds
-from fairflows.table.columns import check_known
+from fairflows.table.columns import TableColumns, check_known
 from fairflows.table.frames import columns_from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
-from fairflows.table.table_columns import TableColumns
 
 Precision = Literal["float32", "float64"]
 Batch = TypeVar("Batch", pa.RecordBatch, pa.Table)

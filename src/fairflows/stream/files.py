@@ -25,13 +25,13 @@ from fairflows.stream.batches import (
     sensitive_columns,
 )
 from fairflows.stream.tables import TableReader, TableWriter, number_of_buckets, shuffled, to_arrow
+from fairflows.table.columns import TableColumns
 from fairflows.table.dialect import Dialect
 from fairflows.table.folders import check_file, new_file, side_folder
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
 from fairflows.table.reading import named
 from fairflows.table.schema import Schema
-from fairflows.table.table_columns import TableColumns
 
 BATCH_ROWS = 2**14
 """What a network makes of so many rows stays in a core's cache; of four times as many, each takes twice as long."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.table.columns import check_choice
+from fairflows.exceptions import check_choice
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.exceptions import DataError, Parameter
-from fairflows.table.columns import is_number
+from fairflows.table.columns import TableColumns, is_number
 from fairflows.table.field_types import column_types
 from fairflows.table.schema import NUMBERS, TEXT, WHOLE, Schema, whole_where_exact
-from fairflows.table.table_columns import TableColumns
 
 
 def own_types(rows: pd.DataFrame) -> pd.DataFrame:

@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import check_known, has_zone, missing
+from fairflows.table.columns import TableColumns, check_known, has_zone, missing
 from fairflows.table.frames import with_plain_time, with_plain_times
-from fairflows.table.table_columns import TableColumns
 
 TEXT = "text"
 BOOLEANS = "booleans"

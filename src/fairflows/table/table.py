@@ -17,6 +17,7 @@ from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.table.columns import (
     KINDS,
     Kind,
+    TableColumns,
     any_missing,
     check_column,
     check_complete,
@@ -37,7 +38,6 @@ from fairflows.table.grouping import CutsLike, Grouping, GroupRules, joined
 from fairflows.table.persons import Hashes, Persons, content_hashes
 from fairflows.table.reading import read_frame
 from fairflows.table.schema import Schema
-from fairflows.table.table_columns import TableColumns
 
 PARTS = ("train", "validation", "test")
 

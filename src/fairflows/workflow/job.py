@@ -19,7 +19,7 @@ from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import Encoder, FloatArray
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.exceptions import DataError, Parameter, ParameterError
+from fairflows.exceptions import DataError, Parameter, ParameterError, check_count
 from fairflows.explain.usefulness import StillTells, still_tells
 from fairflows.frontiers.selection import NAMES, Candidate, Say, Sweep, Swept, Target
 from fairflows.frontiers.sweep import Frontier
@@ -28,7 +28,6 @@ from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.reporting import Report
 from fairflows.storage.saving import load, save
-from fairflows.table.columns import check_count
 from fairflows.table.folders import new_folder
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table

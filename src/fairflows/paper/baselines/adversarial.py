@@ -12,6 +12,7 @@ from torch.nn.functional import leaky_relu
 
 from fairflows.bijection.networks import StackedMLP, augment
 from fairflows.density.base import Criterion
+from fairflows.exceptions import check_choice
 from fairflows.paper.baselines.neural import (
     Batch,
     NeuralBaseline,
@@ -22,7 +23,6 @@ from fairflows.paper.baselines.neural import (
     indicators,
     mean_cross_entropy,
 )
-from fairflows.table.columns import check_choice
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -26,8 +26,8 @@ from fairflows.bounds import fare_upper_bound
 from fairflows.density.base import Criterion
 from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.exceptions import DataError
-from fairflows.table.columns import check_choice, is_number, is_time, sorted_values
+from fairflows.exceptions import DataError, check_choice
+from fairflows.table.columns import is_number, is_time, sorted_values
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.table import Table
 
