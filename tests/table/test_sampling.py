@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fairflows import DataError
-from fairflows.table.sampling import sample_persons
+from fairflows.table.reading import sample_persons
 
 
 @pytest.fixture

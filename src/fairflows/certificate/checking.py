@@ -16,7 +16,7 @@ from fairflows.certificate.certifying import status_of
 from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.certificate.document import Certificate, Plain
 from fairflows.certificate.file_list import FileList, canonical_sha256, file_sha256, is_signed, list_beside
-from fairflows.table.dialect import written
+from fairflows.table.dialect import own_dialect
 from fairflows.table.json_text import read_text
 from fairflows.table.reading import kind_of, read_frame
 
@@ -316,7 +316,7 @@ def _check_histogram(path: Path, names: list[str], c: Certificate) -> Result:
 
 def difference_from_counts(path: Path, certificate: Certificate) -> str:
     """How a file's rows differ from the counts of a random row, all groups together; empty where they do not."""
-    frame = read_frame(path, dialect=written(path) if kind_of(path) == "csv" else None)
+    frame = read_frame(path, dialect=own_dialect(path) if kind_of(path) == "csv" else None)
     if "cell" not in frame:
         return "It has no column 'cell', and should hold the cells that were counted."
     n_counted = sum(certificate.n.values())

@@ -218,7 +218,7 @@ def sampled(context: typer.Context, path: Path, n_persons: int | None, identifie
         if path.is_dir():
             raise DataError(f"{path}: is a folder: say how many persons to read (--sample N), chosen at random.")
         return path
-    from fairflows.table.sampling import sample_persons  # here, since `--help` does without pandas
+    from fairflows.table.reading import sample_persons
 
     folder = context.with_resource(tempfile.TemporaryDirectory(prefix="fairflows-"))
     sample = Path(folder) / f"{path.resolve().stem}.parquet"  # the current folder has a name too

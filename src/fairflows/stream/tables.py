@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 from fairflows.exceptions import DataError
 from fairflows.release.released import as_written
 from fairflows.table.columns import check_known
-from fairflows.table.csv_text import COMPRESSION
-from fairflows.table.dialect import Dialect, written
+from fairflows.table.dialect import Dialect, own_dialect
 from fairflows.table.field_types import as_types, column_types
 from fairflows.table.frames import NULLABLE, as_arrow, from_arrow
 from fairflows.table.reading import (
@@ -37,6 +36,7 @@ from fairflows.table.reading import (
 )
 from fairflows.table.recognition import number_marks
 from fairflows.table.schema import Schema
+from fairflows.table.text_files import COMPRESSION
 
 _ROW_GROUP = 2**17
 ROWS_PER_BUCKET = 2**18
@@ -135,7 +135,7 @@ class TableWriter:
             raise DataError(f"{name}: a packed CSV file is read but not written; choose .csv, .tsv or .parquet.")
         if self._kind == "excel":
             raise DataError(f"{name}: an Excel file is read but not written; choose .csv, .tsv or .parquet.")
-        self._separator = written(name).separator
+        self._separator = own_dialect(name).separator
         self._parquet: pq.ParquetWriter | None = None
         self._csv: Any = None
         self._waiting: list[pa.Table] = []

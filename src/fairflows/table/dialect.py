@@ -84,7 +84,7 @@ class Dialect:
         return ", ".join([*words, *([] if self.sheet is None else [f"sheet {self.sheet!r}"])])
 
 
-def written(name: Path) -> Dialect:
+def own_dialect(name: Path) -> Dialect:
     """How fairflows itself writes a text file: UTF-8, decimal points, commas, or tabs where the name ends in .tsv."""
     return Dialect("\t" if is_tab_separated(name) else ",", "utf-8", ".", "")
 

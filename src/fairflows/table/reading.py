@@ -14,9 +14,10 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 from urllib.parse import unquote
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset
@@ -24,19 +25,22 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from fairflows.exceptions import DataError, Parameter, warn_user
-from fairflows.table.csv_text import COMPRESSION, CsvText
-from fairflows.table.dialect import Dialect, written
-from fairflows.table.excel_text import EXCEL_SUFFIXES, ExcelText
+from fairflows.table.columns import check_known
+from fairflows.table.dialect import Dialect, own_dialect
 from fairflows.table.field_types import as_types, column_types
 from fairflows.table.frames import check_names, from_arrow
+from fairflows.table.persons import Hashes, Persons, fingerprint, keyed_hashes
 from fairflows.table.recognition import number_marks
 from fairflows.table.schema import TEXT, Schema
-
-CSV_SUFFIXES = {".csv", ".tsv", ".txt", ".data"}
-PARQUET_SUFFIXES = {".parquet", ".pq"}
-
-TextFields: TypeAlias = CsvText | ExcelText
-"""A file whose fields are text, for `column_types` to judge."""
+from fairflows.table.text_files import (
+    COMPRESSION,
+    CSV_SUFFIXES,
+    EXCEL_SUFFIXES,
+    PARQUET_SUFFIXES,
+    CsvText,
+    ExcelText,
+    TextFields,
+)
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # in the name of a folder
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
@@ -177,6 +181,46 @@ def refuse_other_columns(
                 )
 
 
+def sample_persons(source: Path, target: Path, n: int, identifier: str | None, key: bytes) -> None:
+    """Write all rows of n random persons to a Parquet file; of all persons where there are no more.
+
+    Fitting and certifying hold their rows in memory, and need no more of them than a bound takes. Persons are sampled,
+    and not rows, since a certificate counts persons. Every set of n persons is equally likely to whoever does not know
+    the key; with the same key, one folder always gives the same persons. The folder is read twice, once for the
+    identifiers alone. Without an identifier, every row counts as another person.
+    """
+    with explained(source):
+        rows = parquet_folder(source)
+        if identifier is not None:
+            check_known(identifier, pd.Index(rows.schema.names), "identifier")
+        refuse_other_columns(rows, source)
+        lowest = np.empty(0, dtype=np.uint64)
+        names = rows.to_batches(columns=[] if identifier is None else [identifier])
+        for _, lots in _with_lots(names, identifier, key):
+            lowest = np.unique(np.concatenate([lowest, lots]))[:n]
+        if not len(lowest):
+            raise DataError(f"{source}: the table has no rows.")
+        with pq.ParquetWriter(target, rows.schema) as writer:
+            for batch, lots in _with_lots(rows.to_batches(), identifier, key):
+                writer.write_batch(batch.filter(pa.array(lots <= lowest[-1])))
+
+
+def _with_lots(
+    batches: Iterator[pa.RecordBatch], identifier: str | None, key: bytes
+) -> Iterator[tuple[pa.RecordBatch, Hashes]]:
+    """Batches, each with the lot of every row: a keyed hash of its person, or for rows without names a random number.
+
+    The same numbers come again for the same folder, as its rows do.
+    """
+    generator = np.random.default_rng(int(fingerprint(["sample"], key), 16))
+    for batch in batches:
+        if identifier is None:
+            yield batch, generator.integers(2**64, size=batch.num_rows, dtype=np.uint64)
+        elif batch.num_rows:
+            persons = Persons.of(batch.column(identifier).to_pandas())
+            yield batch, keyed_hashes(np.asarray(persons.names), key, "sample")[persons.codes]
+
+
 def with_texts(kinds: Mapping[str, str], texts: Sequence[str]) -> dict[str, str]:
     """What columns must hold, with those that are text whatever it looks like."""
     return {**kinds, **dict.fromkeys(texts, TEXT)}
@@ -184,7 +228,7 @@ def with_texts(kinds: Mapping[str, str], texts: Sequence[str]) -> dict[str, str]
 
 def say_what_was_recognised(path: Path, stated: Dialect, known: Dialect) -> None:
     """Warn of a dialect that nobody stated, and that is not the one that every program writes."""
-    usual, said = written(path).to_dict(), stated.to_dict()
+    usual, said = own_dialect(path).to_dict(), stated.to_dict()
     if any(said[name] is None and value not in (usual[name], None) for name, value in known.to_dict().items()):
         warn_user(f"{path}: read as {known}.")
 

@@ -1,16 +1,18 @@
-"""The fields of a CSV file, plain or compressed, as text."""
+"""Files whose fields are text: CSV files, plain or compressed, and sheets of Excel, as a CSV file would hold them."""
 
 from __future__ import annotations
 
 import codecs
 import csv
+import datetime
 import io
 import lzma
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +23,14 @@ from fairflows.table.dialect import Dialect, is_tab_separated
 from fairflows.table.frames import check_names
 from fairflows.table.recognition import encoding_of, separator_of
 
+CSV_SUFFIXES = {".csv", ".tsv", ".txt", ".data"}
+EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
+PARQUET_SUFFIXES = {".parquet", ".pq"}
+
 _BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
+_BATCH_ROWS = 2**16
+_CELLS = {"separator": None, "encoding": None, "decimal": ".", "thousands": ""}  # how cells become text
+_ERRORS = {"#N/A", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"}
 
 
 def _unpack(codec: str) -> Callable[[Path], IO[bytes]]:
@@ -33,7 +42,7 @@ def _unzip(path: Path) -> IO[bytes]:
     files = [file for file in archive.infolist() if not file.is_dir() and not file.filename.startswith("__MACOSX/")]
     if len(files) != 1:
         raise DataError(f"{path}: the archive must hold one file; it holds {len(files)}.")
-    if Path(files[0].filename).suffix.lower() in (".parquet", ".pq", ".xlsx", ".xlsm"):
+    if Path(files[0].filename).suffix.lower() in PARQUET_SUFFIXES | EXCEL_SUFFIXES:
         raise DataError(f"{path}: the archive must hold a CSV file; it holds {files[0].filename!r}: unpack it first.")
     return archive.open(files[0])
 
@@ -51,8 +60,7 @@ class CsvText:
     """The fields of a CSV file as text, an empty one missing; every row has as many as the header.
 
     It is made with the dialect as far as that is known, to which it adds the encoding and the separator; `usual` is how
-    such files are written, where this one could be read in several ways. A column without a name is called
-    "Unnamed: j", by its place.
+    such files are written, where this one could be read in several ways.
     """
 
     def __init__(self, path: Path, dialect: Dialect, usual: Dialect | None = None) -> None:
@@ -71,9 +79,8 @@ class CsvText:
         if header is None:
             raise DataError(f"{path}: the file is empty.")
         header[0] = header[0].removeprefix("\ufeff")  # where an encoding is stated that does not expect the mark
-        self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
+        self.columns = _column_names(header, path)
         self._quotes_are_checked = False
-        check_names(self.columns, path)
 
     @property
     def separator(self) -> str:
@@ -210,3 +217,92 @@ class Utf8Stream(io.RawIOBase):
             self._waiting = self._decoder.decode(b"", final=True).encode()
         data, self._waiting = self._waiting[:n], self._waiting[n:]
         return data
+
+
+class ExcelText:
+    """The cells of a sheet as text; an empty one, or one that shows an error, is missing.
+
+    The workbook must have one sheet with rows, unless the dialect names one. Needs the extra ``fairflows[excel]``.
+    """
+
+    def __init__(self, path: Path, dialect: Dialect) -> None:
+        for name, value in dialect.to_dict().items():
+            if name != "sheet" and value not in (None, _CELLS[name]):
+                raise DataError(f"{path}: a workbook itself says how it is written: leave out ", Parameter(name), ".")
+        sheets = {name: rows for name, rows in _sheets(path, dialect.sheet).items() if rows}
+        if not sheets:
+            raise DataError(f"{path}: the file is empty.")
+        if len(sheets) > 1:
+            names = ", ".join(map(repr, sheets))
+            raise DataError(
+                f"{path}: holds several sheets ({names}): name one (", Parameter("sheet", next(iter(sheets))), ")."
+            )
+        ((header, *self._rows),) = sheets.values()
+        self.path = path
+        self.dialect = Dialect(**_CELLS, sheet=dialect.sheet)  # the form of the text here: plain numbers
+        self.columns = _column_names(header, path)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns, some thousand rows at a time."""
+        places = [self.columns.index(name) for name in columns]
+        for start in range(0, max(len(self._rows), 1), _BATCH_ROWS):
+            rows = self._rows[start : start + _BATCH_ROWS]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([row[j] for row in rows], pa.string()) for j in places], names=list(columns)
+            )
+
+
+def _sheets(path: Path, wanted: str | None) -> dict[str, list[list[str | None]]]:
+    """The sheets of a workbook, or one of them, without rows and columns at the end that hold nothing."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise DataError(
+            f"{path}: reading Excel files needs openpyxl: pip install 'fairflows[excel]', or save the sheet as CSV."
+        ) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of styles and forms, which hold no values
+        try:
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        except Exception as error:  # whatever a damaged archive of XML gives rise to
+            raise DataError(f"{path}: the workbook cannot be read: {error}") from None
+        try:
+            if wanted is not None and wanted not in book.sheetnames:
+                known = ", ".join(map(repr, book.sheetnames))
+                raise DataError(f"{path}: has no sheet {wanted!r}; it has {known}.")
+            names = [sheet.title for sheet in book.worksheets if wanted in (None, sheet.title)]
+            for name in names:
+                book[name].reset_dimensions()  # what a sheet says of its size may be wrong, and rows would be left out
+            return {name: _trimmed(book[name].iter_rows(values_only=True)) for name in names}
+        finally:
+            book.close()
+
+
+def _trimmed(cells: Iterator[tuple[object, ...]]) -> list[list[str | None]]:
+    rows = [[_text(cell) for cell in row] for row in cells]
+    while rows and not any(rows[-1]):
+        rows.pop()
+    width = max((j + 1 for row in rows for j, cell in enumerate(row) if cell), default=0)
+    return [[*row[:width], *[None] * (width - len(row))] for row in rows]
+
+
+def _text(cell: object) -> str | None:
+    """A cell as a CSV file would hold it, without a loss of digits."""
+    if cell is None or cell == "" or (isinstance(cell, str) and cell in _ERRORS):
+        return None
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+        return str(int(cell))
+    if isinstance(cell, datetime.datetime):
+        return cell.date().isoformat() if cell.time() == datetime.time() else cell.isoformat(sep=" ")
+    return str(cell)
+
+
+TextFields: TypeAlias = CsvText | ExcelText
+"""A file whose fields are text, for `column_types` to judge."""
+
+
+def _column_names(header: Sequence[str | None], path: Path) -> list[str]:
+    """The names in the first row; a column without one is called "Unnamed: j", by its place."""
+    names = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
+    check_names(names, path)
+    return names
