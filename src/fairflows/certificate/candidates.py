@@ -13,7 +13,6 @@ import numpy as np
 
 from fairflows.encoder.base import Encoder, FloatArray
 from fairflows.encoder.fair_flow import FairFlow
-from fairflows.table.persons import Persons
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -90,8 +89,7 @@ def best_densities(
 def _by_group(encoder: FairFlow, train: Table, random_state: int) -> tuple[list[FloatArray], list[FloatArray]]:
     """Training rows of each group in model space, and rows held out; no person in both."""
     rows = encoder.read(train)
-    persons = rows.persons if rows.persons.named else Persons.of(np.arange(len(train)))  # nothing of it is released
-    x, _ = encoder.codec_.encode(rows.X, persons)
+    x, _ = encoder.codec_.encode(rows.X, rows.persons.named_or_numbered())
     parts = []
     for places in rows.persons.split(_HELD_OUT, random_state=random_state):
         x_part, group = x[places], rows.group[places]

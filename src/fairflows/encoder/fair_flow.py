@@ -168,9 +168,7 @@ class FairFlow(GroupEncoder):
             missing=self.missing_,
             key=self.key_,
         ).fit(rows.X, labels, self.kinds)
-        # Training rows are not released, so their noise may be repeatable though nobody named their persons.
-        persons = rows.persons if rows.persons.named else Persons.of(np.arange(len(rows.X)))
-        x, log_det = self.codec_.encode(rows.X, persons)
+        x, log_det = self.codec_.encode(rows.X, rows.persons.named_or_numbered())
         flows = fit_flows(self, x, log_det, labels, rows, strengths, seeds)
         return [None if flow is None else {"flow_": flow} for flow in flows]
 

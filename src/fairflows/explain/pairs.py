@@ -21,7 +21,6 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.frames import TableLike
-from fairflows.table.persons import Persons
 from fairflows.table.table import Role, Table
 
 if TYPE_CHECKING:
@@ -161,8 +160,7 @@ def matched_pairs(encoder: Encoder, X: TableLike | Table, *, sensitive_features:
         raise refused
     rows = encoder.read(X, sensitive_features)
     index, names = rows.X.index, encoder.groups_
-    if not rows.persons.named:  # nothing is released, so that their noise may be repeatable
-        rows = replace(rows, persons=Persons.of(np.arange(len(index))))
+    rows = replace(rows, persons=rows.persons.named_or_numbered())
     inversions = encoder.inversions(encoder.encode(rows))
     if inversions is None:
         raise refused

@@ -37,6 +37,7 @@ from filelock import FileLock, Timeout
 from scipy.stats import binom
 
 from fairflows.exceptions import DataError, warn_user
+from fairflows.table.folders import new_file, write_private
 from fairflows.table.json_text import parse_json
 from fairflows.table.ledger import BY_CHANCE, RowsSeen
 from fairflows.table.persons import KEY_BYTES, Hashes, Key, Persons, content_hashes, fingerprint, keyed_hashes, new_key
@@ -134,8 +135,11 @@ class Book:
         about = {"format": _FORMAT, "key": _digest(self._key), "named": rows.named, **asdict(look)}
         data = io.BytesIO()
         np.savez(data, about=np.array(json.dumps(about)), persons=rows.persons, contents=rows.contents)
-        with _explained(self.folder):
-            _write_private(path, data.getvalue())
+        self._write_private(path, data.getvalue())
+
+    def _write_private(self, path: Path, data: bytes) -> None:
+        with _explained(self.folder), new_file(path) as side:
+            write_private(side, data)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -159,7 +163,7 @@ class Book:
             if not path.exists():
                 self._check_that_it_is_new()
                 self.folder.chmod(0o700)
-                _write_private(path, bytes(new_key()))
+                self._write_private(path, bytes(new_key()))
             secret = path.read_bytes()
         if len(secret) != KEY_BYTES:
             raise DataError(f"{path}: the key is damaged: it must have {KEY_BYTES} bytes; it has {len(secret)}.")
@@ -212,7 +216,7 @@ def open_book() -> Iterator[Book]:
     book = Book(folder)
     with book.locked():
         with _explained(folder):
-            for path in folder.glob(".*.partial"):  # a process was killed while it wrote: nobody else writes now
+            for path in folder.glob(".*.partial*"):  # a process was killed while it wrote: nobody else writes now
                 path.unlink()
         yield book
 
@@ -289,19 +293,6 @@ def _hashes(array: np.ndarray) -> Hashes:
 def _digest(key: Key) -> str:
     """Eight digits find a wrong key, and are no help in guessing one."""
     return fingerprint(["book of looks"], key)[:8]
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Write a file that its owner alone can read, and that takes its name only when it is on the disk."""
-    side = path.parent / f".{path.name}.partial"
-    try:
-        with open(side, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(side, path)
-    finally:
-        side.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -185,20 +185,7 @@ class Persons:
     def of(cls, identifiers: Identifiers) -> Persons:
         """The persons that one identifier per row names."""
         column = identifiers if isinstance(identifiers, pd.Series) else pd.Series(identifiers)
-        is_missing = missing(column)
-        identifier = "The identifier" if column.name is None else f"The identifier {column.name!r}"
-        if is_missing.any():
-            raise DataError(
-                f"{identifier} must name a person in every row; {int(is_missing.sum())} are missing, "
-                f"the first in row {int(is_missing.argmax())}."
-            )
-        if column.dtype.kind == "f" and len(column):
-            largest, bits = float(column.abs().max()), np.finfo(numbers(column).dtype).nmant + 1
-            if largest >= 2**bits:
-                raise DataError(
-                    f"{identifier} holds floats up to {largest:.17g}, and from 2^{bits} on one float stands for "
-                    "several whole numbers, and so for several persons: read it as text, or as whole numbers."
-                )
+        check_identifier(column)
         codes, values = _distinct(column)
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iu":
             # Arrow writes millions of integers twice as fast as Python.
@@ -316,6 +303,13 @@ class Persons:
         taken = self._hashed(_key_of(seed), "acceptance") < m / most
         return np.sort(self._random_rows(contents, seed)[taken])
 
+    def named_or_numbered(self) -> Persons:
+        """These persons; where nobody named them, each by the number of its row.
+
+        For rows that are not released, whose coins and noise may then be repeatable.
+        """
+        return self if self.named else Persons.of(np.arange(len(self.codes)))
+
     def take(self, rows: npt.ArrayLike) -> Persons:
         """The persons of some rows: positions or a boolean mask."""
         codes = self.codes[np.asarray(rows)]
@@ -335,6 +329,24 @@ class Persons:
         """One number in [0, 1) per person."""
         bits = keyed_hashes(self.names if self.names is not None else [], key, purpose) >> np.uint64(11)
         return bits.astype(np.float64) * 2.0**-53
+
+
+def check_identifier(column: pd.Series) -> None:
+    """Refuse a column that does not name a person in every row, or one name for several persons."""
+    is_missing = missing(column)
+    identifier = "The identifier" if column.name is None else f"The identifier {column.name!r}"
+    if is_missing.any():
+        raise DataError(
+            f"{identifier} must name a person in every row; {int(is_missing.sum()):,} are missing, the first in row "
+            f"{int(is_missing.argmax()):,}."
+        )
+    if column.dtype.kind == "f" and len(column):
+        largest, bits = float(column.abs().max()), np.finfo(numbers(column).dtype).nmant + 1
+        if largest >= 2**bits:
+            raise DataError(
+                f"{identifier} holds floats up to {largest:.17g}, and from 2^{bits} on one float stands for several "
+                "whole numbers, and so for several persons: read it as text, or as whole numbers."
+            )
 
 
 def keyed_hashes(texts: npt.ArrayLike, key: Secret, purpose: str) -> Hashes:

@@ -35,7 +35,7 @@ from fairflows.table.dialect import Dialect
 from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
 from fairflows.table.grid import find_grid
 from fairflows.table.grouping import CutsLike, Grouping, GroupRules, joined
-from fairflows.table.persons import Hashes, Persons, content_hashes
+from fairflows.table.persons import Hashes, Persons, check_identifier, content_hashes
 from fairflows.table.reading import read_frame
 from fairflows.table.schema import Schema
 
@@ -393,7 +393,6 @@ class Table:
 
     def _settle_missing(self, missing: str) -> npt.NDArray[np.bool_]:
         """Refuse or drop rows with missing values; return which rows are kept."""
-        kept_all = np.ones(len(self), dtype=bool)
         if missing == "drop":
             everything = pd.concat([self.X, self.a, *([] if self.y is None else [self.y])], axis=1)
             gone = any_missing(everything)
@@ -413,7 +412,7 @@ class Table:
                 )
         if missing == "error":
             check_complete(TableColumns(self.X), can_drop=True)
-        return kept_all
+        return np.ones(len(self), dtype=bool)
 
     def _check(self, kinds: Mapping[str, str]) -> None:
         if not self.X.shape[1]:
@@ -422,12 +421,8 @@ class Table:
         for name, column in self.X.items():
             check_column(str(name), column)
             _check_not_a_name(str(name), column, declared=name in kinds)
-        if self.identifier is not None and self.identifier.isna().any():
-            missing = self.identifier.isna().to_numpy()
-            raise DataError(
-                f"The identifier {self.identifier.name!r} must name a person in every row; {missing.sum():,} are "
-                f"missing, the first in row {missing.argmax():,}."
-            )
+        if self.identifier is not None:
+            check_identifier(self.identifier)
         if len(groups := self.groups) < 2:
             raise DataError(
                 f"The sensitive column {self.a.name!r} needs at least two groups; every row is {shown(groups[0])}."
