@@ -20,7 +20,7 @@ from fairflows.encoder.labels import Classifier, Label, check_classifier, class_
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, predicted_probabilities, score_columns
 from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice, check_count, warn_user
 from fairflows.table.columns import TableColumns, shown
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
@@ -104,10 +104,6 @@ class FairCells(GroupEncoder):
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
     missing: Literal["error", "category"] | None = None
-    sensitive: str | list[str] | None = None
-    identifier: str | None = None
-    key: KeySetting = NEW_AT_EACH_FIT
-    random_state: int = 0
 
     binned_: BinnedScores = field(init=False)
     cells_of_bin_: FloatArray = field(init=False)

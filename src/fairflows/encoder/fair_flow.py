@@ -16,7 +16,7 @@ from fairflows.encoder.base import Groups, Inversion, LabelledRows, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.frames import Frame, TableLike
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
 if TYPE_CHECKING:
@@ -142,12 +142,8 @@ class FairFlow(GroupEncoder):
     missing: Literal["error", "category"] | None = None
     kinds: Mapping[str, str] | None = None
     fresh_noise: bool = False
-    sensitive: str | list[str] | None = None
-    identifier: str | None = None
-    key: KeySetting = NEW_AT_EACH_FIT
     device: str = "auto"
     progress: bool = False
-    random_state: int = 0
 
     codec_: Codec = field(init=False)
     flow_: FittedFlow = field(init=False)

@@ -30,7 +30,7 @@ from fairflows.encoder.labels import Classifier
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import Dtype
 from fairflows.table.frames import TableLike
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.persons import Persons
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
@@ -116,10 +116,6 @@ class FairMatching(GroupEncoder):
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
     missing: Literal["error", "category"] | None = None
-    sensitive: str | list[str] | None = None
-    identifier: str | None = None
-    key: KeySetting = NEW_AT_EACH_FIT
-    random_state: int = 0
     device: str = "cpu"
 
     model_: CellModel = field(init=False)

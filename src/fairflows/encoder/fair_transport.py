@@ -37,7 +37,7 @@ from fairflows.encoder.task_score import (
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import Dtype, TableColumns, infer_kind
 from fairflows.table.frames import TableLike
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Secret
+from fairflows.table.persons import Persons, Secret
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
@@ -104,10 +104,6 @@ class FairTransport(GroupEncoder):
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
     missing: Literal["error", "category"] | None = None
-    sensitive: str | list[str] | None = None
-    identifier: str | None = None
-    key: KeySetting = NEW_AT_EACH_FIT
-    random_state: int = 0
     device: str = "cpu"
 
     transport_: TransportedCells | TransportedScore = field(init=False)

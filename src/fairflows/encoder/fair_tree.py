@@ -40,7 +40,6 @@ from fairflows.encoder.task_score import (
 )
 from fairflows.exceptions import DataError, ParameterError, check_choice, check_count, warn_user
 from fairflows.table.columns import Dtype, TableColumns, check_known
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
@@ -144,10 +143,6 @@ class FairTree(GroupEncoder):
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
     missing: Literal["error", "category"] | None = None
-    sensitive: str | list[str] | None = None
-    identifier: str | None = None
-    key: KeySetting = NEW_AT_EACH_FIT
-    random_state: int = 0
     progress: bool = False
 
     columns_: dict[Hashable, ScoreColumn] = field(init=False)

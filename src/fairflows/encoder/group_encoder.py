@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Literal, Self
 
@@ -43,18 +43,21 @@ from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table, role_column
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GroupEncoder(Encoder):
     """Base of the encoders that are fitted to rows directly, and not around another encoder.
 
-    An encoder is a dataclass: its settings are fields, each with its default, and what fitting adds is no argument.
+    An encoder is a dataclass: its settings are fields, each with its default, and what fitting adds is no argument. The
+    settings here are those that all of them have.
     """
 
     sensitive: str | list[str] | None = None
     identifier: str | None = None
-    random_state: int
-    key = NEW_AT_EACH_FIT
-    schema_: Schema | None
-    missing_: Literal["error", "category"]
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
+
+    schema_: Schema | None = field(init=False)
+    missing_: Literal["error", "category"] = field(init=False)
     """What is done with missing values, as the setting or the table said."""
 
     @abstractmethod
@@ -326,12 +329,6 @@ class Unencoded(GroupEncoder):
     random_state : int
         Not used; all encoders have one.
     """
-
-    _: KW_ONLY
-    sensitive: str | list[str] | None = None
-    identifier: str | None = None
-    key: KeySetting = NEW_AT_EACH_FIT
-    random_state: int = 0
 
     @property
     def needs_attribute(self) -> bool:

@@ -28,7 +28,6 @@ from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import is_number, is_time, sorted_values
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.table import Table
 
 IntArray = npt.NDArray[np.intp]
@@ -201,10 +200,6 @@ class FARE(GroupEncoder):
     criterion: Criterion = "demographic_parity"
     max_leaves: int = 16
     min_rows: int = 100
-    sensitive: str | list[str] | None = None
-    identifier: str | None = None
-    key: KeySetting = NEW_AT_EACH_FIT
-    random_state: int = 0
 
     tree_: FareTree = field(init=False)
     n_cells_: int = field(init=False)

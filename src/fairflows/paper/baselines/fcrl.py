@@ -30,7 +30,6 @@ from fairflows.paper.baselines.neural import (
     indicators,
     mean_cross_entropy,
 )
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 
 _TINY = 1e-8  # beside numbers whose logarithm is taken
 _SMALLEST = 2.0**-54  # half a unit of the uniform numbers' last place: the normal quantile of 0 is infinite
@@ -78,7 +77,6 @@ class FCRL(NeuralBaseline):
     _: KW_ONLY
     beta: float | None = None
     learning_rate: float = 1e-3
-    key: KeySetting = NEW_AT_EACH_FIT
 
     strength_name: ClassVar[str] = "lam"
 

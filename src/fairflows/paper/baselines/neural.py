@@ -141,6 +141,8 @@ class NeuralBaseline(GroupEncoder):
         Adam's, for both sides.
     sensitive, identifier : str, optional
         Columns of X that hold the sensitive attribute and name the person of a row.
+    key : bytes, optional
+        The secret behind the seal of its certificates, at least 16 bytes; a new one at each fit when not given.
     device : str
         "auto" takes a GPU where there is one.
     random_state : int
@@ -154,10 +156,7 @@ class NeuralBaseline(GroupEncoder):
     batch_size: int = 128
     learning_rate: float = 1e-4
     weight_decay: float = 1e-4
-    sensitive: str | list[str] | None = None
-    identifier: str | None = None
     device: str = "auto"
-    random_state: int = 0
     view_: NumericView = field(init=False)
     shift_: FloatArray = field(init=False)
     scale_: FloatArray = field(init=False)
