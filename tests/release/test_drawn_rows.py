@@ -206,3 +206,18 @@ def test_numbers_keep_their_precision_in_what_is_written(release, tmp_path):
 def test_a_label_with_the_name_of_a_feature_is_refused():
     with pytest.raises(DataError, match="'town' is a feature and the label"):
         CellRelease(OwnCells(sensitive="group"), output="row").fit(frame(), frame()["town"])
+
+
+def test_who_receives_rows_learns_the_drawn_label_and_no_column_that_only_has_its_name():
+    table = ff.Table(frame(400), sensitive="group", label="repaid")
+    drawn = Released.of(CellRelease(OwnCells(), output="row").fit(table))
+    rows = [drawn.encode(table), drawn.encode(table)]
+    label, (fit, judged) = drawn.label_to_learn(table.y, rows)
+    assert label.equals(rows[0]["repaid"])
+    assert list(fit) == list(judged) == list(table.X)
+    called_cell = ff.Table(frame(400).rename(columns={"repaid": "cell"}), sensitive="group", label="cell")
+    cells = Released.of(CellRelease(OwnCells()).fit(called_cell))
+    numbers = cells.encode(called_cell)
+    label, (fit, _) = cells.label_to_learn(called_cell.y, [numbers, numbers])
+    assert label is called_cell.y
+    assert fit is numbers, "the column is the cell's number, and not the label"

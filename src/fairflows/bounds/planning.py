@@ -7,6 +7,7 @@ statements so that all of them hold together with probability 1 - δ.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities, smallest_true
 from fairflows.bounds.counts import cell_radius, chance_of_merging, total_variation
+from fairflows.exceptions import DataError
 
 _MOST_ROWS = 1e15
 
@@ -45,6 +47,24 @@ def most_useful_within(told: ArrayLike, use: ArrayLike, limit: float) -> int | N
     if not len(within):
         return None
     return int(within[np.lexsort([told[within], -use[within]])[0]])
+
+
+def most_cells_within(planned: Mapping[int, float], target: float, advice: str) -> int:
+    """The most cells for which the bound to expect, `planned`, is within a target; where it is for none, the advice.
+
+    Examples
+    --------
+    >>> most_cells_within({2: 0.03, 8: 0.05, 32: 0.07}, 0.06, advice="Take more persons.")
+    8
+    """
+    place = most_useful_within(list(planned.values()), list(planned), target)
+    if place is None:
+        k = min(planned, key=lambda k: planned[k])
+        raise DataError(
+            f"target {target} is out of reach for these rows: the lowest bound to expect is {planned[k]:.3f}, with "
+            f"{k} cells. {advice}"
+        )
+    return list(planned)[place]
 
 
 def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:

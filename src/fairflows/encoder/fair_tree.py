@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 
-from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
+from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_cell_bound
 from fairflows.codec.outside import Outside
 from fairflows.compute.display import ShowProgress, progress_bar
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike, cell_numbers
@@ -231,7 +231,7 @@ class FairTree(GroupEncoder):
         planned = None
         if n_cells == "auto":
             planned = self._plan(rows, calibration)
-            n_cells = _most_within(planned, float(self.target or 0))
+            n_cells = most_cells_within(planned, float(self.target or 0), "Certify on more persons (n_certify).")
         tree, cell = grow(calibration.rows, int(n_cells), self.min_rows, show)
         if tree.n_cells < n_cells:
             sizes = np.bincount(calibration.rows.group, minlength=len(self.groups_))
@@ -459,14 +459,3 @@ def _means_in_cells(targets: FloatArray, cell: Cells, weight: FloatArray, n_cell
     total = np.bincount(cell, weights=weight, minlength=n_cells)
     sums = np.stack([np.bincount(cell, weights=weight * column, minlength=n_cells) for column in targets.T], axis=1)
     return np.where(total[:, None] > 0, sums / np.where(total > 0, total, 1)[:, None], targets.mean(axis=0))
-
-
-def _most_within(planned: dict[int, float], target: float) -> int:
-    """The most cells for which the certificate to expect is within the target."""
-    place = most_useful_within(list(planned.values()), list(planned), target)
-    if place is None:
-        raise DataError(
-            f"target {target} is out of reach: with {min(planned)} cells the certificate to expect is "
-            f"{planned[min(planned)]:.3f}. Certify on more persons (n_certify)."
-        )
-    return list(planned)[place]

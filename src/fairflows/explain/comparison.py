@@ -135,14 +135,10 @@ def _kept(released: Released, train: Table, test: Table, random_state: int) -> d
     """How well the label is learnt from released rows, and how differently it is then predicted for the groups."""
     if train.y is None or test.y is None:
         return {}
-    rows, label = (
-        {part: released.encode_again(table, part) for part, table in (("train", train), ("test", test))},
-        train.y,
-    )
-    if released.draws_rows and label.name in rows["train"]:
-        label, rows = rows["train"][label.name], {part: drawn.drop(columns=label.name) for part, drawn in rows.items()}
+    rows = [released.encode_again(table, part) for part, table in (("train", train), ("test", test))]
+    label, (fit, judged) = released.label_to_learn(train.y, rows)
     with one_thread():
-        truth, predicted = predicted_labels(rows["train"], rows["test"], label, test.y, random_state)
+        truth, predicted = predicted_labels(fit, judged, label, test.y, random_state)
     groups = released.groups(test)
     n_classes = int(max(truth.max(), predicted.max())) + 1
     counts = count_predictions(truth, predicted, pd.Index(groups).get_indexer(test.a), n_classes, len(groups))

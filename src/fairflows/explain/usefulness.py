@@ -189,7 +189,7 @@ def still_tells(
         )
     else:
         rows = tuple(frame.iloc[places].reset_index(drop=True) for frame, places in zip(encoded, sampled, strict=True))
-    labels = _label_guesses(train, test, rows, released.draws_rows)
+    labels = _label_guesses(released, train, test, rows)
     guesses = [delayed(guess.accuracy)(random_state) for guess in labels]
     few = max(_FEWEST_ROWS, _WORK // max(train.X.shape[1], rows[0].shape[1]))
     kept = [generator.permutation(len(table))[:few] for table in (train, test)]
@@ -286,13 +286,11 @@ class _LabelGuess:
         return float((predicted == self.target.test).mean())
 
 
-def _label_guesses(train: Table, test: Table, rows: tuple[pd.DataFrame, ...], drawn: bool) -> list[_LabelGuess]:
+def _label_guesses(released: Released, train: Table, test: Table, rows: tuple[pd.DataFrame, ...]) -> list[_LabelGuess]:
     """The label of other persons, learnt from released rows, and from the rows themselves."""
     if train.y is None or test.y is None:
         return []
-    name, learnt, (fit, judged) = str(train.y.name), train.y, rows
-    if drawn and name in fit:
-        learnt, fit, judged = fit[name], fit.drop(columns=name), judged.drop(columns=name)
+    name, (learnt, (fit, judged)) = str(train.y.name), released.label_to_learn(train.y, rows)
     return [
         _LabelGuess(name, fit, judged, _label_codes(learnt, test.y)),
         _LabelGuess(name, train.X, test.X, _label_codes(train.y, test.y)),

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.utils import Tags
 
-from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
+from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_cell_bound
 from fairflows.encoder.base import Cells, Encoder, FloatArray, Given, Groups, LabelsLike, Rows, RowsLike, cell_numbers
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.encoder.labels import label_columns
@@ -332,7 +332,8 @@ class CellRelease(Encoder):
         if not encoder.groups_:
             raise DataError("n_cells='auto' judges cells by what they tell of the groups: pass sensitive_features.")
         self.planned_ = self._plan(encoder, rows, Z, y)
-        return _most_within(self.planned_, self.target)
+        advice = "Encode more strongly, randomise, or certify on more persons."
+        return most_cells_within(self.planned_, self.target, advice)
 
     def _plan(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame, y: Groups | None) -> dict[int, float]:
         """The bound to expect for each number of cells, from persons that the cells were not fitted on."""
@@ -386,18 +387,6 @@ def _most_rows(encoder: Encoder, rows: Rows) -> int | None:
     if encoder.most_rows_ is None or not rows.persons.named:
         return encoder.most_rows_
     return max(encoder.most_rows_, int(rows.persons.rows_each().max()))
-
-
-def _most_within(planned: dict[int, float], target: float) -> int:
-    """The most cells for which the bound to expect is within the target."""
-    place = most_useful_within(list(planned.values()), list(planned), target)
-    if place is None:
-        k = min(planned, key=lambda k: planned[k])
-        raise DataError(
-            f"target {target} is out of reach for these rows: the lowest bound to expect is {planned[k]:.3f}, with "
-            f"{k} cells. Encode more strongly, randomise, or certify on more persons."
-        )
-    return list(planned)[place]
 
 
 def _most_frequent(cells: Cells, values: Groups, n_cells: int) -> Groups:

@@ -151,7 +151,7 @@ def _metrics(
     labels, groups = train.labels, train.groups
     guesses = [
         delayed(boosted_prediction)(train.X, np.asarray(train.y), test.X, 0),
-        delayed(model.predict)(test) if encoded is None else delayed(_predicted)(encoded, train.y),
+        delayed(model.predict)(test) if encoded is None else delayed(_predicted)(model, encoded, train.y),
     ]
     with one_thread():
         before, after = Parallel(n_jobs=2, prefer="threads")(guesses)
@@ -198,10 +198,9 @@ def _is_worse(name: str, before: float | None, after: float | None) -> bool:
     return after < before if "accuracy" in name else after > before
 
 
-def _predicted(encoded: tuple[pd.DataFrame, pd.DataFrame], y: pd.Series) -> np.ndarray:
-    """The label that boosted trees learn from released rows, and predict for others; a released label is learnt."""
-    learnt = encoded[0].get(y.name, y)
-    fit, judged = (Z.drop(columns=[name for name in Z if name == y.name]) for Z in encoded)
+def _predicted(model: Released, encoded: tuple[pd.DataFrame, pd.DataFrame], y: pd.Series) -> np.ndarray:
+    """The label that boosted trees learn from released rows, and predict for others."""
+    learnt, (fit, judged) = model.label_to_learn(y, encoded)
     if list(fit) == ["cell"]:  # a number without an order: the most frequent label of the cell
         labels, codes = np.unique(np.asarray(learnt), return_inverse=True)
         counts = np.zeros((1 + max(fit["cell"].max(), judged["cell"].max()), len(labels)))
