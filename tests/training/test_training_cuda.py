@@ -58,3 +58,19 @@ def test_processor_gpu_and_graph_agree(kind, density):
 def test_chebyshev_as_a_graph_agrees_with_single_steps():
     eager, graph = (run(RealNVP, MixtureDensity(2), "cuda", capture, "chebyshev") for capture in (False, True))
     torch.testing.assert_close(graph, eager, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("direction", ["forward", "inverse"])
+def test_couplings_and_their_gradients_are_those_of_the_processor(direction):
+    f = RealNVP(5, n_blocks=3, hidden=(8,), seeds=[0, 1]).double()
+    x = torch.randn(2, 2, 7, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def found(device: str) -> list[torch.Tensor]:
+        g, points = f.to(device), x.to(device).requires_grad_()
+        moved, log_det = getattr(g, direction)(points)
+        gradients = torch.autograd.grad(moved.square().sum() + log_det.sin().sum(), [points, *g.parameters()])
+        return [part.detach().cpu() for part in (moved, log_det, *gradients)]
+
+    # Gradients by weights are rounded to TF32 in single precision only.
+    for on_gpu, expected in zip(found("cuda"), found("cpu"), strict=True):
+        torch.testing.assert_close(on_gpu, expected, rtol=1e-9, atol=1e-9)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairflows.bijection import affine
 from fairflows.bijection.base import Bijection, passive_features
 from fairflows.bijection.networks import StackedMLP, activations, augment, backpropagate, is_transformed, padded
 from fairflows.compute.streams import SecondStream
@@ -31,52 +32,37 @@ class _Couplings(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inverse: bool, x: Tensor, *matrices: Tensor) -> tuple[Tensor, Tensor]:
         n_blocks = matrices[0].shape[1]
-        s = x.new_empty(n_blocks, *x.shape)
-        kept: list[Tensor] = []  # of each block: eˢ, the side that is multiplied by it, and the network's layers
         ctx.inverse, ctx.order = inverse, range(n_blocks)[:: -1 if inverse else 1]
+        kept: list[Tensor] = []  # of each block: s, x before or after it, and the layers of its network
+        log_det = torch.zeros_like(x)
         for i in ctx.order:
             *layers, raw = activations(x, [weight[:, i] for weight in matrices])
-            raw_s, t = raw.chunk(2, dim=-1)
-            scale = torch.tanh(raw_s, out=s[i]).exp()
-            moved = (x - t).div_(scale) if inverse else torch.addcmul(t, x, scale)
+            moved, s, log_det = (affine.unscale if inverse else affine.scale)(x, raw, log_det)
             if any(ctx.needs_input_grad):
-                kept += [scale, moved if inverse else x, *layers]
+                kept += [s, moved if inverse else x, *layers]
             x = moved
-        ctx.save_for_backward(s, *matrices, *kept)
-        return x, s.sum((0, -1)).neg_() if inverse else s.sum((0, -1))
+        ctx.save_for_backward(*matrices, *kept)
+        return x, log_det.sum(-1)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_log_det: Tensor) -> tuple[Tensor | None, ...]:
         depth = len(ctx.needs_input_grad) - 2
-        s, matrices, kept = ctx.saved_tensors[0], ctx.saved_tensors[1 : 1 + depth], ctx.saved_tensors[1 + depth :]
+        matrices, kept = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
         weight_grads = [torch.empty_like(weight) for weight in matrices] if any(ctx.needs_input_grad[2:]) else None
         beside = SecondStream(grad.device, "gradients")
-        width, sign = grad.shape[-1], -1 if ctx.inverse else 1
-        by_s = (sign * grad_log_det).unsqueeze(-1)
+        by_s = grad_log_det.unsqueeze(-1)
         for place, i in reversed(list(enumerate(ctx.order))):
-            scale, scaled, *layers = kept[place * (2 + depth) : (place + 1) * (2 + depth)]
-            raw = grad.new_empty(*grad.shape[:-1], 2 * width)
-            if ctx.inverse:  # x = (y − t) e⁻ˢ
-                through_s = torch.addcmul(by_s, grad, scaled, value=-1)
-                grad = grad / scale
-                torch.neg(grad, out=raw[..., width:])
-            else:  # y = x eˢ + t
-                raw[..., width:] = grad
-                grad = grad * scale
-                through_s = torch.addcmul(by_s, grad, scaled)
-            torch.ops.aten.tanh_backward.grad_input(through_s, s[i], grad_input=raw[..., :width])
+            s, x, *layers = kept[place * (2 + depth) : (place + 1) * (2 + depth)]
+            grad, raw = (affine.unscale_gradient if ctx.inverse else affine.scale_gradient)(grad, by_s, x, s)
             block = [weight[:, i] for weight in matrices]
             block_grads = None if weight_grads is None else [weight[:, i] for weight in weight_grads]
             through_network = backpropagate(raw, layers, block, block_grads, beside)
             if place > 0 or ctx.needs_input_grad[1]:
                 grad.baddbmm_(through_network, block[0].mT)
         beside.join()
-        return (
-            None,
-            grad if ctx.needs_input_grad[1] else None,
-            *([None] * depth if weight_grads is None else weight_grads),
-        )
+        grad_x = grad if ctx.needs_input_grad[1] else None
+        return (None, grad_x, *([None] * depth if weight_grads is None else weight_grads))
 
 
 def _couplings(inverse: bool, x: Tensor, *matrices: Tensor) -> tuple[Tensor, Tensor]:

@@ -540,6 +540,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """The label that what is given for each row suggests."""
         raise DataError(f"{type(self).__name__} does not predict a label.")
 
+    def predictions(self, models: Sequence[Self], table: Table, persons: Persons) -> Iterator[np.ndarray]:
+        """What each of the models that `fit_many` fitted, this one among them, predicts for the rows of a table."""
+        return (model.predict_rows(model.read(table, None, persons)) for model in models)
+
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
         """The label that each encoded row suggests, a class or a number; a column for each of several labels."""
         with self._reading(X, sensitive_features) as rows:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.frames import Frame, TableLike
 from fairflows.table.persons import Persons
-from fairflows.table.table import Role
+from fairflows.table.table import Role, Table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -215,20 +215,29 @@ class FairFlow(GroupEncoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The class that the encoder's own classifier sees in z."""
-        return self.label_classes[self._class_probabilities(rows).argmax(axis=1)]
+        x, _ = self._to_model_space(rows)
+        return self._predicted(x, rows.map_group)
+
+    def predictions(self, models: Sequence[Self], table: Table, persons: Persons) -> Iterator[np.ndarray]:
+        """What each of the models predicts for the rows of a table, which are brought to model space once for all."""
+        rows = self.read(table, None, persons)
+        x, _ = self._to_model_space(rows)
+        return (model._predicted(x, rows.map_group) for model in models)
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
         """Class probabilities by the encoder's own classifier on z."""
         with self._reading(X, sensitive_features) as rows:
-            return self._class_probabilities(rows)
+            x, _ = self._to_model_space(rows)
+            return self._class_scores(x, rows.map_group).softmax(-1).numpy()
 
-    def _class_probabilities(self, rows: Rows) -> Array:
+    def _predicted(self, x: Array, group: Groups) -> np.ndarray:
+        return self.label_classes[self._class_scores(x, group).argmax(-1).numpy()]
+
+    def _class_scores(self, x: Array, group: Groups) -> Tensor:
         import torch
 
-        x, _ = self._to_model_space(rows)
-        z = self._encode(x, rows.map_group)
         with torch.no_grad():
-            return self.flow_.class_scores(torch.from_numpy(z)).softmax(-1).numpy()
+            return self.flow_.class_scores(torch.from_numpy(self._encode(x, group)))
 
     def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
         """log p̂_a of each row under its own group's density, in table units."""

@@ -6,7 +6,7 @@ the curve, and take the model that meets the target.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
@@ -29,7 +29,7 @@ from fairflows.compute.resources import import_ray
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.metrics import class_numbers, count_predictions, group_metrics
-from fairflows.release.released import Released
+from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.persons import new_key, secrets_in_pickles
 from fairflows.table.table import Table
 
@@ -225,11 +225,15 @@ def frontier(
     if estimator.identifier is None and table.identifier is not None and "identifier" in settings:
         estimator.set_params(identifier=str(table.identifier.name))
     encoders = estimator.fit_many(table, strengths=gammas, seeds=seeds)
+    fitted = [encoder for encoder in encoders if encoder.is_fitted]
+    predictions: Iterator[np.ndarray] = iter(())
+    if fitted and fitted[0].classes_ is not None and validation.y is not None:
+        predictions = fitted[0].predictions(fitted, validation, repeatable_persons(validation))
     rows = [
-        {"gamma": gamma, "seed": seed, **_measure(encoder, validation, n_draws)}
+        {"gamma": gamma, "seed": seed, **_measure(encoder, validation, predictions, n_draws)}
         for (gamma, seed), encoder in zip(product(gammas, seeds), encoders, strict=True)
     ]
-    ledgers = {id(encoder.ledger_): encoder.ledger_ for encoder in encoders if encoder.is_fitted}
+    ledgers = {id(encoder.ledger_): encoder.ledger_ for encoder in fitted}
     for ledger in ledgers.values():
         ledger.use(validation.X, validation.persons)  # what a model is chosen by cannot certify it
     return Frontier(encoders, pd.DataFrame(rows))
@@ -272,15 +276,16 @@ def _packed_frontier(
     return packed
 
 
-def _measure(encoder: Encoder, rows: Table, n_draws: int) -> dict[str, float]:
+def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n_draws: int) -> dict[str, float]:
+    """What a model reaches; the next of the predictions is its own."""
     if not encoder.is_fitted:  # it diverged: the others of the run are kept, and this one says so
         return {"delta": np.nan}
     law = encoder.latent_law()
     if law is None and encoder.n_cells_ is not None:
         law = ExactLaw(counted_laws(Released.of(encoder), rows, encoder.groups_), {})
     measured = _model_distance(law, n_draws, len(encoder.groups_))
-    if rows.y is not None and encoder.classes_ is not None:
-        predicted = Released.of(encoder).predict(rows)
+    predicted = next(predictions, None)
+    if predicted is not None:
         y_true, y_pred, n_classes = class_numbers(encoder.label_classes, np.asarray(rows.y), predicted)
         group = group_numbers(rows, encoder.groups_)
         counts = count_predictions(y_true, y_pred, group, n_classes, len(encoder.groups_))
