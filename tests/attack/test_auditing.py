@@ -22,6 +22,8 @@ from fairflows.attack.learners import (
     Bins,
     Features,
     Learner,
+    Neighbours,
+    Ordered,
     frequency_scores,
     judge,
     stratified_sample,
@@ -223,6 +225,52 @@ class TestLearner:
         n = np.bincount(group[chosen])
         assert n[0] == 10
         assert n[2] / n[1] == pytest.approx(3, rel=0.15)
+
+
+class TestOrdered:
+    """Boosted trees see a category's levels in the order of the groups' rates."""
+
+    def test_indicators_that_exclude_each_other_become_one_number(self):
+        levels = np.repeat([0, 1, 2, 0, 1, 2], [30, 5, 20, 5, 30, 20])
+        group = np.repeat([0, 1], [55, 55])
+        age, works = np.arange(110.0), np.arange(110) % 2
+        x = np.column_stack([age, np.eye(3)[levels], works])
+        ordered = Ordered().fit(x, group)
+        expected = np.column_stack([age, np.array([1, 3, 2])[levels], works])
+        np.testing.assert_array_equal(ordered.transform(x), expected)
+        unseen = np.array([[7.0, 0, 0, 0, 1]])
+        np.testing.assert_array_equal(ordered.transform(unseen), [[7, 0, 1]])
+
+    def test_of_many_groups_few_indicators_stay(self):
+        x = np.eye(3)[np.arange(12) % 3]
+        np.testing.assert_array_equal(Ordered().fit(x, np.arange(12) // 3).transform(x), x)
+
+    def test_levels_of_equal_rates_stay_apart(self):
+        """Two levels that the groups have equally often say something together with another column."""
+        x = np.column_stack([np.eye(2)[np.arange(8) % 2], np.arange(8) // 2 % 2])
+        group = (np.arange(8) + np.arange(8) // 2) % 2
+        assert len(np.unique(Ordered().fit(x, group).transform(x)[:, 0])) == 2
+
+
+class TestNeighbours:
+    """The groups' shares among the nearest rows."""
+
+    @pytest.mark.parametrize("n_columns", [3, 30])
+    def test_in_few_and_in_many_columns(self, n_columns):
+        rng = np.random.default_rng(0)
+        rows, asked = rng.normal(size=(500, n_columns)), rng.normal(size=(300, n_columns))
+        group = rng.choice([0, 2, 5], 500)
+        distances = ((asked[:, None] - rows) ** 2).sum(axis=2)
+        nearest = group[np.argsort(distances, axis=1)[:, :7]]
+        shares = np.stack([(nearest == g).mean(axis=1) for g in (0, 2, 5)], axis=1)
+        np.testing.assert_allclose(Neighbours(7).fit(rows, group).predict_proba(asked), shares)
+
+    def test_all_rows_as_near_as_the_last_count_and_few_rows_are_all(self):
+        rows = np.repeat(np.eye(20), [1, 9, *[0] * 18], axis=0)
+        group = np.array([0] * 4 + [1] * 6)
+        shares = Neighbours(5).fit(rows, group).predict_proba(np.eye(20)[1:2])
+        np.testing.assert_allclose(shares, [[3 / 9, 6 / 9]])
+        np.testing.assert_allclose(Neighbours(50).fit(rows, group).predict_proba(np.eye(20)[:1]), [[0.4, 0.6]])
 
 
 class TestBins:
