@@ -324,10 +324,10 @@ def _stacked(seed: int, n_groups: int) -> ClassifierMixin:
 
 # The slowest first: they run side by side, and a slow one that starts last is waited for.
 LEARNERS = {
+    "random forest": Learner(_forest, 40_000, 50_000),
     "stacked learners": Learner(_stacked, 12_000, 20_000),
     "network 200, 200, standardised": Learner(_standardised(_network((200, 200), 15)), 20_000),
     "nearest neighbours": Learner(_neighbours(50), 10_000, 20_000),
-    "random forest": Learner(_forest, 40_000, 50_000),
     "network 50, 50, standardised": Learner(_standardised(_network((50, 50), 20)), 20_000),
     "network 50, 50": Learner(_network((50, 50), 20), 20_000),
     "boosted trees": Learner(_boosting(100), 150_000),
