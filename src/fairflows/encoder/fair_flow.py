@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
@@ -20,7 +20,6 @@ from fairflows.table.persons import Persons
 from fairflows.table.table import Role, Table
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from torch.distributions import Distribution
     from torch.nn import Module
 
@@ -215,29 +214,33 @@ class FairFlow(GroupEncoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The class that the encoder's own classifier sees in z."""
-        x, _ = self._to_model_space(rows)
-        return self._predicted(x, rows.map_group)
+        return self.label_classes[self._class_probabilities(rows).argmax(axis=1)]
 
     def predictions(self, models: Sequence[Self], table: Table, persons: Persons) -> Iterator[np.ndarray]:
         """What each of the models predicts for the rows of a table, which are brought to model space once for all."""
+        import torch
+
+        from fairflows.compute.resources import chosen_device
+
         rows = self.read(table, None, persons)
         x, _ = self._to_model_space(rows)
-        return (model._predicted(x, rows.map_group) for model in models)
+        points = torch.from_numpy(x).to(chosen_device(self.device))
+        for model in models:
+            flow = model.flow_.on(points.device)
+            scores = flow.class_scores(flow.encode(points, rows.map_group))
+            yield self.label_classes[scores.argmax(-1).cpu().numpy()]
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
         """Class probabilities by the encoder's own classifier on z."""
         with self._reading(X, sensitive_features) as rows:
-            x, _ = self._to_model_space(rows)
-            return self._class_scores(x, rows.map_group).softmax(-1).numpy()
+            return self._class_probabilities(rows)
 
-    def _predicted(self, x: Array, group: Groups) -> np.ndarray:
-        return self.label_classes[self._class_scores(x, group).argmax(-1).numpy()]
-
-    def _class_scores(self, x: Array, group: Groups) -> Tensor:
+    def _class_probabilities(self, rows: Rows) -> Array:
         import torch
 
-        with torch.no_grad():
-            return self.flow_.class_scores(torch.from_numpy(self._encode(x, group)))
+        x, _ = self._to_model_space(rows)
+        z = self.flow_.encode(torch.from_numpy(x), rows.map_group)
+        return self.flow_.class_scores(z).softmax(-1).numpy()
 
     def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
         """log p̂_a of each row under its own group's density, in table units."""
@@ -310,13 +313,18 @@ class FairFlow(GroupEncoder):
         return self.codec_.encode(rows.columns, persons, rows.outside)
 
     def _encode(self, x: Array, group: Groups) -> Array:
-        z = np.empty_like(x)
-        for a in np.unique(group):
-            z[group == a] = _in_chunks(self.flow_.encoders[a].forward, x[group == a])[0]
-        return z
+        import torch
+
+        return self.flow_.encode(torch.from_numpy(x), group).numpy()
 
     def _decode(self, z: Array, group: int) -> tuple[Array, Array]:
-        return _in_chunks(self.flow_.encoders[group].inverse, z)
+        """f_a⁻¹(z) and its log-determinant, of points (n, D) of one group."""
+        import torch
+
+        parts = torch.tensor(z).split(ROWS_PER_CHUNK)
+        with torch.no_grad():
+            decoded = [self.flow_.encoders[group].inverse(part) for part in parts]
+        return torch.cat([x[0, 0] for x, _ in decoded]).numpy(), torch.cat([det[0, 0] for _, det in decoded]).numpy()
 
     def _names_out(self) -> list[str]:
         return [f"z{j}" for j in range(len(self.codec_.names_))]
@@ -350,16 +358,3 @@ class FlowLaw:
         generator = torch.Generator(device).manual_seed(random_state)
         bijection = copy.deepcopy(self.flow.bijection).to(device)
         return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()
-
-
-def _in_chunks(pass_through: Callable[[Tensor], tuple[Tensor, Tensor]], points: Array) -> tuple[Array, Array]:
-    """One direction of a single model's flow of a single group, over rows (n, D)."""
-    import torch
-
-    moved, log_det = np.empty_like(points), np.empty(len(points))
-    with torch.no_grad():
-        for start in range(0, len(points), ROWS_PER_CHUNK):
-            part = slice(start, start + ROWS_PER_CHUNK)
-            z, det = pass_through(torch.tensor(points[part])[None, None])
-            moved[part], log_det[part] = z[0, 0].numpy(), det[0, 0].numpy()
-    return moved, log_det

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -69,6 +70,24 @@ class FittedFlow:
         """Each group's f_a by itself."""
         return [self.bijection.select_group(a) for a in range(self.bijection.n_groups)]
 
+    def on(self, device: torch.device) -> FittedFlow:
+        """A copy of the encoders and the classifier on a device; the model itself where it is there already."""
+        if device.type == "cpu":
+            return self
+        head = None if self.head is None else copy.deepcopy(self.head).to(device)
+        return replace(self, bijection=copy.deepcopy(self.bijection).to(device), head=head)
+
+    @torch.no_grad()
+    def encode(self, x: Tensor, group: npt.NDArray[np.intp]) -> Tensor:
+        """z = f_a(x) of points (n, D), each of a group."""
+        z = torch.empty_like(x)
+        for a in np.unique(group):
+            mine = torch.from_numpy(np.flatnonzero(group == a)).to(x.device)
+            for part in mine.split(ROWS_PER_CHUNK):
+                z[part] = self.encoders[a].forward(x[part])[0][0, 0]
+        return z
+
+    @torch.no_grad()
     def class_scores(self, z: Tensor) -> Tensor:
         """The classifier's scores (n, C), before the softmax, of points z (n, D)."""
         if self.head is None:

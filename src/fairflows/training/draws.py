@@ -73,13 +73,16 @@ class FreshDraws:
     def take(self, n_steps: int) -> Batch:
         """The batches of the next T steps, with leading axes (T, S)."""
         parts = [self._of_stream(n_steps, generator) for generator in self._generators]
-        x, log_p_x = (torch.stack([part[i] for part in parts], dim=1) for i in (0, 1))
-        if self._y is None:
-            return Batch(x, log_p_x)
-        return Batch(x, log_p_x, torch.stack([self._y[part[2]] for part in parts], dim=1))
+        rows, x, draws = (torch.stack([part[i] for part in parts], dim=1) for i in range(3))
+        # Densities take the draws of a label together, (K, L·T·S·B, D), those of all streams at once.
+        log_p_x = self._densities.log_prob(draws.movedim((2, 3), (0, 1)).flatten(1, 4))
+        by_label = (self._densities.n_labels, *draws.shape[:2], self._batch_size)
+        log_p_x = log_p_x.unflatten(1, by_label).movedim((0, 1), (2, 3))
+        y = None if self._y is None else self._y[rows]
+        return Batch(torch.cat([x, draws.flatten(3, 4)], dim=3), log_p_x.flatten(3, 4).to(x), y)
 
     def _of_stream(self, n_steps: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Points (T, K, R, D), log-densities of the draws among them, and the numbers of the rows among them."""
+        """Numbers of rows (T, K, B), the rows (T, K, B, D), and draws from the densities (T, K, L, B, D)."""
         B = self._batch_size
         size = (n_steps, len(self._groups), B)
         uniform = torch.rand(size, generator=generator, device=self._x.device, dtype=torch.float64)
@@ -88,13 +91,8 @@ class FreshDraws:
         x = self._x[rows]
         if self._noise is not None:
             x = self._noise.add(x, generator)
-        draws = self._densities.sample(n_steps * B, generator)
-        log_p_x = self._densities.log_prob(draws)
-        # (K, L·T·B, D) -> (T, K, L·B, D): the draws of a step are L blocks, label after label
-        blocks = (self._densities.n_labels, n_steps, B)
-        draws = draws.unflatten(1, blocks).movedim(2, 0).flatten(2, 3)
-        log_p_x = log_p_x.unflatten(1, blocks).movedim(2, 0).flatten(2, 3)
-        return torch.cat([x, draws.to(x)], dim=2), log_p_x.to(x), rows
+        draws = self._densities.sample(n_steps * B, generator).unflatten(1, (self._densities.n_labels, n_steps, B))
+        return rows, x, draws.movedim(2, 0).to(x)
 
 
 _STEPS_AT_ONCE = 32  # few enough that memory grows with the batch only
