@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from fairflows.encoder.cell_maps import (
+from fairflows.bounds import exact_statistical_distance
+from fairflows.encoder.cell_model import mean_law
+from fairflows.encoder.fair_matching import (
     inverse_map,
     label_split,
     latent_laws,
-    mean_law,
     sort_and_match,
-    statistical_distance_of_cells,
 )
 
 
@@ -123,13 +123,9 @@ def test_gamma_runs_from_the_label_split_to_sort_and_match(three_groups):
     log_p, matched, split = three_groups
     p = np.exp(log_p)
     at_zero, at_one = (latent_laws(log_p, matched, split, gamma) for gamma in (0.0, 1.0))
-    assert statistical_distance_of_cells(*at_zero[:2]) == pytest.approx(
-        distance_of_map(p[0], p[1], split[1]), abs=1e-12
-    )
-    assert statistical_distance_of_cells(*at_one[:2]) == pytest.approx(
-        distance_of_map(p[0], p[1], matched[1]), abs=1e-12
-    )
-    assert statistical_distance_of_cells(*at_one[:2]) <= statistical_distance_of_cells(*at_zero[:2])
+    assert exact_statistical_distance(at_zero[:2]) == pytest.approx(distance_of_map(p[0], p[1], split[1]), abs=1e-12)
+    assert exact_statistical_distance(at_one[:2]) == pytest.approx(distance_of_map(p[0], p[1], matched[1]), abs=1e-12)
+    assert exact_statistical_distance(at_one[:2]) <= exact_statistical_distance(at_zero[:2])
 
 
 @pytest.mark.parametrize("gamma", [-0.1, 1.5, float("nan")])
@@ -144,7 +140,7 @@ def test_pairwise_distances_do_not_depend_on_the_reference(groups):
         maps = np.stack([sort_and_match(reference, log(p)) for p in groups])
         with np.errstate(divide="ignore"):
             latent = latent_laws(log(groups), maps, maps, 1.0)
-        return [statistical_distance_of_cells(latent[a], latent[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
+        return [exact_statistical_distance([latent[a], latent[b]]) for a, b in ((0, 1), (0, 2), (1, 2))]
 
     expected = distances(log(groups[0]))
     np.testing.assert_allclose(distances(log(groups[1])), expected, atol=1e-12)
@@ -160,6 +156,7 @@ def test_mean_law_is_the_groups_mean():
 def test_a_tail_never_makes_the_bound_smaller_than_the_whole_distance(pair, data):
     p, q = pair
     support = np.array(data.draw(st.lists(st.booleans(), min_size=len(p), max_size=len(p))), dtype=bool)
-    bound = statistical_distance_of_cells(p[support], q[support], p[~support].sum(), q[~support].sum())
-    assert statistical_distance_of_cells(p, q) <= bound + 1e-12
+    tails = np.diag([p[~support].sum(), q[~support].sum()])
+    bound = exact_statistical_distance(np.concatenate([[p[support], q[support]], tails], axis=1))
+    assert exact_statistical_distance([p, q]) <= bound + 1e-12
     assert bound <= 1.0 + 1e-12

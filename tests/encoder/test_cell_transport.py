@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from fairflows.bounds import exact_statistical_distance
 from fairflows.encoder.cell_coupling import class_distance, transport_cells
-from fairflows.encoder.cell_maps import statistical_distance_of_cells
 
 
 def problem(seed, n=500, n_labels=2, n_target=None):
@@ -32,8 +32,8 @@ cases = pytest.mark.parametrize(
 def test_at_full_strength_nothing_tells_the_groups_apart(case):
     p, q, labels_p, labels_q, *_ = case
     coupling = transport_cells(*case)
-    assert statistical_distance_of_cells(coupling.target_law(), q) < 1e-10
-    assert statistical_distance_of_cells(coupling.reversed().target_law(), p) < 1e-10
+    assert exact_statistical_distance([coupling.target_law(), q]) < 1e-10
+    assert exact_statistical_distance([coupling.reversed().target_law(), p]) < 1e-10
     assert coupling.masses.sum() == pytest.approx(1.0, abs=1e-12)
     assert coupling.masses.min() >= 0.0
     n_labels = len(np.unique(np.concatenate([labels_p, labels_q])))
@@ -58,10 +58,10 @@ def test_the_frontier_is_the_closed_form_at_eleven_points(n_labels):
     assert tv_class > 0.02
     for distance in np.linspace(0.0, min(1.0, 1.25 * tv_class), 11):
         coupling = transport_cells(*case, distance)
-        assert statistical_distance_of_cells(coupling.target_law(), q) == pytest.approx(
+        assert exact_statistical_distance([coupling.target_law(), q]) == pytest.approx(
             min(distance, tv_class), abs=1e-9
         )
-        assert statistical_distance_of_cells(coupling.reversed().target_law(), p) < 1e-10
+        assert exact_statistical_distance([coupling.reversed().target_law(), p]) < 1e-10
         assert coupling.label_change(labels_p, labels_q) == pytest.approx(max(0.0, tv_class - distance), abs=1e-9)
 
 
@@ -109,7 +109,7 @@ def test_ties_zeros_and_labels_that_one_side_lacks(data):
     distance = data.draw(st.sampled_from([0.0, 0.1, 1.0]))
     coupling = transport_cells(p, q, labels_p, labels_q, confidence_p, confidence_q, distance)
     np.testing.assert_allclose(coupling.reversed().target_law(), p, atol=1e-12)
-    assert statistical_distance_of_cells(coupling.target_law(), q) <= distance + 1e-12
+    assert exact_statistical_distance([coupling.target_law(), q]) <= distance + 1e-12
     if distance == 0.0:
         tv_class = class_distance(p, q, labels_p, labels_q)
         assert coupling.label_change(labels_p, labels_q) == pytest.approx(tv_class, abs=1e-12)
@@ -166,7 +166,7 @@ def test_unseen_cells_are_one_more_source():
     coupling = transport_cells(
         np.append((1 - tail) * p, tail), q, np.append(labels_p, -1), labels_q, np.append(confidence_p, 0), confidence_q
     )
-    assert statistical_distance_of_cells(coupling.target_law(), q) < 1e-10
+    assert exact_statistical_distance([coupling.target_law(), q]) < 1e-10
     assert coupling.n_sources == 51
 
 

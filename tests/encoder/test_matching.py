@@ -11,7 +11,6 @@ from pandas.testing import assert_frame_equal
 from fairflows.attack.auditing import audit
 from fairflows.bounds import exact_statistical_distance
 from fairflows.certificate.certifying import certify
-from fairflows.encoder.cell_maps import statistical_distance_of_cells
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.examples import load_adult
@@ -61,15 +60,15 @@ def test_gamma_one_is_the_best_bijection():
     a = (X["c"].isin(["a", "c"]) ^ (rng.random(n) < 0.3)).astype(int)
     encoder = FairMatching(gamma=1.0, **QUICK).fit(X, sensitive_features=a)
     p0, p1 = np.exp(encoder.model_.log_p)
-    best = min(statistical_distance_of_cells(p0, p1[list(order)]) for order in permutations(range(5)))
-    assert statistical_distance_of_cells(*encoder.latent_laws_) == pytest.approx(best, abs=1e-12)
+    best = min(exact_statistical_distance([p0, p1[list(order)]]) for order in permutations(range(5)))
+    assert exact_statistical_distance(encoder.latent_laws_) == pytest.approx(best, abs=1e-12)
 
 
 def test_more_gamma_is_fairer_and_less_more_accurate(categorical):
     encoders = FairMatching(**QUICK).fit_many(
         categorical.X, categorical.y, sensitive_features=categorical.a, strengths=[0.0, 0.5, 1.0], seeds=[0]
     )
-    distances = [statistical_distance_of_cells(*e.latent_laws_) for e in encoders]
+    distances = [exact_statistical_distance(e.latent_laws_) for e in encoders]
     assert distances[0] > distances[1] > distances[2]
     right = [
         (e.predict(categorical.X, sensitive_features=categorical.a) == categorical.y.to_numpy()).mean()
@@ -125,8 +124,8 @@ def test_order_and_process_do_not_matter(categorical, tmp_path):
 def test_any_reference(categorical, reference):
     encoder = fit(categorical, gamma=1.0, reference=reference)
     plain = fit(categorical, gamma=1.0)
-    expected = statistical_distance_of_cells(*plain.latent_laws_)
-    assert statistical_distance_of_cells(*encoder.latent_laws_) == pytest.approx(expected, abs=1e-12)
+    expected = exact_statistical_distance(plain.latent_laws_)
+    assert exact_statistical_distance(encoder.latent_laws_) == pytest.approx(expected, abs=1e-12)
 
 
 def test_three_groups_and_polars(categorical):
@@ -160,8 +159,8 @@ def test_spaces_too_large_to_list_use_the_observed_cells(categorical):
     assert m <= 48
     tails = encoder.model_.tails
     assert (tails >= 0).all()
-    bound = statistical_distance_of_cells(*encoder.latent_laws_, *tails)
-    assert bound >= statistical_distance_of_cells(*whole.latent_laws_) - 0.05
+    bound = exact_statistical_distance(encoder.latent_law().exact())
+    assert bound >= exact_statistical_distance(whole.latent_laws_) - 0.05
     Z = encoder.transform(categorical.X, sensitive_features=categorical.a)
     assert set(Z["cell"]) <= set(encoder.model_.support)
     table = encoder.log_density_table(1000)

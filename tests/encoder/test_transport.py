@@ -6,8 +6,8 @@ import polars
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from fairflows.bounds import exact_statistical_distance
 from fairflows.encoder.cell_coupling import class_distance
-from fairflows.encoder.cell_maps import statistical_distance_of_cells
 from fairflows.encoder.fair_transport import Barycentre, FairTransport, _best_threshold
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.cell_release import CellRelease
@@ -27,7 +27,7 @@ def fit(table, **settings):
 
 def test_full_strength_leaves_no_distance(categorical):
     encoder = fit(categorical)
-    assert statistical_distance_of_cells(*encoder.latent_laws_) < 1e-10
+    assert exact_statistical_distance(encoder.latent_laws_) < 1e-10
     assert np.isclose(encoder.latent_laws_.sum(axis=1), 1).all()
 
 
@@ -40,7 +40,7 @@ def test_the_frontier_has_its_closed_form(categorical):
     p = np.exp(model.log_p)
     tv_class = class_distance(p[1], p[0], labels, labels)
     for encoder in encoders:
-        distance = statistical_distance_of_cells(*encoder.latent_laws_)
+        distance = exact_statistical_distance(encoder.latent_laws_)
         changed = encoder.transport_.couplings[1].label_change(labels, labels)
         assert distance == pytest.approx((1 - encoder.strength) * tv_class, abs=1e-9)
         assert changed == pytest.approx(tv_class - distance, abs=1e-9)

@@ -17,8 +17,8 @@ import pandas as pd
 from scipy.spatial import cKDTree
 
 from fairflows.encoder.base import Encoder, Inversion
-from fairflows.encoder.cell_maps import inverse_map
 from fairflows.encoder.cell_model import KnownCells, cells_from_output
+from fairflows.encoder.fair_matching import inverse_map
 from fairflows.table.columns import is_number, numbers
 from fairflows.table.grid import Grid, find_grid
 from fairflows.table.persons import content_hashes

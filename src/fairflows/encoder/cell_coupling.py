@@ -246,7 +246,7 @@ def _class_masses_towards(P: FloatArray, Q: FloatArray, distance: float) -> Floa
     step = min(distance, gain.sum())
     if step <= 0 or loss.sum() <= 0:  # equal up to rounding: there is nowhere to go
         return Q
-    return Q + step * (gain / gain.sum() - loss / loss.sum())
+    return np.maximum(0.0, Q + step * (gain / gain.sum() - loss / loss.sum()))  # rounding may go a hair below 0
 
 
 class _Segments(NamedTuple):

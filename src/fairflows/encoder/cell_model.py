@@ -27,7 +27,6 @@ from fairflows.density.cell_density import (
     one_hot,
 )
 from fairflows.encoder.base import FloatArray, Groups, IntArray, LabelledRows, cell_numbers
-from fairflows.encoder.cell_maps import mean_law
 from fairflows.encoder.labels import Classifier, check_classifier, takes_weights
 from fairflows.exceptions import DataError, check_choice, check_count, is_count, warn_user
 from fairflows.table.columns import Dtype, shown
@@ -88,6 +87,11 @@ class CellModel:
         """n rows of each group drawn from its density."""
         rng = np.random.default_rng(random_state)
         return [self.codec.from_levels(density.sample(n, rng)) for density in self.densities]
+
+
+def mean_law(log_p: FloatArray) -> FloatArray:
+    """Log of the groups' mean law Σ_a p_a / K, from log-probabilities (K, m): a reference that favours no group."""
+    return np.logaddexp.reduce(log_p, axis=0) - np.log(len(log_p))
 
 
 @dataclass(frozen=True)
