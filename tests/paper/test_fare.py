@@ -163,7 +163,7 @@ def test_errors_name_what_is_wrong(adult):
         FARE(2).fit(train.X, train.y, sensitive_features=train.a)
     with pytest.raises(ValueError, match="criterion must be one of 'demographic_parity'"):
         FARE(criterion="parity").fit(train.X, train.y, sensitive_features=train.a)
-    with pytest.raises(ValueError, match="max_leaves must be at least 2"):
+    with pytest.raises(ValueError, match="max_leaves must be a whole number of at least 2"):
         FARE(max_leaves=1).fit(train.X, train.y, sensitive_features=train.a)
     with pytest.raises(DataError, match="pass y"):
         FARE().fit(train.X, sensitive_features=train.a)

@@ -24,10 +24,10 @@ import pandas as pd
 
 from fairflows.bounds import fare_upper_bound
 from fairflows.density.base import Criterion
-from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
+from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows, cell_numbers
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.exceptions import DataError, check_choice
-from fairflows.table.columns import is_number, is_time, sorted_values
+from fairflows.exceptions import DataError, check_choice, check_count
+from fairflows.table.columns import has_order, sorted_values
 from fairflows.table.table import Table
 
 IntArray = npt.NDArray[np.intp]
@@ -212,10 +212,8 @@ class FARE(GroupEncoder):
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)
         check_choice("criterion", self.criterion, get_args(Criterion))
-        if self.max_leaves < 2:
-            raise ValueError(f"max_leaves must be at least 2; got {self.max_leaves!r}.")
-        if self.min_rows < 1:
-            raise ValueError(f"min_rows must be at least 1; got {self.min_rows!r}.")
+        check_count("max_leaves", self.max_leaves, 2)
+        check_count("min_rows", self.min_rows, 1)
         if rows.weight is not None:
             raise DataError("FARE does not take sample_weight.")
         labels = self._read_label(rows)
@@ -223,7 +221,7 @@ class FARE(GroupEncoder):
             raise DataError("FARE grows a tree for a label: pass y.")
         self.columns_ = list(rows.X.columns)
         self.cuts_ = {name: _cuts(rows.X[name]) for name in self.columns_}
-        ordered = np.array([_is_ordered(rows.X[name]) for name in self.columns_])
+        ordered = np.array([has_order(rows.X[name].dtype) for name in self.columns_])
         bins = self._bins(rows.X)
         learnt = [self._grown(bins, ordered, labels, rows.group, gamma) for gamma in strengths]
         return [tree for tree in learnt for _ in seeds]  # growing a tree draws nothing at random
@@ -251,7 +249,7 @@ class FARE(GroupEncoder):
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """The cell of each row, as one column."""
-        return pd.DataFrame({"cell": self.cells(rows)})
+        return cell_numbers(self.cells(rows))
 
     def predict_rows(self, rows: Rows) -> npt.NDArray[np.generic]:
         """The most frequent label of each row's cell."""
@@ -323,19 +321,15 @@ def _imbalance(by_group: FloatArray) -> FloatArray:
     return (by_group**2).sum(axis=-1) / np.maximum(n, 1) - n / by_group.shape[-1]
 
 
-def _is_ordered(column: pd.Series) -> bool:
-    return is_number(column.dtype) or is_time(column.dtype)
-
-
 def _cuts(column: pd.Series) -> npt.NDArray[np.generic]:
     """Quantiles between the bins of numbers and times; the levels of anything else."""
-    if not _is_ordered(column):
+    if not has_order(column.dtype):
         return np.array(sorted_values(column), dtype=object)
     return np.unique(np.quantile(column.to_numpy(), np.arange(1, _MOST_BINS) / _MOST_BINS, method="lower"))
 
 
 def _binned(column: pd.Series, cuts: npt.NDArray[np.generic]) -> IntArray:
     """Each value's bin; a level that was not seen in fitting gets the first level's."""
-    if _is_ordered(column):
+    if has_order(column.dtype):
         return np.searchsorted(cuts, column.to_numpy(), side="left")
     return np.maximum(pd.Index(cuts, dtype=object).get_indexer(column.astype(object)), 0)

@@ -101,6 +101,11 @@ def balanced_accuracy(guess: npt.NDArray[np.intp], truth: npt.NDArray[np.intp], 
     return np.mean([right[..., by == c].mean(axis=-1) for c in np.unique(by)], axis=0)
 
 
+def plain_accuracy(encoder: Encoder, table: Table) -> float:
+    """Accuracy of the encoder's own predictor, all rows counting alike."""
+    return float((encoder.predict(table) == labels_of(table)).mean())
+
+
 def task_accuracy(encoder: Encoder, test: Table) -> float:
     """Accuracy of the encoder's own predictor, as the mean over the groups."""
     return float(balanced_accuracy(encoder.predict(test), labels_of(test), test.a.to_numpy()))

@@ -19,7 +19,13 @@ from fairflows.bounds import statistical_distance
 from fairflows.explain import matched_pairs, recourse
 from fairflows.paper.datasets import HealthLabel, load_health
 from fairflows.paper.experiments import problems
-from fairflows.paper.experiments.adversaries import balanced_accuracy, latents, predicted, trained_networks
+from fairflows.paper.experiments.adversaries import (
+    balanced_accuracy,
+    latents,
+    plain_accuracy,
+    predicted,
+    trained_networks,
+)
 from fairflows.paper.experiments.problems import changed, fit_crime, labels_of
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, new_figure
 
@@ -150,7 +156,7 @@ def run_transfer(setting: Setting) -> Result:
     delta = np.array([statistical_distance(model.log_density_table(20_000)) for model in fitted])
     z, z_test = (latents(fitted, part, setting.device) for part in (train, test))
     gamma = np.repeat(TRANSFER_GAMMAS, len(seeds))
-    right = [(model.predict(test) == labels_of(test)).mean() for model in fitted]
+    right = [plain_accuracy(model, test) for model in fitted]
     own = np.reshape(right, (len(TRANSFER_GAMMAS), -1)).mean(axis=1)
     rows = []
     for label, paper in PAPER_TRANSFER_ACCURACY.items():

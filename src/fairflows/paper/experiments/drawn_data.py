@@ -14,10 +14,9 @@ from sklearn.mixture import GaussianMixture
 from torch.distributions import Categorical, Distribution, Independent, MixtureSameFamily, Normal
 
 from fairflows.bounds import statistical_distance
-from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.paper.baselines.adversarial import AdversarialEncoder
-from fairflows.paper.experiments.adversaries import adversary_accuracies, thirds_in_batches
+from fairflows.paper.experiments.adversaries import adversary_accuracies, plain_accuracy, thirds_in_batches
 from fairflows.paper.experiments.problems import changed, labels_of
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, new_figure
 from fairflows.table.examples import make_gaussians
@@ -56,8 +55,8 @@ def run_overview(setting: Setting) -> Result:
     rows = [{"encoder": "none (x itself)", "Δ": before, "best adversary": (1 + before) / 2}]
     for name, encoder in (("γ = 0", raw), ("γ = 0.9", fair)):
         delta = statistical_distance(encoder.log_density_table(100_000))
-        accuracy = _accuracy(encoder, table)
-        rows.append({"encoder": name, "Δ": delta, "best adversary": (1 + delta) / 2, "accuracy": accuracy})
+        measures = {"Δ": delta, "best adversary": (1 + delta) / 2, "accuracy": plain_accuracy(encoder, table)}
+        rows.append({"encoder": name, **measures})
 
     figure, ((left, right),) = new_figure(2)
     grid = np.linspace(-4, 8, 400)
@@ -106,7 +105,7 @@ def run_recovery(setting: Setting) -> Result:
     for method, (untrained, gamma) in _contestants(train, known, setting).items():
         encoders = untrained.fit_many(train, strengths=[gamma], seeds=seeds)
         models = pd.DataFrame({"method": method, "gamma": gamma, "seed": seeds, "bound": np.nan})
-        models["accuracy"] = [_accuracy(encoder, test) for encoder in encoders]
+        models["accuracy"] = [plain_accuracy(encoder, test) for encoder in encoders]
         for attack, accuracies in RECOVERY_ATTACKS.items():
             models[attack] = accuracies(encoders, train, test, device=setting.device)
         if isinstance(untrained, FairFlow):
@@ -192,7 +191,3 @@ def _recovery_figure(models: pd.DataFrame) -> Figure:
         ax.set(xlabel="recovery rate of the sensitive attribute", ylabel="seeds", title=attack)
     axes[0, 0].legend(fontsize=6)
     return figure
-
-
-def _accuracy(encoder: Encoder, table: Table) -> float:
-    return float((encoder.predict(table) == labels_of(table)).mean())

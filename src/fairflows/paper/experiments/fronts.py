@@ -167,13 +167,9 @@ def measured(point: Point, parts: Parts, unit: Unit) -> dict[str, object]:
     }
     if isinstance(point.encoder, FARE):
         train, validation = parts.fit.split(test=0.2, validation=0, random_state=parts.seed)
-        own = FARE(point.setting).set_params(**_settings(point.encoder)).fit(train)
+        own = clone(point.encoder).fit(train)
         found["FARE's bound"] = own.own_upper_bound(train, validation, rows, DELTA)
     return found
-
-
-def _settings(encoder: Encoder) -> dict[str, object]:
-    return {name: value for name, value in encoder.get_params(deep=False).items() if name != "key"}
 
 
 @dataclass(frozen=True)
