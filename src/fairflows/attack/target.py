@@ -23,7 +23,6 @@ from fairflows.attack.learners import (
     judge,
 )
 from fairflows.attack.white_box import Constraint, Reference, white_box
-from fairflows.certificate.evidence import group_numbers
 from fairflows.certificate.identification import rows_hash
 from fairflows.certificate.request import checked_released
 from fairflows.encoder.base import Encoder
@@ -122,7 +121,7 @@ class Target:
         places = _parts(train, seed, quick)
         places["test"] = test.persons.random_rows(test.contents(), seed, most)
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
-        group = {part: group_numbers(table, groups) for part, table in tables.items()}
+        group = {part: table.group_numbers(groups) for part, table in tables.items()}
         for part, number in group.items():
             sizes = np.bincount(number, minlength=len(groups))
             if sizes.min() == 0:

@@ -26,7 +26,7 @@ from fairflows.certificate.document import (
     rounded_down,
     rounded_up,
 )
-from fairflows.certificate.evidence import CellEvidence, ModelEvidence, check_accuracy, check_distance, group_numbers
+from fairflows.certificate.evidence import CellEvidence, ModelEvidence, check_accuracy, check_distance
 from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
 from fairflows.encoder.base import Encoder
@@ -424,8 +424,8 @@ def refuse_used_rows(model: Released, rows: Table) -> None:
 def _check_sizes(model: Released, rows: Table, settings: Settings, look: int) -> None:
     """Refuse a target that so many persons cannot show even for cells that tell nothing."""
     groups, sample = model.groups(rows), counted_rows(rows, settings)
-    n = np.bincount(group_numbers(sample, groups), minlength=len(groups))
-    counted, delta = CellEvidence.telling_nothing(model, n), delta_of_look(settings.delta, look)
+    counted = CellEvidence.telling_nothing(model, sample.group_sizes(groups))
+    delta = delta_of_look(settings.delta, look)
     if settings.target is not None:
         check_distance(counted, settings.target, delta, groups)
     if settings.target_accuracy is not None:
@@ -454,8 +454,7 @@ def _warn_of_other_models(earlier: Sequence[Look], model: str) -> None:
 
 
 def _sizes(sample: Table, groups: Sequence[Hashable]) -> dict[str, int]:
-    counts = np.bincount(group_numbers(sample, groups), minlength=len(groups))
-    return {str(group): int(count) for group, count in zip(groups, counts, strict=True)}
+    return {str(group): int(n) for group, n in zip(groups, sample.group_sizes(groups), strict=True)}
 
 
 def _versions() -> dict[str, str]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from fairflows.bounds.arguments import Estimator, FloatArray, Priors, checked_priors
 from fairflows.bounds.counts import (
@@ -106,7 +105,7 @@ class CellEvidence:
         if counts is None:
             cells = released.cells(sample)
             n_cells = int(cells.max()) + 1 if released.is_foreign else int(released.n_cells or 0)
-            counts = sample.count_cells(group_numbers(sample, groups), cells, (len(groups), n_cells))
+            counts = sample.count_cells(sample.group_numbers(groups), cells, (len(groups), n_cells))
         models = [(0, counts.shape[2], None)] if released.is_foreign else _models(released)
         found = [
             cls(counts[:, :, first : first + k], channel, sample.labels, share=1 / len(models), first=first)
@@ -256,12 +255,3 @@ def _too_small(
         f"A group is too small for the target {target} at δ = {delta:.3g}: there are {have}, and even cells that tell "
         f"nothing need {take} at these shares."
     )
-
-
-def group_numbers(table: Table, groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
-    """Each row's group, as a place among the groups of the encoder."""
-    numbers = pd.Index(groups, dtype=object).get_indexer(table.a.astype(object))
-    if (numbers < 0).any():
-        first = table.a.iloc[int((numbers < 0).argmax())]
-        raise DataError(f"The rows have a group that the model does not know: {first!r}.")
-    return numbers

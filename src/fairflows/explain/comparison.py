@@ -141,6 +141,6 @@ def _kept(released: Released, train: Table, test: Table, random_state: int) -> d
         truth, predicted = predicted_labels(fit, judged, label, test.y, random_state)
     groups = released.groups(test)
     n_classes = int(max(truth.max(), predicted.max())) + 1
-    counts = count_predictions(truth, predicted, pd.Index(groups).get_indexer(test.a), n_classes, len(groups))
+    counts = count_predictions(truth, predicted, test.group_numbers(groups), n_classes, len(groups))
     metrics = group_metrics(counts)
     return {name: float(metrics[name]) for name in ("accuracy", "balanced_accuracy", "parity")}

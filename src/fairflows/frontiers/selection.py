@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fairflows.bounds.counts import chance_of_merging
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
-from fairflows.certificate.evidence import CellEvidence, check_accuracy, check_distance, group_numbers
+from fairflows.certificate.evidence import CellEvidence, check_accuracy, check_distance
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
@@ -98,7 +98,7 @@ class Target:
         if not cells:
             return
         persons = rows.one_row_per_person(0)
-        n = np.bincount(group_numbers(persons, groups), minlength=len(groups))
+        n = persons.group_sizes(groups)
         counted, delta = [CellEvidence(n[None, :, None], None, [])], delta_of_look(self.delta, 1)
         if self.distance is not None:
             check_distance(counted, self.distance, delta, groups)
@@ -167,7 +167,7 @@ def judge_cells(
 ) -> list[Candidate]:
     """Every encoder with every number of cells, as certifying persons of these numbers would find it."""
     judged, counted = (table.random_rows(0, most_rows) for table in (validation, certifying))
-    n = np.bincount(group_numbers(counted, train.groups), minlength=len(train.groups))
+    n = counted.group_sizes(train.groups)
     if n.min() == 0:
         raise DataError("Every group needs persons to certify on; one has none. Use more rows.")
     found = []

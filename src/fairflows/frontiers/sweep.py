@@ -23,7 +23,6 @@ from fairflows.bounds import (
     statistical_distance,
 )
 from fairflows.bounds.arguments import CHOOSING, most_draws
-from fairflows.certificate.evidence import group_numbers
 from fairflows.compute.display import Columns, html_card, new_axes
 from fairflows.compute.resources import import_ray
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
@@ -287,7 +286,7 @@ def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n
     predicted = next(predictions, None)
     if predicted is not None:
         y_true, y_pred, n_classes = class_numbers(encoder.label_classes, np.asarray(rows.y), predicted)
-        group = group_numbers(rows, encoder.groups_)
+        group = rows.group_numbers(encoder.groups_)
         counts = count_predictions(y_true, y_pred, group, n_classes, len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}
     return measured
@@ -300,7 +299,7 @@ def counted_laws(released: Released, rows: Table, groups: list[Hashable], *, wit
         y, labels = pd.factorize(rows.y)
         cells, k = cells * len(labels) + y, k * len(labels)
     counts = np.zeros((len(groups), k))
-    np.add.at(counts, (group_numbers(rows, groups), cells), 1)
+    np.add.at(counts, (rows.group_numbers(groups), cells), 1)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 

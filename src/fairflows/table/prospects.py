@@ -16,7 +16,7 @@ import pandas as pd
 
 from fairflows.bounds.planning import delta_of_look, planned_cell_bound, rows_needed
 from fairflows.exceptions import Message, Parameter
-from fairflows.table.columns import has_order, is_number, is_time, places_in, shown
+from fairflows.table.columns import has_order, is_number, is_time, shown
 from fairflows.table.table import Table, naming_rows
 
 Parts: TypeAlias = "tuple[str | Parameter, ...]"
@@ -210,8 +210,7 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
 
 
 def _persons_by_group(table: Table) -> npt.NDArray[np.int64]:
-    groups = table.groups
-    return table.persons.count_by(places_in(pd.Index(groups, dtype=object), table.a), len(groups))
+    return table.persons.count_by(table.group_numbers(table.groups), len(table.groups))
 
 
 def _planned(n: npt.NDArray[np.float64], n_cells: int, delta: float) -> float:

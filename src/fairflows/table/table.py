@@ -220,6 +220,18 @@ class Table:
         columns = [self.X, self.a.rename("a"), *([] if self.y is None else [self.y.rename("y")])]
         return pd.concat([column.reset_index(drop=True) for column in columns], axis=1)
 
+    def group_numbers(self, groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
+        """Each row's group, as a place among the groups that a model knows."""
+        numbers = places_in(pd.Index(groups, dtype=object), self.a)
+        if (numbers < 0).any():
+            first = self.a.iloc[int((numbers < 0).argmax())]
+            raise DataError(f"The rows have a group that the model does not know: {first!r}.")
+        return numbers
+
+    def group_sizes(self, groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
+        """How many rows each of these groups has."""
+        return np.bincount(self.group_numbers(groups), minlength=len(groups))
+
     def count_cells(
         self, group: npt.NDArray[np.intp], cells: npt.NDArray[np.intp], shape: tuple[int, int]
     ) -> npt.NDArray[np.int64]:

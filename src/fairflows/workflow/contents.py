@@ -17,7 +17,6 @@ from sklearn.decomposition import PCA
 from fairflows.attack.auditing import Audit
 from fairflows.bounds.counts import FEWEST_PERSONS
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.evidence import group_numbers
 from fairflows.compute.resources import one_thread
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
@@ -158,7 +157,7 @@ def _metrics(
     sides, overall = {}, {}
     for side, predicted in (("before", before), ("after", after)):
         y_true, y_pred, n_classes = class_numbers(labels, np.asarray(test.y), predicted)
-        counts = count_predictions(y_true, y_pred, group_numbers(test, groups), n_classes, len(groups))
+        counts = count_predictions(y_true, y_pred, test.group_numbers(groups), n_classes, len(groups))
         with np.errstate(invalid="ignore"):  # of a group without rows nothing is known
             share = counts / counts.sum(axis=(1, 2), keepdims=True)
         by_group = {"rates": share[:, :, -1].sum(axis=1), "accuracy": np.trace(share, axis1=1, axis2=2)}
@@ -298,7 +297,7 @@ def _matches(encoder: Encoder | None, sample: Table) -> dict[str, Any] | None:
     if encoder is None or not encoder.is_invertible:
         return None
     few = sample.take(np.arange(min(len(sample), _MOST_MATCHES)))
-    group = group_numbers(few, encoder.groups_)
+    group = few.group_numbers(encoder.groups_)
     other = [encoder.groups_[(a + 1) % len(encoder.groups_)] for a in group]
     try:
         match = to_pandas(encoder.inverse_transform(encoder.transform(few), sensitive_features=other))

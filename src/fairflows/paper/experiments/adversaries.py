@@ -128,7 +128,7 @@ def adversary_accuracies(
     With ``hidden=(50, 50)`` this is the paper's adversary: Adam at .01, as many epochs as the encoder, batches with
     equally many rows of both groups.
     """
-    a_train, a_test = (np.searchsorted(np.array(encoders[0].groups_), part.a.to_numpy()) for part in (train, test))
+    a_train, a_test = (part.group_numbers(encoders[0].groups_) for part in (train, test))
     z_train, z_test = (latents(encoders, part, device) for part in (train, test))
     if standardise:
         z_train, z_test = standardised(z_train, z_test)

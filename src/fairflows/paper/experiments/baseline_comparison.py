@@ -149,10 +149,7 @@ def _own_adversary(encoder: NeuralBaseline, test: Table) -> float:
     if not isinstance(encoder.players_, Players):
         return np.nan
     z = latents([encoder], test)
-    guess, truth = (
-        predicted(encoder.players_.adversary, z)[0],
-        np.searchsorted(np.array(encoder.groups_), test.a.to_numpy()),
-    )
+    guess, truth = predicted(encoder.players_.adversary, z)[0], test.group_numbers(encoder.groups_)
     return float(balanced_accuracy(guess, truth, truth))
 
 

@@ -17,7 +17,6 @@ import pandas as pd
 from sklearn.base import clone
 
 from fairflows.attack.auditing import Audit, audit
-from fairflows.certificate.evidence import group_numbers
 from fairflows.density import FlowDensity, MixtureDensity
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
@@ -87,7 +86,7 @@ def apart_from(train: Table, test: Table) -> Table:
 def cells_by_group(encoder: Encoder, table: Table) -> npt.NDArray[np.float64]:
     """How many rows of each group are in each cell that an encoder releases, (K, k)."""
     counts = np.zeros((len(encoder.groups_), int(encoder.n_cells_ or 0)))
-    np.add.at(counts, (group_numbers(table, encoder.groups_), Released.of(encoder).cells(table)), 1)
+    np.add.at(counts, (table.group_numbers(encoder.groups_), Released.of(encoder).cells(table)), 1)
     return counts
 
 
