@@ -34,7 +34,6 @@ from fairflows.bounds import attack_lower_bound
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import ContradictionError
-from fairflows.certificate.identification import rows_hash
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.group_encoder import Unencoded
@@ -508,7 +507,7 @@ def test_audit_and_certificate_count_the_same_rows(most_rows):
     assert tuple(certificate.n.values()) == found.n
     assert sum(found.n) < test.persons.n, "whoever has few rows is taken seldom"
     sample = test.random_rows(4, most_rows or 3)
-    assert found.rows == rows_hash(sample, release.key_) != certificate.rows
+    assert found.rows == sample.fingerprint(release.key_) != certificate.rows
     lucky = replace(found, attack_lower=certificate.cell_upper + 0.1)
     with pytest.raises(ContradictionError, match="same release on the same rows"):
         certify(release, test, audit=lucky, most_rows=most_rows, random_state=4)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from fairflows import CellRelease, FairTransport, load_adult
-from fairflows.certificate.identification import model_hash
+from fairflows.encoder.model_state import model_hash
 from fairflows.release.released import Released
 
 

@@ -9,8 +9,8 @@ from sklearn.base import clone
 
 from fairflows import CellRelease, DataError, FairFlow, audit, certify, frontier, load, make_gaussians, save, verify
 from fairflows.bijection import NeuralSpline, StackedMLP
-from fairflows.certificate.identification import model_hash
 from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
+from fairflows.encoder.model_state import model_hash
 from own_parts import Linear, Normal
 
 pytestmark = [

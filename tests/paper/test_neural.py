@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from fairflows import certify, make_gaussians, make_three_groups
-from fairflows.certificate.identification import model_hash
+from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
 from fairflows.frontiers.sweep import frontier
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural

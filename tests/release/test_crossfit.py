@@ -12,8 +12,8 @@ import fairflows as ff
 from fairflows.bounds import cell_upper_bound
 from fairflows.certificate.counted import CountedStatement
 from fairflows.certificate.evidence import CellEvidence
-from fairflows.certificate.identification import model_hash
 from fairflows.encoder.group_encoder import Unencoded
+from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Released
 from fairflows.table.persons import Key, Persons

@@ -21,7 +21,6 @@ from torch import distributions as td
 
 from fairflows import DataError, FairFlow, FairMatching, FairTransport, FairTree, Table, make_gaussians
 from fairflows.bijection import NeuralSpline, StackedMLP
-from fairflows.certificate.identification import model_hash
 from fairflows.density import (
     AutoregressiveDensity,
     FlowDensity,
@@ -32,6 +31,7 @@ from fairflows.density import (
 )
 from fairflows.density.cell_families import LatentClassMixture, SmoothedCounts
 from fairflows.density.made import CategoricalMADE
+from fairflows.encoder.model_state import model_hash
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import FORMAT, load, save
 from fairflows.storage.values import _HOMES, class_named

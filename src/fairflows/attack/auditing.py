@@ -18,7 +18,6 @@ from fairflows.attack.white_box import Constraint
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.document import AttackResult, Certificate, Plain
-from fairflows.certificate.identification import model_hash
 from fairflows.compute.display import (
     ATTACK,
     INK,
@@ -31,6 +30,7 @@ from fairflows.compute.display import (
     progress_bar,
 )
 from fairflows.compute.resources import one_thread
+from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import ParameterError
 from fairflows.release.released import Model
 from fairflows.table.table import Table

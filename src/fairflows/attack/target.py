@@ -23,7 +23,6 @@ from fairflows.attack.learners import (
     judge,
 )
 from fairflows.attack.white_box import Constraint, Reference, white_box
-from fairflows.certificate.identification import rows_hash
 from fairflows.certificate.request import checked_released
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError
@@ -143,7 +142,7 @@ class Target:
         if "label" in names:
             Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
         X = {part: table.X for part, table in tables.items()}
-        attacked = "" if released_model is None else rows_hash(tables["test"], released_model.secret)
+        attacked = "" if released_model is None else tables["test"].fingerprint(released_model.secret)
         return cls(released_model, groups, Z, group, X, latent, names, attacked, limits)
 
     def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:

@@ -266,9 +266,8 @@ def cells_to_merge(counts: ArrayLike) -> NDArray[np.bool_]:
     array([False,  True,  True, False])
     """
     counts = checked_counts(counts)
-    frequencies = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1)
     # what a cell costs is what two groups have in common there: of the worst two, the smaller frequency
-    cost = np.sort(frequencies, axis=-2)[..., -2, :].reshape(-1, counts.shape[-1]).max(axis=0)
+    cost = np.sort(_frequencies(counts), axis=-2)[..., -2, :].reshape(-1, counts.shape[-1]).max(axis=0)
     by_group = counts.reshape(-1, counts.shape[-1])
     merged = np.asarray(has_few_persons(by_group).any(axis=0))
     while True:
@@ -355,9 +354,8 @@ def merged_accuracy_upper_bound(
     p, mu, n = _merged_frequencies(counts, merged)
     pi = checked_priors(priors, p.shape[-2])
     best = (pi[:, None] * p).max(axis=-2, initial=0).sum(axis=-1) + (pi * mu).sum(axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = np.where(pi > 0, pi**2 / n, 0)  # a group with prior 0 needs no persons
-    radius = eta * np.sqrt(-math.log(checked_delta(delta)) / 2 * variance.sum(axis=-1))
+    variance = np.where(pi > 0, _variance(n, eta), 0)  # a group with prior 0 needs no persons
+    radius = np.sqrt(-math.log(checked_delta(delta)) / 2 * (pi**2 * variance).sum(axis=-1))
     return plain(np.minimum(pi.max() + eta * (best - pi.max()) + radius, 1))
 
 
@@ -399,5 +397,5 @@ def _merged_frequencies(counts: ArrayLike, merged: ArrayLike) -> tuple[FloatArra
     counts, merged = np.asarray(counts, dtype=np.float64), np.asarray(merged, dtype=np.float64)
     every = checked_counts(np.concatenate([counts, merged[..., None]], axis=-1))
     n = every.sum(axis=-1)
-    p = every / np.where(n > 0, n, 1)[..., None]
+    p = _frequencies(every)
     return p[..., :-1], p[..., -1], n

@@ -27,9 +27,9 @@ from fairflows.certificate.document import (
     rounded_up,
 )
 from fairflows.certificate.evidence import CellEvidence, ModelEvidence, check_accuracy, check_distance
-from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
 from fairflows.encoder.base import Encoder
+from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError, DataWarning, warn_user
 from fairflows.release.released import Model, Released
 from fairflows.table.looks import Look, open_book
@@ -202,7 +202,7 @@ def make_certificate(
         estimator=settings.estimator,
         assumptions=(),
         model=name,
-        rows=rows_hash(rows, key),
+        rows=rows.fingerprint(key),
         seed=settings.seed,
         n_draws=settings.n_draws,
         versions=_versions(),
@@ -239,7 +239,7 @@ def make_certificate(
         certificate = _with_attack(certificate, attack, of_own_densities=candidates is None)
         if cells:
             is_counted = all(part.is_deterministic for part in cells) and not (model.draws_rows or model.is_foreign)
-            same = is_counted and attack.rows == rows_hash(sample, key)
+            same = is_counted and attack.rows == sample.fingerprint(key)
             _check_for_contradiction(certificate, same_release=same)
     certificate = replace(
         certificate,

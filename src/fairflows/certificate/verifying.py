@@ -10,8 +10,8 @@ from fairflows.certificate.candidates import DensityLike, best_densities
 from fairflows.certificate.certifying import make_certificate
 from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.certificate.document import AttackResult, Certificate
-from fairflows.certificate.identification import model_hash, rows_hash
 from fairflows.certificate.request import Settings
+from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
 from fairflows.table.looks import open_book
@@ -106,7 +106,7 @@ def verify(
     key = released.secret
     name = model_hash(model, key)
     same_model = name == certificate.model
-    same_rows = rows_hash(rows, key) == certificate.rows
+    same_rows = rows.fingerprint(key) == certificate.rows
     intact = not key or certificate.sealed(key).seal == certificate.seal
     if not (same_model or same_rows or (key and intact)):
         # Hashes and seal under another key say nothing: only the model is known to differ.

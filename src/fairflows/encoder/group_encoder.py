@@ -245,10 +245,7 @@ class GroupEncoder(Encoder):
         """Row weights, checked; None when all rows count alike."""
         if sample_weight is None:
             return None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weight.any():
-            raise DataError("sample_weight must have a positive weight; every weight is zero.")
-        return weight
+        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
     def _table(self, X: RowsLike) -> TableColumns:
         """All columns of a table."""

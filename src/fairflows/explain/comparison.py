@@ -11,9 +11,9 @@ from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds.arguments import CHOOSING
 from fairflows.certificate.certifying import gives_each_row_another_value, make_certificate, refuse_used_rows
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.identification import model_hash
 from fairflows.certificate.request import Settings
 from fairflows.compute.resources import one_thread
+from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
 from fairflows.explain.usefulness import predicted_labels
 from fairflows.metrics import count_predictions, group_metrics

@@ -162,16 +162,21 @@ class CellRelease(Encoder):
         self._check_fitted()
         if self.rows_given_cell_ is not None:
             return self.rows_given_cell_.schema
-        return Schema({}) if self.typical_rows_ is None or self.output == "cell" else Schema.of(self.typical_rows_)
+        return Schema({}) if self._typical is None else Schema.of(self._typical)
 
     def encoded_dtypes(self) -> dict[str, Dtype]:
         """The types of cell numbers, or of the columns of whole rows or typical rows."""
         self._check_fitted()
         if self.rows_given_cell_ is not None:
             return self.rows_given_cell_.dtypes
-        if self.typical_rows_ is not None and self.output == "typical":
-            return {str(name): dtype for name, dtype in self.typical_rows_.dtypes.items()}
+        if self._typical is not None:
+            return {str(name): dtype for name, dtype in self._typical.dtypes.items()}
         return super().encoded_dtypes()
+
+    @property
+    def _typical(self) -> pd.DataFrame | None:
+        """The typical row of each cell, where these are released."""
+        return self.typical_rows_ if self.output == "typical" else None
 
     def _fit_to(self, given: Given) -> Rows:
         """Fit the encoder, and choose the cells."""
@@ -272,8 +277,8 @@ class CellRelease(Encoder):
         cells = self._released(rows)
         if self.rows_given_cell_ is not None:
             return self.rows_given_cell_.sample(cells)
-        if self.typical_rows_ is not None and self.output == "typical":
-            return self.typical_rows_.iloc[cells].reset_index(drop=True)
+        if self._typical is not None:
+            return self._typical.iloc[cells].reset_index(drop=True)
         return cell_numbers(cells)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
@@ -285,7 +290,7 @@ class CellRelease(Encoder):
     def _names_out(self) -> list[str]:
         if self.rows_given_cell_ is not None:
             return [str(name) for name in self.rows_given_cell_.names]
-        return ["cell"] if self.typical_rows_ is None or self.output == "cell" else list(map(str, self.typical_rows_))
+        return ["cell"] if self._typical is None else list(map(str, self._typical))
 
     def _given(self) -> Encoder:
         return Unencoded() if self.encoder is None else self.encoder

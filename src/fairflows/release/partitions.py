@@ -83,8 +83,6 @@ class NumericView:
 
     def features(self, frame: pd.DataFrame) -> FloatArray:
         """The numbers, (n_rows, n_numbers)."""
-        if frame.shape[1] != len(self.columns):
-            raise DataError(f"The cells were fitted on {len(self.columns)} columns; got {frame.shape[1]}.")
         parts = [part.features(column) for part, (_, column) in zip(self.columns, frame.items(), strict=True)]
         return np.concatenate(parts, axis=1)
 

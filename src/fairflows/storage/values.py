@@ -225,25 +225,22 @@ class Writer:
             return {_TAG: "texts", "type": value.dtype.kind, "shape": list(value.shape), "items": items}
         if value.dtype.kind not in "biufmM" or value.dtype.itemsize > 8:
             raise DataError(f"{where}: an array of {value.dtype} cannot be saved.")
-        plain = value.view(np.int64) if value.dtype.kind in "mM" else value
-        return {_TAG: "array", "type": value.dtype.str, "shape": list(value.shape), "name": self._name(value, plain)}
+        return self._stored(value, value)
 
-    def _name(self, value: object, plain: np.ndarray) -> str:
+    def _tensor(self, value: Any, where: str) -> Tagged:
+        return {_TAG: "tensor", "array": self._stored(value, value.detach().cpu().numpy())}
+
+    def _stored(self, value: object, array: np.ndarray) -> Tagged:
+        """An array by its name; a value that occurs again is stored once."""
         if id(value) not in self._names:
             self._kept.append(value)
             self._names[id(value)] = name = f"a{len(self.arrays)}"
+            plain = array.view(np.int64) if array.dtype.kind in "mM" else array
             # safetensors writes the memory as it lies
             self.arrays[name] = np.array(plain, dtype=plain.dtype.newbyteorder("<"), order="C")
-        return self._names[id(value)]
-
-    def _tensor(self, value: Any, where: str) -> Tagged:
-        array = value.detach().cpu().numpy()
-        written = {_TAG: "array", "type": array.dtype.str, "shape": list(array.shape), "name": self._name(value, array)}
-        return {_TAG: "tensor", "array": written}
+        return {_TAG: "array", "type": array.dtype.str, "shape": list(array.shape), "name": self._names[id(value)]}
 
     def _time(self, value: Any, where: str) -> Tagged:
-        if value is pd.NaT:
-            return {_TAG: "NaT"}
         zone = None if getattr(value, "tz", None) is None else str(value.tz)
         kind = "timestamp" if isinstance(value, pd.Timestamp) else "timedelta"
         return {_TAG: kind, "ticks": int(value.as_unit(value.unit)._value), "unit": value.unit, "zone": zone}
@@ -314,7 +311,6 @@ class Reader:
             "texts": lambda v: _object_array(self.read(v["items"])).reshape(v["shape"]).astype(_TEXTS[v["type"]]),
             "scalar": lambda v: self._array(v["array"])[()],
             "tensor": self._tensor,
-            "NaT": lambda v: pd.NaT,
             "timestamp": _timestamp,
             "timedelta": lambda v: pd.Timedelta(np.timedelta64(v["ticks"], v["unit"])),
             "index": self._index,

@@ -35,7 +35,7 @@ from fairflows.table.dialect import Dialect
 from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
 from fairflows.table.grid import find_grid
 from fairflows.table.grouping import CutsLike, Grouping, GroupRules, joined
-from fairflows.table.persons import Hashes, Persons, check_identifier, content_hashes
+from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
 from fairflows.table.reading import read_frame
 from fairflows.table.schema import Schema
 
@@ -214,6 +214,10 @@ class Table:
     def contents(self) -> Hashes:
         """A hash of each row's features, label and group."""
         return content_hashes(self.whole(), b"whole rows")
+
+    def fingerprint(self, key: Secret) -> str:
+        """A keyed hash of all features, labels and groups, in whatever order the rows come."""
+        return fingerprint([np.sort(content_hashes(self.whole(), key))], key)
 
     def whole(self) -> pd.DataFrame:
         """Features, group and label side by side, the rows numbered anew."""

@@ -14,7 +14,6 @@ from jinja2 import TemplateError
 from fairflows.certificate.checking import difference_from_counts
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.file_list import file_sha256
-from fairflows.certificate.identification import rows_hash
 from fairflows.exceptions import DataError, Parameter
 from fairflows.release.released import Released, Transformer, beside
 from fairflows.reporting import Report
@@ -212,6 +211,6 @@ def read_report(out: Path) -> Report:
 
 def certified_part(table: Table, run: Run, certificate: Certificate, model: Transformer) -> Table:
     """The rows that a certificate is about: the table as it is, else those of it that `fit` certified on."""
-    if len(table) != run.rows or rows_hash(table, Released.of(model).secret) == certificate.rows:
+    if len(table) != run.rows or table.fingerprint(Released.of(model).secret) == certificate.rows:
         return table
     return table.split(CERTIFYING, VALIDATION, run.seed)[2]
