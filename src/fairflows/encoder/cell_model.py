@@ -81,7 +81,7 @@ class CellModel:
         """The classifier's class probabilities in any cells, (n, C)."""
         if self.classifier is None:
             raise DataError("The cells were fitted without a label, and so without a classifier.")
-        return class_probabilities(self.classifier, self.codec, cells)
+        return classes_in_cells(self.classifier, self.codec, cells)
 
     def sample_rows(self, n: int, random_state: int) -> list[pd.DataFrame]:
         """n rows of each group drawn from its density."""
@@ -165,7 +165,7 @@ def fit_cell_models(
         if y is not None:
             classifier = _fit_classifier(settings.classifier, codec, whole, rows.group, y, K)
             of_interest = np.arange(codec.n_cells_) if support is None else support
-            scores = class_probabilities(classifier, codec, of_interest)
+            scores = classes_in_cells(classifier, codec, of_interest)
         shares = np.bincount(rows.group, minlength=K) / len(rows.group)
         learnt = codec, densities, support, log_p, tails, scores, classifier, shares, held_out
         models[seed] = CellModel(*learnt, label_log_p, label_tails)
@@ -210,7 +210,7 @@ def one_hot_names(codec: CellCodec) -> list[str]:
     return names
 
 
-def class_probabilities(classifier: Classifier, codec: CellCodec, cells: IntArray) -> FloatArray:
+def classes_in_cells(classifier: Classifier, codec: CellCodec, cells: IntArray) -> FloatArray:
     """The classifier's class probabilities in each cell, in chunks."""
     parts = [
         classifier.predict_proba(one_hot(codec.levels_of(cells[start : start + _ROWS_PER_CHUNK]), codec.shape_))

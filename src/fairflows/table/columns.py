@@ -353,8 +353,3 @@ def places_in(values: pd.Index | Sequence[Hashable], column: pd.Series) -> npt.N
         place_of = {value: place for place, value in enumerate(values)}
         places = [place_of.get(value, -1) for value in column.tolist()]
     return np.array(places, dtype=np.intp)
-
-
-def any_missing(frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which rows have a missing value."""
-    return frame.isna().any(axis=1).to_numpy()

@@ -32,6 +32,7 @@ _BINS = 20  # that numbers are cut into, to see what a column tells
 _MANY_GROUPS = 8
 _MODEST, _GOOD = 0.25, 0.1  # distances: a group that cannot reach the first is too small; the second is worth having
 _FEWEST_OF_A_CLASS = 10
+_MOST_LISTED = 8  # names in one finding
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _CODE = re.compile(r"0\d+")  # leading zeros: text on purpose
@@ -60,9 +61,6 @@ class Finding(Message):
     def parts(self) -> Parts:
         """Text and parameters, in order."""
         return self.said
-
-    def __str__(self) -> str:
-        return self.render()
 
 
 def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
@@ -199,9 +197,9 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
     )
     listed = _first([f"{groups[a]} ({persons[a]:,})" for a in sorted(small, key=lambda a: persons[a])])
     parts: Parts = (
-        f"{name}: too few persons to certify a distance of {_MODEST} in {_word(len(small), 'group')}: {listed}. "
-        f"That takes about {modest:,} persons of each group in the file with {CELLS[0]} cells; a distance of {_GOOD} "
-        f"takes {good:,}.",
+        f"{name}: too few persons to certify a distance of {_MODEST} in {len(small):,} group{'s' * (len(small) > 1)}: "
+        f"{listed}. That takes about {modest:,} persons of each group in the file with {CELLS[0]} cells; a distance of "
+        f"{_GOOD} takes {good:,}.",
     )
     least = min(modest, persons.max(), persons.sum() - persons.max())  # more would leave one group
     if len(groups) > 2 and least > persons.min():
@@ -285,10 +283,7 @@ def _is_text(column: pd.Series) -> bool:
     return pd.api.types.infer_dtype(column, skipna=True) == "string"
 
 
-def _first(texts: Sequence[str], most: int = 8) -> str:
+def _first(texts: Sequence[str]) -> str:
     """A list in words, cut short where it is long."""
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
-
-
-def _word(count: int, word: str) -> str:
-    return f"{count:,} {word}" + "s" * (count != 1)
+    more = f" and {len(texts) - _MOST_LISTED:,} more" if len(texts) > _MOST_LISTED else ""
+    return ", ".join(texts[:_MOST_LISTED]) + more

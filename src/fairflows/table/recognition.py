@@ -270,7 +270,7 @@ def _add_looks(found: Evidence, name: str, fields: pa.Array, n_rows: int) -> boo
         looks = ["perhaps .", "decimal ."]
     else:
         values = values.unique()
-        if not (_all_match(values[:64], _ANY_NUMBER) and _all_match(values, _ANY_NUMBER)):
+        if not (_look_like_numbers(values[:64]) and _look_like_numbers(values)):
             return False
         if pc.any(pc.match_substring_regex(values, LEADING_ZEROS)).as_py():
             return False
@@ -299,5 +299,5 @@ def _are_all(values: pa.Array, kind: pa.DataType) -> bool:
     return True
 
 
-def _all_match(values: pa.Array, pattern: str) -> bool:
-    return bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
+def _look_like_numbers(values: pa.Array) -> bool:
+    return bool(pc.all(pc.match_substring_regex(values, _ANY_NUMBER)).as_py())

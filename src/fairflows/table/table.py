@@ -18,7 +18,6 @@ from fairflows.table.columns import (
     KINDS,
     Kind,
     TableColumns,
-    any_missing,
     check_column,
     check_complete,
     check_kinds,
@@ -411,7 +410,7 @@ class Table:
         """Refuse or drop rows with missing values; return which rows are kept."""
         if missing == "drop":
             everything = pd.concat([self.X, self.a, *([] if self.y is None else [self.y])], axis=1)
-            gone = any_missing(everything)
+            gone = everything.isna().any(axis=1).to_numpy()
             if gone.all():
                 raise DataError("Every row has a missing value, so none is left after dropping them.")
             if gone.any():

@@ -160,10 +160,10 @@ def new_figure(
     return figure, figure.subplots(n_rows, n_columns, squeeze=False)
 
 
-def frontier_figure(summary: pd.DataFrame, measures: Mapping[str, str]) -> Figure:
-    """Balanced accuracy against measures, columns of the summary by the names of their axes: one curve per dataset."""
-    figure, axes = new_figure(len(measures))
-    draw_frontiers(axes[0], summary, measures, by="data")
+def frontier_figure(summary: pd.DataFrame) -> Figure:
+    """Balanced accuracy against the statistical distance: one curve per dataset."""
+    figure, axes = new_figure()
+    draw_frontiers(axes[0], summary, {"delta": "Δ, statistical distance"}, by="data")
     axes[0, 0].legend()
     return figure
 
@@ -171,7 +171,10 @@ def frontier_figure(summary: pd.DataFrame, measures: Mapping[str, str]) -> Figur
 def draw_frontiers(
     axes: npt.NDArray[np.object_], summary: pd.DataFrame, measures: Mapping[str, str], *, by: str
 ) -> None:
-    """Balanced accuracy against each measure, one panel each, with 95 % intervals: one curve per value of a column."""
+    """Balanced accuracy against each measure, a panel each, with 95 % intervals: one curve per value of a column.
+
+    Measures are columns of the summary, with the names of their axes.
+    """
     for ax, (measure, title) in zip(axes, measures.items(), strict=True):
         for (name, part), colour in zip(summary.groupby(by, sort=False), COLOURS, strict=False):
             ax.errorbar(

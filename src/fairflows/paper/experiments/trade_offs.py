@@ -42,7 +42,6 @@ PAPER_BIJECTIONS = {
 SCALARISATION_GAMMAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95, 1.0)
 PAPER_AREAS = {"convex": 0.6036, "chebyshev": 0.6051}
 PAPER_BASE_RATES = {0: (0.29, 0.71), 1: (0.82, 0.18)}
-DISTANCE = {"delta": "Δ, statistical distance"}
 CRITERIA = {
     "parity": "demographic parity distance",
     "odds": "equalized odds distance",
@@ -66,7 +65,7 @@ def run_continuous(setting: Setting) -> Result:
         notes.append(
             f"Health: accuracy drops by {100 * drop:.1f} points from the first γ to the last; the paper says 3.9."
         )
-    figure = frontier_figure(summary, DISTANCE)
+    figure = frontier_figure(summary)
     return Result(table, described(models), notes, figure, {"models": every_model(models)})
 
 
@@ -80,7 +79,7 @@ def run_categorical(setting: Setting) -> Result:
     shown = ["data", "gamma", "delta", "delta ±", "adversary_accuracy", "paper bound", "balanced_accuracy"]
     table = summary[[*shown, "balanced_accuracy ±", "paper accuracy", "accuracy", "parity"]]
     notes.append("adversary_accuracy is the bound (1 + Δ)/2, exact under the estimated densities of cells.")
-    figure = frontier_figure(summary, DISTANCE)
+    figure = frontier_figure(summary)
     return Result(table, described(models), notes, figure, {"models": every_model(models)})
 
 
@@ -204,7 +203,7 @@ def run_densities(setting: Setting) -> Result:
             summary[f"held-out log-likelihood, a = {group}"] = value
         parts.append(summary)
     table = pd.concat(parts, ignore_index=True)
-    figure = frontier_figure(table, DISTANCE)
+    figure = frontier_figure(table)
     shown = ["data", "gamma", "delta", "balanced_accuracy", *table.filter(like="held-out")]
     notes = [
         "The paper shows curves only, and finds them alike. Each Δ is a claim about its own density, not the truth.",
