@@ -51,7 +51,7 @@ class _Couplings(torch.autograd.Function):
         matrices, kept = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
         weight_grads = [torch.empty_like(weight) for weight in matrices] if any(ctx.needs_input_grad[2:]) else None
         beside = SecondStream(grad.device, "gradients")
-        by_s = grad_log_det.unsqueeze(-1)
+        by_s = grad_log_det.unsqueeze(-1).expand_as(grad).contiguous()  # a kernel reads four numbers at once
         for place, i in reversed(list(enumerate(ctx.order))):
             s, x, *layers = kept[place * (2 + depth) : (place + 1) * (2 + depth)]
             grad, raw = (affine.unscale_gradient if ctx.inverse else affine.scale_gradient)(grad, by_s, x, s)
