@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from fairflows.exceptions import DataWarning as DataWarning
     from fairflows.exceptions import ParameterError as ParameterError
     from fairflows.explain.comparison import compare as compare
-    from fairflows.explain.flipping import Recourse as Recourse
-    from fairflows.explain.flipping import recourse as recourse
     from fairflows.explain.pairs import MatchedPairs as MatchedPairs
     from fairflows.explain.pairs import matched_pairs as matched_pairs
+    from fairflows.explain.recourse_search import Recourse as Recourse
+    from fairflows.explain.recourse_search import recourse as recourse
     from fairflows.explain.usefulness import StillTells as StillTells
     from fairflows.explain.usefulness import still_tells as still_tells
     from fairflows.frontiers.sweep import Frontier as Frontier
@@ -86,7 +86,7 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.encoder.fair_tree": "FairTree",
     "fairflows.exceptions": "DataError DataWarning ParameterError",
     "fairflows.explain.comparison": "compare",
-    "fairflows.explain.flipping": "Recourse recourse",
+    "fairflows.explain.recourse_search": "Recourse recourse",
     "fairflows.explain.pairs": "MatchedPairs matched_pairs",
     "fairflows.explain.usefulness": "StillTells still_tells",
     "fairflows.frontiers.sweep": "Frontier frontier",

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fairflows import FairMatching, Table
-from fairflows.cli.base import in_options, show_warning
+from fairflows.cli.base import show_warning, with_option_names
 from fairflows.cli.main import BUG, main
 from fairflows.exceptions import DataError, DataWarning, Parameter
 from fairflows.storage.saving import save
@@ -126,7 +126,7 @@ def test_advice_that_only_fit_can_follow_says_so(run, folder):
 )
 def test_messages_name_parameters_as_options_of_the_command(monkeypatch, command, parameter, said):
     monkeypatch.setattr(sys, "argv", ["fairflows", command])
-    assert in_options(DataError("say ", parameter, ",\nplease")) == f"say {said}, please"
+    assert with_option_names(DataError("say ", parameter, ",\nplease")) == f"say {said}, please"
 
 
 def test_a_warning_names_options_and_comes_once(monkeypatch, capsys):

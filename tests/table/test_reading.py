@@ -21,7 +21,7 @@ from fairflows.exceptions import DataError
 from fairflows.stream.tables import TableReader
 from fairflows.table.dialect import Dialect
 from fairflows.table.field_types import column_types
-from fairflows.table.frames import like, to_pandas
+from fairflows.table.frames import as_kind_of, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.reading import read_frame
 from fairflows.table.table import Table
@@ -248,11 +248,11 @@ def test_the_numbers_of_rows_that_are_no_longer_there(tmp_path):
 def test_polars_comes_out_with_the_types_that_went_in():
     frame = polars.DataFrame({"whole": [2**60 + 1, None, 5, 7], "day": DAYS, "town": ["a", "b", None, "a"]})
     codec = Codec(missing="category").fit(to_pandas(frame))
-    back = like(frame, codec.decode(codec.encode(to_pandas(frame), Persons.of(range(4)))[0])[0])
+    back = as_kind_of(frame, codec.decode(codec.encode(to_pandas(frame), Persons.of(range(4)))[0])[0])
     assert back.schema == frame.schema
     assert back["day"].to_list() == DAYS
     hours = pd.DataFrame({"t": pd.to_datetime(["2020-01-01 10:00"]).astype("M8[s]")})
-    assert like(frame, hours).schema["t"] == polars.Datetime("ms")
+    assert as_kind_of(frame, hours).schema["t"] == polars.Datetime("ms")
 
 
 def test_tables_of_other_kinds_are_named():

@@ -34,20 +34,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-called: dict[str, str] = {}
+names_of_files: dict[str, str] = {}
 """What messages call temporary files, by their paths."""
 
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
-def in_options(message: Message) -> str:
+def with_option_names(message: Message) -> str:
     """A message in one line, with parameters named as the command names them."""
     return in_one_line(message.render(_as_option))
 
 
 def in_one_line(text: str) -> str:
     """A message in one line, with temporary files called what they stand for."""
-    for path, name in called.items():
+    for path, name in names_of_files.items():
         text = text.replace(path, name)
     return " ".join(text.split())
 
@@ -84,9 +84,9 @@ def show_warning(message: Warning | str, category: type[Warning], *_: object, **
     if not isinstance(message, DataWarning):
         return
     kind = re.sub(r"\d[\d,]*", "#", str(message))
-    if kind not in _said:
-        _said.add(kind)
-        typer.echo(f"fairflows: {in_options(message)}", err=True)
+    if kind not in _warned:
+        _warned.add(kind)
+        typer.echo(f"fairflows: {with_option_names(message)}", err=True)
 
 
 def print_frame(frame: pd.DataFrame, as_json: bool, title: str) -> None:

@@ -16,7 +16,7 @@ import typer
 
 from fairflows import __version__
 from fairflows.cli import data_commands, model_commands
-from fairflows.cli.base import app, in_one_line, in_options, show_warning
+from fairflows.cli.base import app, in_one_line, show_warning, with_option_names
 from fairflows.compute.resources import one_thread_by_default
 from fairflows.exceptions import Message
 
@@ -50,7 +50,7 @@ def _outcome() -> tuple[int | str | None, str]:
     except SystemExit as end:
         return end.code, ""
     except (ValueError, OSError, OverflowError, MemoryError) as error:  # a DataError is a ValueError
-        text = in_options(error) if isinstance(error, Message) else in_one_line(str(error))
+        text = with_option_names(error) if isinstance(error, Message) else in_one_line(str(error))
         return 2, text or type(error).__name__
     except Exception as error:
         if os.environ.get("FAIRFLOWS_DEBUG"):

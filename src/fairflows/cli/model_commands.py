@@ -40,7 +40,7 @@ from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.dialect import Dialect
 
 if TYPE_CHECKING:
-    from fairflows.explain.flipping import Recourse
+    from fairflows.explain.recourse_search import Recourse
     from fairflows.workflow.results import Run
 
 OutFile = Annotated[

@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperOption
 
 from fairflows import __version__
-from fairflows.cli.base import called
+from fairflows.cli.base import names_of_files
 from fairflows.exceptions import DataError
 from fairflows.table.dialect import Dialect
 
@@ -208,7 +208,7 @@ def piped(given: dict[str, object]) -> Iterator[dict[str, object]]:
         with path.open("wb") as file:
             file.write(head)
             shutil.copyfileobj(sys.stdin.buffer, file)
-        called[str(path)] = "standard input"
+        names_of_files[str(path)] = "standard input"
         yield {**given, names[0]: path}
 
 
@@ -234,7 +234,7 @@ def written_to(out: Path, kind: str = "csv") -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="fairflows-") as folder:
         path = Path(folder) / f"standard-output.{kind}"
-        called[str(path)] = "standard output"
+        names_of_files[str(path)] = "standard output"
         yield path
         with path.open("rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)

@@ -20,7 +20,7 @@ from fairflows.bounds.arguments import checked_draws
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.columns import Dtype, TableColumns
-from fairflows.table.frames import ColumnLike, Frame, TableLike, has_names, is_arrow, like, settled
+from fairflows.table.frames import ColumnLike, Frame, TableLike, as_kind_of, has_names, is_arrow, materialised
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons
 from fairflows.table.schema import Schema
@@ -64,7 +64,7 @@ class Given:
     sample_weight: ColumnLike | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "X", settled(self.X))
+        object.__setattr__(self, "X", materialised(self.X))
 
     @property
     def label(self) -> LabelsLike | None:
@@ -590,4 +590,4 @@ def wrap_output(X: RowsLike, frame: pd.DataFrame) -> Frame:
         return frame.set_axis(X.X.index)
     if isinstance(X, pd.DataFrame):
         frame = frame.set_axis(X.index)
-    return like(X if has_names(X) else np.empty(0), frame)
+    return as_kind_of(X if has_names(X) else np.empty(0), frame)

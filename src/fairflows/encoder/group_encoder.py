@@ -34,7 +34,7 @@ from fairflows.table.frames import (
     columns_from_arrow,
     has_names,
     has_pandas_notes,
-    settled,
+    materialised,
     to_pandas,
 )
 from fairflows.table.ledger import Ledger
@@ -251,13 +251,13 @@ class GroupEncoder(Encoder):
         """All columns of a table."""
         if isinstance(X, TableColumns):
             return X
-        X = settled(X)
+        X = materialised(X)
         if isinstance(X, pa.Table) and not has_pandas_notes(X):
             return TableColumns(columns_from_arrow(X))
         return TableColumns(X.X if isinstance(X, Table) else self._frame(X))
 
     def _frame(self, X: TableLike) -> pd.DataFrame:
-        X = settled(X)
+        X = materialised(X)
         if has_names(X):
             return to_pandas(X)
         finite: bool | Literal["allow-nan"] = "allow-nan" if self.missing_ == "category" else True

@@ -30,7 +30,7 @@ from fairflows.table.dialect import Dialect
 from fairflows.table.folders import check_file, new_file, side_folder
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
-from fairflows.table.reading import named
+from fairflows.table.reading import naming_file
 from fairflows.table.schema import Schema
 
 BATCH_ROWS = 2**14
@@ -106,7 +106,7 @@ def encode_file(
     encode.check_label(reader.columns, reader.path)
 
     def encoded(batch: pa.Table) -> Encoded:
-        with named(reader.path):
+        with naming_file(reader.path):
             return encode(batch)
 
     unknown: Counter[Hashable] = Counter()

@@ -27,9 +27,9 @@ from fairflows.table.field_types import as_types, column_types
 from fairflows.table.frames import NULLABLE, as_arrow, from_arrow
 from fairflows.table.reading import (
     ParquetRows,
-    explained,
+    explaining_errors,
     kind_of,
-    named,
+    naming_file,
     open_table,
     say_what_was_recognised,
     with_texts,
@@ -64,7 +64,7 @@ class TableReader:
         self._schema = Schema({}) if schema is None else schema
         self._texts = texts
         self._stated = dialect or Dialect()
-        with explained(path):
+        with explaining_errors(path):
             self._rows = open_table(path, self._stated)
         self.columns = self._rows.columns
 
@@ -78,7 +78,7 @@ class TableReader:
         schema, start = self._schema.part(columns), 0
         for table in self.tables(columns):
             frame = from_arrow(table)
-            with named(self.path):
+            with naming_file(self.path):
                 schema.check(frame)
             yield frame.set_axis(pd.RangeIndex(start, start + len(frame), name="row"))
             start += len(frame)
@@ -89,7 +89,7 @@ class TableReader:
             check_known(name, pd.Index(self.columns), "needed")
         columns = list(dict.fromkeys(columns))
         n_rows = 0
-        with explained(self.path):
+        with explaining_errors(self.path):
             for table in self._tables(columns, self._schema.part(columns)):
                 n_rows += table.num_rows
                 yield table

@@ -70,7 +70,7 @@ def has_names(data: object) -> bool:
     return isinstance(data, pd.DataFrame) or is_polars(data) or is_arrow(data)
 
 
-def settled(data: Given) -> Given | pa.Table:
+def materialised(data: Given) -> Given | pa.Table:
     """The rows of a stream or query as a table, since a second reading may give none, or another order.
 
     A lazy frame is refused; all else is returned as it is.
@@ -87,7 +87,7 @@ def to_pandas(data: TableLike, columns: list[str] | None = None) -> pd.DataFrame
     Columns of an array are named ``columns``, else x0, x1, ...; duplicate column names are refused, since no
     value could be given back to the right one.
     """
-    data = settled(data)
+    data = materialised(data)
     if is_polars(data):
         import polars
 
@@ -107,8 +107,8 @@ def to_pandas(data: TableLike, columns: list[str] | None = None) -> pd.DataFrame
 def from_arrow(table: pa.Table) -> pd.DataFrame:
     """An Arrow table in pandas: whole numbers stay whole where some are missing, decimals become the nearest floats.
 
-    A date becomes its midnight in seconds; neither polars nor Parquet has times in that unit, so that `like` knows
-    dates again.
+    A date becomes its midnight in seconds; neither polars nor Parquet has times in that unit, by which `as_kind_of`
+    knows dates again.
     """
     table = _with_held_types(table)
     frame = table.to_pandas(use_threads=table.num_rows > _FEW_ROWS)
@@ -182,7 +182,7 @@ def check_names(columns: Iterable[Hashable], path: Path | None = None) -> None:
         raise DataError(f"{where}Column names must be unique; {repeated!r} occurs more than once.")
 
 
-def like(original: object, frame: pd.DataFrame) -> Frame:
+def as_kind_of(original: object, frame: pd.DataFrame) -> Frame:
     """`frame` as the kind of object that `original` is."""
     if is_polars(original):
         import polars

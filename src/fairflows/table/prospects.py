@@ -50,17 +50,17 @@ class Finding(Message):
     """One thing about a table that its owner should know before fitting."""
 
     column: str | None  # the column it is about
-    said: Parts  # what was found, and what to do about it
+    message: Parts  # what was found, and what to do about it
 
     @classmethod
-    def of(cls, column: str | None, *said: str | Parameter) -> Finding:
+    def of(cls, column: str | None, *message: str | Parameter) -> Finding:
         """A finding in these words."""
-        return cls(column, said)
+        return cls(column, message)
 
     @property
     def parts(self) -> Parts:
         """Text and parameters, in order."""
-        return self.said
+        return self.message
 
 
 def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:

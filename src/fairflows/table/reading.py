@@ -76,7 +76,7 @@ def read_frame(
         something else.
     """
     path, stated = Path(path), dialect or Dialect()
-    with explained(path):
+    with explaining_errors(path):
         rows = open_table(path, stated)
         if isinstance(rows, ParquetRows):
             frame = from_arrow(rows.read())
@@ -89,7 +89,7 @@ def read_frame(
             frame = from_arrow(as_types(pa.Table.from_batches(batches), types, known))
     if schema is None:
         return frame
-    with named(path):
+    with naming_file(path):
         return schema.apply(frame)
 
 
@@ -108,7 +108,7 @@ def recognise(
     decides where this one shows nothing. The columns `texts` are text, whatever it looks like.
     """
     path, stated = Path(path), dialect or Dialect()
-    with explained(path):
+    with explaining_errors(path):
         rows = open_table(path, stated, usual)
         if isinstance(rows, ParquetRows):
             return stated
@@ -189,7 +189,7 @@ def sample_persons(source: Path, target: Path, n: int, identifier: str | None, k
     the key; with the same key, one folder always gives the same persons. The folder is read twice, once for the
     identifiers alone. Without an identifier, every row counts as another person.
     """
-    with explained(source):
+    with explaining_errors(source):
         rows = parquet_folder(source)
         if identifier is not None:
             check_known(identifier, pd.Index(rows.schema.names), "identifier")
@@ -252,7 +252,7 @@ def kind_of(path: Path) -> Literal["csv", "excel", "parquet"]:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explaining_errors(path: Path) -> Iterator[None]:
     """Turn errors while a file is read into a DataError with a message of one line."""
     try:
         yield
@@ -279,7 +279,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def naming_file(path: Path) -> Iterator[None]:
     """Put the file's name before the message of a DataError."""
     try:
         yield
