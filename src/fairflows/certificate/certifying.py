@@ -294,7 +294,7 @@ def _with_cells(
     by_model = [part.folds_by_label(groups, each) for part in cells]
     given = [CountedStatement("row", label, tuple(of[label] for of in by_model)) for label in by_model[0]]
     certificate = _spending(certificate, cells=delta)
-    if _is_another_statement(certificate):
+    if not certificate.is_plain:  # the accuracy is no function of Δ, but another statement
         certificate = _spending(certificate, accuracy=delta)
     if given:
         certificate = _spending(certificate, odds=delta)
@@ -326,7 +326,7 @@ def _with_model(
         return certificate
     estimate, upper, accuracy, share = evidence.bounds(delta, shrink, certificate.priors, estimator)
     certificate = _spending(certificate, model=share)
-    if share and estimator == "betting" and _is_another_statement(certificate):
+    if share and estimator == "betting" and not certificate.is_plain:
         certificate = _spending(certificate, model_accuracy=delta)
     odds = {}
     labels = _labels(encoder) if candidates is None else []
@@ -343,11 +343,6 @@ def _with_model(
         model_accuracy_upper=accuracy,
         model_odds_upper=odds,
     )
-
-
-def _is_another_statement(certificate: Certificate) -> bool:
-    """Whether the accuracy is not a function of Δ, as it is for two equally likely groups."""
-    return len(certificate.n) > 2 or certificate.priors is not None
 
 
 def _labels(encoder: Encoder | None) -> list[Hashable]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import TypeAlias, TypedDict, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -23,15 +23,6 @@ OTHER = "other"
 """What the group of all small groups is called."""
 
 _QUANTILES = "quantiles="
-
-
-class GroupingFields(TypedDict):
-    """A `Grouping` as plain values."""
-
-    kinds: dict[str, str]
-    cuts: dict[str, list[float]]
-    spellings: dict[str, dict[str, str]]
-    merged: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -61,18 +52,18 @@ class Grouping:
     spellings: dict[str, dict[str, str]] = field(default_factory=dict)
     merged: dict[str, str] = field(default_factory=dict)
 
-    def to_dict(self) -> GroupingFields:
+    def to_dict(self) -> dict[str, dict[str, object]]:
         """Plain values, as JSON has them."""
-        return cast(GroupingFields, asdict(self))
+        return asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: GroupingFields) -> Grouping:
+    def from_dict(cls, fields: Mapping[str, object]) -> Grouping:
         """The grouping of plain values that `to_dict` gave; others are refused."""
         try:
             found: Grouping = read_as(fields, cls)
         except ValueError as error:
             raise DataError(f"These are not the fields of a grouping: {error}") from None
-        is_whole = set(fields) == set(GroupingFields.__annotations__) and found.kinds and all(found.cuts.values())
+        is_whole = set(fields) == set(vars(found)) and found.kinds and all(found.cuts.values())
         if not (is_whole and {*found.cuts, *found.spellings} <= set(found.kinds)):
             raise DataError("These are not the fields of a grouping.")
         return found
