@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -215,7 +216,7 @@ def demo(
     """
     from fairflows.table.examples import load_adult
     from fairflows.workflow.job import fit_table, write_fit
-    from fairflows.workflow.results import refuse_other_folder
+    from fairflows.workflow.results import Reading, refuse_other_folder
     from fairflows.workflow.summary import summary
 
     refuse_other_folder(out)
@@ -224,11 +225,8 @@ def demo(
         typer.echo(repr(table))
     with stages(quiet or as_json) as say:
         made = fit_table(table, target=0.1, quick=True, say=say)
-        run = {
-            "sensitive": ["sex"], "label": "income", "identifier": None, "drop": [], "missing": "error",
-            "multiclass": False, "rows": len(table), "seed": 0,
-        }  # fmt: skip
-        write_fit(made, table, out, run, shared="shared.csv")
+        reading = Reading(sensitive=["sex"], label="income", drop=[])
+        write_fit(made, table, out, {**asdict(reading), "rows": len(table), "seed": 0}, shared="shared.csv")
     if as_json:
         print_json({"out": str(out), "certificate": made.certificate.to_dict()})
         return
