@@ -20,6 +20,7 @@ import pyarrow.csv
 
 from fairflows.exceptions import DataError, Parameter
 from fairflows.table.dialect import Dialect, is_tab_separated
+from fairflows.table.field_types import PLAIN
 from fairflows.table.frames import check_names
 from fairflows.table.recognition import encoding_of, separator_of
 
@@ -28,9 +29,16 @@ EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
 PARQUET_SUFFIXES = {".parquet", ".pq"}
 
 _BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
-_BATCH_ROWS = 2**16
-_CELLS = {"separator": None, "encoding": None, "decimal": ".", "thousands": ""}  # how cells become text
-_ERRORS = {"#N/A", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"}
+_SHEET_ROWS = 2**16  # of a sheet, in one batch
+_CELL_ERRORS = {
+    "#N/A",
+    "#DIV/0!",
+    "#NAME?",
+    "#NULL!",
+    "#NUM!",
+    "#REF!",
+    "#VALUE!",
+}  # instead of values
 
 
 def _unpack(codec: str) -> Callable[[Path], IO[bytes]]:
@@ -226,8 +234,8 @@ class ExcelText:
     """
 
     def __init__(self, path: Path, dialect: Dialect) -> None:
-        for name, value in dialect.to_dict().items():
-            if name != "sheet" and value not in (None, _CELLS[name]):
+        for name, plain in PLAIN.to_dict().items():
+            if name != "sheet" and dialect.to_dict()[name] not in (None, plain):
                 raise DataError(f"{path}: a workbook itself says how it is written: leave out ", Parameter(name), ".")
         sheets = {name: rows for name, rows in _sheets(path, dialect.sheet).items() if rows}
         if not sheets:
@@ -239,14 +247,14 @@ class ExcelText:
             )
         ((header, *self._rows),) = sheets.values()
         self.path = path
-        self.dialect = Dialect(**_CELLS, sheet=dialect.sheet)  # the form of the text here: plain numbers
+        self.dialect = replace(PLAIN, sheet=dialect.sheet)  # as `_text` writes numbers
         self.columns = _column_names(header, path)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """These columns, some thousand rows at a time."""
         places = [self.columns.index(name) for name in columns]
-        for start in range(0, max(len(self._rows), 1), _BATCH_ROWS):
-            rows = self._rows[start : start + _BATCH_ROWS]
+        for start in range(0, max(len(self._rows), 1), _SHEET_ROWS):
+            rows = self._rows[start : start + _SHEET_ROWS]
             yield pa.RecordBatch.from_arrays(
                 [pa.array([row[j] for row in rows], pa.string()) for j in places], names=list(columns)
             )
@@ -288,7 +296,7 @@ def _trimmed(cells: Iterator[tuple[object, ...]]) -> list[list[str | None]]:
 
 def _text(cell: object) -> str | None:
     """A cell as a CSV file would hold it, without a loss of digits."""
-    if cell is None or cell == "" or (isinstance(cell, str) and cell in _ERRORS):
+    if cell is None or cell == "" or (isinstance(cell, str) and cell in _CELL_ERRORS):
         return None
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
         return str(int(cell))
