@@ -1,11 +1,13 @@
 """How time and memory grow with rows, columns, groups and cells: one fresh process per point, on one thread.
 
-    python benchmarks/growth.py [--only NAME ...] [--limit SECONDS] [--memory GIB] [--csv FILE] [--figure FILE]
+    python benchmarks/growth.py [--only NAME ...] [--limit SECONDS] [--memory GIB] [--jobs N] [--csv FILE]
+                                [--figure FILE]
 
 ``--only`` keeps the points of these axes (rows, columns, groups, cells), encoders and stages (fit, encode, certify,
 audit); names of one sort are alternatives. Points that the CSV file holds already are not measured again, so that a run
 may be stopped and continued. A point that is stopped by the limit of time or of memory is written down as such, and
-larger values on its axis are left out. ``--figure`` alone draws what the file holds.
+larger values on its axis are left out. With ``--jobs`` several points are measured at a time, each on one thread, large
+tables first. ``--figure`` alone draws what the file holds.
 
 Rows are drawn (`drawn_rows`): whole numbers, decimals, categories of six and of two levels in turn, which depend on
 four factors, a group that shifts them, and a label. Encoders are fitted to the rows of the point in the stage "fit",
@@ -26,6 +28,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -287,6 +290,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=(*AXES, *ENCODERS, *STAGES), default=[], metavar="NAME")
     parser.add_argument("--limit", type=float, default=300, help="processor seconds for a point, preparation included")
     parser.add_argument("--memory", type=float, default=6, help="GiB for a point")
+    parser.add_argument("--jobs", type=int, default=1, help="points at a time")
     parser.add_argument("--csv", type=Path, default=Path("growth.csv"))
     parser.add_argument("--figure", type=Path, help="draw the curves to this file")
     parser.add_argument("--point", help=argparse.SUPPRESS)
@@ -296,12 +300,21 @@ def main() -> None:
         return
     known = read_points(arguments.csv)
     if arguments.only or not arguments.figure:
-        for point in (p for p in all_points() if wanted(p, arguments.only)):
-            if point in known or _is_beyond(point, known):
-                continue
-            known[point] = measured_apart(point, arguments.limit, arguments.memory)
-            write_point(arguments.csv, point, known[point])
-            print(f"{point.axis} {point.value:,} {point.encoder} {point.stage}: {_shown(known[point])}", flush=True)
+        points = [p for p in all_points() if p not in known and wanted(p, arguments.only)]
+        if arguments.jobs > 1:
+            points.sort(key=lambda point: (point.axis != "rows", -point.rows * point.columns))
+
+        def measured_unless_beyond(point: Point) -> tuple[Point, Measured | None]:
+            beyond = _is_beyond(point, dict(known))
+            return point, None if beyond else measured_apart(point, arguments.limit, arguments.memory)
+
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            for done in as_completed([pool.submit(measured_unless_beyond, point) for point in points]):
+                point, measured = done.result()
+                if measured is not None:
+                    known[point] = measured
+                    write_point(arguments.csv, point, measured)
+                    print(f"{point.axis} {point.value:,} {point.encoder} {point.stage}: {_shown(measured)}", flush=True)
     if arguments.figure:
         draw(known, arguments.figure)
 
