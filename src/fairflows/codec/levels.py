@@ -100,12 +100,7 @@ class Levels:
         With `found`, the rows that hold an unseen value, or miss one where none was missing, are noted there; the
         latter are refused otherwise.
         """
-        if isinstance(column.dtype, pd.CategoricalDtype) and len(column) > len(column.dtype.categories):
-            # Look up each category once, not each row.
-            of_category = np.append(self.index.get_indexer(column.dtype.categories.astype(object)), -1)
-            codes = of_category[column.cat.codes.to_numpy()]
-        else:
-            codes = places_in(self.index, column)
+        codes = places_in(self.index, column)
         is_missing = missing(column)
         if is_missing.any():
             codes[is_missing] = self.code_of_missing(is_missing, found)

@@ -226,7 +226,8 @@ def infer_kind(column: pd.Series) -> Kind:
 
 def sorted_values(column: pd.Series) -> list[Hashable]:
     """The distinct known values of a column, in order."""
-    values = column.dropna().unique().tolist()
+    found = column.unique()
+    values = found[~pd.isna(found)].tolist()
     try:
         return sorted(values)
     except TypeError:  # values of several types have no order but that of their text
@@ -344,12 +345,29 @@ def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
 
 def places_in(values: pd.Index | Sequence[Hashable], column: pd.Series) -> npt.NDArray[np.intp]:
     """The place of each value of a column among distinct values; −1 where it is none of them, or missing."""
-    if len(column) > _FEW:
-        known = pd.Index(values, dtype=object)
-        return known.get_indexer(pd.Index(column.astype(object), dtype=object))  # pandas 2 would guess the type
+    if len(column) <= _FEW:
+        return _look_up(values, column.tolist())
+    if column.dtype == object:
+        return pd.Index(values, dtype=object).get_indexer(pd.Index(column, dtype=object))  # pandas 2 would guess a type
+    codes, found = distinct_values(column)
+    return np.append(_look_up(list(values), found), -1)[codes]  # the code of a missing value is -1
+
+
+def distinct_values(column: pd.Series) -> tuple[npt.NDArray[np.integer], list[Hashable]]:
+    """The place of each value of a column among its distinct values, −1 for a missing one, and these values.
+
+    Categories come as they are, also those that no row has.
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array.codes, column.array.categories.tolist()
+    codes, found = pd.factorize(column.array)
+    return codes, found.tolist()
+
+
+def _look_up(values: pd.Index | Sequence[Hashable], wanted: list[Hashable]) -> npt.NDArray[np.intp]:
     if isinstance(values, pd.Index):  # which remembers the place of each value
-        places = [values.get_loc(value) if value in values else -1 for value in column.tolist()]
+        places = [values.get_loc(value) if value in values else -1 for value in wanted]
     else:
         place_of = {value: place for place, value in enumerate(values)}
-        places = [place_of.get(value, -1) for value in column.tolist()]
+        places = [place_of.get(value, -1) for value in wanted]
     return np.array(places, dtype=np.intp)

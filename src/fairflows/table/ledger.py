@@ -16,7 +16,15 @@ import pandas as pd
 from scipy.stats import binom, poisson
 
 from fairflows.exceptions import DataError
-from fairflows.table.persons import Hashes, Persons, Secret, content_hashes, keyed_hashes, secrets_travel
+from fairflows.table.persons import (
+    Hashes,
+    Persons,
+    Secret,
+    content_hashes,
+    integers_as_text,
+    keyed_hashes,
+    secrets_travel,
+)
 
 BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
 
@@ -34,8 +42,9 @@ class RowsSeen:
         """The rows of a frame and the persons that they belong to."""
         if persons.names is not None:
             return cls(True, np.unique(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
-        places = keyed_hashes(X.index.astype(str), key, "place")
-        return cls(False, places, content_hashes(X, key))
+        index = X.index.to_numpy()
+        places = integers_as_text(index) if index.dtype.kind in "iu" else X.index.astype(str)
+        return cls(False, keyed_hashes(places, key, "place"), content_hashes(X, key))
 
     def shared(self, other: RowsSeen) -> int:
         """How many of the other's persons are here; without names, of its rows at least, unless chance explains them.

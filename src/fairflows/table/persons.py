@@ -27,13 +27,14 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.exceptions import DataError, Parameter
-from fairflows.table.columns import is_number, is_time, missing, numbers
+from fairflows.table.columns import distinct_values, floats, is_number, is_time, missing, numbers
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 KEY_BYTES = 32
 FEWEST_KEY_BYTES = 16  # of a key that somebody brings
+_MISSING = np.uint64(2**64 - 1)  # the hash of a missing value, not keyed
 
 Identifiers: TypeAlias = pd.Series | pd.Index | npt.NDArray | Sequence[object]
 Places = npt.NDArray[np.intp]
@@ -188,8 +189,7 @@ class Persons:
         check_identifier(column)
         codes, values = _distinct(column)
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iu":
-            # Arrow writes millions of integers twice as fast as Python.
-            return cls(pa.array(values.to_numpy()).cast(pa.string()).to_numpy(zero_copy_only=False), codes)
+            return cls(integers_as_text(values.to_numpy()), codes)
         place, names = pd.factorize(np.array([_text(value) for value in values.tolist()], dtype=object))
         return cls(names, place[codes])
 
@@ -359,10 +359,18 @@ def keyed_hashes(texts: npt.ArrayLike, key: Secret, purpose: str) -> Hashes:
 
 def content_hashes(frame: pd.DataFrame, key: Secret) -> Hashes:
     """A hash of each row's values; 7 and 7.0 are the same value, whatever type a file's reader chose."""
-    plain = pd.DataFrame({j: _plain(frame.iloc[:, j]) for j in range(frame.shape[1])}).reset_index(drop=True)
+    # The columns' hashes become one as those of a tuple's items do in pandas.
+    rows, factor = np.full(len(frame), 0x345678, dtype=np.uint64), 1_000_003
+    for n_left, (_, column) in zip(range(frame.shape[1], 0, -1), frame.items(), strict=True):
+        rows = (rows ^ _value_hashes(column)) * np.uint64(factor)
+        factor += 82_520 + 2 * n_left
     # pandas does not key the hash of numbers, so the rows' hashes are written out and hashed once more.
-    rows = pd.util.hash_pandas_object(plain, index=False).to_numpy()
-    return keyed_hashes(rows.astype(str), key, "content")
+    return keyed_hashes(integers_as_text(rows + np.uint64(97_531)), key, "content")
+
+
+def integers_as_text(values: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
+    """Whole numbers as texts; Arrow writes millions of them twice as fast as Python."""
+    return pa.array(values).cast(pa.string()).to_numpy(zero_copy_only=False)
 
 
 def fingerprint(parts: Iterable[Part], key: Secret) -> str:
@@ -404,21 +412,17 @@ def _text(value: object) -> str:
     return str(value).removesuffix(" 00:00:00") if isinstance(value, datetime) else str(value)
 
 
-def _plain(column: pd.Series) -> pd.Series:
-    column = column.reset_index(drop=True)
+def _value_hashes(column: pd.Series) -> Hashes:
+    """A hash of each value of a column, not keyed."""
     if is_number(column.dtype):
-        return column.astype(np.float64) + 0.0  # -0.0 becomes 0.0
+        return pd.util.hash_array(floats(column) + 0.0)  # -0.0 becomes 0.0
+    if column.dtype == object:  # where 1 and True count as one value; before pandas 3 a gap became a text, too
+        column = column.astype(str).astype(object).where(column.notna())
+    # Each distinct value is written and hashed once. One by one: pandas writes the time of day of a whole column, or of
+    # no row where all are at midnight.
+    codes, values = distinct_values(column)
+    texts = [str(value) for value in values]
     if is_time(column.dtype):
-        # One by one: pandas writes the time of day of a whole column, or of no row where all are at midnight.
-        codes, values = pd.factorize(column)
-        texts = [str(value).removesuffix(" 00:00:00") for value in values]
-        return pd.Series(np.array([*texts, None], dtype=object)[codes])  # the place of a missing value is -1
-    if isinstance(column.dtype, pd.StringDtype):
-        column = pd.Series(pd.Categorical.from_codes(*pd.factorize(column)))  # in no order: sorting takes long
-    if isinstance(column.dtype, pd.CategoricalDtype):  # a category is written and hashed once, not once per row
-        written = column.cat.categories.astype(object).astype(str)
-        if written.is_unique:
-            return pd.Series(pd.Categorical.from_codes(column.cat.codes, written))
-    texts = column.astype(object).astype(str)
-    # Before pandas 3 a missing value became the text "nan", "None" or "<NA>".
-    return texts.astype(object).where(column.notna()) if column.hasnans else texts
+        texts = [text.removesuffix(" 00:00:00") for text in texts]
+    hashes = pd.util.hash_array(np.array(texts, dtype=object), categorize=False)
+    return np.append(hashes, _MISSING)[codes]  # the place of a missing value is -1
