@@ -1,5 +1,6 @@
 """The command, as a user types it."""
 
+import io
 import json
 import os
 import re
@@ -15,7 +16,9 @@ import pandas as pd
 import pytest
 
 from fairflows import __version__, load_adult
+from fairflows.cli.main import main
 from fairflows.exceptions import DataError
+from processes import start
 
 
 def spawn(*words, **settings):
@@ -312,17 +315,24 @@ def test_what_is_not_there(run, words, message, tmp_path, monkeypatch):
     assert err.count("\n") == 1
 
 
+def fit_until_killed(words: list[str]) -> None:
+    """Run the command, which is killed when it says that it trains."""
+
+    class Killing(io.StringIO):
+        def write(self, text: str) -> int:
+            if "training" in text:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().write(text)
+
+    sys.argv, sys.stderr = ["fairflows", *words], Killing()
+    main()
+
+
 def test_killed_while_fitting_nothing_is_left(fitted, tmp_path):
     words = ["fit", fitted / "loans.csv", "--sensitive", "sex", "--label", "repaid", "--gamma", "0.9", "--quick"]
-    words += ["--method", "transport", "-o", tmp_path / "out"]
-    command = [sys.executable, "-m", "fairflows.cli.main", *map(str, words)]
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    ) as job:
-        for line in job.stderr:
-            if "training" in line:
-                break
-        job.send_signal(signal.SIGKILL)
+    killed = start(fit_until_killed, [str(word) for word in [*words, "--method", "transport", "-o", tmp_path / "out"]])
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []
 
 
