@@ -294,15 +294,10 @@ def label_split(
 
     Parameters
     ----------
-    log_p_reference, log_p_group : array of shape (m,)
-        Log-probabilities of the same m cells.
+    log_p_reference, log_p_group
+        As for `sort_and_match`, and so is what is returned.
     labels_reference, labels_group : array of shape (m,)
         The label predicted for each cell in each group.
-
-    Returns
-    -------
-    array of int, shape (m,)
-        The cell that each of the group's cells is sent to.
 
     Examples
     --------
