@@ -122,7 +122,6 @@ class CellSettings(Protocol):
 
 def check_cell_settings(settings: CellSettings) -> None:
     """Refuse settings of cells that cannot be."""
-    check_choice("unseen", settings.unseen, ("error", "other"))
     check_choice("output", settings.output, get_args(Output))
     check_count("n_bins", settings.n_bins, 2)
     check_count("max_cells", settings.max_cells, 1)

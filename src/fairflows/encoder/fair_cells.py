@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from typing import Literal
@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from fairflows.bounds.planning import delta_of_look
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike, cell_numbers
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
-from fairflows.encoder.group_encoder import GroupEncoder
+from fairflows.encoder.group_encoder import ColumnEncoder
 from fairflows.encoder.labels import Classifier, Label, check_classifier, class_probabilities, predicted_labels
 from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, predicted_probabilities, score_columns
 from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice, check_count, warn_user
@@ -29,7 +29,7 @@ _ROWS_PER_CHUNK = 2**12  # whose laws of cells stay in a cache
 
 
 @dataclass(eq=False, repr=False)
-class FairCells(GroupEncoder):
+class FairCells(ColumnEncoder):
     """The best cells for a label, so that their laws in the groups are at most a target apart.
 
     A score η of the label is cut into bins, by group where the attribute is known at encoding, or else together with a
@@ -101,9 +101,6 @@ class FairCells(GroupEncoder):
     delta: float = 0.05
     chance: float = 0.9
     unit: Literal["row", "person"] = "row"
-    kinds: Mapping[str, str] | None = None
-    unseen: Literal["error", "other"] = "error"
-    missing: Literal["error", "category"] | None = None
 
     binned_: BinnedScores = field(init=False)
     cells_of_bin_: FloatArray = field(init=False)
@@ -330,7 +327,6 @@ class FairCells(GroupEncoder):
         check_choice("attribute", self.attribute, ("encoding", "training"))
         check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds", "equal_opportunity"))
         check_choice("unit", self.unit, ("row", "person"))
-        check_choice("unseen", self.unseen, ("error", "other"))
         check_classifier(self.group_score, weighted=weighted)
         if self.n_certify is not None:
             check_count("n_certify", self.n_certify, 2)
@@ -344,7 +340,6 @@ class FairCells(GroupEncoder):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = True
-        tags.input_tags.allow_nan = self.missing == "category"
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = []  # a cell is a whole number
         return tags

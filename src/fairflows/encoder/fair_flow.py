@@ -13,7 +13,7 @@ import pandas as pd
 
 from fairflows.codec.product import Codec
 from fairflows.encoder.base import Groups, Inversion, LabelledRows, Learnt, Rows, RowsLike, wrap_output
-from fairflows.encoder.group_encoder import GroupEncoder
+from fairflows.encoder.group_encoder import ColumnEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.frames import Frame, TableLike
 from fairflows.table.persons import Persons
@@ -38,7 +38,7 @@ ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times fast
 
 
 @dataclass(eq=False, repr=False)
-class FairFlow(GroupEncoder):
+class FairFlow(ColumnEncoder):
     """Fair Normalizing Flows: z = f_a(x), a bijection per group, so that z tells little of a.
 
     Trained by Algorithm 1 of Balunović et al. (2022): with the densities p̂_a of the groups, the densities of the
@@ -137,9 +137,6 @@ class FairFlow(GroupEncoder):
     dequantise: bool = True
     outside: Literal["extend", "error", "clip"] = "extend"
     off_grid: Literal["error", "round"] = "round"
-    unseen: Literal["error", "other"] = "error"
-    missing: Literal["error", "category"] | None = None
-    kinds: Mapping[str, str] | None = None
     fresh_noise: bool = False
     device: str = "auto"
     progress: bool = False

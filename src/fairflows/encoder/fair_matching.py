@@ -7,7 +7,7 @@ if one of them had been the reference, so the choice of it changes which cells c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
@@ -30,7 +30,7 @@ from fairflows.encoder.cell_model import (
     output_schema,
     to_output,
 )
-from fairflows.encoder.group_encoder import GroupEncoder
+from fairflows.encoder.group_encoder import ColumnEncoder
 from fairflows.encoder.labels import Classifier
 from fairflows.exceptions import DataError, ParameterError, check_choice
 from fairflows.table.columns import Dtype
@@ -41,7 +41,7 @@ from fairflows.table.table import Role
 
 
 @dataclass(eq=False, repr=False)
-class FairMatching(GroupEncoder):
+class FairMatching(ColumnEncoder):
     """Encode categorical tables by matching the cells of each group to those of a reference.
 
     Two bijections are known in closed form: *sort-and-match*, which makes the groups' laws as alike as any bijection
@@ -118,9 +118,6 @@ class FairMatching(GroupEncoder):
     output: Output = "categories"
     n_bins: int = 4
     max_cells: int = MOST_CELLS_ENUMERATED
-    kinds: Mapping[str, str] | None = None
-    unseen: Literal["error", "other"] = "error"
-    missing: Literal["error", "category"] | None = None
     device: str = "cpu"
 
     model_: CellModel = field(init=False)

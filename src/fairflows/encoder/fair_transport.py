@@ -24,7 +24,7 @@ from fairflows.encoder.cell_model import (
     output_dtypes,
     output_schema,
 )
-from fairflows.encoder.group_encoder import GroupEncoder
+from fairflows.encoder.group_encoder import ColumnEncoder
 from fairflows.encoder.labels import Classifier, Label, check_classifier, side_by_side
 from fairflows.encoder.task_score import (
     PlainScore,
@@ -47,7 +47,7 @@ _N_BINS = 64  # of the histogram by which Δ is estimated
 
 
 @dataclass(eq=False, repr=False)
-class FairTransport(GroupEncoder):
+class FairTransport(ColumnEncoder):
     """Encode by optimal transport: of cells for categorical tables, of a task score for all others.
 
     *Cells.* Each group's cells are sent at random, keyed by person, so that the encoded cell has the same law in every
@@ -101,9 +101,6 @@ class FairTransport(GroupEncoder):
     output: Output = "categories"
     n_bins: int = 4
     max_cells: int = MOST_CELLS_ENUMERATED
-    kinds: Mapping[str, str] | None = None
-    unseen: Literal["error", "other"] = "error"
-    missing: Literal["error", "category"] | None = None
     device: str = "cpu"
 
     transport_: TransportedCells | TransportedScore = field(init=False)

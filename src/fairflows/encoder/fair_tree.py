@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -18,7 +18,7 @@ from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_
 from fairflows.codec.outside import Outside
 from fairflows.compute.display import ShowProgress, progress_bar
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike, cell_numbers
-from fairflows.encoder.group_encoder import GroupEncoder
+from fairflows.encoder.group_encoder import ColumnEncoder
 from fairflows.encoder.labels import (
     Label,
     check_classifier,
@@ -50,7 +50,7 @@ _ROWS_PER_CHUNK = 2**15
 
 
 @dataclass(eq=False, repr=False)
-class FairTree(GroupEncoder):
+class FairTree(ColumnEncoder):
     """Encode rows as cells that tell much about the table and nothing about the group.
 
     A binary tree in which every node splits *each group at its own quantile* of one score, so that every cell holds the
@@ -140,9 +140,6 @@ class FairTree(GroupEncoder):
     target: float | None = None
     delta: float = 0.05
     n_certify: int | None = None
-    kinds: Mapping[str, str] | None = None
-    unseen: Literal["error", "other"] = "error"
-    missing: Literal["error", "category"] | None = None
     progress: bool = False
 
     columns_: dict[Hashable, ScoreColumn] = field(init=False)
@@ -339,7 +336,6 @@ class FairTree(GroupEncoder):
                 check_count("n_cells", n_cells, 2)
         check_choice("output", self.output, ("cell", "row"))
         check_choice("unit", self.unit, ("row", "person"))
-        check_choice("unseen", self.unseen, ("error", "other"))
         check_count("n_components", self.n_components, 1)
         check_count("min_rows", self.min_rows, 1)
         if self.n_certify is not None:
@@ -358,7 +354,6 @@ class FairTree(GroupEncoder):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = True
-        tags.input_tags.allow_nan = self.missing == "category"
         tags.transformer_tags.preserves_dtype = []  # a cell is a whole number
         return tags
 

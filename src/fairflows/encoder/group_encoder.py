@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Literal, Self
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from sklearn.base import clone
+from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
 from fairflows.codec.outside import Outside
@@ -138,13 +139,11 @@ class GroupEncoder(Encoder):
         return True
 
     def _rule_for_missing(self, X: RowsLike) -> Literal["error", "category"]:
-        """The encoder's own rule for missing values, else the table's; only some encoders can keep them."""
-        settings = self.get_params(deep=False)
-        if settings.get("missing") is not None:
-            check_choice("missing", settings["missing"], ("error", "category"))
-            return settings["missing"]
-        kept = "missing" in settings and isinstance(X, Table) and X.missing == "category"
-        return "category" if kept else "error"
+        """What is done with missing values."""
+        return "error"
+
+    def _check_columns(self, frame: pd.DataFrame) -> None:
+        """Refuse settings about columns that do not fit those of the training rows."""
 
     def _rows(self, X: RowsLike, sensitive_features: Role | None, persons: Persons | None, *, fit: bool) -> Rows:
         table = self._table(X)
@@ -173,7 +172,7 @@ class GroupEncoder(Encoder):
             frame = features.frame
             validate_data(self, frame if named else frame.to_numpy(), skip_check_array=True, reset=fit)
         if fit:
-            check_kinds(features.frame, self.get_params(deep=False).get("kinds"))
+            self._check_columns(features.frame)
             self.schema_ = Schema.of(features.frame) if named else None
         return features if fit or self.schema_ is None else self.schema_.apply_to(features)
 
@@ -311,6 +310,31 @@ class GroupEncoder(Encoder):
                 f"{int((group < 0).sum())} rows are not, the first is {shown(first)}."
             )
         return group
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ColumnEncoder(GroupEncoder):
+    """Base of the encoders that learn from columns of every kind, with rules for values that fitting did not see."""
+
+    kinds: Mapping[str, str] | None = None
+    unseen: Literal["error", "other"] = "error"
+    missing: Literal["error", "category"] | None = None
+
+    def _rule_for_missing(self, X: RowsLike) -> Literal["error", "category"]:
+        """The encoder's own rule for missing values, else the table's."""
+        if self.missing is not None:
+            check_choice("missing", self.missing, ("error", "category"))
+            return self.missing
+        return "category" if isinstance(X, Table) and X.missing == "category" else "error"
+
+    def _check_columns(self, frame: pd.DataFrame) -> None:
+        check_choice("unseen", self.unseen, ("error", "other"))
+        check_kinds(frame, self.kinds)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "category"
+        return tags
 
 
 @dataclass(eq=False, repr=False)
