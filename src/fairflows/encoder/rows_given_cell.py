@@ -243,15 +243,22 @@ class RowsGivenCell:
 class _Mixture:
     """Stepwise EM: after every batch of rows the expected counts move a step towards those of the batch.
 
-    Counts by level, cell and class have shape (M · k, C), M = m_1 + ⋯ + m_D: a row's one-hot columns are pairs of a
-    level and its cell, so that all cells are fitted in the same products of matrices.
+    A row's one-hot columns are pairs of a level and its cell, and the cell itself, so that all cells are fitted in the
+    same products of matrices. Counts have shape ((M + 1) · k, C), M = m_1 + ⋯ + m_D: those by level, cell and class,
+    and then those by cell and class. Parameters have the same shape: θ, and then π.
     """
 
     def __init__(self, codes: IntArray, sizes: IntArray, cells: IntArray, n_cells: int, random_state: int) -> None:
         self._codes, self._sizes, self._cells, self._k = codes, sizes, cells, n_cells
         self._starts, self._M = np.cumsum(sizes) - sizes, int(sizes.sum())
         self._generator = np.random.default_rng(random_state)
-        counts = np.asarray(self._one_hot(np.arange(len(codes))).sum(axis=0), dtype=np.float32).reshape(-1, n_cells)
+        pairs = np.column_stack([(codes + self._starts) * n_cells, np.full(len(codes), self._M * n_cells)])
+        known = np.column_stack([codes >= 0, np.ones(len(codes), dtype=bool)])
+        self._one_hot = _one_hot(pairs + cells[:, None], known, (self._M + 1) * n_cells)
+        self._levels_of = sparse.csr_matrix(  # (D, M): which levels each column has
+            (np.ones(self._M, dtype=np.float32), np.arange(self._M), np.append(self._starts, self._M))
+        )
+        counts = np.asarray(self._one_hot.sum(axis=0), dtype=np.float32).reshape(-1, n_cells)[:-1]
         of_all = counts.sum(axis=1, keepdims=True)
         counts = counts + _PSEUDO_ROWS * of_all / self._totals(of_all)
         self._of_cells = counts / self._totals(counts)
@@ -267,26 +274,22 @@ class _Mixture:
         n = len(self._codes)
         classes_of = np.clip(self._rows_in // _ROWS_PER_CLASS, 1, n_classes)
         self._is_used = np.arange(classes_of.max()) < classes_of[:, None]
-        levels, classes = self._first_counts()
+        counts = self._first_counts()
         size = min(_MOST_IN_BATCH, max(_FEWEST_IN_BATCH, n // _BATCHES))
         passes = min(_MOST_PASSES, max(_FEWEST_PASSES, _ROWS_SEEN // n))
         for t, batch in enumerate(self._batches(size, passes)):
-            new_levels, new_classes = self._expected(batch, *self._maximise(levels, classes))
             step = (t + 2.0) ** -_STEP
-            levels *= np.float32(1 - step)
-            levels += np.float32(step * n / len(batch)) * new_levels
-            classes *= np.float32(1 - step)
-            classes += np.float32(step * n / len(batch)) * new_classes
-        law = self._maximise(levels, classes)
-        levels, classes = np.zeros_like(levels), np.zeros_like(classes)
+            expected = self._expected(batch, self._maximise(counts))
+            counts *= np.float32(1 - step)
+            counts += np.float32(step * n / len(batch)) * expected
+        law = self._maximise(counts)
+        counts = np.zeros_like(counts)
         for batch in self._batches(size, 1):  # one step of plain EM
-            new_levels, new_classes = self._expected(batch, *law)
-            levels += new_levels
-            classes += new_classes
-        pi, theta = self._maximise(levels, classes)
-        return pi, theta.reshape(self._M, -1)
+            counts += self._expected(batch, law)
+        law = self._maximise(counts)
+        return law[-self._k :], law[: -self._k].reshape(self._M, -1)
 
-    def _first_counts(self) -> tuple[FloatArray, FloatArray]:
+    def _first_counts(self) -> FloatArray:
         """Every class begins as one row of its cell, half smoothed."""
         (k, C), n = self._is_used.shape, self._rows_in
         by_cell = np.argsort(self._cells, kind="stable")
@@ -296,41 +299,37 @@ class _Mixture:
         levels = np.repeat(self._of_cells[:, :, None], C, axis=2)
         levels[codes[j, c, d] + self._starts[d], j, c] += 1
         classes = (n[:, None] * self._is_used / self._is_used.sum(axis=1, keepdims=True)).astype(np.float32)
-        return (levels * classes / 2).reshape(-1, C), classes
+        return np.concatenate([(levels * classes / 2).reshape(-1, C), classes])
 
     def _batches(self, size: int, n_passes: int) -> Iterator[IntArray]:
         for _ in range(n_passes):
             order = self._generator.permutation(len(self._codes))
             yield from (order[start : start + size] for start in range(0, len(order), size))
 
-    def _expected(self, rows: IntArray, pi: FloatArray, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Expected counts by level, cell and class, and by cell and class, among some rows."""
-        columns, cells = self._one_hot(rows), self._cells[rows]
-        tiny = np.float32(1e-30)
-        log_joint = columns @ np.log(np.maximum(theta, tiny)) + np.log(np.maximum(pi, tiny))[cells]
-        responsibility = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
+    def _expected(self, rows: IntArray, law: FloatArray) -> FloatArray:
+        """Expected counts among some rows."""
+        columns = self._one_hot[rows]
+        log_law = np.maximum(law, np.float32(1e-30))
+        log_joint = columns @ np.log(log_law, out=log_law)
+        log_joint -= log_joint.max(axis=1, keepdims=True)
+        responsibility = np.exp(log_joint, out=log_joint)
         responsibility /= responsibility.sum(axis=1, keepdims=True)
-        in_cell = sparse.csr_matrix(
-            (np.ones(len(rows), dtype=np.float32), cells, np.arange(len(rows) + 1)), shape=(len(rows), self._k)
-        )
-        return columns.T @ responsibility, in_cell.T @ responsibility
+        return columns.T @ responsibility
 
-    def _maximise(self, levels: FloatArray, classes: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """π and θ of largest likelihood given expected counts, the pseudo-rows added."""
-        smoothed = levels.reshape(self._M, self._k, -1) + _PSEUDO_ROWS * self._of_cells[:, :, None]
-        theta = smoothed / self._totals(smoothed)
-        shares = (classes + _PSEUDO_ROWS) * self._is_used
-        return shares / shares.sum(axis=1, keepdims=True), theta.reshape(levels.shape)
+    def _maximise(self, counts: FloatArray) -> FloatArray:
+        """θ and π of largest likelihood given expected counts, the pseudo-rows added."""
+        law = np.empty_like(counts)
+        levels, theta = (whole[: -self._k].reshape(self._M, self._k, -1) for whole in (counts, law))
+        smoothed = np.add(levels, _PSEUDO_ROWS * self._of_cells[:, :, None], out=theta)
+        theta /= self._totals(smoothed)
+        shares = (counts[-self._k :] + _PSEUDO_ROWS) * self._is_used
+        law[-self._k :] = shares / shares.sum(axis=1, keepdims=True)
+        return law
 
     def _totals(self, counts: FloatArray) -> FloatArray:
         """For each level, the sum over its column's levels."""
-        return np.repeat(np.add.reduceat(counts, self._starts, axis=0), self._sizes, axis=0)
-
-    def _one_hot(self, rows: IntArray) -> sparse.csr_matrix:
-        """One-hot columns of pairs (level, cell); a level of −1 has none."""
-        codes = self._codes[rows]
-        columns = (codes + self._starts) * self._k + self._cells[rows][:, None]
-        return _one_hot(columns, codes >= 0, self._M * self._k)
+        sums = self._levels_of @ counts.reshape(self._M, -1)
+        return np.repeat(sums, self._sizes, axis=0).reshape(counts.shape)
 
 
 def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
@@ -352,8 +351,9 @@ def _without_rare(codes: IntArray, parts: list[Part], who: npt.NDArray) -> IntAr
     codes = codes.copy()
     for d, part in enumerate(parts):
         if isinstance(part, Levels):
-            pairs = np.unique(np.column_stack([codes[:, d], who]), axis=0)
-            is_shared = np.bincount(pairs[:, 0], minlength=len(part)) > 1
+            somebody = np.zeros(len(part), dtype=who.dtype)
+            somebody[codes[:, d]] = who  # who has the category
+            is_shared = np.bincount(codes[:, d], who != somebody[codes[:, d]], minlength=len(part)) > 0
             if is_shared.any():
                 codes[~is_shared[codes[:, d]], d] = -1
     return codes
