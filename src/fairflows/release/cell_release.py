@@ -201,10 +201,10 @@ class CellRelease(Encoder):
 
     def _fit_cells(self, encoder: Encoder, given: Given) -> Rows:
         rows = encoder.read(given.X, given.sensitive_features)
-        self.fit_around(encoder, rows, encoder.encode(_with_coins(rows)), given.label)
+        self.fit_around(encoder, rows, None, given.label)
         return rows
 
-    def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame, y: LabelsLike | None = None) -> Self:
+    def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame | None, y: LabelsLike | None = None) -> Self:
         """Choose the cells for an encoder that is fitted already.
 
         Parameters
@@ -213,8 +213,8 @@ class CellRelease(Encoder):
             The fitted encoder, which the release holds as it is.
         rows : Rows
             The rows to choose by, as the encoder reads them.
-        Z : DataFrame
-            These rows, encoded.
+        Z : DataFrame or None
+            These rows, encoded, where that was done already.
         y : array, optional
             Their label.
         """
@@ -229,6 +229,7 @@ class CellRelease(Encoder):
         self.ledger_.use_if_new(rows.X, rows.persons)
         self.view_ = self.partition_ = self.planned_ = None
         if encoder.n_cells_ is None:
+            Z = encoder.encode(_with_coins(rows)) if Z is None else Z
             n_cells = self._plan_number(encoder, rows, Z, labels) if self.n_cells == "auto" else self.n_cells
             self.view_, self.partition_ = self._cut(Z, labels, 0 if classes is None else len(classes), n_cells)
             self.n_cells_, cells = self.partition_.n_cells, self.partition_.cells(self.view_.features(Z))
