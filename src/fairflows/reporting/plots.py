@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from fairflows.certificate.document import Certificate
@@ -155,15 +156,20 @@ def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str
         axes = figure.add_subplot()
         width = 0.84 / k
         for j, (name, values) in enumerate(series.items()):
-            places = np.arange(n) + (j - (k - 1) / 2) * width
-            axes.bar(places, values, width * 0.95, color=COLOURS[j % 7], label=_short(name), hatch=_HATCHES[j % 5],
-                     edgecolor="white", linewidth=0)  # fmt: skip
+            left = np.arange(n) + (j - (k - 1) / 2) * width - width * 0.475
+            right, bottom = left + width * 0.95, np.zeros(n)
+            corners = np.stack([left, bottom, left, values, right, values, right, bottom], axis=1).reshape(n, 4, 2)
+            # One artist for all bars of a group: hundreds of patches take most of a report's time.
+            drawn = PolyCollection(list(corners), facecolors=COLOURS[j % 7], label=_short(name), hatch=_HATCHES[j % 5],
+                                   edgecolors="white", linewidths=0)  # fmt: skip
+            axes.add_collection(drawn)
         every = max(1, -(-n // 16))
         axes.set_xticks(np.arange(n)[::every], [_short(name, 12) for name in names[::every]])
         if max(map(len, names)) > 4:
             axes.tick_params(axis="x", labelrotation=90)
         axes.set_ylabel(_short(y_name))
         axes.margins(x=0.01)
+        axes.set_ylim(bottom=0)
         figure.legend(loc="outside upper left", ncols=legend)
         return to_svg()
 
