@@ -17,7 +17,7 @@ from fairflows.density.cell_density import one_hot
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Model, Released
-from fairflows.table.columns import has_order, numbers
+from fairflows.table.columns import has_order, numbers, places_in
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _WORK = 200_000  # rows · columns that forests learn from: a table of 100 columns is judged on 2,000 rows
 _FEWEST_ROWS = 2_000
+_ROWS_PER_TREE = 10_000  # twice as many take longer, and tell hardly more
 _COLUMNS = 12  # that tell most of a value: what a forest looks at
 _FINE, _COARSE = (32, 63), (4, 20)  # bins of numbers and most frequent categories, to learn from and to be predicted
 _MOST_LEVELS = 250  # of a category that trees tell apart
@@ -231,7 +232,7 @@ class _Codes:
         if has_order(train.dtype):
             return cls(*_binned(train, test, size[0]))
         levels = train.astype(object).value_counts().index[: size[1]]
-        found = (levels.get_indexer(column.astype(object)) for column in (train, test))
+        found = (places_in(levels, column) for column in (train, test))
         codes, others = (np.where(code < 0, len(levels), code) for code in found)
         missing = (column.isna().to_numpy() for column in (train, test))
         return cls(*(np.where(gap, len(levels) + 1, code) for gap, code in zip(missing, (codes, others), strict=True)))
@@ -263,7 +264,12 @@ class _View:
         if not len(chosen):
             return target.majority
         forest = RandomForestClassifier(
-            10, min_samples_leaf=10, max_features=0.4, class_weight="balanced" if balanced else None, random_state=seed
+            10,
+            min_samples_leaf=10,
+            max_features=0.4,
+            max_samples=min(len(self.train), _ROWS_PER_TREE),
+            class_weight="balanced" if balanced else None,
+            random_state=seed,
         )
         right = forest.fit(self.train[:, chosen], target.train).predict(self.test[:, chosen]) == target.test
         if not balanced:
