@@ -193,7 +193,7 @@ def _edges(column: FloatArray, weight: FloatArray) -> FloatArray:
 
 
 def _forest(seed: int, n_groups: int) -> ClassifierMixin:
-    return RandomForestClassifier(100, min_samples_leaf=5, class_weight="balanced", random_state=seed)
+    return RandomForestClassifier(80, min_samples_leaf=3, max_samples=0.5, class_weight="balanced", random_state=seed)
 
 
 class Neighbours(ClassifierMixin, BaseEstimator):
