@@ -7,7 +7,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError
-from fairflows.table.columns import TableColumns
+from fairflows.table.columns import TableColumns, distinct
 from fairflows.table.frames import as_arrow, columns_from_arrow, from_arrow, has_pandas_notes
 
 
@@ -141,3 +141,8 @@ def test_a_column_that_was_left_out_is_not_there():
     for part in (columns.without(["sex"]), columns.part(["age"]), columns.without(["sex"]).with_columns({})):
         with pytest.raises(KeyError, match="sex"):
             part["sex"]
+
+
+@pytest.mark.parametrize("values", [[], [3], [5, 2, 5, 2, 2**63 + 1, 0]])
+def test_distinct_values_are_sorted(values):
+    assert distinct(np.array(values, dtype=np.uint64)).tolist() == sorted(set(values))

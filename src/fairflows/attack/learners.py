@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
 from fairflows.compute.resources import one_thread
+from fairflows.table.columns import distinct
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
@@ -348,7 +349,7 @@ QUICK_WHITE_BOX_LEARNERS = {"boosted trees": QUICK_LEARNERS["boosted trees"]}
 
 def frequency_scores(fit: npt.NDArray, group: IntArray, others: list[npt.NDArray]) -> list[FloatArray]:
     """Log of each group's share of rows with exactly this value, (n, K); half a row is added to each count."""
-    values = np.unique(fit)
+    values = distinct(fit)
     K = group.max() + 1
     counts = np.full((len(values) + 1, K), 0.5)
     np.add.at(counts, (np.searchsorted(values, fit), group), 1)

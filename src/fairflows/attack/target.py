@@ -28,7 +28,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Model, Released, Transformer
-from fairflows.table.columns import has_order, is_number, numbers
+from fairflows.table.columns import distinct, has_order, is_number, numbers
 from fairflows.table.frames import TableLike, has_names, to_pandas
 from fairflows.table.ledger import RowsSeen
 from fairflows.table.persons import Hashes, content_hashes
@@ -151,7 +151,7 @@ class Target:
         learnt_group = np.concatenate([self.group["reference"], self.group["fit"]])
         parts = [learnt, self.Z["validation"], self.Z["test"]]
         exact = [content_hashes(z, b"exact values") for z in parts]
-        if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
+        if len(distinct(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
             yield self._scored("frequencies of values", "black", validation, test)
         view = _view(parts, learnt_group, len(self.groups))

@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 from fairflows.encoder.base import Encoder, Inversion
 from fairflows.encoder.cell_model import KnownCells, cells_from_output
 from fairflows.encoder.fair_matching import inverse_map
-from fairflows.table.columns import is_number, numbers
+from fairflows.table.columns import distinct, is_number, numbers
 from fairflows.table.grid import Grid, find_grid
 from fairflows.table.persons import content_hashes
 
@@ -137,7 +137,7 @@ def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) ->
     place = np.where(known, place, 0)
     with np.errstate(divide="ignore"):
         log_laws = np.where(known[:, None], np.log(known_cells.laws).T[place], 0)
-    seen = np.unique(codec.encode(reference.rows))
+    seen = distinct(codec.encode(reference.rows))
     parts: list[FloatArray] = [codec.levels_of(cells).astype(np.float64), _finite(log_laws)]
     for sent in known_cells.maps:
         for b, f in enumerate(sent):

@@ -9,8 +9,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-
 from fairflows import __version__
 from fairflows.bounds.arguments import Estimator
 from fairflows.bounds.derived import density_error_lower_bound, true_distance_upper_bound
@@ -32,6 +30,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError, DataWarning, warn_user
 from fairflows.release.released import Model, Released
+from fairflows.table.columns import distinct
 from fairflows.table.looks import Look, open_book
 from fairflows.table.table import Table
 
@@ -429,7 +428,7 @@ def _check_sizes(model: Released, rows: Table, settings: Settings, look: int) ->
 
 def gives_each_row_another_value(model: Released, rows: Table) -> bool:
     """Of somebody else's transformer: counting values then says nothing."""
-    return model.is_foreign and len(np.unique(model.cells(rows))) == len(rows)
+    return model.is_foreign and len(distinct(model.cells(rows))) == len(rows)
 
 
 def _refuse_values_that_never_repeat(model: Released, rows: Table) -> None:

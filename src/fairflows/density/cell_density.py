@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from fairflows.exceptions import DataError
+from fairflows.table.columns import distinct
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -83,8 +84,8 @@ class CellCounts:
         codes, weight = codes[weight > 0], weight[weight > 0]
         if not len(codes):
             raise DataError("A density over cells needs at least one row of positive weight; got none.")
-        distinct, cell_of_row = np.unique(codes, return_inverse=True)
-        return cls(cell_levels(distinct, levels), np.bincount(cell_of_row, weights=weight).astype(np.float64))
+        cells, cell_of_row = np.unique(codes, return_inverse=True)
+        return cls(cell_levels(cells, levels), np.bincount(cell_of_row, weights=weight).astype(np.float64))
 
     def mean(self, values: FloatArray) -> float:
         """The sample's weighted mean of a value per cell."""
@@ -306,7 +307,7 @@ def _machine_memory() -> int:
 
 def observed_support(samples: Sequence[ArrayLike], levels: Sequence[int]) -> IntArray:
     """Codes of the cells seen in any of the samples, sorted."""
-    return np.unique(np.concatenate([cell_codes(x, levels) for x in samples]))
+    return distinct(np.concatenate([cell_codes(x, levels) for x in samples]))
 
 
 def log_prob_on_support(densities: Sequence[CellDensity], support: IntArray) -> tuple[FloatArray, FloatArray]:

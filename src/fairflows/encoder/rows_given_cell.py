@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fairflows.codec.levels import Levels, Places, Ranges
 from fairflows.exceptions import DataError, ParameterError
-from fairflows.table.columns import Dtype, has_order
+from fairflows.table.columns import Dtype, distinct, has_order
 from fairflows.table.frames import only_used_categories
 from fairflows.table.persons import Secret, keyed_hashes
 from fairflows.table.schema import Schema
@@ -163,7 +163,7 @@ class RowsGivenCell:
         free = [d for d in range(len(parts)) if d not in given]
         mixture = _Mixture(codes[:, free], sizes[free], cells, n_cells, random_state)
         pi, theta = mixture.fit(n_classes or mixture.affordable_classes())
-        taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
+        taken = distinct(np.concatenate([_held_by_one(found, who) for found in hashes]))
         return cls(Schema.of(whole), parts, X.shape[1], given, pi, theta, marginals, taken, key)
 
     @property

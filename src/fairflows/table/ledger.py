@@ -16,6 +16,7 @@ import pandas as pd
 from scipy.stats import binom, poisson
 
 from fairflows.exceptions import DataError
+from fairflows.table.columns import distinct
 from fairflows.table.persons import (
     Hashes,
     Persons,
@@ -41,7 +42,7 @@ class RowsSeen:
     def of(cls, X: pd.DataFrame, persons: Persons, key: Secret) -> RowsSeen:
         """The rows of a frame and the persons that they belong to."""
         if persons.names is not None:
-            return cls(True, np.unique(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
+            return cls(True, distinct(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
         index = X.index.to_numpy()
         places = integers_as_text(index) if index.dtype.kind in "iu" else X.index.astype(str)
         return cls(False, keyed_hashes(places, key, "place"), content_hashes(X, key))

@@ -37,6 +37,7 @@ from filelock import FileLock, Timeout
 from scipy.stats import binom
 
 from fairflows.exceptions import DataError, warn_user
+from fairflows.table.columns import distinct
 from fairflows.table.folders import new_file, write_private
 from fairflows.table.json_text import parse_json
 from fairflows.table.ledger import BY_CHANCE, RowsSeen
@@ -102,7 +103,7 @@ class Book:
         """
         if names is None:
             return RowsSeen.of(X, Persons.unnamed(len(X)), self._key)
-        persons = np.unique(keyed_hashes(normal_names(names), self._key, "person"))
+        persons = distinct(keyed_hashes(normal_names(names), self._key, "person"))
         return RowsSeen(True, persons, content_hashes(X, self._key))
 
     def looks_at(self, rows: RowsSeen) -> list[Look]:

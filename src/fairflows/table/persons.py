@@ -27,7 +27,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.exceptions import DataError, Parameter
-from fairflows.table.columns import distinct_values, floats, is_number, is_time, missing, numbers
+from fairflows.table.columns import distinct, distinct_values, floats, is_number, is_time, missing, numbers
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -239,7 +239,7 @@ class Persons:
 
     def count_by(self, kind: Places, n_kinds: int) -> Places:
         """How many persons have rows of each kind, given each row's kind in 0 … n_kinds − 1."""
-        return np.bincount(np.unique(self.codes * n_kinds + kind) % n_kinds, minlength=n_kinds)
+        return np.bincount(distinct(self.codes * n_kinds + kind) % n_kinds, minlength=n_kinds)
 
     @property
     def accepted_share(self) -> float:
@@ -315,8 +315,9 @@ class Persons:
         codes = self.codes[np.asarray(rows)]
         if self.names is None:
             return Persons.unnamed(len(codes))
-        kept, codes = np.unique(codes, return_inverse=True)
-        return Persons(self.names[kept], codes)
+        is_kept = np.zeros(self.n, dtype=bool)
+        is_kept[codes] = True
+        return Persons(self.names[is_kept], (np.cumsum(is_kept) - 1)[codes])
 
     def _random_rows(self, contents: Hashes, seed: int) -> Places:
         """One random row of every person, in the order of the persons."""

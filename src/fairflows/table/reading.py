@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from fairflows.exceptions import DataError, Parameter, warn_user
-from fairflows.table.columns import check_known
+from fairflows.table.columns import check_known, distinct
 from fairflows.table.dialect import Dialect, own_dialect
 from fairflows.table.field_types import as_types, column_types
 from fairflows.table.frames import check_names, from_arrow
@@ -197,7 +197,7 @@ def sample_persons(source: Path, target: Path, n: int, identifier: str | None, k
         lowest = np.empty(0, dtype=np.uint64)
         names = rows.to_batches(columns=[] if identifier is None else [identifier])
         for _, lots in _with_lots(names, identifier, key):
-            lowest = np.unique(np.concatenate([lowest, lots]))[:n]
+            lowest = distinct(np.concatenate([lowest, lots]))[:n]
         if not len(lowest):
             raise DataError(f"{source}: the table has no rows.")
         with pq.ParquetWriter(target, rows.schema) as writer:
