@@ -82,8 +82,7 @@ class MatchedPairs:
         random_state : int
             Seed of the start.
         """
-        points = StandardScaler().fit_transform(self.points[self._of(of)])
-        return KMeans(n_clusters, n_init=10, random_state=random_state).fit_predict(points)
+        return KMeans(n_clusters, n_init=10, random_state=random_state).fit_predict(self._scaled_points(of))
 
     def summary(self, clusters: npt.NDArray[np.intp]) -> pd.DataFrame:
         """For each cluster its size, and the mean log-likelihood of its rows and of their matches.
@@ -101,7 +100,7 @@ class MatchedPairs:
 
     def embedding(self, group: Hashable, perplexity: float = 30.0, random_state: int = 0) -> Array:
         """t-SNE of one group's side, (n, 2)."""
-        points = StandardScaler().fit_transform(self.points[self._of(group)])
+        points = self._scaled_points(group)
         return TSNE(perplexity=min(perplexity, (len(points) - 1) / 3), random_state=random_state).fit_transform(points)
 
     def plot(
@@ -124,8 +123,10 @@ class MatchedPairs:
         figure.tight_layout()
         return figure
 
-    def _of(self, group: Hashable) -> Hashable:
-        return list(self.sides)[-1] if group is None else list(self.sides)[self._place(group)]
+    def _scaled_points(self, group: Hashable) -> Array:
+        """One group's side in model space, every dimension with mean 0 and deviation 1; the last group's for None."""
+        points = list(self.points.values())[-1 if group is None else self._place(group)]
+        return StandardScaler().fit_transform(points)
 
     def _place(self, group: Hashable) -> int:
         if group not in self.sides:
