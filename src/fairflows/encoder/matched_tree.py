@@ -53,6 +53,9 @@ class MatchedTree:
         return (-1 - place).astype(np.intp)
 
 
+_ROWS_AT_ONCE = 16_384  # whose sums are computed in the processor's cache
+
+
 @dataclass(frozen=True)
 class CalibrationRows:
     """The rows that a tree is fitted to."""
@@ -62,7 +65,7 @@ class CalibrationRows:
     weight: FloatArray  # (n,): what each row counts; positive
     # (n, n_targets): what the leaves are to tell; a split is worth the sum of the targets' variances that it explains
     targets: FloatArray
-    order: IntArray  # (n, n_scores): the place of each row by each score, ties in random order
+    by_score: IntArray  # (n_scores, n): the rows in the order of each score, ties in random order
     n_groups: int  # K
 
     @classmethod
@@ -75,25 +78,34 @@ class CalibrationRows:
         n_groups: int,
         random_state: int,
     ) -> CalibrationRows:
-        """The rows, with their places by each score."""
+        """The rows, sorted by each score."""
         # A tie is broken anew for each score: rows that one coin sent to the left at a node must not be the same that
         # the next node's coin sends to the left.
         tie = np.random.default_rng(random_state).random(scores.shape)
-        order = np.empty(scores.shape, dtype=np.int64)
-        for j in range(scores.shape[1]):
-            order[np.lexsort((tie[:, j], scores[:, j])), j] = np.arange(len(scores))
-        return cls(scores, group, weight, targets - np.average(targets, axis=0, weights=weight), order, n_groups)
+        by_score = np.stack([_sorted(score, tie[:, j]) for j, score in enumerate(scores.T)])
+        return cls(scores, group, weight, targets - np.average(targets, axis=0, weights=weight), by_score, n_groups)
 
-    def take(self, rows: npt.NDArray) -> CalibrationRows:
+    def take(self, rows: Places) -> CalibrationRows:
         """Some of the rows."""
+        place = np.full(len(self.group), -1)
+        place[rows] = np.arange(len(rows))
+        by_score = place[self.by_score]
         return replace(
             self,
             scores=self.scores[rows],
             group=self.group[rows],
             weight=self.weight[rows],
             targets=self.targets[rows],
-            order=self.order[rows],
+            by_score=by_score[by_score >= 0].reshape(len(by_score), -1),
         )
+
+
+def _sorted(score: FloatArray, tie: FloatArray) -> Places:
+    """The rows by a score, and by `tie` in [0, 1) where it is equal: what `np.lexsort` gives in five times the time."""
+    rows = np.argsort(score)
+    ordered = score[rows]
+    run = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])])
+    return rows if run[-1] == len(rows) - 1 else rows[np.argsort(run + tie[rows])]
 
 
 def grow(rows: CalibrationRows, n_cells: int, min_rows: int, show: ShowProgress) -> tuple[MatchedTree, Places]:
@@ -123,7 +135,8 @@ def grow(rows: CalibrationRows, n_cells: int, min_rows: int, show: ShowProgress)
         if not len(leaves_of_node):
             break
         left = leaves_of_node // 2
-        splits = best_splits(rows.take(live), node, left / leaves_of_node)
+        live_rows = rows if len(live) == len(cell) else rows.take(live)
+        splits = best_splits(live_rows, node, left / leaves_of_node)
         scores.append(splits.score)
         thresholds.append(splits.threshold)
         tie_shares.append(splits.tie_share)
@@ -155,7 +168,8 @@ def best_splits(rows: CalibrationRows, node: IntArray, share: FloatArray) -> Spl
     `node` is the node of each row, (n,); `share` is the share of each group that goes to the left, (n_nodes,).
     """
     n, K, n_nodes = len(node), rows.n_groups, len(share)
-    segment = node * K + rows.group  # one group in one node
+    # One group in one node. Numbers of 16 bits are sorted by counting.
+    segment = (node * K + rows.group).astype(np.uint16 if n_nodes * K <= 2**16 else np.int64)
     part_share = np.repeat(share, K)
     stop = np.cumsum(np.bincount(segment, minlength=n_nodes * K))
     start = stop - np.bincount(segment, minlength=n_nodes * K)
@@ -163,7 +177,8 @@ def best_splits(rows: CalibrationRows, node: IntArray, share: FloatArray) -> Spl
     goes_right = np.empty((n, n_scores), dtype=bool)
     threshold, tie_share = np.empty((2, n_scores, n_nodes * K))
     for j in range(n_scores):
-        by_score = np.argsort(segment * (rows.order[:, j].max() + 1) + rows.order[:, j])
+        by_score = rows.by_score[j]
+        by_score = by_score[np.argsort(segment[by_score], kind="stable")]
         total = np.concatenate([[0.0], np.cumsum(rows.weight[by_score])])
         wanted = total[start] + part_share * (total[stop] - total[start])
         middle = (total[:-1] + total[1:]) / 2
@@ -194,14 +209,17 @@ def _run_of_ties(value: FloatArray, at: Places, start: Places, stop: Places) -> 
 def _explained(rows: CalibrationRows, node: IntArray, n_nodes: int, goes_right: npt.NDArray[np.bool_]) -> FloatArray:
     """The variance that the split of each score explains in each node, (n_nodes, n_scores), summed over the targets."""
     by_node = np.argsort(node, kind="stable")
-    weighted = np.column_stack([rows.targets, np.ones(len(node))])[by_node] * rows.weight[by_node, None]
-    right = goes_right[by_node].astype(np.float64)
     ends = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=n_nodes))])
-    explained = np.empty((n_nodes, right.shape[1]))
+    explained = np.empty((n_nodes, goes_right.shape[1]))
     for i in range(n_nodes):
-        inside = slice(ends[i], ends[i + 1])
-        sums = right[inside].T @ weighted[inside]  # of the targets, then of the weights, on the right of each split
-        whole = weighted[inside].sum(axis=0)
+        # Of the targets, then of the weights: sums over the node, and on the right of each split.
+        whole = np.zeros(rows.targets.shape[1] + 1)
+        sums = np.zeros((goes_right.shape[1], len(whole)))
+        for start in range(ends[i], ends[i + 1], _ROWS_AT_ONCE):
+            part = by_node[start : min(start + _ROWS_AT_ONCE, ends[i + 1])]
+            weighted = np.column_stack([rows.targets[part], np.ones(len(part))]) * rows.weight[part, None]
+            whole += weighted.sum(axis=0)
+            sums += goes_right[part].T.astype(np.float64) @ weighted
         sides = [sums, whole - sums]
         explained[i] = sum((side[:, :-1] ** 2).sum(axis=1) / np.maximum(side[:, -1], 1e-300) for side in sides)
         explained[i] -= (whole[:-1] ** 2).sum() / whole[-1]
