@@ -31,12 +31,12 @@ class _Couplings(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inverse: bool, x: Tensor, *matrices: Tensor) -> tuple[Tensor, Tensor]:
-        n_blocks = matrices[0].shape[1]
-        ctx.inverse, ctx.order = inverse, range(n_blocks)[:: -1 if inverse else 1]
+        blocks = _blocks(matrices)
+        ctx.inverse, ctx.order = inverse, range(len(blocks))[:: -1 if inverse else 1]
         kept: list[Tensor] = []  # of each block: s, x before or after it, and the layers of its network
         log_det = torch.zeros_like(x)
         for i in ctx.order:
-            *layers, raw = activations(x, [weight[:, i] for weight in matrices])
+            *layers, raw = activations(x, blocks[i])
             moved, s, log_det = (affine.unscale if inverse else affine.scale)(x, raw, log_det)
             if any(ctx.needs_input_grad):
                 kept += [s, moved if inverse else x, *layers]
@@ -50,26 +50,31 @@ class _Couplings(torch.autograd.Function):
         depth = len(ctx.needs_input_grad) - 2
         matrices, kept = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
         weight_grads = [torch.empty_like(weight) for weight in matrices] if any(ctx.needs_input_grad[2:]) else None
+        blocks, block_grads = _blocks(matrices), None if weight_grads is None else _blocks(weight_grads)
         beside = SecondStream(grad.device, "gradients")
         by_s = grad_log_det.unsqueeze(-1).expand_as(grad).contiguous()  # a kernel reads four numbers at once
         for place, i in reversed(list(enumerate(ctx.order))):
             s, x, *layers = kept[place * (2 + depth) : (place + 1) * (2 + depth)]
             grad, raw = (affine.unscale_gradient if ctx.inverse else affine.scale_gradient)(grad, by_s, x, s)
-            block = [weight[:, i] for weight in matrices]
-            block_grads = None if weight_grads is None else [weight[:, i] for weight in weight_grads]
-            through_network = backpropagate(raw, layers, block, block_grads, beside)
+            own_grads = None if block_grads is None else block_grads[i]
+            through_network = backpropagate(raw, layers, blocks[i], own_grads, beside)
             if place > 0 or ctx.needs_input_grad[1]:
-                grad.baddbmm_(through_network, block[0].mT)
+                grad.baddbmm_(through_network, blocks[i][0].mT)
         beside.join()
         grad_x = grad if ctx.needs_input_grad[1] else None
         return (None, grad_x, *([None] * depth if weight_grads is None else weight_grads))
 
 
+def _blocks(matrices: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+    """The matrices (N, w_l, w_{l+1}) of each block, which are parts of W̄_l (N, n_blocks, w_l, w_{l+1})."""
+    return list(zip(*(weight.unbind(1) for weight in matrices), strict=True))
+
+
 def _couplings(inverse: bool, x: Tensor, *matrices: Tensor) -> tuple[Tensor, Tensor]:
     """The same by plain operations, which transforms of torch.func see through."""
     log_det = torch.zeros_like(x[..., 0])
-    for i in range(matrices[0].shape[1])[:: -1 if inverse else 1]:
-        raw_s, t = activations(x, [weight[:, i] for weight in matrices])[-1].chunk(2, dim=-1)
+    for block in _blocks(matrices)[:: -1 if inverse else 1]:
+        raw_s, t = activations(x, block)[-1].chunk(2, dim=-1)
         s = torch.tanh(raw_s)
         x = (x - t) * torch.exp(-s) if inverse else x * torch.exp(s) + t
         log_det = log_det + (-s if inverse else s).sum(-1)
