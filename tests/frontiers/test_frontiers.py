@@ -44,6 +44,14 @@ def test_one_row_a_model(front):
     assert frame.loc[frame["gamma"] == 1, "delta"].max() < frame.loc[frame["gamma"] == 0, "delta"].min()
 
 
+def test_each_model_is_measured_by_its_own_predictions(front, blobs):
+    """Rows are read once for all models of a run."""
+    _, validation = blobs.split(validation=0)
+    for encoder, accuracy in zip(front.encoders, front.to_frame()["accuracy"], strict=True):
+        predicted = encoder.predict(validation.X, sensitive_features=validation.a)
+        assert accuracy == pytest.approx((predicted == np.asarray(validation.y)).mean(), abs=2 / len(validation))
+
+
 def test_a_model_that_diverged_widens_the_interval():
     measured = pd.DataFrame({"gamma": 0.5, "seed": range(5), "delta": [0.1, 0.2, 0.4, np.nan, np.nan]})
     summary = Frontier([], measured).summary()
