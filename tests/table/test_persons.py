@@ -353,3 +353,13 @@ def test_a_person_whose_name_is_a_day_is_the_same_in_files_that_hold_texts_dates
     for column in (texts, times, times.dt.date, times.astype("timestamp[us][pyarrow]"), times.astype("category")):
         assert Persons.of(column).names.tolist() == texts.tolist()
     assert Persons.of(times + pd.Timedelta(hours=1)).names.tolist() == [f"{text} 01:00:00" for text in texts]
+
+
+def test_rows_that_are_not_released_are_known_by_their_names_or_by_their_numbers():
+    named = Persons.of(["ann", "bob", "ann"])
+    assert named.named_or_numbered() is named
+    numbered = Persons.unnamed(3).named_or_numbered()
+    assert numbered.names.tolist() == ["0", "1", "2"]
+    assert (numbered.uniform(KEY, "noise") == Persons.of(range(3)).uniform(KEY, "noise")).all(), (
+        "so noise is repeatable"
+    )

@@ -233,6 +233,14 @@ def test_polars_categories_that_name_the_rows(frame):
         Table(named, **ROLES)
 
 
+def test_groups_are_numbered_as_a_model_knows_them():
+    table = Table({"x": [1, 2, 3], "sex": ["m", "f", "m"]}, sensitive="sex")
+    assert table.group_numbers(["m", "f", "x"]).tolist() == [0, 1, 0]
+    assert table.group_sizes(["m", "f", "x"]).tolist() == [2, 1, 0]
+    with pytest.raises(DataError, match="The rows have a group that the model does not know: 'f'"):
+        table.group_numbers(["m", "w"])
+
+
 def test_a_list_of_text_is_names_or_values(frame):
     values = frame["sex"].tolist()
     table = Table(frame.drop(columns="sex"), sensitive=values, label="repaid")

@@ -29,7 +29,7 @@ State = dict[str, Any]
 T = TypeVar("T")
 
 _REQUESTS = "_metadata_request"
-_NO_PART = {
+_NOT_HASHED = {
     "key", "key_", "ledger_", "device", "progress", "history", "n_jobs", "requests", "probe", "_sklearn_output_config",
 }  # fmt: skip
 """Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over,
@@ -196,8 +196,8 @@ def _of_object(value: object, around: tuple[int, ...]) -> Iterator[Part]:
 
 def _description(value: object) -> dict[str, object]:
     """The values that describe an object, but for those that decide nothing."""
-    state = {name: part for name, part in state_of(value).items() if name not in _NO_PART}
+    state = {name: part for name, part in state_of(value).items() if name not in _NOT_HASHED}
     for part in ("settings", "fitted"):  # of an estimator or a density: attributes by their names
         if isinstance(state.get(part), Mapping):
-            state[part] = {name: item for name, item in state[part].items() if name not in _NO_PART}
+            state[part] = {name: item for name, item in state[part].items() if name not in _NOT_HASHED}
     return state
