@@ -388,7 +388,7 @@ def test_what_the_bounds_say_about_classifiers(model, adult):
         ({"max_adversary_accuracy": 0.5}, "above that of a blind guess"),
         ({"target": 0.0}, "no number of persons proves Δ = 0"),
         ({"priors": [0.5, 0.4]}, "priors must be non-negative and sum to 1"),
-        ({"estimator": "guess"}, "estimator must be 'betting' or 'sign'; got 'guess'"),
+        ({"estimator": "guess"}, "estimator must be one of 'betting', 'sign'; got 'guess'"),
         ({"n_draws": 0}, "n_draws must be a whole number of at least 1; got 0"),
         ({"n_draws": 2_000_000_000}, "n_draws must be at most 100,000,000; got 2000000000"),
         ({"random_state": None}, "random_state must be a whole number of at least 0; got None"),

@@ -161,7 +161,7 @@ def test_missing_values(frame):
     dropped = Table(some, **ROLES, missing="drop")
     assert len(dropped) == 57
     assert "3 rows with missing values were dropped" in repr(dropped)
-    with pytest.raises(ValueError, match="missing must be 'error', 'category' or 'drop'; got 'guess'"):
+    with pytest.raises(ValueError, match="missing must be one of 'error', 'category', 'drop'; got 'guess'"):
         Table(some, **ROLES, missing="guess")
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, plain
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError, check_choice
 
 Method = Literal["clopper-pearson", "hoeffding"]
 
@@ -58,8 +58,7 @@ def attack_lower_bound(
     k, n = _checked_decisions(k, n)
     a, b = groups
     delta = checked_delta(delta)
-    if method not in get_args(Method):
-        raise ParameterError("method", f"must be one of {get_args(Method)}", method)
+    check_choice("method", method, get_args(Method))
     bound = _clopper_pearson_gap if method == "clopper-pearson" else _hoeffding_gap
     return plain(np.clip(bound(k[..., a], n[..., a], k[..., b], n[..., b], delta), 0, 1))
 

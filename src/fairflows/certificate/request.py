@@ -20,7 +20,7 @@ from fairflows.bounds.arguments import (
 from fairflows.bounds.model import draws_needed
 from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import LatentLaw
-from fairflows.exceptions import ParameterError, check_count
+from fairflows.exceptions import ParameterError, check_choice, check_count
 from fairflows.release.released import Released
 
 _RELEASED = ("cell", "latent", "label")
@@ -65,8 +65,7 @@ class Settings:
         most_rows: int,
     ) -> Self:
         """Settings as they were passed, or a ValueError that names the wrong one."""
-        if estimator not in get_args(Estimator):
-            raise ValueError(f"estimator must be 'betting' or 'sign'; got {estimator!r}.")
+        check_choice("estimator", estimator, get_args(Estimator))
         check_count("random_state", seed, 0)
         check_count("most_rows", most_rows, 1)
         delta, monte_carlo_delta = checked_delta(delta), checked_delta(monte_carlo_delta)

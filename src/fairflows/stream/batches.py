@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ import pyarrow as pa
 from pandas.api.extensions import ExtensionDtype
 
 from fairflows.encoder.base import Encoder
-from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
+from fairflows.exceptions import DataError, Parameter, check_choice, warn_user
 from fairflows.release.released import Model, Released, check_apart
 from fairflows.stream.tables import plain_type, plain_types, to_arrow
 from fairflows.table import schema as kinds
@@ -173,8 +173,7 @@ class BatchEncoder:
         keep: Sequence[str] = (),
         precision: Precision = "float32",
     ) -> None:
-        if precision not in ("float32", "float64"):
-            raise ParameterError("precision", "must be 'float32' or 'float64'", precision)
+        check_choice("precision", precision, get_args(Precision))
         self._released = Released.of(model)
         encoder = encoder_of(self._released)
         self._features = encoder.feature_names

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.compute.display import Columns, html_card
-from fairflows.exceptions import DataError, Parameter, ParameterError
+from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice
 from fairflows.table.columns import (
     KINDS,
     Kind,
@@ -133,8 +133,7 @@ class Table:
         parts: Any = None,
         notes: Sequence[str] = (),
     ) -> None:
-        if missing not in ("error", "category", "drop"):
-            raise ParameterError("missing", "must be 'error', 'category' or 'drop'", missing)
+        check_choice("missing", missing, ("error", "category", "drop"))
         frame = to_pandas(data)
         if not len(frame):
             raise DataError("A table needs at least one row; this one is empty.")
