@@ -214,7 +214,7 @@ class Neighbours(ClassifierMixin, BaseEstimator):
         if x.shape[1] <= _FEW_COLUMNS:
             self.tree_ = KNeighborsClassifier(n_near, algorithm="kd_tree").fit(x, group)
             return self
-        self.last_, self.ends_ = n_near - 1, np.cumsum(n)
+        self.last_, self.ends_ = n_near - 1, np.cumsum(n)[:-1]
         rows = x[np.argsort(number, kind="stable")].astype(np.float32)
         self.rows_, self.half_squares_ = np.ascontiguousarray(rows.T), (rows * rows).sum(axis=1) / 2
         return self
@@ -228,8 +228,8 @@ class Neighbours(ClassifierMixin, BaseEstimator):
             # |x - r|² / 2 without the |x|² / 2 that all rows r share
             far = self.half_squares_ - x[start : start + _ROWS_PER_CHUNK].astype(np.float32) @ self.rows_
             is_near = far <= np.partition(far, self.last_, axis=1)[:, self.last_, None]
-            upto = np.stack([is_near[:, :end].sum(axis=1) for end in self.ends_], axis=1)
-            counts[start : start + _ROWS_PER_CHUNK] = np.diff(upto, axis=1, prepend=0)
+            of_groups = np.split(is_near, self.ends_, axis=1)
+            counts[start : start + _ROWS_PER_CHUNK] = np.stack([near.sum(axis=1) for near in of_groups], axis=1)
         return counts / counts.sum(axis=1, keepdims=True)
 
 
