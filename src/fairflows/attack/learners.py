@@ -32,7 +32,7 @@ _BINS = 255  # that scikit-learn's boosted trees tell apart
 _MOST_TREES = 4_000  # of one learner: minutes
 _PATIENCE = 3  # epochs that explain held-out rows no better
 _PRIOR_ROWS = 10  # at the average rate that a level's rates are mixed with
-_FEW_COLUMNS = 14  # in which a tree finds the nearest rows
+_FEW_COLUMNS = 4  # in which a tree finds the nearest rows faster than products of matrices do
 _ROWS_PER_CHUNK = 128  # whose distances from all others are held at once
 _FEWEST_ROWS = 50  # of each group that a learner sees, where there are so many
 
