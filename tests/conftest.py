@@ -158,12 +158,13 @@ def few_trees():
 
 @pytest.fixture(scope="module")
 def few_measured():
-    """What released rows still tell is measured on few of them, where how much that is is not the question."""
+    """What released rows still tell is measured on few of them, by few trees, where how much it is does not matter."""
     from fairflows.explain import usefulness
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(usefulness, "_WORK", 0)
         patch.setattr(usefulness, "_FEWEST_ROWS", 300)
+        patch.setattr(usefulness, "_TREES", 2)
         yield
 
 

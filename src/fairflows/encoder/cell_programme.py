@@ -227,7 +227,10 @@ class CellProgramme:
             weight = channel * mass[:, None]
             filled = weight.sum(axis=0) > _NEGLIGIBLE
             means = weight.T @ label / np.maximum(weight.sum(axis=0), _NEGLIGIBLE)[:, None]
-            levels = np.where(filled[:, None], means, levels)
+            means = np.where(filled[:, None], means, levels)
+            if np.array_equal(means, levels):  # the next programme would be the same
+                break
+            levels = means
         channel, levels = channel[:, filled], levels[filled]
         channel /= channel.sum(axis=1, keepdims=True)
         order = np.argsort(levels[:, 0], kind="stable")

@@ -28,6 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _WORK = 200_000  # rows · columns that forests learn from: a table of 100 columns is judged on 2,000 rows
 _FEWEST_ROWS = 2_000
+_TREES = 10  # of a forest
 _ROWS_PER_TREE = 10_000  # twice as many take longer, and tell hardly more
 _COLUMNS = 12  # that tell most of a value: what a forest looks at
 _FINE, _COARSE = (32, 63), (4, 20)  # bins of numbers and most frequent categories, to learn from and to be predicted
@@ -264,7 +265,7 @@ class _View:
         if not len(chosen):
             return target.majority
         forest = RandomForestClassifier(
-            10,
+            _TREES,
             min_samples_leaf=10,
             max_features=0.4,
             max_samples=min(len(self.train), _ROWS_PER_TREE),
