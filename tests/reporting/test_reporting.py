@@ -153,8 +153,8 @@ def test_everything_that_comes_from_data_is_escaped():
         ElementTree.fromstring(svg)  # well-formed
 
 
-@pytest.mark.parametrize("name", ['$x$ & "quoted" {{ 7 * 7 }}', "a_b^2 město 年齢 " + "x" * 200])
-def test_odd_names_are_text(name):
+def test_odd_names_are_text():
+    name = '$x$ & "quoted" {{ 7 * 7 }} a_b^2 město 年齢 ' + "x" * 200
     page = Report(contents(name)).to_html()
     assert str(escape(name, quote=False)) in page.replace("&#34;", '"')
     assert "49" not in re.sub(r'base64,[^"]+"', "", page)
