@@ -10,7 +10,6 @@ import pytest
 from known_encoders import FixedCells, column
 from scipy.stats import norm
 from sklearn.decomposition import PCA
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -18,19 +17,9 @@ from fairflows import FairMatching, FairTransport, Table, load_adult, make_shift
 from fairflows.attack.auditing import audit
 from fairflows.attack.learners import (
     LEARNERS,
-    QUICK_LEARNERS,
-    Bins,
-    Features,
-    Learner,
-    Neighbours,
-    Ordered,
-    frequency_scores,
-    judge,
-    stratified_sample,
 )
-from fairflows.attack.target import Target, Trial
+from fairflows.attack.target import Target
 from fairflows.attack.white_box import Reference
-from fairflows.bounds import attack_lower_bound
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import ContradictionError
@@ -40,6 +29,8 @@ from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released
+
+pytestmark = pytest.mark.usefixtures("few_trees")
 
 
 @pytest.fixture(scope="module")
@@ -68,243 +59,6 @@ def pair_of(make, **settings):
     table = make(**settings)[0]
     train, test = table.split(test=0.5, validation=0)
     return train, test
-
-
-class TestJudge:
-    """The pair, the threshold and the method come from validation rows; only the bound comes from test rows."""
-
-    @pytest.fixture
-    def scores(self):
-        rng = np.random.default_rng(0)
-        g = [rng.integers(2, size=n) for n in (3000, 5000)]
-        s = [np.column_stack([np.zeros(len(x)), rng.normal(size=len(x)) + x]) for x in g]
-        return (s[0], s[1]), (g[0], g[1])
-
-    def test_finds_the_threshold_between_two_gaussians(self, scores):
-        found = judge("g", "black", *scores, delta=0.05)
-        truth = 2 * norm.cdf(0.5) - 1
-        assert found.validation == pytest.approx(truth, abs=0.04)
-        assert truth - 0.08 < found.lower < truth
-        assert found.groups == (0, 1)
-
-    def test_the_test_rows_change_the_bound_and_nothing_else(self, scores):
-        (s_val, s_test), groups = scores
-        found = judge("g", "black", (s_val, s_test), groups, delta=0.05)
-        other = judge("g", "black", (s_val, -s_test), groups, delta=0.05)
-        assert other.lower == 0
-        assert (found.validation, found.expected, found.method) == (other.validation, other.expected, other.method)
-
-    def test_the_bound_is_that_of_its_decisions(self, scores):
-        (s_val, s_test), groups = scores
-        found = judge("g", "black", (s_val, s_test), groups, delta=0.05)
-        lowers = {
-            round(float(attack_lower_bound(k, np.bincount(groups[1]), 0.05, method=found.method)), 12)
-            for t in np.unique(s_val[:, 1])
-            for k in [np.bincount(groups[1][s_test[:, 1] >= t], minlength=2)]
-        }
-        assert round(found.lower, 12) in lowers
-
-    def test_of_three_groups_the_pair_furthest_apart(self):
-        rng = np.random.default_rng(1)
-        g = [rng.integers(3, size=3000) for _ in range(2)]
-        x = [rng.normal(size=3000) + np.array([0.0, 0.3, 1.5])[group] for group in g]
-        s = [-((values[:, None] - np.array([0.0, 0.3, 1.5])) ** 2) / 2 for values in x]
-        found = judge("g", "black", (s[0], s[1]), (g[0], g[1]), delta=0.05)
-        assert found.groups == (0, 2)
-        assert 0.4 < found.lower < 2 * norm.cdf(0.75) - 1
-
-    def test_coverage(self):
-        """The bound of a tuned and chosen adversary exceeds the truth no more often than δ."""
-        rng = np.random.default_rng(2)
-        truth, misses, runs = 2 * norm.cdf(0.1) - 1, 0, 300
-        for _ in range(runs):
-            g = [rng.integers(2, size=400) for _ in range(2)]
-            x = [rng.normal(size=400) + 0.2 * group for group in g]
-            found = [
-                judge(str(j), "black", tuple(np.column_stack([0 * v, f(v)]) for v in x), (g[0], g[1]), delta=0.2)
-                for j, f in enumerate((np.positive, np.negative, np.abs, np.sin))
-            ]
-            misses += max(found, key=lambda attack: (attack.expected, attack.validation)).lower > truth
-        assert misses / runs < 0.2 + 3 * np.sqrt(0.2 * 0.8 / runs)
-
-
-def scores_of(learner, fit, group, others, seed):
-    return learner.scores(Features.of(fit), group, [Features.of(rows) for rows in others], seed)
-
-
-class TestLearner:
-    """A learner that sees few of the rows sees every group, and says which column is whose."""
-
-    def test_a_rare_group_keeps_its_column(self):
-        rng = np.random.default_rng(0)
-        group = np.repeat([0, 1, 2], [6, 9000, 9000])
-        rows = rng.normal(size=(len(group), 1)) + np.array([8.0, 0.0, 3.0])[group][:, None]
-        learner = Learner(LEARNERS["logistic regression"].make, 1000)
-        for seed in range(3):
-            (scores,) = scores_of(learner, rows, group, [rows], seed)
-            assert scores.shape == (len(group), 3)
-            found = judge("logistic", "black", (scores, scores), (group, group), delta=0.05)
-            assert found.groups == (1, 2)
-            assert found.lower == pytest.approx(2 * norm.cdf(1.5) - 1, abs=0.03)
-
-    @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-    @pytest.mark.parametrize("name", ["logistic regression", "network 50, 50"])
-    def test_equal_rows_get_equal_scores_wherever_they_lie(self, name):
-        """A threshold that is the score of a cell must have every row of the cell on one side."""
-        rng = np.random.default_rng(0)
-        cells, group = rng.integers(6, size=2000), rng.integers(2, size=2000)
-        rows = np.eye(6)[cells] * np.sqrt(2) / 3
-        others = [rows[:1], rows[:301], rows]
-        found = scores_of(LEARNERS[name], rows, group, others, 0)
-        for scores, part in zip(found, others, strict=True):
-            where = cells[: len(part)]
-            assert len(np.unique(scores, axis=0)) == len(np.unique(where))
-            np.testing.assert_array_equal(scores[where == cells[0]][0], found[0][0])
-
-    def test_rows_that_repeat_are_judged_once_with_the_same_result(self):
-        rng = np.random.default_rng(0)
-        cells, group = rng.integers(6, size=2000), rng.integers(2, size=2000)
-        different = np.eye(6)
-        learner, repeated = LEARNERS["boosted trees"], Features(different, cells)
-        (once,) = learner.scores(repeated, group, [repeated], 0)
-        (each,) = scores_of(learner, different[cells], group, [different[cells]], 0)
-        np.testing.assert_array_equal(once, each)
-
-    def test_a_slow_learner_is_judged_on_a_part_of_rows_that_all_differ(self):
-        rng = np.random.default_rng(0)
-        group = rng.integers(2, size=4000)
-        rows = Features.of(rng.normal(size=(4000, 1)) + 3 * group[:, None])
-        make = LEARNERS["logistic regression"].make
-        slow, other = (
-            Trial("g", "black", Learner(make, 500, most), rows, group, (rows, rows), (group, group)).run(0.05, seed=0)
-            for most in (400, 4000)
-        )
-        assert 0.7 < slow.lower < other.lower < 2 * norm.cdf(1.5) - 1 + 0.02
-        cells = Features(np.eye(2), group)
-        assert len(Learner(make, 500, 400).judged_rows(cells, group, 0)) == 4000
-
-    def test_a_group_that_was_never_seen_is_never_guessed(self):
-        rng = np.random.default_rng(0)
-        rows, group = rng.normal(size=(400, 1)), np.repeat([0, 2], 200)
-        (scores,) = scores_of(LEARNERS["logistic regression"], rows, group, [rows], 0)
-        assert scores.shape == (400, 3)
-        assert (scores.argmax(axis=1) != 1).all()
-
-    def test_a_group_of_one_row_stops_no_learner(self):
-        rng = np.random.default_rng(0)
-        group = np.repeat([0, 1, 2], [1, 6000, 6000])
-        rows = rng.normal(size=(len(group), 1)) + group[:, None]
-        (scores,) = scores_of(QUICK_LEARNERS["boosted trees"], rows, group, [rows[:100]], 0)
-        assert scores.shape == (100, 3)
-
-    @pytest.mark.filterwarnings("ignore:The least populated class")
-    def test_a_stack_reads_what_no_member_is_made_for_and_repeats_itself(self):
-        """One column in steps and one straight: the stack of trees and lines is as good as the better of both."""
-        rng = np.random.default_rng(0)
-        rows = rng.normal(size=(1600, 2))
-        group = (np.sin(3 * rows[:, 0]) + rows[:, 1] > 0).astype(int)
-        fit, other = rows[:800], rows[800:]
-        stack = LEARNERS["stacked learners"]
-        (first,), (second,) = (scores_of(stack, fit, group[:800], [other], seed=3) for _ in range(2))
-        np.testing.assert_array_equal(first, second)
-        assert (first.argmax(axis=1) == group[800:]).mean() > 0.85
-
-    def test_a_stack_takes_groups_of_few_rows(self):
-        rng = np.random.default_rng(0)
-        group = np.repeat([0, 1, 2], [1, 3, 400])
-        rows = rng.normal(size=(len(group), 1)) + group[:, None]
-        (scores,) = scores_of(LEARNERS["stacked learners"], rows, group, [rows[:100]], 0)
-        assert scores.shape == (100, 3)
-        assert (scores.argmax(axis=1) != 0).all()
-
-    def test_the_sample_is_in_proportion(self):
-        group = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [10, 3000, 9000]))
-        chosen = stratified_sample(group, 1200, seed=0)
-        assert len(np.unique(chosen)) == 1200
-        n = np.bincount(group[chosen])
-        assert n[0] == 10
-        assert n[2] / n[1] == pytest.approx(3, rel=0.15)
-
-
-class TestOrdered:
-    """Boosted trees see a category's levels in the order of the groups' rates."""
-
-    def test_indicators_that_exclude_each_other_become_one_number(self):
-        levels = np.repeat([0, 1, 2, 0, 1, 2], [30, 5, 20, 5, 30, 20])
-        group = np.repeat([0, 1], [55, 55])
-        age, works = np.arange(110.0), np.arange(110) % 2
-        x = np.column_stack([age, np.eye(3)[levels], works])
-        ordered = Ordered().fit(x, group)
-        expected = np.column_stack([age, np.array([1, 3, 2])[levels], works])
-        np.testing.assert_array_equal(ordered.transform(x), expected)
-        unseen = np.array([[7.0, 0, 0, 0, 1]])
-        np.testing.assert_array_equal(ordered.transform(unseen), [[7, 0, 1]])
-
-    def test_of_many_groups_few_indicators_stay(self):
-        x = np.eye(3)[np.arange(12) % 3]
-        np.testing.assert_array_equal(Ordered().fit(x, np.arange(12) // 3).transform(x), x)
-
-    def test_levels_of_equal_rates_stay_apart(self):
-        """Two levels that the groups have equally often say something together with another column."""
-        x = np.column_stack([np.eye(2)[np.arange(8) % 2], np.arange(8) // 2 % 2])
-        group = (np.arange(8) + np.arange(8) // 2) % 2
-        assert len(np.unique(Ordered().fit(x, group).transform(x)[:, 0])) == 2
-
-
-class TestNeighbours:
-    """The groups' shares among the nearest rows."""
-
-    @pytest.mark.parametrize("n_columns", [3, 30])
-    def test_in_few_and_in_many_columns(self, n_columns):
-        rng = np.random.default_rng(0)
-        rows, asked = rng.normal(size=(500, n_columns)), rng.normal(size=(300, n_columns))
-        group = rng.choice([0, 2, 5], 500)
-        distances = ((asked[:, None] - rows) ** 2).sum(axis=2)
-        nearest = group[np.argsort(distances, axis=1)[:, :7]]
-        shares = np.stack([(nearest == g).mean(axis=1) for g in (0, 2, 5)], axis=1)
-        np.testing.assert_allclose(Neighbours(7).fit(rows, group).predict_proba(asked), shares)
-
-    def test_all_rows_as_near_as_the_last_count_and_few_rows_are_all(self):
-        rows = np.repeat(np.eye(20), [1, 9, *[0] * 18], axis=0)
-        group = np.array([0] * 4 + [1] * 6)
-        shares = Neighbours(5).fit(rows, group).predict_proba(np.eye(20)[1:2])
-        np.testing.assert_allclose(shares, [[3 / 9, 6 / 9]])
-        np.testing.assert_allclose(Neighbours(50).fit(rows, group).predict_proba(np.eye(20)[:1]), [[0.4, 0.6]])
-
-
-class TestBins:
-    """Boosted trees see bins of the values that tell as much as the values."""
-
-    def test_few_values_have_a_bin_each_and_new_ones_the_next(self):
-        x = np.array([[3.0], [-1.0], [3.0], [7.5]])
-        bins = Bins().fit(x, np.array([0, 1, 0, 1]))
-        numbers = bins.transform(np.array([[-9.0], [-1.0], [0.0], [3.0], [7.5], [99.0]]))
-        assert numbers[:, 0].tolist() == [0, 0, 1, 1, 2, 2]
-
-    def test_many_values_are_parted_where_the_groups_weigh_the_same(self):
-        """A rare group far from the others gets half of the bins."""
-        rng = np.random.default_rng(0)
-        group = np.repeat([0, 1], [20_000, 1000])
-        x = rng.normal(size=(len(group), 1)) + 100 * group[:, None]
-        bins = Bins().fit(x, group).transform(x)[:, 0]
-        assert len(np.unique(bins)) == 255
-        assert abs(len(np.unique(bins[group == 1])) - 127) <= 1
-        assert (np.diff(bins[np.argsort(x[:, 0])]) >= 0).all()
-
-    def test_the_bins_are_those_that_scikit_learn_makes(self):
-        rng = np.random.default_rng(0)
-        group = (rng.random(3000) < 0.3).astype(int)
-        x = rng.normal(size=(3000, 2)) + 0.4 * group[:, None]
-        settings = {"max_iter": 20, "class_weight": "balanced", "early_stopping": False}
-        alone = HistGradientBoostingClassifier(**settings).fit(x, group).predict_proba(x)
-        binned = make_pipeline(Bins(), HistGradientBoostingClassifier(**settings)).fit(x, group).predict_proba(x)
-        assert np.abs(alone - binned).max() < 0.05
-
-
-def test_frequencies_are_log_shares():
-    fit, group = np.array([5, 5, 5, 7]), np.array([0, 0, 1, 1])
-    (scores,) = frequency_scores(fit, group, [np.array([5, 7, 9])])
-    assert np.allclose(scores, np.log([[2.5 / 2, 1.5 / 2], [0.5 / 2, 1.5 / 2], [1, 1]]))
 
 
 class TestArrays:
@@ -586,12 +340,6 @@ def test_bounds_are_printed_rounded_down():
     assert "Δ ≥ 0.1234 (balanced accuracy ≥ 56.1 %)" in text
     assert "0.1235" not in text
     assert "0: 0.0001" in text
-
-
-def test_many_groups_get_fewer_rounds_of_trees():
-    two, many = (LEARNERS["boosted trees"].make(0, n_groups)[-1].max_iter for n_groups in (2, 400))
-    assert two == 100
-    assert many == 10
 
 
 def test_persons_that_adversaries_learnt_from_prove_nothing():
