@@ -2,13 +2,11 @@
 
 import numpy as np
 import pandas as pd
-import polars
 import pytest
 import torch
 from pandas.testing import assert_frame_equal
 from scipy.stats import norm
 from sklearn import config_context
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from torch.distributions import MultivariateNormal
@@ -84,17 +82,10 @@ def test_attribute_as_argument_or_as_column_is_the_same(mixed, fitted):
     np.testing.assert_allclose(in_one_call, expected, **SAME_TRAINING)
 
 
-def test_the_kind_of_table_that_came_is_given_back(mixed, fitted):
-    expected = fitted.transform(mixed.X, sensitive_features=mixed.a).to_numpy()
-    frame = polars.from_pandas(mixed.X.assign(who=mixed.identifier))
-    encoder = FairFlow(**{**QUICK, "identifier": "who"}).fit(frame, mixed.y, sensitive_features=mixed.a)
-    Z = encoder.transform(frame, sensitive_features=mixed.a)
-    assert isinstance(Z, polars.DataFrame)
-    np.testing.assert_allclose(Z.to_numpy(), expected, **SAME_TRAINING)
+def test_an_array_can_be_given_back_as_a_table(mixed):
     numbers = mixed.X[["wage"]].to_numpy() @ np.array([[1.0, -2.0]]) + np.random.default_rng(0).normal(size=(480, 2))
-    array = FairFlow(**{**QUICK, "identifier": None}).fit(numbers, mixed.y, sensitive_features=mixed.a)
-    assert isinstance(array.transform(numbers, sensitive_features=mixed.a), np.ndarray)
-    as_pandas = array.set_output(transform="pandas").transform(numbers, sensitive_features=mixed.a)
+    encoder = FairFlow(**{**QUICK, "identifier": None}).fit(numbers, mixed.y, sensitive_features=mixed.a)
+    as_pandas = encoder.set_output(transform="pandas").transform(numbers, sensitive_features=mixed.a)
     assert list(as_pandas) == ["z0", "z1"]
 
 
@@ -354,18 +345,8 @@ def test_wrong_settings(mixed, settings, message):
 
 
 def test_wrong_rows(mixed, fitted):
-    with pytest.raises(DataError, match="needs the sensitive attribute"):
-        fitted.transform(mixed.X)
-    with pytest.raises(DataError, match=r"one of the groups .*'f', 'm', 'x'.* the first is 'q'"):
-        fitted.transform(mixed.X, sensitive_features=np.full(len(mixed), "q"))
     with pytest.raises(DataError, match=r"one per row \(480 rows\)"):
         fitted.transform(mixed.X, sensitive_features=["f"])
-    with pytest.raises(DataError, match="at least two groups; every row is 'f'"):
-        FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=np.full(480, "f"))
-    with pytest.raises(DataError, match="at least two classes"):
-        FairFlow(**QUICK).fit(mixed.X, np.zeros(480), sensitive_features=mixed.a)
-    with pytest.raises(NotFittedError):
-        FairFlow().transform(mixed.X, sensitive_features=mixed.a)
     few = np.where(np.arange(480) < 3, "rare", "common")
     with pytest.raises(DataError, match=r"group 'rare' has 3 rows for a density of 6 features"):
         FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=few)

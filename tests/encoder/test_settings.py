@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from fairflows.density import MixtureDensity
@@ -56,15 +55,6 @@ def test_a_strength_is_a_number(categorical, gamma):
         FairMatching(gamma).fit(categorical.X, categorical.y, sensitive_features=categorical.a)
 
 
-@pytest.mark.parametrize("encoder", [*ENCODERS, FairFlow(n_epochs=1)], ids=lambda encoder: type(encoder).__name__)
-def test_a_first_fit_that_fails_leaves_an_unfitted_encoder(categorical, encoder):
-    encoder = clone(encoder)
-    with pytest.raises(DataError, match="at least two classes"):
-        encoder.fit(categorical.X, np.zeros(len(categorical)), sensitive_features=categorical.a)
-    with pytest.raises(NotFittedError):
-        encoder.transform(categorical.X, sensitive_features=categorical.a)
-
-
 @pytest.mark.parametrize("encoder", ENCODERS, ids=lambda encoder: type(encoder).__name__)
 def test_a_later_fit_that_fails_leaves_the_model_as_it_was(categorical, encoder):
     encoder = clone(encoder).fit(categorical.X, categorical.y, sensitive_features=categorical.a)
@@ -75,13 +65,6 @@ def test_a_later_fit_that_fails_leaves_the_model_as_it_was(categorical, encoder)
         encoder.fit(categorical.X[["town"]], np.zeros(len(categorical)), sensitive_features=other)
     assert vars(encoder) == before
     assert encoder.transform(categorical.X, sensitive_features=categorical.a).equals(Z)
-
-
-def test_fitting_many_leaves_the_template_unfitted(categorical):
-    template = FairMatching(density="counts")
-    template.fit_many(categorical.X, sensitive_features=categorical.a, strengths=[0, 1], seeds=[0])
-    with pytest.raises(NotFittedError):
-        template.transform(categorical.X, sensitive_features=categorical.a)
 
 
 TAKE_GAPS = {

@@ -96,10 +96,6 @@ def test_everybody_is_encoded_by_the_model_that_never_saw_her(shared, rows):
     np.testing.assert_array_equal(shared.transform(table(new))["cell"] // 8, fold_of(new))
 
 
-def test_fit_transform_is_fit_then_transform(shared, rows):
-    assert clone(shared).fit_transform(table(rows)).equals(shared.transform(table(rows)))
-
-
 def test_predictions_are_those_of_the_persons_own_model(shared, rows):
     whole, fold = table(rows), fold_of(rows)
     predicted = shared.predict(whole)
