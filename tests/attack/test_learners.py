@@ -223,6 +223,12 @@ class TestNeighbours:
         np.testing.assert_allclose(shares, [[3 / 9, 6 / 9]])
         np.testing.assert_allclose(Neighbours(50).fit(rows, group).predict_proba(np.eye(20)[:1]), [[0.4, 0.6]])
 
+    def test_a_row_further_away_than_single_precision_counts_has_neighbours(self):
+        rows, group = np.arange(60.0).reshape(10, 6), np.repeat([0, 1], 5)
+        asked = np.zeros((1, 6))
+        asked[0, 0] = 1e200
+        np.testing.assert_allclose(Neighbours(3).fit(rows, group).predict_proba(asked), [[0, 1]])
+
 
 class TestBins:
     """Boosted trees see bins of the values that tell as much as the values."""

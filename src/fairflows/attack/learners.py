@@ -215,7 +215,7 @@ class Neighbours(ClassifierMixin, BaseEstimator):
             self.tree_ = KNeighborsClassifier(n_near, algorithm="kd_tree").fit(x, group)
             return self
         self.last_, self.ends_ = n_near - 1, np.cumsum(n)[:-1]
-        rows = x[np.argsort(number, kind="stable")].astype(np.float32)
+        rows = _single(x[np.argsort(number, kind="stable")])
         self.rows_, self.half_squares_ = np.ascontiguousarray(rows.T), (rows * rows).sum(axis=1) / 2
         return self
 
@@ -226,11 +226,16 @@ class Neighbours(ClassifierMixin, BaseEstimator):
         counts = np.empty((len(x), len(self.classes_)))
         for start in range(0, len(x), _ROWS_PER_CHUNK):
             # |x - r|² / 2 without the |x|² / 2 that all rows r share
-            far = self.half_squares_ - x[start : start + _ROWS_PER_CHUNK].astype(np.float32) @ self.rows_
+            far = self.half_squares_ - _single(x[start : start + _ROWS_PER_CHUNK]) @ self.rows_
             is_near = far <= np.partition(far, self.last_, axis=1)[:, self.last_, None]
             of_groups = np.split(is_near, self.ends_, axis=1)
             counts[start : start + _ROWS_PER_CHUNK] = np.stack([near.sum(axis=1) for near in of_groups], axis=1)
         return counts / counts.sum(axis=1, keepdims=True)
+
+
+def _single(x: FloatArray) -> npt.NDArray[np.float32]:
+    """Single precision, in which squares of numbers up to 10¹⁵ are finite; what is further away is as far."""
+    return np.clip(x, -1e15, 1e15).astype(np.float32)
 
 
 def _neighbours(n: int) -> Make:
