@@ -371,7 +371,10 @@ def distinct_values(column: pd.Series) -> tuple[npt.NDArray[np.integer], list[Ha
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.array.codes, column.array.categories.tolist()
-    codes, found = pd.factorize(column.array)
+    values = column.array
+    if isinstance(values, pd.arrays.NumpyExtensionArray):  # which pandas 2 does not take
+        values = values.to_numpy()
+    codes, found = pd.factorize(values)
     return codes, found.tolist()
 
 
