@@ -463,6 +463,12 @@ def test_the_command_quotes_the_name_of_a_file():
     assert quoted == "fairflows check certificate.json 'a b;rm.csv'"
 
 
+def test_bars_of_small_shares_fill_their_figure():
+    drawn = draw_shares([str(i) for i in range(20)], {"f": [0.05] * 20, "m": [0.06] * 20}, "share")
+    heights = [float(text) for text in re.findall(r"<text[^>]*>(0\.\d+)<", drawn)]
+    assert 0.05 <= max(heights) < 0.07
+
+
 def test_legends_show_every_group():
     names = [f"EDUCATION=level {i} of them all" for i in range(9)]
     drawn = draw_shares(["0", "1"], {name: [0.5, 0.5] for name in names}, "share of the group")

@@ -8,7 +8,7 @@ import pytest
 
 from fairflows import load_adult
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Persons, content_hashes, fingerprint, keyed_hashes
+from fairflows.table.persons import Persons, content_hashes, fingerprint, integers_as_text, keyed_hashes
 
 KEY = b"a secret of thirty-two bytes ...."
 
@@ -36,6 +36,15 @@ def test_named_persons_are_found_wherever_their_rows_went():
     )
     strangers = frame.set_axis(pd.Index([f"new{i}" for i in range(100)], name="member"))
     assert ledger.already_used(ledger.read(strangers, Persons.of(strangers.index))) == 0
+
+
+@pytest.mark.parametrize("dtype", ["<i8", ">i8", "<u4", ">u4"])
+def test_whole_numbers_are_the_same_in_either_order_of_bytes(dtype):
+    numbers = np.arange(50)
+    np.testing.assert_array_equal(integers_as_text(numbers.astype(dtype)), numbers.astype(str))
+    frame = pd.DataFrame({"x": numbers})
+    other = frame.set_axis(pd.Index(numbers.astype(dtype)))
+    assert ledger_of(frame).already_used(read(ledger_of(frame), other)) == 50
 
 
 def test_a_named_index_names_nobody():

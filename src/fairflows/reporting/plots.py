@@ -169,7 +169,7 @@ def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str
             axes.tick_params(axis="x", labelrotation=90)
         axes.set_ylabel(_short(y_name))
         axes.margins(x=0.01)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.05 * max(map(max, series.values())) or 1)  # earlier matplotlib does not look at collections
         figure.legend(loc="outside upper left", ncols=legend)
         return to_svg()
 

@@ -371,7 +371,8 @@ def content_hashes(frame: pd.DataFrame, key: Secret) -> Hashes:
 
 def integers_as_text(values: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
     """Whole numbers as texts; Arrow writes millions of them twice as fast as Python."""
-    return pa.array(values).cast(pa.string()).to_numpy(zero_copy_only=False)
+    native = values.astype(values.dtype.newbyteorder("="), copy=False)
+    return pa.array(native).cast(pa.string()).to_numpy(zero_copy_only=False)
 
 
 def fingerprint(parts: Iterable[Part], key: Secret) -> str:
