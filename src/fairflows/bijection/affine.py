@@ -2,8 +2,8 @@ r"""The elementwise part of an affine coupling, in both directions, and its grad
 
 .. math:: y = x e^{s} + t, \qquad x = (y - t) e^{-s}, \qquad s = \tanh(r),
 
-where a network gives raw = (r, t). On a GPU each function is one kernel, which torch compiles when it is first used: as
-separate operations they take 6 % of the time of a step.
+where a network gives raw = (r, t). On a GPU each function is one kernel, which torch compiles when it is first used: a
+step consists of hundreds of small kernels, and each of them takes its time to start.
 """
 
 from __future__ import annotations

@@ -199,9 +199,7 @@ def apply_networks(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     """Send x̄ (N, B, w₀) through N networks whose effective matrices (N, w_l, w_{l+1}) are given layer by layer."""
     if not is_transformed():
         return _Networks.apply(x, *matrices)
-    for weight in matrices[:-1]:
-        x = torch.bmm(x, weight).relu()
-    return torch.bmm(x, matrices[-1])
+    return activations(x, matrices)[-1]
 
 
 def is_transformed() -> bool:

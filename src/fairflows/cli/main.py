@@ -52,7 +52,7 @@ def _look_for_garbage_rarely() -> None:
     """Look for garbage after many new objects only, and not when Python shuts down.
 
     Most objects of a command are the packages that it loads, and these stay: looking through them again and again takes
-    .3 s while they are loaded, and .5 s at the end.
+    a good part of a second.
     """
     gc.set_threshold(_NEW_OBJECTS)
     atexit.register(gc.freeze)

@@ -101,7 +101,7 @@ class CalibrationRows:
 
 
 def _sorted(score: FloatArray, tie: FloatArray) -> Places:
-    """The rows by a score, and by `tie` in [0, 1) where it is equal: what `np.lexsort` gives in five times the time."""
+    """The rows by a score, and by `tie` in [0, 1) where it is equal: `np.lexsort` takes several times as long."""
     rows = np.argsort(score)
     ordered = score[rows]
     run = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])])

@@ -347,7 +347,7 @@ def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
 def distinct(values: npt.NDArray[Whole]) -> npt.NDArray[Whole]:
     """The different values of an array of whole numbers, sorted.
 
-    From numpy 2.3 on `np.unique` puts whole numbers into a hash table, which takes up to 80 times as long as to sort
+    From numpy 2.3 on `np.unique` puts whole numbers into a hash table, which takes many times as long as to sort
     millions of them.
     """
     ordered = np.sort(values)
