@@ -45,7 +45,6 @@ EVERY = {
     "check-a-certificate.md": 6,
     "choosing-a-target.md": 3,
     "fairflows.certificate.certifying": 1,
-    "fairflows.certificate.verifying": 3,
     "fairflows.encoder.fair_cells": 3,
     "fairflows.release.crossfit": 2,
     "fairlearn.md": 4,

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from fairflows.attack.auditing import Audit as Audit
     from fairflows.attack.auditing import audit as audit
     from fairflows.certificate.certifying import certify as certify
+    from fairflows.certificate.certifying import verify as verify
     from fairflows.certificate.checking import check as check
     from fairflows.certificate.document import Certificate as Certificate
     from fairflows.certificate.file_list import sign as sign
-    from fairflows.certificate.verifying import verify as verify
     from fairflows.codec.cell_codec import CellCodec as CellCodec
     from fairflows.codec.product import Codec as Codec
     from fairflows.encoder.base import Encoder as Encoder
@@ -71,11 +71,10 @@ __version__ = "0.1.0"
 _SUBMODULES = ("bijection", "bounds", "density", "paper")
 _NAMES = {  # by the module that they are loaded from
     "fairflows.attack.auditing": "Audit audit",
-    "fairflows.certificate.certifying": "certify",
+    "fairflows.certificate.certifying": "certify verify",
     "fairflows.certificate.checking": "check",
     "fairflows.certificate.document": "Certificate",
     "fairflows.certificate.file_list": "sign",
-    "fairflows.certificate.verifying": "verify",
     "fairflows.codec.cell_codec": "CellCodec",
     "fairflows.codec.product": "Codec",
     "fairflows.encoder.base": "Encoder",

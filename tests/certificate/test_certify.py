@@ -19,9 +19,8 @@ from fairflows.bounds import (
     per_label,
     stratified_accuracy_upper_bound,
 )
-from fairflows.certificate.certifying import certify
+from fairflows.certificate.certifying import certify, verify
 from fairflows.certificate.document import ContradictionError
-from fairflows.certificate.verifying import verify
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Released
 from fairflows.table.looks import open_book

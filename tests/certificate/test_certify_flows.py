@@ -9,9 +9,8 @@ from scipy.stats import norm
 from fairflows import Table, make_shifted_gaussians
 from fairflows.attack.auditing import audit
 from fairflows.bounds import sign_estimate, sign_upper_bound
-from fairflows.certificate.candidates import best_densities
-from fairflows.certificate.certifying import certify
-from fairflows.certificate.verifying import verify
+from fairflows.certificate.certifying import certify, verify
+from fairflows.certificate.evidence import best_densities
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 
@@ -116,7 +115,7 @@ def test_the_judged_densities_are_named_and_stand_alone(two_humps, attacked):
     assert attacked.density_gap_lower
     assert certificate.density_gap_lower == {}, "what the audit found is about the encoder's own densities"
     assert "densities" not in certificate.spent
-    fitted = best_densities(encoder, candidates, train, 0).densities
+    fitted = best_densities(encoder, candidates, train, 0).law.flow.densities
     alone = certify(encoder, test, density=fitted, n_draws=20_000)
     assert alone.model_upper == pytest.approx(certificate.model_upper, abs=1e-6)
     with pytest.raises(ValueError, match="must not name fitted densities among several"):

@@ -9,8 +9,7 @@ import pytest
 
 from fairflows import CellRelease, FairTransport, Table, load, save
 from fairflows.bounds import delta_of_look
-from fairflows.certificate.certifying import certify
-from fairflows.certificate.verifying import verify
+from fairflows.certificate.certifying import certify, verify
 from fairflows.exceptions import DataWarning
 from fairflows.table.looks import open_book
 from processes import start

@@ -15,8 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from torch.distributions import MultivariateNormal
 
 from fairflows import CellRelease, FairFlow, FairMatching, FairTransport, Table, load, save
-from fairflows.certificate.certifying import certify
-from fairflows.certificate.verifying import verify
+from fairflows.certificate.certifying import certify, verify
 from fairflows.density import KernelDensity, MixtureDensity
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.encoder.model_state import model_hash

@@ -16,8 +16,7 @@ from fairflows.bounds import (
     exact_statistical_distance,
     stratified_accuracy_upper_bound,
 )
-from fairflows.certificate.certifying import certify
-from fairflows.certificate.verifying import verify
+from fairflows.certificate.certifying import certify, verify
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError
 from fairflows.release.released import Released

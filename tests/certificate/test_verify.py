@@ -11,10 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairflows import CellRelease, FairTransport, Table
-from fairflows.certificate import certifying
-from fairflows.certificate.certifying import certify
+from fairflows.certificate import making
+from fairflows.certificate.certifying import certify, verify
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.verifying import verify
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +67,8 @@ def test_nothing_is_computed_for_a_broken_seal(certificate, model, adult, monkey
     def refuse(*_, **__):
         raise AssertionError("work was done for a forgery")
 
-    monkeypatch.setattr(certifying.ModelEvidence, "of", refuse)
-    monkeypatch.setattr(certifying.CellEvidence, "of", refuse)
+    monkeypatch.setattr(making, "model_bounds", refuse)
+    monkeypatch.setattr(making.CellEvidence, "of", refuse)
     assert whats(replace(certificate, n_draws=2_000_000_000), model, adult[2]) == {"seal"}
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from fairflows import DataError, DataWarning, FairMatching, Table, load_adult
 from fairflows.bounds.derived import rounded_up
-from fairflows.certificate.certifying import certify
+from fairflows.certificate.certifying import certify, verify
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.verifying import verify
 from fairflows.frontiers.selection import Candidate, Target, choose
 from fairflows.frontiers.sweep import frontier
 from fairflows.storage.saving import load

@@ -23,7 +23,7 @@ from fairflows.attack.learners import (
     judge,
 )
 from fairflows.attack.white_box import Constraint, Reference, white_box
-from fairflows.certificate.request import checked_released
+from fairflows.certificate.making import checked_released
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView

@@ -1,38 +1,32 @@
-"""certify: bounds on what a release tells about the group, from its densities and from held-out persons."""
+"""certify: bounds on what a release tells about the group; verify: the same computed again, and what differs."""
 
 from __future__ import annotations
 
-import platform
-import sys
-import warnings
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from fairflows import __version__
+import numpy as np
+
 from fairflows.bounds.arguments import Estimator
-from fairflows.bounds.derived import density_error_lower_bound, true_distance_upper_bound
-from fairflows.bounds.planning import delta_of_each, delta_of_look
-from fairflows.certificate.assumptions import assumptions
-from fairflows.certificate.candidates import OWN, CandidateDensities, DensityLike, best_densities
-from fairflows.certificate.counted import CountedStatement
-from fairflows.certificate.document import (
-    AttackResult,
-    Certificate,
-    ContradictionError,
-    Status,
-    rounded_down,
-    rounded_up,
-)
-from fairflows.certificate.evidence import CellEvidence, ModelEvidence, check_accuracy, check_distance
-from fairflows.certificate.request import Settings
-from fairflows.encoder.base import Encoder
+from fairflows.bounds.planning import delta_of_look
+from fairflows.certificate.counted import CountedStatement, FoldCounts
+from fairflows.certificate.document import AttackResult, Certificate
+from fairflows.certificate.evidence import CellEvidence, DensityLike, best_densities, check_accuracy, check_distance
+from fairflows.certificate.making import Settings, counted_rows, make_certificate
 from fairflows.encoder.model_state import model_hash
-from fairflows.exceptions import DataError, DataWarning, warn_user
+from fairflows.exceptions import DataError, warn_user
 from fairflows.release.released import Model, Released
 from fairflows.table.columns import distinct
 from fairflows.table.looks import Look, open_book
 from fairflows.table.table import Table
+
+_RECOMPUTED = (
+    "status", "n", "n_cells", "density", "model_delta", "model_upper", "model_accuracy_upper", "model_odds_upper",
+    "cell_delta", "cell_upper", "cell_accuracy_upper", "cell_odds_upper", "person_delta", "person_upper", "n_persons",
+    "density_error_lower", "vouched_upper", "spent", "counts",
+)  # fmt: skip
+_ANOTHER = "This is another model than the one that was certified."
+_TOLERANCE = 1e-6  # of sums over many draws, between machines
 
 
 def certify(
@@ -166,190 +160,6 @@ def certify(
     return certificate
 
 
-def counted_rows(rows: Table, settings: Settings) -> Table:
-    """The independent rows that the headline is counted from: draws from the law of a random row of the table."""
-    return rows.random_rows(settings.seed, settings.most_rows)
-
-
-def make_certificate(
-    model: Released,
-    rows: Table,
-    settings: Settings,
-    *,
-    name: str,
-    look: int,
-    attack: AttackResult | None = None,
-    candidates: CandidateDensities | None = None,
-) -> Certificate:
-    """The certificate of a given look, neither checked against the ledger nor recorded in the book of looks."""
-    groups, released, key = model.groups(rows), settings.released, model.secret
-    sample = counted_rows(rows, settings)
-    delta = delta_of_look(settings.delta, look)
-    certificate = Certificate(
-        status="NOT_MET",
-        sensitive=str(rows.a.name),
-        target=settings.target,
-        target_accuracy=settings.target_accuracy,
-        priors=settings.priors,
-        released=released,
-        n=_sizes(sample, groups),
-        delta=settings.delta,
-        spent={},
-        look=look,
-        most_rows=settings.most_rows,
-        density_error=settings.density_error,
-        estimator=settings.estimator,
-        assumptions=(),
-        model=name,
-        rows=rows.fingerprint(key),
-        seed=settings.seed,
-        n_draws=settings.n_draws,
-        versions=_versions(),
-    )
-    cells: tuple[CellEvidence, ...] = ()
-    if settings.certifies_cells:
-        cells = CellEvidence.of(model, sample, groups, with_label="label" in released)
-        certificate = _with_cells(certificate, cells, groups, delta)
-        if settings.most_rows > 1:
-            persons = rows.one_row_per_person(settings.seed)
-            by_person = CellEvidence.of(model, persons, groups, with_label="label" in released)
-            statement = _statement("person", by_person, groups, delta)
-            certificate = replace(
-                _spending(certificate, persons=delta),
-                person_delta=statement.observed,
-                person_upper=statement.upper,
-                n_persons=_sizes(persons, groups),
-                counts=(*certificate.counts, statement),
-            )
-    if "label" not in released:
-        shrink = max((part.eta for part in cells), default=1.0)
-        certificate = _with_model(certificate, model.innermost, candidates, settings.monte_carlo_delta, shrink)
-        if not cells and certificate.model_upper is None and model.encoder is None:
-            raise DataError(
-                f"{type(model.model).__name__} cannot be certified: it has no densities, and releases no cells. Put it "
-                "before a CellRelease."
-            )
-    if settings.density_error is not None:
-        if certificate.model_upper is None:
-            raise ValueError("density_error adds to a model-based bound, and there is none of what is released.")
-        vouched = true_distance_upper_bound(certificate.model_upper, settings.density_error)
-        certificate = replace(certificate, vouched_upper=vouched)
-    if attack is not None:
-        certificate = _with_attack(certificate, attack, of_own_densities=candidates is None)
-        if cells:
-            is_counted = all(part.is_deterministic for part in cells) and not (model.draws_rows or model.is_foreign)
-            same = is_counted and attack.rows == sample.fingerprint(key)
-            _check_for_contradiction(certificate, same_release=same)
-    certificate = replace(
-        certificate,
-        status=status_of(certificate),
-        assumptions=assumptions(
-            certificate,
-            model,
-            rows,
-            cells,
-            loses_odds=candidates is not None and bool(_labels(model.innermost)),
-            limits=() if attack is None else attack.limits,
-        ),
-    )
-    return certificate.sealed(key) if key else certificate
-
-
-def status_of(certificate: Certificate) -> Status:
-    """CERTIFIED, else REFUTED, else MODEL_ONLY, else NOT_MET."""
-    c = certificate
-    if _within(c.cell_upper, c.cell_accuracy_upper, c):
-        return "CERTIFIED"
-    if c.attack_lower is not None and c.model_upper is not None and c.attack_lower > c.model_upper:
-        return "REFUTED"
-    return "MODEL_ONLY" if _within(c.model_upper, c.model_accuracy_upper, c) else "NOT_MET"
-
-
-def _within(upper: float | None, accuracy_upper: float | None, c: Certificate) -> bool:
-    if upper is None or accuracy_upper is None:
-        return False
-    if c.target_accuracy is not None:
-        return accuracy_upper <= c.target_accuracy
-    return upper <= c.target if c.target is not None else upper < 1
-
-
-def _spending(certificate: Certificate, **shares: float) -> Certificate:
-    return replace(certificate, spent={**certificate.spent, **{k.replace("_", " "): v for k, v in shares.items()}})
-
-
-def _statement(
-    law: Literal["row", "person"], cells: Sequence[CellEvidence], groups: Sequence[Hashable], delta: float
-) -> CountedStatement:
-    """What the counts of all models say together at this δ, of which each model spends its part."""
-    each = delta_of_each(delta, len(cells))
-    return CountedStatement(law, None, tuple(part.fold(groups, each) for part in cells))
-
-
-def _with_cells(
-    certificate: Certificate, cells: Sequence[CellEvidence], groups: Sequence[Hashable], delta: float
-) -> Certificate:
-    """The certificate with what is known of the true distribution of a random row, from the counts that it prints."""
-    statement, each = _statement("row", cells, groups, delta), delta_of_each(delta, len(cells))
-    by_model = [part.folds_by_label(groups, each) for part in cells]
-    given = [CountedStatement("row", label, tuple(of[label] for of in by_model)) for label in by_model[0]]
-    certificate = _spending(certificate, cells=delta)
-    if not certificate.is_plain:  # the accuracy is no function of Δ, but another statement
-        certificate = _spending(certificate, accuracy=delta)
-    if given:
-        certificate = _spending(certificate, odds=delta)
-    return replace(
-        certificate,
-        cell_delta=statement.observed,
-        cell_upper=statement.upper,
-        cell_accuracy_upper=statement.accuracy_upper(certificate.priors),
-        cell_odds_upper={str(each.label): each.upper for each in given},
-        n_cells=sum(part.n_cells for part in cells),
-        counts=(statement, *given),
-    )
-
-
-def _with_model(
-    certificate: Certificate,
-    encoder: Encoder | None,
-    candidates: CandidateDensities | None,
-    delta: float,
-    shrink: float,
-) -> Certificate:
-    """The certificate with what holds if the densities are the truth; as it was, for a model without densities."""
-    n, seed, estimator = certificate.n_draws, certificate.seed, certificate.estimator
-    if candidates is None:
-        evidence = ModelEvidence.of(encoder, n, seed)
-    else:
-        evidence = ModelEvidence(log_densities=candidates.log_density_table(n, seed))
-    if evidence is None:
-        return certificate
-    estimate, upper, accuracy, share = evidence.bounds(delta, shrink, certificate.priors, estimator)
-    certificate = _spending(certificate, model=share)
-    if share and estimator == "betting" and not certificate.is_plain:
-        certificate = _spending(certificate, model_accuracy=delta)
-    odds = {}
-    labels = _labels(encoder) if candidates is None else []
-    for label in labels:
-        given = ModelEvidence.of(encoder, n, seed, label)
-        if given is not None:
-            _, odds[str(label)], _, share = given.bounds(delta / len(labels), shrink, None, estimator)
-            certificate = _spending(certificate, model_odds=certificate.spent.get("model odds", 0.0) + share)
-    return replace(
-        certificate,
-        density=OWN if candidates is None else candidates.name,
-        model_delta=estimate,
-        model_upper=upper,
-        model_accuracy_upper=accuracy,
-        model_odds_upper=odds,
-    )
-
-
-def _labels(encoder: Encoder | None) -> list[Hashable]:
-    """The labels that an encoder has densities of."""
-    law = None if encoder is None else encoder.latent_law()
-    return [] if law is None else law.labels
-
-
 def _checked_attack(audit: AttackResult, released: tuple[str, ...], model: str) -> AttackResult:
     if tuple(audit.released) != released:
         raise ValueError(
@@ -361,42 +171,6 @@ def _checked_attack(audit: AttackResult, released: tuple[str, ...], model: str) 
     if audit.model != model:
         raise ValueError("audit must have attacked the model that is to be certified; it attacked another one.")
     return audit
-
-
-def _with_attack(certificate: Certificate, found: AttackResult, *, of_own_densities: bool) -> Certificate:
-    """The certificate with what an audit found."""
-    certificate = _spending(certificate, attack=float(found.delta))
-    gaps = {str(group): float(gap) for group, gap in found.density_gap_lower.items()} if of_own_densities else {}
-    if gaps:
-        certificate = _spending(certificate, densities=len(gaps) * float(found.delta))
-    upper = certificate.model_upper
-    return replace(
-        certificate,
-        attack_lower=float(found.attack_lower),
-        attack_by=str(found.best),
-        density_gap_lower=gaps,
-        density_error_lower=None if upper is None else density_error_lower_bound(found.attack_lower, upper),
-    )
-
-
-def _check_for_contradiction(certificate: Certificate, *, same_release: bool) -> None:
-    upper, lower = certificate.cell_upper, certificate.attack_lower
-    if upper is None or lower is None or lower <= upper:
-        return
-    if same_release:
-        raise ContradictionError(
-            f"The attack's lower bound {rounded_down(lower)} is above the certified upper bound {rounded_up(upper)} "
-            "for the same release on the same rows. That cannot be bad luck: there is a bug in the release, the attack "
-            "or the bounds."
-        )
-    chance = certificate.spent["attack"] + certificate.spent["cells"]
-    warnings.warn(
-        f"The attack's lower bound {rounded_down(lower)}, on other rows or random cells, is above the certified upper "
-        f"bound {rounded_up(upper)}: one of the two is wrong, which has probability {chance:.2g} at most, or the rows "
-        "differ in law.",
-        DataWarning,
-        stacklevel=4,
-    )
 
 
 def refuse_used_rows(model: Released, rows: Table) -> None:
@@ -447,13 +221,174 @@ def _warn_of_other_models(earlier: Sequence[Look], model: str) -> None:
         )
 
 
-def _sizes(sample: Table, groups: Sequence[Hashable]) -> dict[str, int]:
-    return {str(group): int(n) for group, n in zip(groups, sample.group_sizes(groups), strict=True)}
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as the certificate says.
+
+    Attributes
+    ----------
+    what : str
+        "model", "rows", "look", "seal", "settings" or the name of a field.
+    text : str
+        What differs, in a sentence.
+    """
+
+    what: str
+    text: str
 
 
-def _versions() -> dict[str, str]:
-    found = {"fairflows": __version__, "python": platform.python_version()}
-    for name in ("numpy", "pandas", "sklearn", "torch"):
-        if name in sys.modules:
-            found[name] = str(sys.modules[name].__version__)
-    return found
+@dataclass(frozen=True)
+class Verification:
+    """What differs between a certificate and the same one computed again; true where nothing does.
+
+    Attributes
+    ----------
+    differences : tuple of Difference
+        What differs.
+    sealed : bool
+        Whether the model has a key, so that a seal vouches for what was not computed again.
+    """
+
+    differences: tuple[Difference, ...]
+    sealed: bool = True
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+    def __repr__(self) -> str:
+        if not self.differences:
+            holds = "The certificate holds: everything was computed again and agrees."
+            return holds if self.sealed else f"{holds} It is not sealed: what the attack found is taken on trust."
+        return "\n".join(["The certificate does not hold:", *(f"  - {d.text}" for d in self.differences)])
+
+
+def verify(
+    certificate: Certificate,
+    model: Model,
+    rows: Table,
+    *,
+    density: DensityLike | None = None,
+    train: Table | None = None,
+) -> Verification:
+    """Compute a certificate again and say what differs: another model, other rows, reused rows, changed fields.
+
+    The attack is not run again; that nobody changed what it found is what the seal shows.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        What was handed over.
+    model : encoder or pipeline
+        The model that it should be about, with its key and its ledger.
+    rows : Table
+        The rows that it should be about.
+    density, train
+        As they were passed to `certify`, if they were.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from fairflows import FairTree, certify, load_adult
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> release = FairTree(n_cells=8).fit(train)
+    >>> certificate = certify(release, test, target=0.1)
+    >>> verify(certificate, release, test)
+    The certificate holds: everything was computed again and agrees.
+    >>> bool(verify(replace(certificate, cell_upper=0.01), release, test))
+    False
+    """
+    released = Released.of(model)
+    key = released.secret
+    name = model_hash(model, key)
+    same_model = name == certificate.model
+    same_rows = rows.fingerprint(key) == certificate.rows
+    intact = not key or certificate.sealed(key).seal == certificate.seal
+    if not (same_model or same_rows or (key and intact)):
+        # Hashes and seal under another key say nothing: only the model is known to differ.
+        return Verification((Difference("model", _ANOTHER + " Its key is another, too: no more can be said."),))
+    found = []
+    if not same_model:
+        found.append(Difference("model", _ANOTHER))
+    if not same_rows:
+        found.append(Difference("rows", "These are other rows than those that were certified on."))
+    if not intact:
+        # Nothing that it states can be relied on, not even how much work it would be to compute it again.
+        found.append(Difference("seal", "The seal is broken: the certificate was changed after it was made."))
+        return Verification(tuple(found))
+    if same_model:
+        found += _differences_in_looks(certificate, released, rows)
+    if same_model and same_rows:
+        found += _differences_in_fields(certificate, released, name, rows, density, train)
+    return Verification(tuple(found), sealed=bool(key))
+
+
+def _differences_in_fields(
+    certificate: Certificate, model: Released, name: str, rows: Table, density: DensityLike | None, train: Table | None
+) -> list[Difference]:
+    c, attack = certificate, None
+    if c.attack_lower is not None:
+        attack = AttackResult(
+            attack_lower=c.attack_lower,
+            best=c.attack_by,
+            delta=c.spent.get("attack", c.delta),
+            density_gap_lower=c.density_gap_lower,
+            released=c.released,
+            model=c.model,
+        )
+    try:
+        settings = Settings.read(c, model, model.groups(rows))
+        candidates = None if density is None else best_densities(model.innermost, density, train, c.seed)
+        again = make_certificate(model, rows, settings, name=name, look=c.look, attack=attack, candidates=candidates)
+    except DataError as error:
+        return [Difference("rows", f"It cannot be computed again from these rows: {error}")]
+    except ValueError as error:
+        return [Difference("settings", f"No certificate can have these settings: {error}")]
+    return [
+        Difference(field, _other_value(field, claimed, getattr(again, field)))
+        for field in _RECOMPUTED
+        if not _agree(claimed := getattr(certificate, field), getattr(again, field))
+    ]
+
+
+def _differences_in_looks(certificate: Certificate, model: Released, rows: Table) -> list[Difference]:
+    """Whether the book of looks knows the certificate, and counts the looks at its persons as it does."""
+    used = model.already_used(rows)
+    if used:
+        return [Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows.")]
+    with open_book() as book:
+        known = book.find(certificate.mark)
+        others = book.looks_at(book.rows(rows.X, rows.identifier))
+    if known is None and any(look.number == certificate.look for look in others):
+        text = f"Another certificate is number {certificate.look} from these persons in the user's book of looks."
+        return [Difference("look", text)]
+    if known is not None and known.number != certificate.look:
+        return [
+            Difference(
+                "look",
+                f"The user's book of looks has it as certificate {known.number} from these persons; it spends δ as "
+                f"number {certificate.look}.",
+            )
+        ]
+    return []
+
+
+def _agree(one: object, other: object) -> bool:
+    if isinstance(one, FoldCounts | CountedStatement) and type(one) is type(other):
+        return _agree(vars(one), vars(other))
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(_agree(*pair) for pair in zip(one, other, strict=True))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_agree(one[name], other[name]) for name in one)
+    if isinstance(one, float) and isinstance(other, float):
+        return bool(np.isclose(one, other, rtol=0, atol=_TOLERANCE))
+    return one == other
+
+
+def _other_value(field: str, claimed: object, computed: object) -> str:
+    if field == "counts":  # too long to print
+        return "The counts are not those of these rows."
+    return f"{field} is {_shown(computed)}; the certificate says {_shown(claimed)}."
+
+
+def _shown(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

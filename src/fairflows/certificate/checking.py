@@ -12,10 +12,10 @@ from typing import Literal
 from fairflows.bounds.arguments import checked_delta, checked_priors
 from fairflows.bounds.derived import rounded_up
 from fairflows.bounds.planning import delta_of_look
-from fairflows.certificate.certifying import status_of
 from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.certificate.document import Certificate, Plain
 from fairflows.certificate.file_list import FileList, canonical_sha256, file_sha256, is_signed, list_beside
+from fairflows.certificate.making import status_of
 from fairflows.table.dialect import own_dialect
 from fairflows.table.json_text import read_text
 from fairflows.table.reading import kind_of, read_frame

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,56 +28,143 @@ from fairflows.bounds.model import (
 from fairflows.bounds.planning import delta_of_each, rows_needed
 from fairflows.bounds.published import sign_estimate, sign_upper_bound
 from fairflows.certificate.counted import FoldCounts
-from fairflows.encoder.base import Encoder
+from fairflows.encoder.base import Encoder, LatentLaw
+from fairflows.encoder.fair_flow import FairFlow, FlowLaw
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Released
 from fairflows.table.table import Table
 
+if TYPE_CHECKING:
+    from fairflows.density.base import Density, GroupDensities
 
-@dataclass(frozen=True)
-class ModelEvidence:
-    """The groups' latent laws under the estimated densities: exactly, or as draws."""
+DensityLike: TypeAlias = "str | Density | GroupDensities | Sequence[str | Density | GroupDensities]"
+"""Densities to certify with: their names, their settings, or fitted ones."""
 
-    laws: FloatArray | None = None  # (K, m): probabilities of cells, where the latent is one of finitely many
-    log_densities: FloatArray | None = None  # (N, K, K): one draw from each group per row, under each group's density
+_HELD_OUT = 0.2
 
-    @classmethod
-    def of(cls, encoder: Encoder | None, n_draws: int, seed: int, label: Hashable = None) -> ModelEvidence | None:
-        """What the encoder knows of its own latent; None for one that knows nothing."""
-        law = None if encoder is None else encoder.latent_law()
-        if law is None:
-            return None
-        laws = law.exact(label)
-        if laws is not None:
-            return cls(laws=laws)
-        return cls(log_densities=law.log_density_table(n_draws, seed, label))
 
-    def bounds(
-        self, delta: float, shrink: float = 1.0, priors: Priors = None, estimator: Estimator = "betting"
-    ) -> tuple[float, float, float, float]:
-        """Estimate and upper bound of Δ, upper bound of the adversary's accuracy, and the δ of each upper bound.
+class ModelBounds(NamedTuple):
+    """What holds of the latent if the estimated densities are the truth."""
 
-        A random channel after the encoder shrinks every distance by a factor, and the advantage over a blind guess
-        likewise.
-        """
-        blind = float(checked_priors(priors, self.n_groups).max())
-        if self.laws is not None:
-            estimate = upper = float(exact_statistical_distance(self.laws))
-            accuracy, spent = float(exact_adversary_accuracy(self.laws, priors)), 0.0
-        elif estimator == "sign":
-            table = np.asarray(self.log_densities)
-            estimate, upper, spent = sign_estimate(table), sign_upper_bound(table, delta), delta
-            accuracy = adversary_accuracy_limits(np.full((self.n_groups, self.n_groups), upper), priors)[1]
+    estimate: float  # of Δ
+    upper: float  # of Δ
+    accuracy_upper: float  # of the best guess of the group
+    spent: float  # δ of each upper bound; 0 for exact ones
+
+
+def model_bounds(
+    law: LatentLaw,
+    label: Hashable = None,
+    *,
+    n_draws: int,
+    seed: int,
+    delta: float,
+    shrink: float = 1.0,
+    priors: Priors = None,
+    estimator: Estimator = "betting",
+) -> ModelBounds:
+    """Bounds by the groups' laws, of all rows or given a label: exact ones, or from draws.
+
+    A random channel after the encoder shrinks every distance by a factor, and the advantage over a blind guess
+    likewise.
+    """
+    laws = law.exact(label)
+    if laws is not None:
+        n_groups, spent = len(laws), 0.0
+        estimate = upper = float(exact_statistical_distance(laws))
+        accuracy = float(exact_adversary_accuracy(laws, priors))
+    else:
+        table = law.log_density_table(n_draws, seed, label)
+        n_groups, spent = table.shape[1], delta
+        if estimator == "sign":
+            estimate, upper = sign_estimate(table), sign_upper_bound(table, delta)
+            accuracy = adversary_accuracy_limits(np.full((n_groups, n_groups), upper), priors)[1]
         else:
-            table = np.asarray(self.log_densities)
             estimate, upper = statistical_distance(table), statistical_distance_upper_bound(table, delta)
-            accuracy, spent = adversary_accuracy_upper_bound(table, delta, priors), delta
-        return shrink * estimate, shrink * upper, blind + shrink * max(accuracy - blind, 0.0), spent
+            accuracy = adversary_accuracy_upper_bound(table, delta, priors)
+    blind = float(checked_priors(priors, n_groups).max())
+    return ModelBounds(shrink * estimate, shrink * upper, blind + shrink * max(accuracy - blind, 0.0), spent)
 
-    @property
-    def n_groups(self) -> int:
-        """K."""
-        return len(self.laws) if self.laws is not None else np.asarray(self.log_densities).shape[1]
+
+class CandidateLaw(NamedTuple):
+    """The laws of an encoder's latent under other densities than its own, and what these are called."""
+
+    law: FlowLaw
+    name: str  # what the densities are, and how they did
+
+
+def best_densities(
+    encoder: Encoder | None, density: DensityLike, train: Table | None, random_state: int
+) -> CandidateLaw:
+    """Fit candidates to the groups' training rows, and take those of best held-out likelihood, all groups together.
+
+    Training needs a smooth, differentiable p̂; a certificate only evaluates p̂_Za(z) = p̂_a(f_a⁻¹(z))·|det|, so that it
+    may take a better density, whatever the encoder was trained with. Candidates are fitted in the model space of the
+    encoder's codec, on its ``device``, to rows that it was fitted on. Fitted `GroupDensities` of model space are taken
+    as they are, and cannot be among several: they may have seen the rows that these are compared on.
+    """
+    import torch
+
+    from fairflows.compute.resources import chosen_device
+    from fairflows.density.base import Density, GroupDensities
+    from fairflows.encoder.flow_fitting import density_of
+
+    if not isinstance(encoder, FairFlow):
+        raise ValueError(f"density is for encoders of continuous tables (FairFlow); got {type(encoder).__name__}.")
+    candidates = [density] if isinstance(density, str | Density | GroupDensities) else list(density)
+    settings = [candidate for candidate in candidates if not isinstance(candidate, GroupDensities)]
+    fitted = [candidate for candidate in candidates if isinstance(candidate, GroupDensities)]
+    if fitted:
+        if len(candidates) > 1:
+            raise ValueError(
+                "density must not name fitted densities among several: they may have been fitted to the rows that the "
+                "others are compared on. Pass them alone, or the settings to fit."
+            )
+        return CandidateLaw(_law(encoder, fitted[0].double()), "densities that were passed fitted")
+    if not candidates:
+        raise ValueError("density must name at least one density; got an empty list.")
+    if train is None:
+        raise ValueError("density takes training rows to fit on and to choose by: pass train.")
+    fit, held = _by_group(encoder, train, random_state)
+    device = chosen_device(encoder.device)
+    fit_rows = [torch.as_tensor(x, dtype=torch.float32, device=device) for x in fit]
+    held_rows = [torch.as_tensor(x, device=device) for x in held]
+    found = []
+    for candidate in settings:
+        densities = GroupDensities.fit(density_of(candidate), fit_rows, random_state=random_state).double()
+        found.append((float(np.mean(densities.score(held_rows))), name_of(candidate), densities.cpu()))
+    likelihood, name, densities = max(found, key=lambda entry: entry[0])
+    chosen = f"{name}, the best of {len(found)}" if len(found) > 1 else name
+    return CandidateLaw(_law(encoder, densities), f"{chosen}: {likelihood:.3f} nats per held-out row, in model space")
+
+
+def _law(encoder: FairFlow, densities: GroupDensities) -> FlowLaw:
+    """The laws of z if these densities of model space are the truth; of labels they say nothing."""
+    flow = replace(encoder.flow_, densities=densities, label_densities=None, label_numbers=())
+    return FlowLaw(flow, None, "cpu")
+
+
+def _by_group(encoder: FairFlow, train: Table, random_state: int) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Training rows of each group in model space, and rows held out; no person in both."""
+    rows = encoder.read(train)
+    x, _ = encoder.codec_.encode(rows.X, rows.persons.named_or_numbered())
+    parts = []
+    for places in rows.persons.split(_HELD_OUT, random_state=random_state):
+        x_part, group = x[places], rows.group[places]
+        parts.append([x_part[group == a] for a in range(len(encoder.groups_))])
+    return parts[0], parts[1]
+
+
+def name_of(candidate: str | Density) -> str:
+    """A density's name, with those of its settings that are not the default.
+
+    Examples
+    --------
+    >>> from fairflows.density import MixtureDensity
+    >>> name_of(MixtureDensity(3)), name_of("kde")
+    ('MixtureDensity(n_components=3)', 'kde')
+    """
+    return candidate if isinstance(candidate, str) else repr(candidate).removesuffix("()")
 
 
 @dataclass(frozen=True)

@@ -419,8 +419,8 @@ def verify(
 
     Example: `fairflows verify out loans.csv`
     """
+    from fairflows.certificate.certifying import verify as check
     from fairflows.certificate.document import Certificate
-    from fairflows.certificate.verifying import verify as check
     from fairflows.release.released import Released
     from fairflows.workflow.results import certified_part
 

@@ -9,9 +9,9 @@ import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds.arguments import CHOOSING
-from fairflows.certificate.certifying import gives_each_row_another_value, make_certificate, refuse_used_rows
+from fairflows.certificate.certifying import gives_each_row_another_value, refuse_used_rows
 from fairflows.certificate.document import Certificate
-from fairflows.certificate.request import Settings
+from fairflows.certificate.making import Settings, make_certificate
 from fairflows.compute.resources import one_thread
 from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError

@@ -17,8 +17,8 @@ import pandas as pd
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds import cell_upper_bound, fare_upper_bound, total_variation, weissman_upper_bound
-from fairflows.certificate.candidates import best_densities
 from fairflows.certificate.certifying import certify
+from fairflows.certificate.evidence import best_densities
 from fairflows.density import Density, FlowDensity, KernelDensity, MixtureDensity
 from fairflows.density.base import GroupDensities
 from fairflows.encoder.base import Encoder
@@ -179,7 +179,8 @@ def claims(name: str, setting: Setting) -> list[Claim]:
     if name in CATEGORICAL:
         best_name = " / ".join(sorted({type(density).__name__ for density in encoders[0].model_.densities}))
     else:
-        best, described, _ = best_densities(encoders[0], candidates(setting.quick), train, 0)
+        law, described = best_densities(encoders[0], candidates(setting.quick), train, 0)
+        best = law.flow.densities
         best_name = described.split(", the best")[0]
     return [
         Claim(problem, gamma, encoder, train, test, best, best_name)
