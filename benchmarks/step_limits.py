@@ -22,7 +22,7 @@ from training_step import SIZES, Size, random_rows
 from fairflows.bijection import RealNVP, StackedMLP
 from fairflows.compute.steps import AdamSteps
 from fairflows.training.algorithm1 import Batch, algorithm_1
-from fairflows.training.draws import Feed, FreshDraws, GroupRows
+from fairflows.training.loop import Feed, FreshDraws, GroupRows
 
 REPEATS = 4
 LARGE = 1_024

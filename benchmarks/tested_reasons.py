@@ -62,8 +62,7 @@ from fairflows.paper.experiments.result import Setting
 from fairflows.paper.experiments.trade_offs import PAPER_AREAS, SCALARISATION_GAMMAS
 from fairflows.paper.experiments.trade_offs import area as area_under
 from fairflows.table.persons import Persons
-from fairflows.training.draws import GroupRows
-from fairflows.training.loop import TrainingSettings, train
+from fairflows.training.loop import GroupRows, TrainingSettings, train
 
 Array = npt.NDArray[np.float64]
 

@@ -30,8 +30,7 @@ from torch import Tensor
 
 from fairflows.bijection import RealNVP, StackedMLP
 from fairflows.density import FlowDensity, GroupDensities, MixtureDensity
-from fairflows.training.draws import GroupRows
-from fairflows.training.loop import TrainingSettings, train
+from fairflows.training.loop import GroupRows, TrainingSettings, train
 
 
 @dataclass(frozen=True)

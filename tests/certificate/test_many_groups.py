@@ -101,7 +101,7 @@ def test_a_row_of_the_table_holds_one_draw_of_every_group(flow, monkeypatch):
 
 
 def test_losses_on_held_out_rows_are_computed_in_pieces(flow, monkeypatch):
-    from fairflows.training.draws import GroupRows
+    from fairflows.training.loop import GroupRows
 
     data = GroupRows([torch.zeros(2, 2)] * 7, None, None)
     losses = [evaluation.held_out_losses(flow.flow_.bijection, None, flow.flow_.densities, data, gamma=[0.5])]

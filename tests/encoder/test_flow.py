@@ -20,9 +20,8 @@ from fairflows.exceptions import DataError
 from fairflows.frontiers.sweep import frontier
 from fairflows.table.examples import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.table.persons import Key, Persons
-from fairflows.training.draws import FreshDraws, GroupRows
 from fairflows.training.evaluation import held_out_losses
-from fairflows.training.loop import DivergedError
+from fairflows.training.loop import DivergedError, FreshDraws, GroupRows
 from precision import assert_same_release
 
 KEY = Key(range(32))

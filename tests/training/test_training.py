@@ -11,9 +11,15 @@ from fairflows.bijection import ElementwiseSpline, NeuralSpline, RealNVP, Stacke
 from fairflows.compute.steps import AdamSteps
 from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
 from fairflows.training.algorithm1 import Batch, algorithm_1, log_prob_under_others
-from fairflows.training.draws import FreshDraws, GroupRows
 from fairflows.training.evaluation import held_out_losses, log_density_table
-from fairflows.training.loop import DivergedError, TrainingSettings, single_objective_range, train
+from fairflows.training.loop import (
+    DivergedError,
+    FreshDraws,
+    GroupRows,
+    TrainingSettings,
+    single_objective_range,
+    train,
+)
 
 
 def normal(mean, n_features=2):

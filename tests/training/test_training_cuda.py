@@ -6,8 +6,7 @@ import torch
 from fairflows.bijection import NeuralSpline, RealNVP, StackedMLP
 from fairflows.density import FlowDensity, GroupDensities, MixtureDensity
 from fairflows.training.algorithm1 import Batch
-from fairflows.training.draws import FreshDraws, GroupRows
-from fairflows.training.loop import TrainingSettings, train
+from fairflows.training.loop import FreshDraws, GroupRows, TrainingSettings, train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 SEEDS = [0, 1, 0]

@@ -30,9 +30,8 @@ from fairflows.density.known import InModelSpace
 from fairflows.encoder.base import LabelledRows
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
 from fairflows.exceptions import DataError, ParameterError, check_count
-from fairflows.training.draws import GroupRows
 from fairflows.training.evaluation import held_out_losses
-from fairflows.training.loop import TrainingResult, TrainingSettings, train
+from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, train
 
 if TYPE_CHECKING:
     from fairflows.encoder.fair_flow import FairFlow, GroupDensity

@@ -11,7 +11,7 @@ from fairflows.bijection import Bijection, StackedMLP
 from fairflows.bounds.arguments import checked_draws
 from fairflows.density import GroupDensities
 from fairflows.training.algorithm1 import Batch, Losses, algorithm_1, classification_loss, convex, without_kl
-from fairflows.training.draws import GroupRows
+from fairflows.training.loop import GroupRows
 
 _DECODED_AT_A_TIME = 2**16
 
