@@ -48,7 +48,7 @@ from fairflows.paper.experiments.adversaries import (
     standardised,
 )
 from fairflows.paper.experiments.applications import N_CLUSTERS, PAPER_MATCHES, PAPER_RECOURSE, TRANSFER_EPOCHS
-from fairflows.paper.experiments.baseline_comparison import BASELINES, PAPER
+from fairflows.paper.experiments.attacks import BASELINES, PAPER_BASELINES
 from fairflows.paper.experiments.dataset_tables import AUTHORS, network_accuracies
 from fairflows.paper.experiments.problems import (
     AUTHORS_STEPS,
@@ -121,7 +121,7 @@ def attacks(setting: Setting) -> pd.DataFrame:
             rows.append({
                 "method": name, "z": "standardised" if standardise else "as it is", "ours, balanced": ours.mean(),
                 "the source's, balanced": balanced_accuracy(guess, a_test, a_test).mean(),
-                "the source's, plain": np.mean(guess == a_test), "paper": PAPER[name][1 + standardise],
+                "the source's, plain": np.mean(guess == a_test), "paper": PAPER_BASELINES[name][1 + standardise],
             })  # fmt: skip
     return pd.DataFrame(rows)
 

@@ -11,9 +11,8 @@ import torch
 from fairflows import Table, load_adult, make_gaussians
 from fairflows.density import MixtureDensity
 from fairflows.paper.experiments import (
-    baseline_comparison,
+    attacks,
     certificates,
-    density_length,
     drawn_data,
     list_experiments,
     problems,
@@ -142,14 +141,14 @@ def test_experiments_on_crime(name, tmp_path, tiny_problems, data_folder):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_density_length_in_tiny(tmp_path, tiny_problems, data_folder, monkeypatch):
-    monkeypatch.setattr(density_length, "GAMMAS", {"crime": (0.1, 0.9)})
+    monkeypatch.setattr(certificates, "LENGTH_GAMMAS", {"crime": (0.1, 0.9)})
     single = {"density": MixtureDensity(1)}
-    monkeypatch.setattr(density_length, "crime_cases", lambda quick: {density_length.AUTHORS: {}, "single": single})
-    monkeypatch.setattr(density_length, "N_DRAWS", 2_000)
+    monkeypatch.setattr(certificates, "crime_cases", lambda quick: {certificates.AUTHORS: {}, "single": single})
+    monkeypatch.setattr(certificates, "N_DRAWS", 2_000)
     attacked = create_autospec(problems.audit, return_value=SimpleNamespace(attack_lower=1.0))
     monkeypatch.setattr(problems, "audit", attacked)
     table = run("density-length", quick=True, seeds=2, out=tmp_path).table
-    names = [density_length.AUTHORS, f"{density_length.AUTHORS}, head trained again", "single"]
+    names = [certificates.AUTHORS, f"{certificates.AUTHORS}, head trained again", "single"]
     assert table["density"].tolist() == names
     assert table[["Δ", "parity", "balanced accuracy"]].notna().all(axis=None)
     assert table["attack: Δ ≥"].eq(1).all()
@@ -172,16 +171,16 @@ def test_the_blobs_in_tiny(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_baselines_in_tiny(tmp_path, monkeypatch, few_rows):
-    monkeypatch.setattr(baseline_comparison, "load_adult", few_rows(load_adult))
+    monkeypatch.setattr(attacks, "load_adult", few_rows(load_adult))
     result = run("table-1", quick=True, seeds=1, out=tmp_path)
     assert result.table["method"].tolist()[-2:] == ["FNF", "transport, 16 cells"]
     assert result.table["bound"].notna().tolist() == [False] * 7 + [True] * 2
 
 
 def test_misses_are_named():
-    line = dict.fromkeys(baseline_comparison.MEASURES, 0.7)
+    line = dict.fromkeys(attacks.MEASURES, 0.7)
     paper = {f"paper: {name}": value for name, value in zip(line, (0.71, 0.5, np.nan, np.nan), strict=True)}
-    said = baseline_comparison.misses(pd.DataFrame([{"method": "LAFTR-DP", **line, **paper}]))
+    said = attacks.misses(pd.DataFrame([{"method": "LAFTR-DP", **line, **paper}]))
     assert said == "Misses, more than 0.02 from the paper: LAFTR-DP, adversary in G: 0.700 (paper 0.500)."
 
 

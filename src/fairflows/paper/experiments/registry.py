@@ -40,7 +40,7 @@ EXPERIMENTS = {
     "figure-8": ("trade_offs.run_densities", "Three densities on Crime"),
     "figure-9": ("applications.run_matches", "Who is matched with whom on Crime"),
     "table-1": (
-        "baseline_comparison.run",
+        "attacks.run_baselines",
         "Adversarial baselines and FNF on Adult, attacked from inside and outside their family",
     ),
     "table-2": ("trade_offs.run_bijections", "RealNVP and neural spline encoders on Crime"),
@@ -59,7 +59,7 @@ EXPERIMENTS = {
         "The same encoders with every grid dequantised, judged by the best density found",
     ),
     "density-length": (
-        "density_length.run",
+        "certificates.run_density_length",
         "How the claimed Δ depends on the density: held-out likelihood, Δ and an attack, side by side",
     ),
     "fronts": ("fronts.run", "One front for all methods: accuracy against what is certified for the true distribution"),
