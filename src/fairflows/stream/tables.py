@@ -23,7 +23,7 @@ from fairflows.exceptions import DataError
 from fairflows.release.released import as_written
 from fairflows.table.columns import check_known
 from fairflows.table.dialect import Dialect, own_dialect
-from fairflows.table.field_types import as_types, column_types
+from fairflows.table.field_types import as_types, column_types, number_marks
 from fairflows.table.frames import NULLABLE, as_arrow, from_arrow
 from fairflows.table.reading import (
     ParquetRows,
@@ -34,7 +34,6 @@ from fairflows.table.reading import (
     say_what_was_recognised,
     with_texts,
 )
-from fairflows.table.recognition import number_marks
 from fairflows.table.schema import Schema
 from fairflows.table.text_files import COMPRESSION
 

@@ -27,10 +27,9 @@ from pyarrow.fs import FileSystem
 from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.columns import check_known, distinct
 from fairflows.table.dialect import Dialect, own_dialect
-from fairflows.table.field_types import as_types, column_types
+from fairflows.table.field_types import as_types, column_types, number_marks
 from fairflows.table.frames import check_names, from_arrow
 from fairflows.table.persons import Hashes, Persons, fingerprint, keyed_hashes
-from fairflows.table.recognition import number_marks
 from fairflows.table.schema import TEXT, Schema
 from fairflows.table.text_files import (
     COMPRESSION,

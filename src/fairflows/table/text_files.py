@@ -1,4 +1,8 @@
-"""Files whose fields are text: CSV files, plain or compressed, and sheets of Excel, as a CSV file would hold them."""
+"""Files whose fields are text: CSV files, plain or compressed, and sheets of Excel, as a CSV file would hold them.
+
+A CSV file's encoding and separator are recognised only where the file leaves no other reading: one that could be read
+in two ways is refused, with the option that decides. So are the marks of numbers, by their fields, in `field_types`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,12 @@ import csv
 import datetime
 import io
 import lzma
+import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import IO, TypeAlias
 
@@ -22,13 +28,15 @@ from fairflows.exceptions import DataError, Parameter
 from fairflows.table.dialect import Dialect, is_tab_separated
 from fairflows.table.field_types import PLAIN
 from fairflows.table.frames import check_names
-from fairflows.table.recognition import encoding_of, separator_of
 
 CSV_SUFFIXES = {".csv", ".tsv", ".txt", ".data"}
 EXCEL_SUFFIXES = {".xlsx", ".xlsm"}
 PARQUET_SUFFIXES = {".parquet", ".pq"}
 
+OpenFile = Callable[[], IO[bytes]]
+
 _BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
+_CHECKED_AT_ONCE = 2**20  # bytes whose encoding is looked at
 _SHEET_ROWS = 2**16  # of a sheet, in one batch
 _CELL_ERRORS = {
     "#N/A",
@@ -39,6 +47,31 @@ _CELL_ERRORS = {
     "#REF!",
     "#VALUE!",
 }  # instead of values
+_SEPARATORS = (",", ";", "\t", "|")
+_SAMPLE_LINES = 500  # that show which one it is
+
+# That of UTF-32 begins as that of UTF-16 does, so it is looked for first.
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+_HIGH = "À-ÖØ-öø-ÿŠŽŒŸšžœ"
+_SYMBOLS = "‚„†‡ˆ‰‹“”•˜™›¡¢£¤¥¦§¨©«¬®¯°±²³µ¶¸¹»¼½¾¿×÷"
+_NOT_WESTERN = re.compile(
+    "|".join(
+        [
+            "\ufffd",  # a byte that Windows-1252 does not use
+            f"[{_HIGH}]{{4}}",  # a word of such letters alone: Greek, Cyrillic
+            f"[A-Za-z{_HIGH}][{_SYMBOLS}][A-Za-z{_HIGH}]",  # a symbol within a word: central European, DOS
+            "[a-zß-ÿ][ŠŽŒŸ]|[A-Z][ŠŽŒŸ][a-zß-ÿ]",  # a capital within a word: old Macintosh
+            f"[ÂÃ][{_SYMBOLS}ŠŽŒŸšžœ\u00a0’–—]",  # damaged UTF-8
+        ]
+    )
+)
 
 
 def _unpack(codec: str) -> Callable[[Path], IO[bytes]]:
@@ -76,11 +109,11 @@ class CsvText:
             raise DataError(f"{path}: only Excel files have sheets: leave out ", Parameter("sheet"), ".")
         self.path = path
         usual = usual or Dialect()
-        encoding = dialect.encoding or encoding_of(self._open, path, usual.encoding)
+        encoding = dialect.encoding or _encoding_of(self._open, path, usual.encoding)
         self.dialect = replace(dialect, encoding=encoding)
         if self.dialect.separator is None:
             with self._lines() as lines:
-                separator = "\t" if is_tab_separated(path) else separator_of(lines, path, usual.separator)
+                separator = "\t" if is_tab_separated(path) else _separator_of(lines, path, usual.separator)
             self.dialect = replace(self.dialect, separator=separator)
         with self._lines() as lines:
             header = next(filter(None, csv.reader(lines, delimiter=self.separator)), None)
@@ -182,6 +215,87 @@ def _holds_quotes(fields: pa.Array) -> bool:
     return bool(pc.any(pc.match_substring_regex(fields, '["\\r\\n]')).as_py())
 
 
+def _encoding_of(open_file: OpenFile, path: Path, usual: str | None = None) -> str:
+    """The encoding of a file: by its byte order mark, else UTF-8 where all of it is, else the usual, or Windows-1252.
+
+    Raises
+    ------
+    DataError
+        The file is not UTF-8, and would not read as text of a western language either.
+    """
+    with open_file() as stream:
+        data = stream.read(_CHECKED_AT_ONCE)
+        for mark, name in _BYTE_ORDER_MARKS.items():
+            if data.startswith(mark):
+                return name
+        if b"\0" in data:
+            raise DataError(
+                f"{path}: holds bytes of zero, which no text has, except UTF-16 without a byte order mark: name its "
+                "encoding (",
+                Parameter("encoding", "utf-16-le"),
+                ").",
+            )
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            while data:
+                decoder.decode(data)
+                data = stream.read(_CHECKED_AT_ONCE)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            pass
+        else:
+            return "utf-8"
+    if usual is not None and usual not in {"utf-8", *_BYTE_ORDER_MARKS.values()}:
+        return usual
+    with io.TextIOWrapper(open_file(), "cp1252", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.isascii() and (doubtful := _NOT_WESTERN.search(line)):
+                word = line[max(doubtful.start() - 8, 0) : doubtful.end() + 8].strip()
+                raise DataError(
+                    f"{path}: neither UTF-8 text nor plainly Windows-1252: line {number:,} would hold {word!r}. Name "
+                    "its encoding (",
+                    Parameter("encoding", ...),
+                    ").",
+                )
+    return "cp1252"
+
+
+def _separator_of(text: io.TextIOBase, path: Path, usual: str | None = None) -> str:
+    """What separates the fields: that by which every row has as many as the header.
+
+    Raises
+    ------
+    DataError
+        Two do, and neither is the usual one.
+    """
+    lines = list(islice(text, _SAMPLE_LINES))
+    is_whole = len(lines) < _SAMPLE_LINES
+    fits = {mark: _share_that_fits(lines, mark, is_whole) for mark in _SEPARATORS}
+    best = max(fits.values())
+    found = [mark for mark, share in fits.items() if share == best and share >= 0]
+    if len(found) > 1 and usual in found:
+        return usual
+    if len(found) > 1:
+        names = " or ".join(repr(mark) for mark in found)
+        raise DataError(
+            f"{path}: its fields could be separated by {names}: say which (", Parameter("separator", found[0]), ")."
+        )
+    return found[0] if found else ","
+
+
+def _share_that_fits(lines: list[str], separator: str, is_whole: bool) -> float:
+    """The share of rows with as many fields as the header has; -1 where the header has only one."""
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=separator) if row]
+    except csv.Error:
+        return -1
+    rows = rows if is_whole else rows[:-1]  # the last may go on
+    if not rows or len(rows[0]) < 2:
+        return -1
+    header, *rows = rows
+    return sum(len(row) == len(header) for row in rows) / len(rows) if rows else 1
+
+
 class Utf8Stream(io.RawIOBase):
     """A stream of text in any encoding, as UTF-8, that remembers how it ended.
 
@@ -190,14 +304,17 @@ class Utf8Stream(io.RawIOBase):
 
     def __init__(self, stream: IO[bytes], encoding: str) -> None:
         self._stream = stream
-        self._is_utf8 = encoding == "utf-8"
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._waiting = b""
         self._tail = b""
 
     def read(self, n: int = -1) -> bytes:
-        """The next bytes, n at most."""
-        data = self._read_utf8(n) if self._is_utf8 else self._read_decoded(n)
+        """The next bytes, n at most; what the last read gave beyond them waits for the next."""
+        while not self._waiting and (data := self._stream.read(n)):
+            self._waiting = self._decoder.decode(data).encode()
+        if not self._waiting:
+            self._waiting = self._decoder.decode(b"", final=True).encode()
+        data, self._waiting = self._waiting[:n], self._waiting[n:]
         self._tail = (self._tail + data[-_BLOCK:])[-_BLOCK:] if len(data) < _BLOCK else data
         return data
 
@@ -211,20 +328,6 @@ class Utf8Stream(io.RawIOBase):
         if tail.rstrip(b"\r\n").endswith(b'"'):
             return False
         return "\n" in last or "\r" in last or tail.rstrip(b"\r\n").endswith(f'{separator}"{last}'.encode())
-
-    def _read_utf8(self, n: int) -> bytes:
-        data = self._stream.read(n)
-        self._decoder.decode(data, final=not data)
-        return data
-
-    def _read_decoded(self, n: int) -> bytes:
-        """As many bytes of UTF-8 as were asked for; what the last read gave beyond them waits for the next."""
-        while not self._waiting and (data := self._stream.read(n)):
-            self._waiting = self._decoder.decode(data).encode()
-        if not self._waiting:
-            self._waiting = self._decoder.decode(b"", final=True).encode()
-        data, self._waiting = self._waiting[:n], self._waiting[n:]
-        return data
 
 
 class ExcelText:
