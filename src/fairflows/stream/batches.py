@@ -21,7 +21,7 @@ from fairflows.exceptions import DataError, Parameter, check_choice, warn_user
 from fairflows.release.released import Model, Released, check_apart
 from fairflows.stream.tables import plain_type, plain_types, to_arrow
 from fairflows.table import schema as kinds
-from fairflows.table.columns import TableColumns, check_known
+from fairflows.table.columns import Dtype, TableColumns, check_known
 from fairflows.table.frames import columns_from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
@@ -288,8 +288,7 @@ def attribute_of(rows: TableColumns, names: list[str], grouping: Grouping | None
 def _types(encoder: Encoder, single: bool) -> pa.Schema:
     """The Arrow types of encoded columns: those of their own types, or of what columns of any objects hold."""
     dtypes, fields = encoder.encoded_dtypes(), []
-    any_type = np.dtype(object)
-    of_objects = {name for name, dtype in dtypes.items() if dtype == any_type or isinstance(dtype, pd.CategoricalDtype)}
+    of_objects = {name for name, dtype in dtypes.items() if _holds_any(dtype)}
     held = {str(name): kind for name, kind in encoder.encoded_schema.kinds.items()} if of_objects else {}
     for name, dtype in dtypes.items():
         if name in of_objects:
@@ -302,6 +301,11 @@ def _types(encoder: Encoder, single: bool) -> pa.Schema:
             found = pa.float32()
         fields.append(pa.field(name, found))
     return pa.schema(fields)
+
+
+def _holds_any(dtype: Dtype) -> bool:
+    """Whether a column of this type may hold any objects, or categories that are."""
+    return dtype.kind == "O" if isinstance(dtype, np.dtype) else isinstance(dtype, pd.CategoricalDtype)
 
 
 @cache

@@ -124,12 +124,19 @@ def columns_from_arrow(table: pa.Table) -> dict[Hashable, pd.Series]:
 
     What the table notes about pandas is left out (`has_pandas_notes`).
     """
-    check_names(table.schema.names)
-    columns: dict[Hashable, pd.Series] = {}
-    for name, column in zip(table.schema.names, _with_held_types(table).columns, strict=True):
-        columns[name] = column.to_pandas(types_mapper=NULLABLE.get if column.null_count else None)
-        columns[name].name = name
-    return columns
+    names = table.schema.names
+    check_names(names)
+    return {name: _column(name, _held(column)) for name, column in zip(names, table.columns, strict=True)}
+
+
+def _column(name: str, column: pa.ChunkedArray) -> pd.Series:
+    """One column in pandas."""
+    is_number = pa.types.is_primitive(column.type) and not pa.types.is_temporal(column.type)
+    if is_number and not column.null_count:
+        return pd.Series(column.to_numpy(), name=name, copy=False)  # pyarrow takes longer to make it
+    found = column.to_pandas(types_mapper=NULLABLE.get if column.null_count else None)
+    found.name = name
+    return found
 
 
 def has_pandas_notes(table: pa.Table) -> bool:
@@ -144,17 +151,24 @@ def has_pandas_notes(table: pa.Table) -> bool:
 
 def _with_held_types(table: pa.Table) -> pa.Table:
     """The table with columns of types that pandas can hold."""
-    for j, field in enumerate(table.schema):
-        column = table.column(j)
-        if pa.types.is_date(field.type):
-            table = table.set_column(j, field.name, column.cast(pa.timestamp("ms")).cast(pa.timestamp("s")))
-        elif pa.types.is_decimal(field.type):
-            table = table.set_column(j, field.name, _from_decimal(column))
-        elif pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
-            # As polars counts categories, and pyarrow before 23 cannot hand over.
-            signed = pa.dictionary(pa.int64(), field.type.value_type, field.type.ordered)
-            table = table.set_column(j, field.name, column.cast(signed))
+    for j, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
+        held = _held(column)
+        if held is not column:
+            table = table.set_column(j, name, held)
     return table
+
+
+def _held(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in a type that pandas can hold."""
+    kind = column.type
+    if pa.types.is_date(kind):
+        return column.cast(pa.timestamp("ms")).cast(pa.timestamp("s"))
+    if pa.types.is_decimal(kind):
+        return _from_decimal(column)
+    if pa.types.is_dictionary(kind) and pa.types.is_unsigned_integer(kind.index_type):
+        # As polars counts categories, and pyarrow before 23 cannot hand over.
+        return column.cast(pa.dictionary(pa.int64(), kind.value_type, kind.ordered))
+    return column
 
 
 def with_plain_times(frame: pd.DataFrame) -> pd.DataFrame:

@@ -75,8 +75,8 @@ class Schema:
         return cls({name: kind_of_values(column) for name, column in with_plain_times(frame).items()})
 
     def with_values(self, values: Mapping[Any, Sequence[Hashable] | np.ndarray]) -> Schema:
-        """The schema with further columns, known by the values that they take."""
-        return Schema(self.kinds | {name: kind_of_values(pd.Series(taken)) for name, taken in values.items()})
+        """The schema with further columns, known by the values that they take, none of them missing."""
+        return Schema(self.kinds | {name: _kind(taken) for name, taken in values.items()})
 
     def part(self, columns: Iterable[Any]) -> Schema:
         """The schema of those of its columns that are named."""
@@ -126,15 +126,18 @@ class Schema:
 def kind_of_values(column: pd.Series) -> str:
     """What a column holds, judged by its type, or by its values where the type allows any."""
     values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
-    if missing(values).all():
-        return NOTHING
+    return NOTHING if missing(values).all() else _kind(values)
+
+
+def _kind(values: pd.Series | pd.Index | Sequence[Hashable] | np.ndarray) -> str:
+    """What values are that are not all missing."""
     inferred = pd.api.types.infer_dtype(values, skipna=True)
     kind = _KINDS.get(inferred, inferred)
-    return MOMENTS if kind == TIMES and _with_zone(values) else kind
+    return MOMENTS if kind == TIMES and _with_zone(pd.Series(values)) else kind
 
 
-def _with_zone(values: pd.Series | pd.Index) -> bool:
-    return pd.Series(values).dropna().iloc[0].tzinfo is not None if values.dtype == object else has_zone(values.dtype)
+def _with_zone(times: pd.Series) -> bool:
+    return times.dropna().iloc[0].tzinfo is not None if times.dtype == object else has_zone(times.dtype)
 
 
 def _can_become(came: str, fitted: str) -> bool:
