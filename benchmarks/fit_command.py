@@ -74,7 +74,8 @@ def by_stage(file: Path, out: Path, profiled: str | None) -> None:
     stages = Stages(profiled)
     stages.say("imports")
     from fairflows.table.table import Table
-    from fairflows.workflow.job import fit_table, write_fit
+    from fairflows.workflow.job import fit_table
+    from fairflows.workflow.results import write_fit
 
     stages.say("reading the file")
     table = Table.read(file, sensitive="sex", label="income")

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from fairflows.table.table import Table as Table
     from fairflows.workflow.job import fit_table as fit_table
     from fairflows.workflow.job import report as report
-    from fairflows.workflow.job import write_fit as write_fit
+    from fairflows.workflow.results import write_fit as write_fit
 
 __version__ = "0.1.0"
 
@@ -100,7 +100,8 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.table.examples": "load_adult make_gaussians make_shifted_gaussians make_three_groups",
     "fairflows.table.grouping": "GroupRules Grouping",
     "fairflows.table.table": "Table",
-    "fairflows.workflow.job": "fit_table report write_fit",
+    "fairflows.workflow.job": "fit_table report",
+    "fairflows.workflow.results": "write_fit",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from fairflows import DataError, DataWarning, Table, audit
-from fairflows.workflow.job import fit_table, refuse_a_release_that_tells_more, write_fit
+from fairflows.workflow.job import fit_table, refuse_a_release_that_tells_more
+from fairflows.workflow.results import write_fit
 
 
 def loans(n: int, seed: int) -> pd.DataFrame:

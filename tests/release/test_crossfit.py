@@ -17,7 +17,7 @@ from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Released
 from fairflows.table.persons import Key, Persons
-from fairflows.workflow.results import naming_file
+from fairflows.workflow.results import naming_released_file
 
 pytestmark = pytest.mark.usefixtures("few_trees", "few_measured", "few_passes")
 
@@ -262,7 +262,7 @@ def test_a_receiver_compares_the_cells_of_a_file_with_the_counts(shared, rows, t
     one_each = table(rows.drop_duplicates("person"))
     cells, file = shared.transform(one_each), tmp_path / "cells.csv"
     cells.to_csv(file, index=False)
-    certificate = naming_file(ff.certify(shared, one_each, most_rows=1), file, len(cells), KEY)
+    certificate = naming_released_file(ff.certify(shared, one_each, most_rows=1), file, len(cells), KEY)
     assert certificate.counted_file == "cells.csv"
     (tmp_path / "certificate.json").write_text(certificate.to_json())
     assert ff.check(tmp_path / "certificate.json", file)

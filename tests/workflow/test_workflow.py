@@ -15,8 +15,8 @@ from fairflows.certificate.document import Certificate
 from fairflows.frontiers.selection import Candidate, Target, choose
 from fairflows.frontiers.sweep import frontier
 from fairflows.storage.saving import load
-from fairflows.workflow.job import fit_table, report, write_fit
-from fairflows.workflow.results import certified_part, read_report, read_run
+from fairflows.workflow.job import fit_table, report
+from fairflows.workflow.results import certified_part, read_report, read_run, write_fit
 
 pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "few_passes")
 

@@ -215,9 +215,8 @@ def demo(
     Writes `shared.csv`, `certificate.json`, both reports and the private model.
     """
     from fairflows.table.examples import load_adult
-    from fairflows.workflow.job import fit_table, write_fit
-    from fairflows.workflow.results import Reading, refuse_other_folder
-    from fairflows.workflow.summary import summary
+    from fairflows.workflow.job import fit_table
+    from fairflows.workflow.results import Reading, refuse_other_folder, summary, write_fit
 
     refuse_other_folder(out)
     table = load_adult()

@@ -267,9 +267,15 @@ def fit(
     `fairflows fit loans.csv --sensitive sex --sensitive race --label repaid --id person --missing category -o out`
     """
     from fairflows.table.grouping import GroupRules
-    from fairflows.workflow.job import fit_table, write_fit
-    from fairflows.workflow.results import Reading, refuse_earlier_result, refuse_other_folder, shared_name
-    from fairflows.workflow.summary import summary
+    from fairflows.workflow.job import fit_table
+    from fairflows.workflow.results import (
+        Reading,
+        refuse_earlier_result,
+        refuse_other_folder,
+        shared_name,
+        summary,
+        write_fit,
+    )
 
     reading = Reading(
         sensitive=sensitive, label=label, identifier=identifier, drop=drop or [], missing=missing, multiclass=multiclass

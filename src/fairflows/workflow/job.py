@@ -1,8 +1,7 @@
-"""The whole job: split, train, choose, certify, audit, write. What the command ``fit`` and `report` call."""
+"""The whole job: split, train, choose, certify, audit. What the command ``fit`` and `report` call."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,31 +19,18 @@ from fairflows.encoder.base import Encoder, FloatArray
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, Parameter, ParameterError, check_count
-from fairflows.explain.usefulness import StillTells, still_tells
+from fairflows.explain.usefulness import still_tells
 from fairflows.frontiers.selection import NAMES, Candidate, Say, Sweep, Swept, Target
 from fairflows.frontiers.sweep import Frontier
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.reporting import Report
-from fairflows.storage.saving import load, save
-from fairflows.table.folders import new_folder
+from fairflows.storage.saving import load
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
 from fairflows.workflow.contents import frontier_contents, report_contents, settings_of
-from fairflows.workflow.results import (
-    CERTIFYING,
-    FORMAT,
-    MODEL,
-    RUN,
-    SETTINGS,
-    VALIDATION,
-    is_sealed,
-    naming_file,
-    refuse_other_folder,
-    write_shared,
-)
-from fairflows.workflow.summary import result_html, result_text
+from fairflows.workflow.results import CERTIFYING, VALIDATION, Fit, is_sealed
 
 Method = Literal["tree", "cells"] | Swept
 Release = Literal["rows", "cells", "latent"]
@@ -52,60 +38,6 @@ Release = Literal["rows", "cells", "latent"]
 N_CELLS, CELLS_FOR_A_LABEL = 64, 8
 _FEW_DRAWS = 100_000  # behind a bound that decides nothing, where cells are released
 WITHOUT_A_TARGET = 0.1  # of cells for a label, which are made for a distance
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What `fit_table` made.
-
-    Attributes
-    ----------
-    model : encoder or release
-        What was made.
-    shared : DataFrame
-        What it releases of the table: one row per row of it, in its order.
-    certificate : Certificate
-        On persons that the model which encodes them was neither fitted to nor chosen by.
-    audit : Audit
-        The adversaries' results.
-    before : Audit
-        The same adversaries' results on the raw rows.
-    tells : StillTells or None
-        What the released rows still tell of each column; None for a latent, which tells everything.
-    report : Report
-        The page.
-    candidates : list of Candidate
-        All that could have been chosen, as judged on validation persons, where several were.
-    chosen : Candidate or None
-        Which was.
-    """
-
-    model: Any
-    shared: pd.DataFrame
-    certificate: Certificate
-    audit: Audit
-    before: Audit
-    tells: StillTells | None
-    report: Report
-    candidates: list[Candidate] = field(default_factory=list)
-    chosen: Candidate | None = None
-
-    def frontier(self) -> pd.DataFrame:
-        """One line per candidate, with the chosen one marked."""
-        frame = pd.DataFrame([candidate.to_dict() for candidate in self.candidates])
-        return frame.assign(chosen=[candidate is self.chosen for candidate in self.candidates])
-
-    def __repr__(self) -> str:
-        return result_text(self)
-
-    def _repr_html_(self) -> str:
-        return result_html(self)
-
-    @property
-    def is_good(self) -> bool:
-        """Whether what was asked for is what was reached: certified cells, or a latent that its model vouches for."""
-        latent = "latent" in self.certificate.released
-        return self.certificate.status == "CERTIFIED" or (latent and self.certificate.status == "MODEL_ONLY")
 
 
 @dataclass(frozen=True)
@@ -430,58 +362,6 @@ def refuse_a_release_that_tells_more(before: Audit, after: Audit, force: bool) -
         Parameter("force", True),
         ").",
     )
-
-
-def write_fit(
-    fit: Fit,
-    table: Table,
-    out: str | Path,
-    run: dict[str, Any],
-    *,
-    shared: str = "shared.parquet",
-    settings: str | None = None,
-) -> None:
-    """Write everything into one folder, which appears whole or not at all.
-
-    Parameters
-    ----------
-    fit : Fit
-        What `fit_table` gave.
-    table : Table
-        The rows that it was fitted to.
-    out : path
-        The folder. One that holds a result already is replaced; any other that is not empty is left alone.
-    run : dict
-        How the table was read; commands on the folder use it.
-    shared : str
-        The file to share, CSV or Parquet.
-    settings : str, optional
-        The options of the command as TOML, to run it again.
-    """
-    refuse_other_folder(Path(out))
-    with new_folder(Path(out)) as folder:
-        save(fit.model, folder / MODEL)
-        if fit.candidates:
-            fit.frontier().to_csv(folder / "frontier.csv", index=False)
-        label = table.y if "label" in fit.certificate.released else None
-        write_shared(fit.shared, label, folder / shared, single=not Released.of(fit.model).draws_rows)
-        certificate = naming_file(fit.certificate, folder / shared, len(table), Released.of(fit.model).secret)
-        (folder / "certificate.json").write_text(certificate.to_json(), encoding="utf-8")
-        page = Report({**fit.report.contents, "certificate": certificate.to_dict()}, verified=fit.report.verified)
-        (folder / "report.json").write_text(json.dumps(page.contents), encoding="utf-8")
-        (folder / "report.html").write_text(page.to_html(), encoding="utf-8")
-        (folder / "report-public.html").write_text(page.to_html(public=True), encoding="utf-8")
-        grouping = table.grouping.to_dict()
-        record = {
-            "format": FORMAT,
-            **run,
-            "grouping": grouping,
-            "shared": shared,
-            "released": list(certificate.released),
-        }
-        (folder / RUN).write_text(json.dumps(record, indent=1), encoding="utf-8")
-        if settings is not None:
-            (folder / SETTINGS).write_text(settings, encoding="utf-8")
 
 
 def report(
