@@ -25,6 +25,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 MOST_CELLS_ENUMERATED = 10_000_000
+ROWS_PER_CHUNK = 32_768  # whose one-hot columns are in memory at a time
 _HELD_OUT_SHARE = 0.2
 # Measured. Held per cell and group: log p̂ (8), two maps (16), a coupling and its tables for drawing both ways (128).
 # On top, once, what building a coupling takes while it runs.
@@ -219,6 +220,23 @@ class CountedDensity(ABC):
     @abstractmethod
     def _fit_counts(self, counts: CellCounts, held_out: CellCounts) -> None:
         """Estimate p̂ from counts."""
+
+    def log_prob(self, x: ArrayLike) -> FloatArray:
+        """The log-probability of each row's cell."""
+        codes = cell_codes(x, self.levels)
+        log_p = np.empty(len(codes))
+        for start in range(0, len(codes), ROWS_PER_CHUNK):
+            rows = slice(start, start + ROWS_PER_CHUNK)
+            log_p[rows] = self._log_prob(cell_levels(codes[rows], self.levels))
+        return log_p
+
+    @abstractmethod
+    def _log_prob(self, cells: IntArray) -> FloatArray:
+        """The log-probabilities of cells that are given by their levels (n, D)."""
+
+    def log_prob_of_all_cells(self) -> FloatArray:
+        """The log-probability of every cell, in the order of its code."""
+        return self.log_prob(np.arange(number_of_cells(self.levels)))
 
 
 def choose_density(

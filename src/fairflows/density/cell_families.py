@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.special import logsumexp
@@ -16,17 +15,13 @@ from fairflows.density.cell_density import (
     FloatArray,
     IntArray,
     cell_codes,
-    cell_levels,
     checked_levels,
     draw_levels,
     level_columns,
-    number_of_cells,
     one_hot,
 )
 
-_CELLS_PER_CHUNK = 1_000_000
 _SMALLEST_WEIGHT = 1e-4  # of the tree of pairs
-_ROWS_PER_CHUNK = 32_768
 _PSEUDO_COUNT = 0.1  # rows added to each class and variable, spread evenly, so that no cell has probability zero
 _MOST_ITERATIONS, _TOLERANCE = 500, 1e-5  # EM stops when the mean log-likelihood grows by less
 
@@ -72,19 +67,10 @@ class SmoothedCounts(CountedDensity):
 
         self.weight_ = float(minimize_scalar(minus_log_likelihood, bounds=(_SMALLEST_WEIGHT, 1.0)).x)
 
-    def log_prob(self, x: ArrayLike) -> FloatArray:
-        """The log-probability of each row's cell."""
-        cells = cell_levels(cell_codes(x, self.levels), self.levels)
+    def _log_prob(self, cells: IntArray) -> FloatArray:
         log_q = np.log(self.weight_) + self.tree_.log_prob(cells)
         with np.errstate(divide="ignore"):  # an unseen cell has frequency 0
             return np.logaddexp(log_q, np.log1p(-self.weight_) + np.log(self._frequency(cells)))
-
-    def log_prob_of_all_cells(self) -> FloatArray:
-        """The log-probability of every cell, in the order of its code."""
-        codes = np.arange(number_of_cells(self.levels))
-        return np.concatenate(
-            [self.log_prob(codes[i : i + _CELLS_PER_CHUNK]) for i in range(0, len(codes), _CELLS_PER_CHUNK)]
-        )
 
     def sample(self, n: int, generator: np.random.Generator) -> IntArray:
         """Draw n cells: from the tree with probability w, else from the observed cells."""
@@ -200,15 +186,8 @@ class LatentClassMixture(CountedDensity):
                 break
             best, self.log_pi_, self.log_theta_ = likelihood, log_pi, log_theta
 
-    def log_prob(self, x: ArrayLike) -> FloatArray:
-        """The log-probability of each row's cell."""
-        codes = cell_codes(x, self.levels)
-        log_p = np.empty(len(codes))
-        for start in range(0, len(codes), _ROWS_PER_CHUNK):
-            rows = slice(start, start + _ROWS_PER_CHUNK)
-            columns = one_hot(cell_levels(codes[rows], self.levels), self.levels).toarray()
-            log_p[rows] = logsumexp(self.log_pi_ + columns @ self.log_theta_.T, axis=1)
-        return log_p
+    def _log_prob(self, cells: IntArray) -> FloatArray:
+        return logsumexp(self.log_pi_ + one_hot(cells, self.levels).toarray() @ self.log_theta_.T, axis=1)
 
     def log_prob_of_all_cells(self) -> FloatArray:
         """The log-probability of every cell: one product of matrices, first variables by last.

@@ -13,11 +13,11 @@ from torch import Tensor
 from fairflows.compute.resources import chosen_device
 from fairflows.compute.steps import AdamSteps, fastest_threads
 from fairflows.density.cell_density import (
+    ROWS_PER_CHUNK,
     CellCounts,
     CountedDensity,
     FloatArray,
     IntArray,
-    cell_codes,
     cell_levels,
     checked_levels,
     draw_levels,
@@ -25,8 +25,6 @@ from fairflows.density.cell_density import (
     one_hot,
     training_and_validation,
 )
-
-_ROWS_PER_CHUNK = 32_768
 
 
 class CategoricalMADE(CountedDensity):
@@ -88,17 +86,9 @@ class CategoricalMADE(CountedDensity):
     def _fit_counts(self, counts: CellCounts, held_out: CellCounts) -> None:
         _train([self], [(counts, held_out)])
 
-    def log_prob(self, x: ArrayLike) -> FloatArray:
-        """The log-probability of each row's cell."""
-        codes = cell_codes(x, self.levels)
+    def _log_prob(self, cells: IntArray) -> FloatArray:
         first_column = np.cumsum([0, *self.levels[:-1]])
-        log_p = np.empty(len(codes))
-        for start in range(0, len(codes), _ROWS_PER_CHUNK):
-            rows = slice(start, start + _ROWS_PER_CHUNK)
-            cells = cell_levels(codes[rows], self.levels)
-            conditionals = self._log_conditionals(cells)
-            log_p[rows] = np.take_along_axis(conditionals, cells + first_column, axis=1).sum(axis=1)
-        return log_p
+        return np.take_along_axis(self._log_conditionals(cells), cells + first_column, axis=1).sum(axis=1)
 
     def log_prob_of_all_cells(self) -> FloatArray:
         """The log-probability of every cell, walking down the tree of prefixes.
@@ -132,8 +122,8 @@ class CategoricalMADE(CountedDensity):
         masks = _masks(self.levels, self.hidden, device, torch.float64)
         out = np.empty((len(cells), len(range(sum(self.levels))[columns])))
         with torch.no_grad():
-            for start in range(0, len(cells), _ROWS_PER_CHUNK):
-                rows = slice(start, start + _ROWS_PER_CHUNK)
+            for start in range(0, len(cells), ROWS_PER_CHUNK):
+                rows = slice(start, start + ROWS_PER_CHUNK)
                 x = torch.from_numpy(one_hot(cells[rows], self.levels).toarray()).to(device)
                 out[rows] = _log_softmax(_logits(parameters, masks, x[None])[0], self.levels)[:, columns].cpu().numpy()
         return out
