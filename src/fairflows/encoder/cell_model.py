@@ -6,9 +6,10 @@ Encoded cells are given back as the table's own categories, as one-hot columns, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 
 from fairflows.codec.cell_codec import Bins, CellCodec
 from fairflows.density.cell_density import (
+    MOST_CELLS_ENUMERATED,
     CellDensity,
     cell_space,
     choose_density,
@@ -27,6 +29,7 @@ from fairflows.density.cell_density import (
     one_hot,
 )
 from fairflows.encoder.base import FloatArray, Groups, IntArray, LabelledRows, cell_numbers
+from fairflows.encoder.group_encoder import ColumnEncoder
 from fairflows.encoder.labels import Classifier, check_classifier, takes_weights
 from fairflows.exceptions import DataError, check_choice, check_count, is_count, warn_user
 from fairflows.table.columns import Dtype, shown
@@ -104,34 +107,50 @@ class KnownCells:
     maps: tuple[IntArray, ...] = ()  # (K, m) each: the bijections that a coin chooses from; none for random maps
 
 
-class CellSettings(Protocol):
-    """What the encoders of cells that estimate densities have in common, once their groups are known."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class CellModelEncoder(ColumnEncoder):
+    """Base of the encoders of cells that estimate a density of each group; `FairMatching` explains the settings."""
 
-    density: str | Callable[[Sequence[int]], CellDensity]
-    hidden: Sequence[int]
-    classifier: Classifier | None
-    output: Output
-    n_bins: int
-    max_cells: int
-    kinds: Mapping[str, str] | None
-    unseen: Literal["error", "other"]
-    device: str
-    groups_: list[Hashable]
-    missing_: Literal["error", "category"]
+    density: str | Callable[[Sequence[int]], CellDensity] = "made"
+    hidden: Sequence[int] = (50, 50)
+    classifier: Classifier | None = None
+    output: Output = "categories"
+    n_bins: int = 4
+    max_cells: int = MOST_CELLS_ENUMERATED
+    device: str = "cpu"
 
+    @property
+    @abstractmethod
+    def _cell_model(self) -> CellModel | None:
+        """The groups' laws of cells; None for a fitted encoder that does not encode cells."""
 
-def check_cell_settings(settings: CellSettings) -> None:
-    """Refuse settings of cells that cannot be."""
-    check_choice("output", settings.output, get_args(Output))
-    check_count("n_bins", settings.n_bins, 2)
-    check_count("max_cells", settings.max_cells, 1)
-    widths = settings.hidden
-    if not (isinstance(widths, Sequence) and not isinstance(widths, str) and all(is_count(w, 1) for w in widths)):
-        raise ValueError(f"hidden must be a sequence of widths, whole numbers of at least 1; got {widths!r}.")
+    @property
+    def encoded_schema(self) -> Schema:
+        """What the encoded columns hold, where they are the table's own."""
+        model = self._cell_model
+        return Schema({}) if model is None else output_schema(model.codec, self.output)
+
+    def encoded_dtypes(self) -> dict[str, Dtype]:
+        """The types of the encoded columns."""
+        model = self._cell_model
+        return super().encoded_dtypes() if model is None else output_dtypes(model.codec, self.output)
+
+    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
+        """n rows of each group drawn from its density p̂_a; None where no cells are encoded."""
+        return None if self._cell_model is None else self._cell_model.sample_rows(n, random_state)
+
+    def _check_cell_settings(self) -> None:
+        """Refuse settings of cells that cannot be."""
+        check_choice("output", self.output, get_args(Output))
+        check_count("n_bins", self.n_bins, 2)
+        check_count("max_cells", self.max_cells, 1)
+        widths = self.hidden
+        if not (isinstance(widths, Sequence) and not isinstance(widths, str) and all(is_count(w, 1) for w in widths)):
+            raise ValueError(f"hidden must be a sequence of widths, whole numbers of at least 1; got {widths!r}.")
 
 
 def fit_cell_models(
-    settings: CellSettings, rows: LabelledRows, y: Groups | None, seeds: Sequence[int], *, by_label: bool = False
+    settings: CellModelEncoder, rows: LabelledRows, y: Groups | None, seeds: Sequence[int], *, by_label: bool = False
 ) -> dict[int, CellModel]:
     """With each seed, fit every group's density and the classifier; evaluate both on all cells, or on observed ones.
 
@@ -261,7 +280,7 @@ def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: Output) -> 
 
 
 def _fit_densities(
-    settings: CellSettings, levels: Sequence[int], samples: Sequence[_Sample], seed: int
+    settings: CellModelEncoder, levels: Sequence[int], samples: Sequence[_Sample], seed: int
 ) -> tuple[list[CellDensity], FloatArray]:
     """A density of each sample, and its held-out likelihood."""
     rng = np.random.default_rng(seed)
@@ -287,7 +306,7 @@ def _fit_densities(
     return densities, np.array(scores)
 
 
-def _candidates(settings: CellSettings, levels: Sequence[int], seed: int) -> list[CellDensity]:
+def _candidates(settings: CellModelEncoder, levels: Sequence[int], seed: int) -> list[CellDensity]:
     from fairflows.density.cell_families import LatentClassMixture, SmoothedCounts
     from fairflows.density.made import CategoricalMADE
 

@@ -7,7 +7,7 @@ if one of them had been the reference, so the choice of it changes which cells c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
@@ -15,33 +15,25 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
 from fairflows.encoder.base import ExactLaw, FloatArray, IntArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.cell_model import (
     CellModel,
+    CellModelEncoder,
     KnownCells,
-    Output,
     cells_from_output,
-    check_cell_settings,
     check_labels,
     fit_cell_models,
-    output_dtypes,
     output_names,
-    output_schema,
     to_output,
 )
-from fairflows.encoder.group_encoder import ColumnEncoder
-from fairflows.encoder.labels import Classifier
 from fairflows.exceptions import DataError, ParameterError, check_choice
-from fairflows.table.columns import Dtype
 from fairflows.table.frames import TableLike
 from fairflows.table.persons import Persons
-from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
 
 @dataclass(eq=False, repr=False)
-class FairMatching(ColumnEncoder):
+class FairMatching(CellModelEncoder):
     """Encode categorical tables by matching the cells of each group to those of a reference.
 
     Two bijections are known in closed form: *sort-and-match*, which makes the groups' laws as alike as any bijection
@@ -110,22 +102,15 @@ class FairMatching(ColumnEncoder):
 
     gamma: float = 0.1
     _: KW_ONLY
-    density: str | Callable[[Sequence[int]], CellDensity] = "made"
     criterion: Literal["demographic_parity", "equalized_odds"] = "demographic_parity"
-    hidden: Sequence[int] = (50, 50)
-    classifier: Classifier | None = None
     reference: Hashable = "largest"
-    output: Output = "categories"
-    n_bins: int = 4
-    max_cells: int = MOST_CELLS_ENUMERATED
-    device: str = "cpu"
 
     model_: CellModel = field(init=False)
     class_of_cell_: IntArray = field(init=False)
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)
-        check_cell_settings(self)
+        self._check_cell_settings()
         check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds"))
         labels = self._read_label(rows)
         if self.criterion == "equalized_odds" and labels is None:
@@ -147,15 +132,9 @@ class FairMatching(ColumnEncoder):
         return self.gamma not in (0, 1)
 
     @property
-    def encoded_schema(self) -> Schema:
-        """What the encoded columns hold, where they are the table's own."""
+    def _cell_model(self) -> CellModel:
         self._check_fitted()
-        return output_schema(self.model_.codec, self.output)
-
-    def encoded_dtypes(self) -> dict[str, Dtype]:
-        """The types of the encoded columns."""
-        self._check_fitted()
-        return output_dtypes(self.model_.codec, self.output)
+        return self.model_
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
         """Every group's sort-and-match and label split to the reference, (K, m) each."""
@@ -226,11 +205,6 @@ class FairMatching(ColumnEncoder):
         """The laws and both bijections."""
         self._check_fitted()
         return KnownCells(self.model_, self.output, self.latent_laws_, (self.matched_, self.split_))
-
-    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
-        """n rows of each group drawn from its density p̂_a."""
-        self._check_fitted()
-        return self.model_.sample_rows(n, random_state)
 
     def _encode(self, rows: Rows) -> IntArray:
         persons = rows.persons_or_fresh() if self.is_randomised else rows.persons

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -12,19 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from fairflows.density.cell_density import MOST_CELLS_ENUMERATED, CellDensity
 from fairflows.encoder.base import ExactLaw, FloatArray, Groups, LabelledRows, Learnt, Rows
 from fairflows.encoder.cell_coupling import TransportedCells
-from fairflows.encoder.cell_model import (
-    KnownCells,
-    Output,
-    check_cell_settings,
-    check_labels,
-    fit_cell_models,
-    output_dtypes,
-    output_schema,
-)
-from fairflows.encoder.group_encoder import ColumnEncoder
+from fairflows.encoder.cell_model import CellModel, CellModelEncoder, KnownCells, check_labels, fit_cell_models
 from fairflows.encoder.labels import Classifier, Label, check_classifier, side_by_side
 from fairflows.encoder.task_score import (
     PlainScore,
@@ -35,10 +25,9 @@ from fairflows.encoder.task_score import (
     score_columns,
 )
 from fairflows.exceptions import DataError, check_choice
-from fairflows.table.columns import Dtype, TableColumns, infer_kind
+from fairflows.table.columns import TableColumns, infer_kind
 from fairflows.table.frames import TableLike
 from fairflows.table.persons import Persons, Secret
-from fairflows.table.schema import Schema
 from fairflows.table.table import Role
 
 _CALIBRATION = 0.3  # share of the persons that the distribution functions, and no classifier, are fitted on
@@ -47,7 +36,7 @@ _N_BINS = 64  # of the histogram by which Δ is estimated
 
 
 @dataclass(eq=False, repr=False)
-class FairTransport(ColumnEncoder):
+class FairTransport(CellModelEncoder):
     """Encode by optimal transport: of cells for categorical tables, of a task score for all others.
 
     *Cells.* Each group's cells are sent at random, keyed by person, so that the encoded cell has the same law in every
@@ -94,14 +83,7 @@ class FairTransport(ColumnEncoder):
     strength: float = 1.0
     _: KW_ONLY
     transport: Literal["auto", "cells", "score"] = "auto"
-    classifier: Classifier | None = None
-    density: str | Callable[[Sequence[int]], CellDensity] = "made"
-    hidden: Sequence[int] = (50, 50)
     reference: Hashable = "mean"
-    output: Output = "categories"
-    n_bins: int = 4
-    max_cells: int = MOST_CELLS_ENUMERATED
-    device: str = "cpu"
 
     transport_: TransportedCells | TransportedScore = field(init=False)
     columns_: dict[Hashable, ScoreColumn] | None = field(init=False)
@@ -110,7 +92,7 @@ class FairTransport(ColumnEncoder):
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)
-        check_cell_settings(self)
+        self._check_cell_settings()
         check_choice("transport", self.transport, ("auto", "cells", "score"))
         labels = self._read_labels(rows, "score", may_be_numbers=False)
         transports: Mapping[int, TransportedCells | TransportedScore]
@@ -167,6 +149,10 @@ class FairTransport(ColumnEncoder):
         return self.transport_ if isinstance(self.transport_, TransportedCells) else None
 
     @property
+    def _cell_model(self) -> CellModel | None:
+        return None if self._cells is None else self._cells.model
+
+    @property
     def latent_laws_(self) -> FloatArray:
         """The law of the encoded cell in each group under the estimated densities, (K, m); for cells only."""
         if self._cells is None:
@@ -211,20 +197,6 @@ class FairTransport(ColumnEncoder):
         """The laws of cells; None for a score."""
         cells = self._cells
         return None if cells is None else KnownCells(cells.model, self.output, np.asarray(cells.laws))
-
-    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
-        """n rows of each group drawn from its density p̂_a; None for a score, which has no density of rows."""
-        return None if self._cells is None else self._cells.model.sample_rows(n, random_state)
-
-    @property
-    def encoded_schema(self) -> Schema:
-        """What the encoded columns hold, where they are the table's own."""
-        return Schema({}) if self._cells is None else output_schema(self._cells.model.codec, self._cells.output)
-
-    def encoded_dtypes(self) -> dict[str, Dtype]:
-        """The types of the encoded columns."""
-        cells = self._cells
-        return super().encoded_dtypes() if cells is None else output_dtypes(cells.model.codec, cells.output)
 
     def _names_out(self) -> list[str]:
         return self.transport_.names
