@@ -34,7 +34,6 @@ _PATIENCE = 3  # epochs that explain held-out rows no better
 _PRIOR_ROWS = 10  # at the average rate that a level's rates are mixed with
 _FEW_COLUMNS = 4  # in which a tree finds the nearest rows faster than products of matrices do
 _ROWS_PER_CHUNK = 128  # whose distances from all others are held at once
-_FEWEST_ROWS = 50  # of each group that a learner sees, where there are so many
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,9 @@ class Learner:
 
     make: Make  # makes it for a seed and a number of groups
     most_rows: int  # how many rows it learns from at most
-    # How many different rows it is judged on at most: one that is slow to answer gets a random part of more. Its bound
-    # then rests on fewer persons, and holds as well.
-    most_judged: int = 1_000_000_000
+    # How many different rows it is judged on at most, a random part of more. Its bound then rests on fewer persons, and
+    # holds as well.
+    most_judged: int = 100_000
 
     def judged_rows(self, rows: Features, group: IntArray, seed: int) -> IntArray:
         """Places of the rows that it is judged on."""
@@ -93,10 +92,12 @@ def _bounded(x: FloatArray) -> FloatArray:
 
 
 def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
-    """Places of at most so many rows at random, in the groups' proportions, but a few of every group in any case."""
+    """Places of at most so many rows at random, as many of each group as the others have, where it has so many.
+
+    What tells two groups apart is learnt, and judged, as well as the smaller of them allows.
+    """
     by_group, rank = _shuffled_by_group(group, seed)
-    share = np.maximum(rank - _FEWEST_ROWS, 0) / np.bincount(group)[group[by_group]]
-    return by_group[np.argsort(share, kind="stable")[:most]]
+    return by_group[np.argsort(rank, kind="stable")[:most]]
 
 
 def _shuffled_by_group(group: IntArray, seed: int) -> tuple[IntArray, IntArray]:
@@ -137,6 +138,8 @@ class Ordered(TransformerMixin, BaseEstimator):
 
     def transform(self, x: FloatArray) -> FloatArray:
         """Ranks from 1 on, 0 where a row has none of the levels; other columns as they are."""
+        if all(ranks is None for _, ranks in self.parts_):
+            return x
         return np.hstack([x[:, part] if ranks is None else x[:, part] @ ranks for part, ranks in self.parts_])
 
 
@@ -178,8 +181,10 @@ class Bins(TransformerMixin, BaseEstimator):
 
     def transform(self, x: FloatArray) -> FloatArray:
         """The numbers of the bins, (n, F)."""
-        bins = [np.searchsorted(edges, column) for edges, column in zip(self.edges_, np.asarray(x).T, strict=True)]
-        return np.column_stack(bins).astype(np.float64)
+        bins = np.empty(x.shape)
+        for j, edges in enumerate(self.edges_):
+            bins[:, j] = np.searchsorted(edges, x[:, j])
+        return bins
 
 
 def _edges(column: FloatArray, weight: FloatArray) -> FloatArray:
@@ -330,7 +335,7 @@ def _stacked(seed: int, n_groups: int) -> ClassifierMixin:
 
 # The slowest first: they run side by side, and a slow one that starts last is waited for.
 LEARNERS = {
-    "random forest": Learner(_forest, 40_000, 50_000),
+    "random forest": Learner(_forest, 24_000, 50_000),
     "stacked learners": Learner(_stacked, 12_000, 20_000),
     "network 200, 200, standardised": Learner(_standardised(_network((200, 200), 15)), 20_000),
     "nearest neighbours": Learner(_neighbours(50), 10_000, 20_000),
@@ -340,9 +345,14 @@ LEARNERS = {
     "logistic regression": Learner(_standardised(_logistic), 100_000),
 }
 
-WHITE_BOX_LEARNERS = {name: LEARNERS[name] for name in ("stacked learners", "random forest", "boosted trees")}
+# They see five times as many columns.
+WHITE_BOX_LEARNERS = {
+    "stacked learners": LEARNERS["stacked learners"],
+    "random forest": Learner(_forest, 12_000, 50_000),
+    "boosted trees": Learner(_boosting(100), 100_000),
+}
 
-DENSITY_LEARNERS = {name: LEARNERS[name] for name in ("random forest", "boosted trees")}
+DENSITY_LEARNERS = {name: WHITE_BOX_LEARNERS[name] for name in ("random forest", "boosted trees")}
 
 QUICK_LEARNERS = {
     "boosted trees": Learner(_boosting(40), 20_000),

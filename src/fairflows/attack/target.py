@@ -21,6 +21,7 @@ from fairflows.attack.learners import (
     Learner,
     frequency_scores,
     judge,
+    stratified_sample,
 )
 from fairflows.attack.white_box import Constraint, Reference, white_box
 from fairflows.certificate.making import checked_released
@@ -43,6 +44,7 @@ IntArray = npt.NDArray[np.intp]
 _SHARES = (0.4, 0.35, 0.25)  # of the training persons: reference rows, rows to learn from, validation
 _MOST_LEVELS = 64  # a column of more levels is described by each level's group rates
 _QUICK_ROWS = 10_000
+_MOST_INVERTED = 100_000  # rows of a part that every group's inverse, or a density, is looked at for
 _LABEL = "released label"
 
 
@@ -92,6 +94,7 @@ class Target:
     latent: dict[str, pd.DataFrame]
     released: tuple[str, ...]  # what is released, by name
     rows: str  # keyed hash of the test rows that are attacked, at most one of each person
+    seed: int  # of the random part of very many rows that adversaries who know the encoders look at
     limits: tuple[str, ...] = ()  # what adversaries could not try, in sentences
 
     @classmethod
@@ -143,7 +146,7 @@ class Target:
             Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
         X = {part: table.X for part, table in tables.items()}
         attacked = "" if released_model is None else tables["test"].fingerprint(released_model.secret)
-        return cls(released_model, groups, Z, group, X, latent, names, attacked, limits)
+        return cls(released_model, groups, Z, group, X, latent, names, attacked, seed, limits)
 
     def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
         """All adversaries that this release calls for."""
@@ -153,7 +156,7 @@ class Target:
         exact = [content_hashes(z, b"exact values") for z in parts]
         if len(distinct(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
-            yield self._scored("frequencies of values", "black", validation, test)
+            yield _scored("frequencies of values", "black", (validation, test), self._judged_groups)
         view = _view(parts, learnt_group, len(self.groups))
         fit, *judged = (_features(view, z, values) for z, values in zip(parts, exact, strict=True))
         for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
@@ -167,63 +170,71 @@ class Target:
         if encoder is None:
             return
         reference = Reference(self.X["reference"], constraints)
-        label = [_LABEL] if "label" in self.released else []
-        told = {part: white_box(encoder, self.latent[part], reference) for part in ("fit", "validation", "test")}
+        group, places = self._looked_at()
+        told = {part: white_box(encoder, self.latent[part].iloc[rows], reference) for part, rows in places.items()}
         fit, validation, test = told["fit"], told["validation"], told["test"]
         if fit is None or validation is None or test is None:
             return
+        judged_groups = group["validation"], group["test"]
         if validation.log_likelihood is not None and test.log_likelihood is not None:
-            yield self._scored("likelihood ratio", "white", validation.log_likelihood, test.log_likelihood)
+            judged = validation.log_likelihood, test.log_likelihood
+            yield _scored("likelihood ratio", "white", judged, judged_groups)
         if validation.on_grid is not None and test.on_grid is not None:
-            yield self._scored("grid test", "white", validation.on_grid, test.on_grid)
+            yield _scored("grid test", "white", (validation.on_grid, test.on_grid), judged_groups)
         features = {"fit": fit.features, "validation": validation.features, "test": test.features}
-        if label:
-            view = _view([self.Z["fit"][label]], self.group["fit"], len(self.groups))
-            features = {p: np.concatenate([f, view.features(self.Z[p][label])], axis=1) for p, f in features.items()}
-        learnt, judged = (
-            Features.of(features["fit"]),
-            (Features.of(features["validation"]), Features.of(features["test"])),
-        )
+        if "label" in self.released:
+            labels = {part: self.Z[part][[_LABEL]].iloc[rows] for part, rows in places.items()}
+            view = _view([labels["fit"]], group["fit"], len(self.groups))
+            features = {p: np.concatenate([f, view.features(labels[p])], axis=1) for p, f in features.items()}
+        learnt = Features.of(features["fit"])
+        judged_rows = Features.of(features["validation"]), Features.of(features["test"])
         for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
-            yield Trial(
-                f"{name} on inversions", "white", learner, learnt, self.group["fit"], judged, self._judged_groups
-            )
+            yield Trial(f"{name} on inversions", "white", learner, learnt, group["fit"], judged_rows, judged_groups)
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """For each group, adversaries between its real rows and draws from its density."""
         encoder = None if self.model is None else self.model.innermost
         if encoder is None:
             return
-        parts = ("fit", "validation", "test")
+        group, places = self._looked_at()
         draws = {
-            part: encoder.sample_rows(int(np.bincount(self.group[part]).max()), seed)
-            for seed, part in enumerate(parts, start=1)
+            part: encoder.sample_rows(int(np.bincount(number).max()), seed)
+            for seed, (part, number) in enumerate(group.items(), start=1)
         }
-        for a, group in enumerate(self.groups):
+        for a, value in enumerate(self.groups):
             rows, is_drawn = {}, {}
-            for part in parts:
-                drawn_rows = draws[part]
+            for part, drawn_rows in draws.items():
                 if drawn_rows is None:
                     return
-                real = _as_modelled(encoder, self.X[part][self.group[part] == a])
+                real = _as_modelled(encoder, self.X[part].iloc[places[part][group[part] == a]])
                 drawn = drawn_rows[a].iloc[: len(real)][list(real)]
                 rows[part] = pd.concat([real, drawn], ignore_index=True)
                 is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
-            view = _view([rows[part] for part in parts], is_drawn["fit"], 2)
-            fit, *judged = (Features.of(view.features(rows[part])) for part in parts)
+            view = _view(list(rows.values()), is_drawn["fit"], 2)
+            fit, *judged = (Features.of(view.features(part)) for part in rows.values())
             for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else DENSITY_LEARNERS).items():
                 yield Trial(
-                    f"{name}, density of {group}", "white", learner, fit, is_drawn["fit"], (judged[0], judged[1]),
+                    f"{name}, density of {value}", "white", learner, fit, is_drawn["fit"], (judged[0], judged[1]),
                     (is_drawn["validation"], is_drawn["test"]), density_of=a,
                 )  # fmt: skip
+
+    def _looked_at(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
+        """Groups and places of the rows, of very many a random part, that adversaries who know the encoders look at."""
+        places = {
+            part: np.sort(stratified_sample(self.group[part], _MOST_INVERTED, self.seed))
+            for part in ("fit", "validation", "test")
+        }
+        return {part: self.group[part][rows] for part, rows in places.items()}, places
 
     @property
     def _judged_groups(self) -> tuple[IntArray, IntArray]:
         return self.group["validation"], self.group["test"]
 
-    def _scored(self, name: str, box: str, validation: FloatArray, test: FloatArray) -> Trial:
-        nothing, judged = Features.of(np.empty((0, 0))), (Features.of(validation), Features.of(test))
-        return Trial(name, box, None, nothing, self.group["fit"][:0], judged, self._judged_groups)
+
+def _scored(name: str, box: str, judged: tuple[FloatArray, FloatArray], groups: tuple[IntArray, IntArray]) -> Trial:
+    """An adversary that learns nothing: its scores of validation and test rows."""
+    nothing = Features.of(np.empty((0, 0)))
+    return Trial(name, box, None, nothing, groups[0][:0], (Features.of(judged[0]), Features.of(judged[1])), groups)
 
 
 def _is_model(model: Model | Representation) -> TypeGuard[Model]:

@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 from fairflows.encoder.base import Encoder, Inversion
 from fairflows.encoder.cell_model import KnownCells, cells_from_output
 from fairflows.encoder.fair_matching import inverse_map
-from fairflows.table.columns import distinct, is_number, numbers
+from fairflows.table.columns import distinct, is_among, is_number, numbers
 from fairflows.table.grid import Grid, find_grid
 from fairflows.table.persons import content_hashes
 
@@ -96,7 +96,7 @@ class Reference:
 
     def was_seen(self, rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
         """Whether exactly this row is among the real ones."""
-        return np.isin(content_hashes(rows[list(self.rows)], b"reference"), self.seen)
+        return is_among(content_hashes(rows[list(self.rows)], b"reference"), self.seen)
 
     def broken(self, rows: pd.DataFrame) -> FloatArray:
         """How many of the declared constraints each row breaks."""
@@ -144,7 +144,7 @@ def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) ->
             before = inverse_map(f)[place]
             cell = before if model.support is None else model.support[before]
             parts.append(np.where(known[:, None], codec.levels_of(cell), -1).astype(np.float64))
-            of_cell = [np.where(known, model.log_p[b][before], _UNKNOWN), np.isin(cell, seen)]
+            of_cell = [np.where(known, model.log_p[b][before], _UNKNOWN), is_among(cell, seen)]
             parts.append(np.column_stack(of_cell))
     return WhiteBox(_finite(np.concatenate(parts, axis=1)), _finite(log_laws), None)
 

@@ -97,35 +97,37 @@ class CategoricalMADE(CountedDensity):
         never the cells themselves: m_D times fewer rows.
         """
         log_p = np.zeros(1)
-        for d, columns in enumerate(level_columns(self.levels)):
+        for d in range(len(self.levels)):
             codes = np.arange(len(log_p))
             prefixes = cell_levels(codes, self.levels[:d]) if d else np.zeros((1, 0), dtype=np.int64)
-            log_p = (log_p[:, None] + self._log_conditionals(prefixes, columns)).ravel()
+            log_p = (log_p[:, None] + self._log_conditionals(prefixes, d)).ravel()
         return log_p
 
     def sample(self, n: int, generator: np.random.Generator) -> IntArray:
         """Draw n cells, one variable after the other."""
         cells = np.zeros((n, 0), dtype=np.int64)
-        for columns in level_columns(self.levels):
-            level = draw_levels(np.exp(self._log_conditionals(cells, columns)), generator)
+        for d in range(len(self.levels)):
+            level = draw_levels(np.exp(self._log_conditionals(cells, d)), generator)
             cells = np.column_stack([cells, level])
         return cells
 
-    def _log_conditionals(self, cells: IntArray, columns: slice = slice(None)) -> FloatArray:
-        """Rows of log p̂(x_d = l | x_1, ..., x_{d−1}), a column for every variable d and level l.
+    def _log_conditionals(self, cells: IntArray, d: int | None = None) -> FloatArray:
+        """Rows of log p̂(x_d = l | x_1, ..., x_{d−1}), a column for every level l of variable d, or of all variables.
 
-        In float64, although the weights were trained in float32: the sum over all cells is 1 to rounding. Prefixes of
-        cells will do where the columns asked for depend on no more.
+        In float64, although the weights were trained in float32: the sum over all cells is 1 to rounding. For one
+        variable, prefixes of the cells will do.
         """
         device = chosen_device(self.device)
         parameters = [p[None].to(device) for p in self.parameters_]
         masks = _masks(self.levels, self.hidden, device, torch.float64)
-        out = np.empty((len(cells), len(range(sum(self.levels))[columns])))
+        columns = slice(None) if d is None else level_columns(self.levels)[d]
+        levels = self.levels if d is None else self.levels[d : d + 1]
+        out = np.empty((len(cells), sum(levels)))
         with torch.no_grad():
             for start in range(0, len(cells), ROWS_PER_CHUNK):
                 rows = slice(start, start + ROWS_PER_CHUNK)
                 x = torch.from_numpy(one_hot(cells[rows], self.levels).toarray()).to(device)
-                out[rows] = _log_softmax(_logits(parameters, masks, x[None])[0], self.levels)[:, columns].cpu().numpy()
+                out[rows] = _log_softmax(_logits(parameters, masks, x[None], columns)[0], levels).cpu().numpy()
         return out
 
     def _initial_parameters(self) -> list[Tensor]:
@@ -244,14 +246,15 @@ class _StackedCells:
         return (weights * ((x * logits).sum(-1) - log_norms)).sum(-1)
 
 
-def _logits(parameters: list[Tensor], masks: list[Tensor], x: Tensor) -> Tensor:
-    """The masked network with direct connections: x (K, B, columns) to logits of the same shape."""
-    *layers, direct = parameters
+def _logits(parameters: list[Tensor], masks: list[Tensor], x: Tensor, columns: slice = slice(None)) -> Tensor:
+    """The masked network with direct connections: x (K, B, columns) to logits of the same shape, or of some columns."""
+    *layers, weight, bias, direct = parameters
     *hidden_masks, output_mask, direct_mask = masks
     h = x
-    for weight, bias, mask in zip(layers[0:-2:2], layers[1:-2:2], hidden_masks, strict=True):
-        h = torch.relu(torch.baddbmm(bias, h, weight * mask))
-    return torch.baddbmm(layers[-1], h, layers[-2] * output_mask) + torch.bmm(x, direct * direct_mask)
+    for w, b, mask in zip(layers[::2], layers[1::2], hidden_masks, strict=True):
+        h = torch.relu(torch.baddbmm(b, h, w * mask))
+    from_hidden = torch.baddbmm(bias[..., columns], h, (weight * output_mask)[..., columns])
+    return from_hidden + torch.bmm(x, (direct * direct_mask)[..., columns])
 
 
 def _log_softmax(logits: Tensor, levels: Sequence[int]) -> Tensor:

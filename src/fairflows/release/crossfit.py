@@ -29,7 +29,7 @@ from fairflows.encoder.base import (
 )
 from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, Parameter, check_count, warn_user
-from fairflows.table.columns import Dtype, check_known, shown
+from fairflows.table.columns import Dtype, check_known, is_among, shown
 from fairflows.table.frames import ColumnLike, Frame, has_names, only_used_categories, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.own_types import check_texts, common_schema, own_type, own_types, plain_numbers
@@ -291,7 +291,7 @@ class CrossFit(Encoder):
             return chosen_by
         others = np.ones(len(table), dtype=bool)
         if table.persons.names is not None and of_training.used[0].named:
-            known = np.isin(keyed_hashes(table.persons.names, self.key_, "person"), of_training.used[0].persons)
+            known = is_among(keyed_hashes(table.persons.names, self.key_, "person"), of_training.used[0].persons)
             others = ~known[table.persons.codes]
         if not others.any():
             return chosen_by

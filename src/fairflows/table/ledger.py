@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.stats import binom, poisson
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import distinct
+from fairflows.table.columns import distinct, is_among
 from fairflows.table.persons import (
     Hashes,
     Persons,
@@ -54,7 +54,7 @@ class RowsSeen:
         by their values alone where one of the two files has names.
         """
         if self.named and other.named:
-            return int(np.isin(other.persons, self.persons).sum())
+            return int(is_among(other.persons, self.persons).sum())
         if self.named or other.named:
             return self._with_the_same_values(other)
         return max(self._at_the_same_place(other), self._with_the_same_values(other))
@@ -75,7 +75,7 @@ class RowsSeen:
         """
         places = pd.Series(self.contents, index=self.persons)
         places = places[~places.index.duplicated()]
-        here = np.isin(other.persons, self.persons)
+        here = is_among(other.persons, self.persons)
         contents = other.contents[here]
         alike = int((places.loc[other.persons[here]].to_numpy() == contents).sum()) if here.any() else 0
         return alike if _improbable(alike, len(contents) * _collision(self.contents, contents)) else 0
@@ -84,7 +84,7 @@ class RowsSeen:
         """Rows whose values occur once in each file, wherever they stand, where they are too many for chance."""
         one, two = self.contents, other.contents
         alike = len(np.intersect1d(_seen(one, 1), _seen(two, 1), assume_unique=True))
-        apart = int((~np.isin(_seen(one, 2), two)).sum() + (~np.isin(_seen(two, 2), one)).sum())
+        apart = int((~is_among(_seen(one, 2), two)).sum() + (~is_among(_seen(two, 2), one)).sum())
         return alike if _too_many_alike(alike, apart) else 0
 
     def to_dict(self) -> dict[str, bool | str]:
