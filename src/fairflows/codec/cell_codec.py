@@ -16,11 +16,10 @@ from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import TableColumns, check_same, missing, named_features, numbers, training_kinds
+from fairflows.table.frames import TEXT_DTYPE
 
 MAX_CELLS = 2**62
 """Beyond this many cells a cell's number does not fit an integer."""
-
-_TEXT = pd.Series(["text"]).dtype  # as a frame holds it, which then need not look at each value
 
 
 class Bins:
@@ -45,7 +44,7 @@ class Bins:
         shown, names = [str(edge) for edge in edges], ["any"]
         if shown:
             names = [f"< {shown[0]}", *(f"[{a}, {b})" for a, b in pairwise(shown)), f"≥ {shown[-1]}"]
-        self.levels = Levels(name, names, np.dtype(object) if has_missing else _TEXT, has_missing)
+        self.levels = Levels(name, names, np.dtype(object) if has_missing else TEXT_DTYPE, has_missing)
 
     @classmethod
     def fit(cls, name: str, column: pd.Series, n_bins: int) -> Bins:

@@ -343,8 +343,9 @@ class CrossFit(Encoder):
         """What is released for each row, by the model of its person's fold; rows have the table's own types."""
         self._check_fitted()
         parts, order = self._by_fold(rows, self._encode_fold)
-        whole = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True).iloc[order]
-        return self._in_own_types(whole.reset_index(drop=True))
+        if len(parts) == 1:
+            return self._in_own_types(parts[0])
+        return self._in_own_types(pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True))
 
     def _in_own_types(self, whole: pd.DataFrame) -> pd.DataFrame:
         """Whole rows in the types of the table that was fitted."""

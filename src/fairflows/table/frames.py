@@ -41,12 +41,16 @@ ColumnLike: TypeAlias = "pd.Series | polars.Series | npt.ArrayLike"
 Given = TypeVar("Given")
 
 _DAY = 86_400
+_SECONDS = pa.timestamp("s")
 _FEW_ROWS = 1_000  # which one thread converts before others are awake
 NULLABLE = {
     getattr(pa, kind.lower())(): getattr(pd, f"{kind}Dtype")()
     for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 }
 """pandas' types for whole numbers of which some are missing."""
+TEXT_DTYPE = pd.Series(["text"]).dtype
+"""pandas' type for text; before pandas 3 any objects."""
+_TEXTS = {pa.string(): TEXT_DTYPE, pa.large_string(): TEXT_DTYPE} if isinstance(TEXT_DTYPE, pd.StringDtype) else {}
 _PLAIN_INDEX = {"kind": "range", "name": None, "start": 0, "step": 1}
 _PLAIN_TYPES = {"str", "bool", "float32", "float64", *(str(whole) for whole in NULLABLE)}  # as a table notes them
 
@@ -130,13 +134,16 @@ def columns_from_arrow(table: pa.Table) -> dict[Hashable, pd.Series]:
 
 
 def _column(name: str, column: pa.ChunkedArray) -> pd.Series:
-    """One column in pandas."""
-    is_number = pa.types.is_primitive(column.type) and not pa.types.is_temporal(column.type)
-    if is_number and not column.null_count:
-        return pd.Series(column.to_numpy(), name=name, copy=False)  # pyarrow takes longer to make it
-    found = column.to_pandas(types_mapper=NULLABLE.get if column.null_count else None)
-    found.name = name
-    return found
+    """One column in pandas; text and numbers are converted here, since pyarrow takes longer to find out how."""
+    kind, has_gaps = column.type, column.null_count > 0
+    dtype = _TEXTS.get(kind) or (NULLABLE.get(kind) if has_gaps else None)
+    if dtype is not None:
+        values = dtype.__from_arrow__(column)
+    elif pa.types.is_primitive(kind) and not pa.types.is_temporal(kind) and not has_gaps:
+        values = column.to_numpy()
+    else:
+        values = column.to_pandas()
+    return pd.Series(values, name=name, copy=False)
 
 
 def has_pandas_notes(table: pa.Table) -> bool:
@@ -205,8 +212,9 @@ def as_kind_of(original: object, frame: pd.DataFrame) -> Frame:
         return polars.from_pandas(frame).with_columns(polars.col(dates).cast(polars.Date))
     if is_arrow(original):
         table = as_arrow(frame)
-        for name in [name for name, column in frame.items() if _holds_dates(column)]:
-            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(pa.date32()))
+        for j, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
+            if kind == _SECONDS and _holds_dates(frame.iloc[:, j]):
+                table = table.set_column(j, name, table.column(j).cast(pa.date32()))
         return table
     if isinstance(original, np.ndarray):
         return frame.to_numpy()

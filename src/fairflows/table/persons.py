@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 FEWEST_KEY_BYTES = 16  # of a key that somebody brings
+_FEW = 8  # values that are written one by one
 _MISSING = np.uint64(2**64 - 1)  # the hash of a missing value, not keyed
 
 Identifiers: TypeAlias = pd.Series | pd.Index | npt.NDArray | Sequence[object]
@@ -370,7 +371,9 @@ def content_hashes(frame: pd.DataFrame, key: Secret) -> Hashes:
 
 
 def integers_as_text(values: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
-    """Whole numbers as texts; Arrow writes millions of them twice as fast as Python."""
+    """Whole numbers as texts; Arrow writes millions of them twice as fast as Python, and needs longer for a few."""
+    if len(values) <= _FEW:
+        return np.array([str(value) for value in values.tolist()], dtype=object)
     native = values.astype(values.dtype.newbyteorder("="), copy=False)
     return pa.array(native).cast(pa.string()).to_numpy(zero_copy_only=False)
 
