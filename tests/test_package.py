@@ -109,7 +109,7 @@ def test_public_names_and_submodules_load_on_first_use():
         "import sys, fairflows as ff\n"
         "modules = [f'fairflows.{name}' for name in ff._SUBMODULES]\n"
         "print([name for name in [*modules, *set(ff._HOME.values())] if name in sys.modules])\n"
-        "import fairflows.reporting\n"
+        "import fairflows.reporting.page\n"
         "print([name for name in ('torch', 'sklearn') if name in sys.modules])\n"
         "import fairflows.table.examples\n"
         "print(ff.bounds.samples_needed(0.1, 0.05) > 0, ff.paper.datasets is not None, 'torch' in sys.modules)\n"

@@ -7,8 +7,8 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from fairflows.compute import streams
-from fairflows.compute.streams import SecondStream
+from fairflows.compute import steps
+from fairflows.compute.steps import SecondStream
 
 
 class Recorded:
@@ -25,7 +25,7 @@ class Recorded:
 def log(monkeypatch):
     written: list[str] = []
     first, second = Recorded("first", written), Recorded("second", written)
-    monkeypatch.setattr(streams, "_stream_for", lambda device, purpose: second)
+    monkeypatch.setattr(steps, "_stream_for", lambda device, purpose: second)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: first)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext(written.append(f"on {stream.name}")))
     return written

@@ -12,8 +12,7 @@ import pytest
 from fairflows.bounds import cells_to_merge, planned_cell_bound, rows_needed
 from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.certificate.document import Certificate
-from fairflows.reporting import Report
-from fairflows.reporting.page import public_part
+from fairflows.reporting.page import Report, public_part
 from fairflows.reporting.plots import gauge
 from fairflows.reporting.plots import points as draw_points
 from fairflows.reporting.plots import shares as draw_shares

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairflows.compute.streams import SecondStream
+from fairflows.compute.steps import SecondStream
 
 
 def padded(width: int) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fairflows.bijection.base import Bijection, passive_features
 from fairflows.bijection.networks import StackedMLP, activations, augment, backpropagate, is_transformed, padded
-from fairflows.compute.streams import SecondStream
+from fairflows.compute.steps import SecondStream
 
 # The elementwise part of a coupling, in both directions, and its gradient: s = tanh(r), where a network gives (r, t).
 # On a GPU each of these is one kernel, which torch compiles when it is first used: a step consists of hundreds of small

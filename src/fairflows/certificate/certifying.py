@@ -223,34 +223,18 @@ def _warn_of_other_models(earlier: Sequence[Look], model: str) -> None:
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not as the certificate says.
+    """One thing that is not as the certificate says."""
 
-    Attributes
-    ----------
-    what : str
-        "model", "rows", "look", "seal", "settings" or the name of a field.
-    text : str
-        What differs, in a sentence.
-    """
-
-    what: str
-    text: str
+    what: str  # "model", "rows", "look", "seal", "settings" or the name of a field
+    text: str  # what differs, in a sentence
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What differs between a certificate and the same one computed again; true where nothing does.
-
-    Attributes
-    ----------
-    differences : tuple of Difference
-        What differs.
-    sealed : bool
-        Whether the model has a key, so that a seal vouches for what was not computed again.
-    """
+    """What differs between a certificate and the same one computed again; true where nothing does."""
 
     differences: tuple[Difference, ...]
-    sealed: bool = True
+    sealed: bool = True  # whether the model has a key, so that a seal vouches for what was not computed again
 
     def __bool__(self) -> bool:
         return not self.differences

@@ -27,37 +27,19 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Result:
-    """What one check found.
+    """What one check found."""
 
-    Attributes
-    ----------
-    what : str
-        What was checked.
-    verdict : {"ok", "FAILED", "UNKNOWN", "note"}
-        UNKNOWN where a check that was asked for could not be made; a note is about what no receiver can check.
-    text : str
-        The finding, in a sentence.
-    """
-
-    what: str
-    verdict: Verdict
-    text: str
+    what: str  # what was checked
+    verdict: Verdict  # UNKNOWN where a check that was asked for could not be made; a note: no receiver can check it
+    text: str  # the finding, in a sentence
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What `check` found; true where every check passed.
+    """What `check` found; true where every check passed."""
 
-    Attributes
-    ----------
-    certificate : Certificate
-        The certificate; it counts as checked where every check passed.
-    results : tuple of Result
-        One for each check.
-    """
-
-    certificate: Certificate
-    results: tuple[Result, ...]
+    certificate: Certificate  # it counts as checked where every check passed
+    results: tuple[Result, ...]  # one for each check
 
     def __bool__(self) -> bool:
         return all(result.verdict in ("ok", "note") for result in self.results)

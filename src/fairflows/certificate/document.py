@@ -338,6 +338,11 @@ class Certificate:
         return found
 
     @property
+    def is_good(self) -> bool:
+        """Whether what was asked for is what was reached: certified cells, or a latent that its model vouches for."""
+        return self.status == "CERTIFIED" or ("latent" in self.released and self.status == "MODEL_ONLY")
+
+    @property
     def headline(self) -> CountedStatement | None:
         """The counts of a random row, all labels together; None where nothing was counted."""
         return next((each for each in self.counts if each.law == "row" and each.label is None), None)

@@ -132,7 +132,8 @@ def best_densities(
     found = []
     for candidate in settings:
         densities = GroupDensities.fit(density_of(candidate), fit_rows, random_state=random_state).double()
-        found.append((float(np.mean(densities.score(held_rows))), name_of(candidate), densities.cpu()))
+        name = candidate if isinstance(candidate, str) else repr(candidate).removesuffix("()")
+        found.append((float(np.mean(densities.score(held_rows))), name, densities.cpu()))
     likelihood, name, densities = max(found, key=lambda entry: entry[0])
     chosen = f"{name}, the best of {len(found)}" if len(found) > 1 else name
     return CandidateLaw(_law(encoder, densities), f"{chosen}: {likelihood:.3f} nats per held-out row, in model space")
@@ -153,18 +154,6 @@ def _by_group(encoder: FairFlow, train: Table, random_state: int) -> tuple[list[
         x_part, group = x[places], rows.group[places]
         parts.append([x_part[group == a] for a in range(len(encoder.groups_))])
     return parts[0], parts[1]
-
-
-def name_of(candidate: str | Density) -> str:
-    """A density's name, with those of its settings that are not the default.
-
-    Examples
-    --------
-    >>> from fairflows.density import MixtureDensity
-    >>> name_of(MixtureDensity(3)), name_of("kde")
-    ('MixtureDensity(n_components=3)', 'kde')
-    """
-    return candidate if isinstance(candidate, str) else repr(candidate).removesuffix("()")
 
 
 @dataclass(frozen=True)

@@ -400,8 +400,7 @@ def certify(
         with new_file(out) as side:
             side.write_text(certificate.to_json(), encoding="utf-8")
     typer.echo(certificate.to_json() if as_json else repr(certificate))
-    good = ("CERTIFIED", "MODEL_ONLY") if "latent" in certificate.released else ("CERTIFIED",)
-    raise typer.Exit(0 if certificate.status in good else 1)
+    raise typer.Exit(0 if certificate.is_good else 1)
 
 
 @app.command()

@@ -1,8 +1,9 @@
-"""One optimisation step, repeated: eagerly, or on a GPU as a captured CUDA graph.
+"""One optimisation step, repeated: eagerly, or on a GPU as a captured CUDA graph, with some work beside it.
 
 A step of small stacked networks is a few hundred kernels of a few microseconds each. Launched one by one from Python
-they leave a GPU idle most of the time; captured once and replayed, they follow each other without a gap. On a CPU
-threads wait for each other after every kernel, so how many of them are worth it is measured.
+they leave a GPU idle most of the time; captured once and replayed, they follow each other without a gap, and those on a
+second stream run beside them. On a CPU threads wait for each other after every kernel, so how many of them are worth it
+is measured.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import TypeVar
 
 import torch
 from joblib import cpu_count
@@ -19,6 +22,7 @@ _WARM_UP = 3  # steps before a capture: lazily made buffers, handles and optimis
 _UNTIL_MEASURED_AGAIN = 200  # steps, then twice as many each time; other work on the machine comes and goes
 
 Step = Callable[[], None]
+Result = TypeVar("Result")
 
 
 def milestone_rate(start: float, step: int, n_steps: int) -> float:
@@ -130,23 +134,57 @@ class AdamSteps:
         return graph
 
 
+class SecondStream:
+    """Runs work beside the current stream of a GPU, for one purpose; on another device at once.
+
+    Before each piece of work the second stream waits for all that the first was asked to do so far, and what the work
+    reads is held until `join`: memory that one stream gives back is never written while the other still reads it.
+
+    Examples
+    --------
+    >>> beside = SecondStream(torch.device("cpu"), "sums")
+    >>> beside.run(torch.add, torch.ones(2), 1)
+    tensor([2., 2.])
+    >>> beside.join()
+    """
+
+    def __init__(self, device: torch.device, purpose: str):
+        self._stream = _stream_for(device, purpose) if device.type == "cuda" else None
+        self._read: list[object] = []
+        self._is_running = False
+
+    def run(self, work: Callable[..., Result], *args: object) -> Result:
+        """Ask for work whose result is read after `join`."""
+        if self._stream is None:
+            return work(*args)
+        self._read += args
+        self._is_running = True
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            return work(*args)
+
+    def join(self) -> None:
+        """Let the current stream wait for the work."""
+        if self._stream is not None and self._is_running:  # an idle stream is no part of a graph that is captured
+            torch.cuda.current_stream().wait_stream(self._stream)
+            self._read.clear()
+            self._is_running = False
+
+
+@cache
+def _stream_for(device: torch.device, purpose: str) -> torch.cuda.Stream:
+    """Always the same one: the memory of a stream serves that stream only."""
+    return torch.cuda.Stream(device)
+
+
 @contextmanager
 def fastest_threads(device: torch.device) -> Iterator[Callable[[Step], None]]:
     """Run the steps of a training loop with as many of torch's threads as make them fastest.
 
     The first steps are timed with 1, 2, 4, ... threads, for as long as more are faster, and so are some steps later on.
     The most are those that torch has now (what ``OMP_NUM_THREADS`` says where it is set), and no more than the
-    processors that this process may use, a container's quota included. Afterwards torch has as many as before.
-
-    Parameters
-    ----------
-    device
-        Where the steps are computed. On a GPU they are run as they are.
-
-    Yields
-    ------
-    callable
-        Runs the step that it is given.
+    processors that this process may use, a container's quota included. Afterwards torch has as many as before. On a GPU
+    steps are run as they are.
 
     Examples
     --------

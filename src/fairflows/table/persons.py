@@ -52,11 +52,6 @@ class Key:
     `restore` has put it back. All parts of a model hold the same key object, in memory and after a pickle, so that
     restoring it once is enough. Copies within a process share the key.
 
-    Parameters
-    ----------
-    secret : bytes
-        The secret.
-
     Examples
     --------
     >>> import pickle

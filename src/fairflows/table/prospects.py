@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +16,6 @@ from fairflows.bounds.planning import delta_of_look, planned_cell_bound, rows_ne
 from fairflows.exceptions import Message, Parameter
 from fairflows.table.columns import has_order, is_number, is_time, shown
 from fairflows.table.table import Table, naming_rows
-
-Parts: TypeAlias = "tuple[str | Parameter, ...]"
 
 CELLS = (8, 16, 64)
 """Numbers of cells that the best bounds are planned for."""
@@ -45,28 +41,17 @@ _DISGUISES = {
 }
 
 
-@dataclass(frozen=True)
 class Finding(Message):
-    """One thing about a table that its owner should know before fitting."""
+    """One thing about a table that its owner should know before fitting: the column it is about, and the words."""
 
-    column: str | None  # the column it is about
-    message: Parts  # what was found, and what to do about it
-
-    @classmethod
-    def of(cls, column: str | None, *message: str | Parameter) -> Finding:
-        """A finding in these words."""
-        return cls(column, message)
-
-    @property
-    def parts(self) -> Parts:
-        """Text and parameters, in order."""
-        return self.message
+    def __init__(self, column: str | None, *message: str | Parameter) -> None:
+        self.column, self.args = column, message
 
 
 def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
     """Text columns in which every row differs, which cannot be features; some columns are none anyway."""
     return [
-        Finding.of(str(name), *naming_rows(str(name), f"{name} is text", len(frame)))
+        Finding(str(name), *naming_rows(str(name), f"{name} is text", len(frame)))
         for name, column in frame.items()
         if name not in apart_from and _is_text(column) and 2 < len(frame) == column.nunique(dropna=False)
     ]
@@ -80,10 +65,10 @@ def find_needed(table: Table, *, missing: str, multiclass: bool) -> list[Finding
         gaps = _first([f"{name} ({count:,})" for name, count in counts[counts > 0].sort_values().items()])
         keep, drop = Parameter("missing", "category"), Parameter("missing", "drop")
         said = f"Values are missing: {gaps}. Keep them as a category of their own ("
-        found.append(Finding.of(None, said, keep, ") or drop their rows (", drop, ")."))
+        found.append(Finding(None, said, keep, ") or drop their rows (", drop, ")."))
     if table.y is not None and len(table.labels) > 2 and not multiclass:
         said = f"{table.y.name} has {len(table.labels):,} values: say "
-        found.append(Finding.of(str(table.y.name), said, Parameter("multiclass", True), "."))
+        found.append(Finding(str(table.y.name), said, Parameter("multiclass", True), "."))
     return found
 
 
@@ -120,7 +105,7 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
     if n_values == 1:
         return  # said of all such columns at once
     if _may_be_a_name(column, n_values):
-        yield Finding.of(
+        yield Finding(
             name,
             f"{name} has {n_values:,} different values in {len(column):,} rows: if it names persons or rows, make it "
             "the identifier (",
@@ -130,10 +115,10 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
             ").",
         )
     if disguised := _disguised(column):
-        yield Finding.of(name, f"{name} holds text: {disguised}")
+        yield Finding(name, f"{name} holds text: {disguised}")
     if (right := _guessed_right(column, table)) is not None:
         largest = table.a.value_counts(normalize=True).max()
-        yield Finding.of(
+        yield Finding(
             name,
             f"{name} alone tells {table.a.name} for {right:.0%} of the rows (the largest group has {largest:.0%}): "
             "hiding the group then hides this column too. Drop it if nobody needs it (",
@@ -146,7 +131,7 @@ def _of_constants(table: Table) -> Iterator[Finding]:
     same = [str(name) for name, column in table.X.items() if column.nunique(dropna=False) == 1]
     if same:
         found = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them ("
-        yield Finding.of(same[0] if len(same) == 1 else None, found, Parameter("drop", same), ").")
+        yield Finding(same[0] if len(same) == 1 else None, found, Parameter("drop", same), ").")
 
 
 def _of_label(table: Table) -> Iterator[Finding]:
@@ -154,12 +139,12 @@ def _of_label(table: Table) -> Iterator[Finding]:
         return
     name = str(table.y.name)
     if disguised := _disguised(table.y):
-        yield Finding.of(name, f"{name} holds text: {disguised}")
+        yield Finding(name, f"{name} holds text: {disguised}")
     counts = table.y.value_counts()
     rare = int((counts < _FEWEST_OF_A_CLASS).sum())
     if rare:
         word = "value" if rare == 1 else "values"
-        yield Finding.of(
+        yield Finding(
             name,
             f"{name} has {rare:,} {word} with fewer than {_FEWEST_OF_A_CLASS} rows, such as "
             f"{shown(counts.index[-1])}: these cannot be learnt. Join them, or cut numbers into classes.",
@@ -170,11 +155,11 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
     name, groups, persons = str(table.a.name), table.groups, _persons_by_group(table)
     columns = list(table.grouping.kinds)
     if (disguised := _disguised(table.a)) and len(columns) == 1:
-        yield Finding.of(name, f"{name} holds text: {disguised}")
+        yield Finding(name, f"{name} holds text: {disguised}")
     uncut = [column for column in columns if column not in table.grouping.cuts]
     if len(groups) > _MANY_GROUPS and len(columns) == 1 and uncut and is_number(table.a.dtype):
         median = float(table.a.median())
-        yield Finding.of(
+        yield Finding(
             name,
             f"{name} holds numbers with {len(groups):,} different values, each of which is a group. Cut it at a value "
             "of your choice, such as the median (",
@@ -196,7 +181,7 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
         int(rows_needed(distance, first, probabilities=alike)[0] / certifying) for distance in (_MODEST, _GOOD)
     )
     listed = _first([f"{groups[a]} ({persons[a]:,})" for a in sorted(small, key=lambda a: persons[a])])
-    parts: Parts = (
+    parts: tuple[str | Parameter, ...] = (
         f"{name}: too few persons to certify a distance of {_MODEST} in {len(small):,} group{'s' * (len(small) > 1)}: "
         f"{listed}. That takes about {modest:,} persons of each group in the file with {CELLS[0]} cells; a distance of "
         f"{_GOOD} takes {good:,}.",
@@ -204,7 +189,7 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
     least = min(modest, persons.max(), persons.sum() - persons.max())  # more would leave one group
     if len(groups) > 2 and least > persons.min():
         parts = (*parts, " Small groups can be merged into one (", Parameter("merge_small", int(least)), ").")
-    yield Finding(name, parts)
+    yield Finding(name, *parts)
 
 
 def _persons_by_group(table: Table) -> npt.NDArray[np.int64]:

@@ -216,13 +216,7 @@ def _holds_quotes(fields: pa.Array) -> bool:
 
 
 def _encoding_of(open_file: OpenFile, path: Path, usual: str | None = None) -> str:
-    """The encoding of a file: by its byte order mark, else UTF-8 where all of it is, else the usual, or Windows-1252.
-
-    Raises
-    ------
-    DataError
-        The file is not UTF-8, and would not read as text of a western language either.
-    """
+    """A file's encoding: by its byte order mark, else UTF-8 where all of it is, else the usual, or Windows-1252."""
     with open_file() as stream:
         data = stream.read(_CHECKED_AT_ONCE)
         for mark, name in _BYTE_ORDER_MARKS.items():
@@ -261,13 +255,7 @@ def _encoding_of(open_file: OpenFile, path: Path, usual: str | None = None) -> s
 
 
 def _separator_of(text: io.TextIOBase, path: Path, usual: str | None = None) -> str:
-    """What separates the fields: that by which every row has as many as the header.
-
-    Raises
-    ------
-    DataError
-        Two do, and neither is the usual one.
-    """
+    """What separates the fields: that by which every row has as many as the header; of two, the usual one."""
     lines = list(islice(text, _SAMPLE_LINES))
     is_whole = len(lines) < _SAMPLE_LINES
     fits = {mark: _share_that_fits(lines, mark, is_whole) for mark in _SEPARATORS}

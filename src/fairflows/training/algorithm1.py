@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy
 
 from fairflows.bijection import StackedMLP
 from fairflows.bijection.base import BothWays
-from fairflows.compute.streams import SecondStream
+from fairflows.compute.steps import SecondStream
 from fairflows.density import GroupDensities
 
 _SMALLEST_RANGE = 1e-6  # that a loss is normalised to

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from fairflows.bijection import Bijection, StackedMLP
 from fairflows.bijection.networks import generator_of
 from fairflows.compute.display import progress_bar
-from fairflows.compute.steps import AdamSteps, fastest_threads, milestone_rate
-from fairflows.compute.streams import SecondStream
+from fairflows.compute.steps import AdamSteps, SecondStream, fastest_threads, milestone_rate
 from fairflows.density import GroupDensities
 from fairflows.density.base import FreshNoise
 from fairflows.exceptions import ParameterError

@@ -21,7 +21,7 @@ from fairflows.exceptions import DataError, Parameter
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, Transformer, beside
-from fairflows.reporting import Report
+from fairflows.reporting.page import Report
 from fairflows.storage.saving import FILES, load, save
 from fairflows.stream.tables import TableWriter, to_arrow
 from fairflows.table.dialect import Dialect
@@ -120,9 +120,8 @@ class Fit:
 
     @property
     def is_good(self) -> bool:
-        """Whether what was asked for is what was reached: certified cells, or a latent that its model vouches for."""
-        latent = "latent" in self.certificate.released
-        return self.certificate.status == "CERTIFIED" or (latent and self.certificate.status == "MODEL_ONLY")
+        """Whether what was asked for is what was reached, as the certificate says."""
+        return self.certificate.is_good
 
 
 def summary(fit: Fit, out: Path, shared: str) -> str:
