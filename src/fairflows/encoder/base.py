@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -137,6 +137,11 @@ class LabelledRows(Rows):
 
     y: LabelsLike | None  # the label, or several, as they came
     weight: FloatArray | None  # what each row counts; None where all count alike
+
+    def weight_by(self, unit: Literal["row", "person"]) -> FloatArray:
+        """What each row counts in the law of a random row, or of a random row of a random person."""
+        weight = np.ones(len(self.group)) if self.weight is None else self.weight
+        return weight / self.persons.rows_each()[self.persons.codes] if unit == "person" else weight
 
 
 @dataclass(frozen=True)

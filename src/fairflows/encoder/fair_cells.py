@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from typing import Literal
@@ -13,13 +13,12 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
 from fairflows.bounds.planning import delta_of_look
-from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike, cell_numbers
+from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, cell_numbers
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
-from fairflows.encoder.group_encoder import ColumnEncoder
-from fairflows.encoder.labels import Classifier, Label, check_classifier, class_probabilities, predicted_labels
-from fairflows.encoder.task_score import ScoreColumn, checked_columns, fit_score, predicted_probabilities, score_columns
+from fairflows.encoder.labels import Classifier, Label, check_classifier
+from fairflows.encoder.task_score import ScoredCells, fit_score, predicted_probabilities
 from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice, check_count, warn_user
-from fairflows.table.columns import TableColumns, shown
+from fairflows.table.columns import shown
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
@@ -29,7 +28,7 @@ _ROWS_PER_CHUNK = 2**12  # whose laws of cells stay in a cache
 
 
 @dataclass(eq=False, repr=False)
-class FairCells(ColumnEncoder):
+class FairCells(ScoredCells):
     """The best cells for a label, so that their laws in the groups are at most a target apart.
 
     A score η of the label is cut into bins, by group where the attribute is known at encoding, or else together with a
@@ -97,18 +96,11 @@ class FairCells(ColumnEncoder):
     label_score: Classifier | None = None
     group_score: Classifier | None = None
     n_bins: int = 576
-    n_certify: int | None = None
-    delta: float = 0.05
     chance: float = 0.9
-    unit: Literal["row", "person"] = "row"
 
     binned_: BinnedScores = field(init=False)
     cells_of_bin_: FloatArray = field(init=False)
-    levels_: FloatArray = field(init=False)
     laws_: FloatArray = field(init=False)
-    labels_: list[Label] = field(init=False)
-    columns_: dict[Hashable, ScoreColumn] = field(init=False)
-    n_cells_: int = field(init=False)
 
     strength_name = "target"
 
@@ -117,11 +109,6 @@ class FairCells(ColumnEncoder):
         """Whether encoding needs the sensitive attribute; fitting does."""
         return self.attribute == "encoding"
 
-    @property
-    def is_randomised(self) -> bool:
-        """Bins that are split are split by coins."""
-        return True
-
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_settings(strengths, weighted=rows.weight is not None)
         if rows.y is None:
@@ -129,10 +116,7 @@ class FairCells(ColumnEncoder):
                 "FairCells requires y to be passed, but the target y is None: cells are made for a label. FairTree "
                 "needs none."
             )
-        labels = self._read_labels(rows, may_be_numbers=True)
-        self.labels_ = [replace(label, values=np.empty(0)) for label in labels]
-        self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
-        rows = replace(rows, columns=self._features(rows))
+        labels, rows = self._labels_and_features(rows)
         plans = {seed: self._plan(rows, labels, seed) for seed in seeds}
         if len(strengths) == 1:
             return [self._learnt(*plans[seed], strengths[0]) for seed in seeds]
@@ -170,9 +154,7 @@ class FairCells(ColumnEncoder):
         train, rest = self._part(rows, labels, given, seed)
         binned = self._fit_scores(rows, labels, given, train, seed)
         X, group, persons = rows.columns.take(rest), rows.group[rest], rows.persons.take(rest)
-        weight = np.ones(len(rest)) if rows.weight is None else rows.weight[rest]
-        if self.unit == "person":
-            weight = weight / persons.rows_each()[persons.codes]
+        weight = rows.weight_by(self.unit)[rest]
         K, scores, own_bins = len(self.groups_), binned.coordinates(X), binned.own_bins(group)
         bins = ScoreBins.fit(
             scores, own_bins, weight, n_groups=int(own_bins.max()) + 1, n_bins=self.n_bins, random_state=seed
@@ -286,13 +268,10 @@ class FairCells(ColumnEncoder):
             raise DataError(f"criterion {self.criterion!r} speaks of one label with classes.")
         return labels[0].values
 
-    def _features(self, rows: Rows) -> TableColumns:
-        return checked_columns(rows.columns, self.columns_, self.missing_, rows.outside)
-
     def cells(self, rows: Rows) -> Cells:
         """Each row's cell; of a bin that is split, as the person's coin falls."""
         self._check_fitted()
-        X = self._features(rows)  # which notes the values that are unknown
+        X = self._features(rows)
         places = self.binned_.places(X, rows.map_group)
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")
         return _drawn(self.cells_of_bin_, places, coin)
@@ -308,15 +287,6 @@ class FairCells(ColumnEncoder):
                 Parameter("attribute", "training"),
                 "), and would not use the one that came: pass none.",
             )
-
-    def predict_rows(self, rows: Rows) -> np.ndarray:
-        """The label that each row's cell suggests."""
-        return predicted_labels(self.labels_, self.levels_[self.cells(rows)])
-
-    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
-        """The class probabilities that each row's cell suggests; a list where there are several labels."""
-        with self._reading(X, sensitive_features) as rows:
-            return class_probabilities(self.labels_, self.levels_[self.cells(rows)])
 
     def _names_out(self) -> list[str]:
         return ["cell"]
@@ -339,9 +309,7 @@ class FairCells(ColumnEncoder):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string = tags.input_tags.categorical = True
         tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = []  # a cell is a whole number
         return tags
 
 

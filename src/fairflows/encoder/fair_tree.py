@@ -12,36 +12,24 @@ import pandas as pd
 from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.utils import Tags
 
 from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_cell_bound
 from fairflows.codec.outside import Outside
 from fairflows.compute.display import ShowProgress, progress_bar
-from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, RowsLike, cell_numbers
-from fairflows.encoder.group_encoder import ColumnEncoder
+from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, cell_numbers
 from fairflows.encoder.labels import (
     Label,
     check_classifier,
-    class_probabilities,
     label_columns,
-    predicted_labels,
     takes_weights,
 )
 from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
-from fairflows.encoder.task_score import (
-    PlainScore,
-    ScoreColumn,
-    checked_columns,
-    fit_score,
-    predicted_scores,
-    score_columns,
-)
-from fairflows.exceptions import DataError, ParameterError, check_choice, check_count, warn_user
+from fairflows.encoder.task_score import PlainScore, ScoredCells, fit_score, predicted_scores
+from fairflows.exceptions import ParameterError, check_choice, check_count, warn_user
 from fairflows.table.columns import Dtype, TableColumns, check_known
 from fairflows.table.schema import Schema
-from fairflows.table.table import Role
 
 _CANDIDATES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _CHANCE = 0.9  # with which the certificate stays within its plan
@@ -50,7 +38,7 @@ _ROWS_PER_CHUNK = 2**15
 
 
 @dataclass(eq=False, repr=False)
-class FairTree(ColumnEncoder):
+class FairTree(ScoredCells):
     """Encode rows as cells that tell much about the table and nothing about the group.
 
     A binary tree in which every node splits *each group at its own quantile* of one score, so that every cell holds the
@@ -135,29 +123,17 @@ class FairTree(ColumnEncoder):
     label_score: BaseEstimator | None = None
     n_components: int = 16
     calibration: float = 2 / 3
-    unit: Literal["row", "person"] = "row"
     min_rows: int = 5
     target: float | None = None
-    delta: float = 0.05
-    n_certify: int | None = None
     progress: bool = False
 
-    columns_: dict[Hashable, ScoreColumn] = field(init=False)
     scores_: TreeScores = field(init=False)
     tree_: MatchedTree = field(init=False)
-    labels_: list[Label] = field(init=False)
-    levels_: FloatArray = field(init=False)
-    n_cells_: int = field(init=False)
     shares_: FloatArray = field(init=False)
     planned_: dict[int, float] | None = field(init=False)
     rows_given_cell_: ClassVar[RowsGivenCell | None] = None
 
     strength_name = "n_cells"
-
-    @property
-    def is_randomised(self) -> bool:
-        """Rows at a threshold are sent left or right at random."""
-        return True
 
     @property
     def draws_rows(self) -> bool:
@@ -177,11 +153,8 @@ class FairTree(ColumnEncoder):
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_settings(rows.X, strengths)
-        labels = self._read_labels(rows, may_be_numbers=True)
-        self.labels_ = [replace(label, values=np.empty(0)) for label in labels]
-        self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
         given = rows.X
-        rows = replace(rows, columns=checked_columns(rows.columns, self.columns_, self.missing_, rows.outside))
+        labels, rows = self._labels_and_features(rows)
         learnt: dict[tuple[float, int], Learnt] = {}
         with progress_bar("growing", enabled=self.progress) as show:
             for seed in seeds:
@@ -196,9 +169,7 @@ class FairTree(ColumnEncoder):
         self, rows: LabelledRows, labels: list[Label], seed: int, show: ShowProgress
     ) -> tuple[TreeScores, Calibration]:
         """Scores fitted on some persons, and the others with what the tree needs to know of them."""
-        weight = np.ones(len(rows.X)) if rows.weight is None else rows.weight
-        if self.unit == "person":
-            weight = weight / rows.persons.rows_each()[rows.persons.codes]
+        weight = rows.weight_by(self.unit)
         counted = np.flatnonzero(weight > 0)
         fitted, others = (
             counted[part] for part in rows.persons.take(counted).split(self.calibration, random_state=seed)
@@ -290,7 +261,7 @@ class FairTree(ColumnEncoder):
         """Each row's cell."""
         self._check_fitted()
         persons = rows.persons_or_fresh()
-        X = checked_columns(rows.columns, self.columns_, self.missing_, rows.outside)
+        X = self._features(rows)
         if self.missing_ == "category":
             self.scores_.note_missing(X, rows.outside)
 
@@ -311,21 +282,6 @@ class FairTree(ColumnEncoder):
         """The number of each row's cell, or a row drawn from it."""
         cells = self.cells(rows)
         return cell_numbers(cells) if self.rows_given_cell_ is None else self.rows_given_cell_.sample(cells)
-
-    def predict_rows(self, rows: Rows) -> np.ndarray:
-        """The most frequent class of each row's cell, or the mean of a label of numbers; one column per label."""
-        return predicted_labels(self.labels_, self._levels(rows))
-
-    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
-        """The share of each class in each row's cell; a list, one array per label, where there are several."""
-        with self._reading(X, sensitive_features) as rows:
-            return class_probabilities(self.labels_, self._levels(rows))
-
-    def _levels(self, rows: Rows) -> FloatArray:
-        """What each row's cell says of the labels."""
-        if not self.labels_:
-            raise DataError("FairTree was fitted without a label and cannot predict one.")
-        return self.levels_[self.cells(rows)]
 
     def _names_out(self) -> list[str]:
         return ["cell"] if self.rows_given_cell_ is None else [str(name) for name in self.rows_given_cell_.names]
@@ -350,12 +306,6 @@ class FairTree(ColumnEncoder):
             check_known(name, X.columns, "target")
         if self.targets is not None and not len(self.targets):
             raise ParameterError("targets", "must name a column at least", self.targets)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = tags.input_tags.categorical = True
-        tags.transformer_tags.preserves_dtype = []  # a cell is a whole number
-        return tags
 
 
 @dataclass(frozen=True)
