@@ -17,12 +17,7 @@ from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_
 from fairflows.codec.outside import Outside
 from fairflows.compute.display import ShowProgress, progress_bar
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, cell_numbers
-from fairflows.encoder.labels import (
-    Label,
-    check_classifier,
-    label_columns,
-    takes_weights,
-)
+from fairflows.encoder.labels import Label, check_classifier, label_columns, takes_weights
 from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
 from fairflows.encoder.rows_given_cell import RowsGivenCell

@@ -16,16 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
 from fairflows.codec.outside import Outside
-from fairflows.encoder.base import (
-    Encoder,
-    FloatArray,
-    Given,
-    Groups,
-    LabelledRows,
-    Learnt,
-    Rows,
-    RowsLike,
-)
+from fairflows.encoder.base import Encoder, FloatArray, Given, Groups, LabelledRows, Learnt, Rows, RowsLike
 from fairflows.encoder.labels import Label, read_labels
 from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice
 from fairflows.table.columns import Dtype, TableColumns, check_kinds, check_known, places_in, shown, sorted_values

@@ -16,17 +16,7 @@ from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.validation import _num_samples
 
 from fairflows.codec.outside import Outside
-from fairflows.encoder.base import (
-    FRESH_COINS,
-    Cells,
-    Encoder,
-    FloatArray,
-    Given,
-    IntArray,
-    LabelsLike,
-    Rows,
-    RowsLike,
-)
+from fairflows.encoder.base import FRESH_COINS, Cells, Encoder, FloatArray, Given, IntArray, LabelsLike, Rows, RowsLike
 from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, Parameter, check_count, warn_user
 from fairflows.table.columns import Dtype, check_known, is_among, shown
