@@ -15,19 +15,25 @@ import pandas as pd
 Array = npt.NDArray[np.float64]
 
 
-def class_numbers(
-    classes: Sequence[Hashable] | np.ndarray, y_true: npt.ArrayLike, y_pred: npt.ArrayLike
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], int]:
-    """Labels and predictions as numbers 0 … C − 1, and C.
+def count_labels(
+    classes: Sequence[Hashable] | np.ndarray,
+    y_true: npt.ArrayLike,
+    y_pred: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    n_groups: int,
+) -> Array:
+    """Counts n(a, y, ŷ) of labels and predictions as they are, the C classes in their order; groups are numbers.
 
     Labels that are none of the classes, since no training row has them, are further classes, which are never predicted.
-    They are the first numbers, so that the last one stays the positive class.
+    They are the first ones, so that the last one stays the positive class.
     """
     truth, predicted = np.asarray(y_true, dtype=object), np.asarray(y_pred, dtype=object)
     known = pd.Index(list(classes), dtype=object)
     unseen = pd.unique(truth[known.get_indexer(truth) < 0])
     numbered = pd.Index([*unseen, *known], dtype=object)
-    return numbered.get_indexer(truth), numbered.get_indexer(predicted), len(numbered)
+    return count_predictions(
+        numbered.get_indexer(truth), numbered.get_indexer(predicted), groups, len(numbered), n_groups
+    )
 
 
 def count_predictions(

@@ -6,8 +6,8 @@ import pytest
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import TableColumns
-from fairflows.table.own_types import check_texts, common_schema, own_types, plain_numbers
-from fairflows.table.schema import Schema
+from fairflows.table.field_types import check_texts
+from fairflows.table.schema import Schema, common_schema, own_types, plain_numbers
 
 
 def test_other_rows_leave_no_trace_in_the_types_of_a_part():

@@ -17,7 +17,7 @@ from fairflows.density.cell_density import one_hot
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.release.released import Model, Released
-from fairflows.table.columns import has_order, numbers, places_in
+from fairflows.table.columns import floats, has_order, numbers, places_in
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -38,29 +38,21 @@ _BAR, _REST = "#0072B2", "#dadce0"
 
 @dataclass(frozen=True)
 class Told:
-    """How well one value of a person is predicted.
+    """How often one value of a person is predicted right."""
 
-    Attributes
-    ----------
-    name : str
-        The column.
-    released : float
-        How often the value is predicted right from the person's released row.
-    majority : float
-        How often by a blind guess, the most frequent value.
-    raw : float
-        How often from the person's own row, but for this column: what the other columns tell of it before the release.
-    """
-
-    name: str
-    released: float
-    majority: float
-    raw: float
+    name: str  # the column
+    released: float  # from the person's released row
+    majority: float  # by a blind guess, the most frequent value
+    raw: float  # from the person's own row, but for this column: what others tell of it before the release
 
     @property
     def told(self) -> float:
         """The share of a blind guess's errors that the released row avoids: 0 tells nothing, 1 everything."""
         return _avoided(self.released, self.majority)
+
+    def to_dict(self) -> dict[str, str | float]:
+        """Plain values, as JSON holds them."""
+        return asdict(self) | {"told": self.told}
 
 
 @dataclass(frozen=True)
@@ -89,15 +81,15 @@ class StillTells:
     def to_frame(self) -> pd.DataFrame:
         """One line per column, then the label and the sensitive attribute."""
         lines = [*self.columns, *([] if self.label is None else [self.label]), self.sensitive]
-        frame = pd.DataFrame([asdict(line) | {"told": line.told} for line in lines])
+        frame = pd.DataFrame([line.to_dict() for line in lines])
         return frame.rename(columns={"name": "column"}).set_index("column")
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, as JSON holds them."""
         return {
-            "columns": [asdict(line) | {"told": line.told} for line in self.columns],
-            "sensitive": asdict(self.sensitive) | {"told": self.sensitive.told},
-            "label": None if self.label is None else asdict(self.label) | {"told": self.label.told},
+            "columns": [line.to_dict() for line in self.columns],
+            "sensitive": self.sensitive.to_dict(),
+            "label": None if self.label is None else self.label.to_dict(),
             "n": self.n,
         }
 
@@ -335,13 +327,8 @@ def _as_numbers(train: pd.Series, test: pd.Series) -> tuple[FloatArray, FloatArr
     if not has_order(train.dtype):
         codes = _Codes.of(train, test, (0, _MOST_LEVELS))
         return codes.train.astype(np.float64), codes.test.astype(np.float64)
-    found = []
-    for column in (train, test):
-        missing = column.isna().to_numpy()
-        values = np.full(len(column), np.nan if train.notna().any() else 0.0)  # trees cannot cut nothing
-        values[~missing] = numbers(column[~missing]).astype(np.float64)
-        found.append(values)
-    return found[0], found[1]
+    learnt, asked = floats(train), floats(test)
+    return learnt if train.notna().any() else np.zeros(len(train)), asked  # trees cannot cut nothing
 
 
 def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> tuple[IntArray, IntArray]:

@@ -27,7 +27,7 @@ from fairflows.compute.display import Columns, html_card, new_axes
 from fairflows.compute.resources import import_ray
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
 from fairflows.exceptions import DataError
-from fairflows.metrics import class_numbers, count_predictions, group_metrics
+from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.persons import new_key, secrets_in_pickles
 from fairflows.table.table import Table
@@ -285,21 +285,17 @@ def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n
     measured = _model_distance(law, n_draws, len(encoder.groups_))
     predicted = next(predictions, None)
     if predicted is not None:
-        y_true, y_pred, n_classes = class_numbers(encoder.label_classes, np.asarray(rows.y), predicted)
-        group = rows.group_numbers(encoder.groups_)
-        counts = count_predictions(y_true, y_pred, group, n_classes, len(encoder.groups_))
+        groups, y = rows.group_numbers(encoder.groups_), np.asarray(rows.y)
+        counts = count_labels(encoder.label_classes, y, predicted, groups, len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}
     return measured
 
 
 def counted_laws(released: Released, rows: Table, groups: list[Hashable], *, with_label: bool = False) -> FloatArray:
     """Each group's law of cells among these rows, (K, k); of pairs of a cell and a label, where both are released."""
-    cells, k = released.cells(rows), int(released.n_cells or 0)
-    if with_label and rows.y is not None:
-        y, labels = pd.factorize(rows.y)
-        cells, k = cells * len(labels) + y, k * len(labels)
-    counts = np.zeros((len(groups), k))
-    np.add.at(counts, (rows.group_numbers(groups), cells), 1)
+    shape = len(groups), int(released.n_cells or 0)
+    by_label = rows.count_cells(rows.group_numbers(groups), released.cells(rows), shape)
+    counts = np.concatenate(by_label, axis=1) if with_label else by_label.sum(axis=0)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 

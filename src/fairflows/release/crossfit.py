@@ -20,11 +20,11 @@ from fairflows.encoder.base import FRESH_COINS, Cells, Encoder, FloatArray, Give
 from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, Parameter, check_count, warn_user
 from fairflows.table.columns import Dtype, check_known, is_among, shown
+from fairflows.table.field_types import check_texts
 from fairflows.table.frames import ColumnLike, Frame, has_names, only_used_categories, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
-from fairflows.table.own_types import check_texts, common_schema, own_type, own_types, plain_numbers
 from fairflows.table.persons import Key, Persons, Places, content_hashes, fingerprint, keyed_hashes, new_key
-from fairflows.table.schema import Schema
+from fairflows.table.schema import Schema, common_schema, own_type, own_types, plain_numbers
 from fairflows.table.table import Role, Table
 
 T = TypeVar("T")

@@ -10,16 +10,17 @@ and text among text.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairflows.exceptions import DataError, Parameter
 from fairflows.table.dialect import Dialect
-from fairflows.table.schema import BOOLEANS, DATES, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE
+from fairflows.table.schema import BOOLEANS, DATES, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema
 
 PLAIN = Dialect(decimal=".", thousands="")
 """Numbers as Python writes them."""
@@ -341,3 +342,31 @@ def _join(one: pa.DataType, two: pa.DataType) -> pa.DataType:
     if {one, two} == {pa.date32(), pa.timestamp("us")}:
         return pa.timestamp("us")
     return pa.string()
+
+
+def check_texts(parts: Sequence[pd.DataFrame], stated: Collection[Hashable]) -> None:
+    """Refuse a column that is text only because of some parts of a table: in the others it reads as something else.
+
+    Columns that somebody stated to be text are accepted.
+    """
+    schemas = [Schema.of(part) for part in parts]
+    for name in parts[0]:
+        if name in stated or any(schema.kinds[name] != TEXT for schema in schemas):
+            continue
+        reads = [_read_type(part[name]) for part in parts]
+        others = [read for read in reads if read != pa.string()]
+        if others and len(others) < len(reads):
+            raise DataError(
+                f"Column {name!r} is text in the persons of one fold, and in those of another all its values read as "
+                f"{others[0]}: the type of a column must not depend on the persons that a model encodes. Say that it "
+                "is text (",
+                Parameter("text_columns", [name]),
+                "), or replace the values that are none.",
+            )
+
+
+def _read_type(column: pd.Series) -> pa.DataType:
+    """The type that a file with these texts would be read as."""
+    texts = pd.Series(column.dropna().unique()).astype(str)
+    batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["column"])
+    return column_types([batch])["column"]

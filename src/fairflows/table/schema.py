@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import TableColumns, check_known, has_zone, missing
+from fairflows.table.columns import TableColumns, check_known, has_zone, is_number, missing
 from fairflows.table.frames import with_plain_time, with_plain_times
 
 TEXT = "text"
@@ -191,3 +191,65 @@ def _as_dates(name: Any, times: pd.Series) -> pd.Series:
             f"are not at midnight, the first is {known[late].iloc[0]}."
         )
     return times.dt.date
+
+
+def own_types(rows: pd.DataFrame) -> pd.DataFrame:
+    """Some rows of a table with every column in the type that these rows alone would have.
+
+    A column is read as numbers with decimals because one row has decimals, as text because one row holds a word, with a
+    list of categories that one row may have brought in. A model that must not depend on some rows of a table must not
+    see the types that these rows caused either.
+
+    Categories that do not occur are dropped, numbers become whole numbers where all of them are, and nullable types
+    NumPy's own. No value changes.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"age": [31, 45, 27.5], "town": pd.Categorical(["Bonn", "Ulm", "Jena"])})
+    >>> part = own_types(table.iloc[:2])
+    >>> part["age"].tolist(), part["town"].cat.categories.tolist()
+    ([31, 45], ['Bonn', 'Ulm'])
+    """
+    columns = {j: own_type(rows.iloc[:, j]) for j in range(rows.shape[1])}
+    return pd.DataFrame(columns, index=rows.index).set_axis(rows.columns, axis=1)
+
+
+def own_type(column: pd.Series) -> pd.Series:
+    """One column in the type that its own values have."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.remove_unused_categories()
+    if column.dtype == object:
+        return column.infer_objects()
+    if is_number(column.dtype) and not column.isna().any():
+        return whole_where_exact(_plain(column))
+    return _plain(column)
+
+
+def plain_numbers(X: TableColumns) -> TableColumns:
+    """Rows with numbers in NumPy's own types, with NaN where one is missing."""
+    return X.with_columns({name: plain for name in X if (plain := _plain(X[name])) is not X[name]})
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    if not is_number(column.dtype) or isinstance(column.dtype, np.dtype):
+        return column
+    return column.astype(np.float64 if column.isna().any() else column.dtype.numpy_dtype)
+
+
+def common_schema(schemas: Sequence[Schema]) -> Schema:
+    """What the columns of a table hold, by schemas that parts of it gave; refused where these differ.
+
+    Whole numbers and numbers are alike: the column then holds numbers.
+    """
+    first = schemas[0]
+    kinds: dict[Hashable, str] = {}
+    for name in first.kinds:
+        found = {schema.kinds[name] for schema in schemas}
+        if len(found) > 1 and found != {WHOLE, NUMBERS}:
+            one, other = sorted(found)[:2]
+            raise DataError(
+                f"Column {name!r} holds {one} in the persons of one fold and {other} in those of another: the type of "
+                "a column must not depend on the persons that a model encodes. Convert the column to one type."
+            )
+        kinds[name] = found.pop() if len(found) == 1 else NUMBERS
+    return Schema(kinds)

@@ -23,7 +23,7 @@ from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.explain.usefulness import StillTells, boosted_prediction
 from fairflows.frontiers.selection import Candidate, Target
-from fairflows.metrics import class_numbers, count_predictions, group_metrics
+from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Released, repeatable_persons
@@ -156,8 +156,7 @@ def _metrics(
         before, after = Parallel(n_jobs=2, prefer="threads")(guesses)
     sides, overall = {}, {}
     for side, predicted in (("before", before), ("after", after)):
-        y_true, y_pred, n_classes = class_numbers(labels, np.asarray(test.y), predicted)
-        counts = count_predictions(y_true, y_pred, test.group_numbers(groups), n_classes, len(groups))
+        counts = count_labels(labels, np.asarray(test.y), predicted, test.group_numbers(groups), len(groups))
         with np.errstate(invalid="ignore"):  # of a group without rows nothing is known
             share = counts / counts.sum(axis=(1, 2), keepdims=True)
         by_group = {"rates": share[:, :, -1].sum(axis=1), "accuracy": np.trace(share, axis1=1, axis2=2)}
