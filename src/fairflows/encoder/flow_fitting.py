@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -115,12 +115,11 @@ def fit_flows(
     device = chosen_device(settings.device)
     n_groups = len(settings.groups_)
     train_rows, held_rows = _hold_out(rows, settings.validation, settings.random_state)
-    groups = _Groups.of(x, labels, rows, n_groups, device)
-    fit_part, held_part = groups.at(train_rows), groups.at(held_rows)
+    fit_part, held_part = (_by_group(x, labels, rows, kept, device) for kept in (train_rows, held_rows))
     if settings.fresh_noise:
         s, width = settings.codec_.grid_points(x)
         noise = FreshNoise(torch.as_tensor(width, dtype=torch.float32, device=device))
-        fit_part = replace(_Groups.of(s, labels, rows, n_groups, device).at(train_rows), noise=noise)
+        fit_part = replace(_by_group(s, labels, rows, train_rows, device), noise=noise)
     training = _training_settings(settings, fit_part.smallest)
     _check_size(settings, x.shape[1], n_groups, training.batch_size, len(gammas) * len(seeds) * settings.n_restarts)
     densities, label_densities, label_numbers = _densities(settings, fit_part)
@@ -173,48 +172,26 @@ def _check_counts(settings: FairFlow) -> None:
             check_count(name, value, least)
 
 
-@dataclass(frozen=True)
-class _Groups(GroupRows):
-    """Rows of model space by group, with the places that they have in the table."""
+def _by_group(
+    x: Array, labels: npt.NDArray[np.intp] | None, rows: LabelledRows, kept: npt.NDArray[np.bool_], device: torch.device
+) -> GroupRows:
+    """Points of model space, and the labels and weights of their rows, by group: of the rows that are kept."""
+    places = [np.flatnonzero(kept & (rows.group == a)) for a in range(int(rows.group.max()) + 1)]
 
-    places: list[npt.NDArray[np.intp]] = field(kw_only=True)
+    def parts(values: np.ndarray | None, dtype: torch.dtype) -> list[Tensor] | None:
+        return None if values is None else [torch.as_tensor(values[p], dtype=dtype, device=device) for p in places]
 
-    @classmethod
-    def of(
-        cls,
-        x: Array,
-        labels: npt.NDArray[np.intp] | None,
-        rows: LabelledRows,
-        n_groups: int,
-        device: torch.device,
-    ) -> _Groups:
-        places = [np.flatnonzero(rows.group == a) for a in range(n_groups)]
+    return GroupRows(parts(x, torch.float32) or [], parts(labels, torch.int64), parts(rows.weight, torch.float32))
 
-        def parts(values: np.ndarray | None, dtype: torch.dtype) -> list[Tensor] | None:
-            whole = None if values is None else torch.as_tensor(values, dtype=dtype, device=device)
-            return None if whole is None else [whole[torch.as_tensor(p, device=device)] for p in places]
 
-        y, weights = parts(labels, torch.int64), parts(rows.weight, torch.float32)
-        return cls(parts(x, torch.float32) or [], y, weights, places=places)
-
-    def at(self, rows: npt.NDArray[np.bool_]) -> _Groups:
-        kept = [torch.as_tensor(rows[p], device=self.x[0].device) for p in self.places]
-
-        def part(values: list[Tensor] | None) -> list[Tensor] | None:
-            return None if values is None else [v[k] for v, k in zip(values, kept, strict=True)]
-
-        places = [p[rows[p]] for p in self.places]
-        return replace(self, x=part(self.x) or [], y=part(self.y), weight=part(self.weight), places=places)
-
-    def as_weighted(self) -> _Groups:
-        """As many rows, each as often as its weight says: the sample that a density is estimated from."""
-        if self.weight is None:
-            return self
-        chosen = [_repeated(w) for w in self.weight]
-        x = [v[c] for v, c in zip(self.x, chosen, strict=True)]
-        y = None if self.y is None else [v[c] for v, c in zip(self.y, chosen, strict=True)]
-        places = [p[c.cpu().numpy()] for p, c in zip(self.places, chosen, strict=True)]
-        return replace(self, x=x, y=y, weight=None, places=places)
+def _as_weighted(rows: GroupRows) -> GroupRows:
+    """As many rows, each as often as its weight says: the sample that a density is estimated from."""
+    if rows.weight is None:
+        return rows
+    chosen = [_repeated(w) for w in rows.weight]
+    x = [v[c] for v, c in zip(rows.x, chosen, strict=True)]
+    y = None if rows.y is None else [v[c] for v, c in zip(rows.y, chosen, strict=True)]
+    return replace(rows, x=x, y=y, weight=None)
 
 
 def _repeated(weight: Tensor) -> Tensor:
@@ -236,7 +213,7 @@ def _hold_out(
     return ~held_rows, held_rows
 
 
-def _densities(settings: FairFlow, rows: _Groups) -> tuple[GroupDensities, GroupDensities | None, tuple[int, ...]]:
+def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, GroupDensities | None, tuple[int, ...]]:
     """p̂_a, and p̂(x | a, y) with the labels they are of where the criterion needs them."""
     device = rows.x[0].device
     given = settings.density
@@ -253,7 +230,7 @@ def _densities(settings: FairFlow, rows: _Groups) -> tuple[GroupDensities, Group
     if isinstance(template, list) and len(template) != len(settings.groups_):
         raise DataError(f"density must have one entry per group ({len(settings.groups_)}); got {len(template)}.")
     names, seed = settings.groups_, settings.random_state
-    rows = rows.as_weighted()
+    rows = _as_weighted(rows)
     densities = GroupDensities.fit(template, rows.x, group_names=names, random_state=seed, noise=rows.noise)
     if settings.criterion == "demographic_parity":
         return densities, None, ()
@@ -291,7 +268,7 @@ def _known(settings: FairFlow, given: Sequence[GroupDensity]) -> GroupDensities:
 
 def _held_out_likelihood(
     densities: GroupDensities,
-    held: _Groups,
+    held: GroupRows,
     log_det: Array,
     group: npt.NDArray[np.intp],
     held_rows: npt.NDArray[np.bool_],
@@ -359,7 +336,7 @@ def _best_restarts(
     bijection: Bijection,
     head: StackedMLP | None,
     densities: GroupDensities,
-    held: _Groups,
+    held: GroupRows,
     gamma: Sequence[float],
     result: TrainingResult,
 ) -> list[int | None]:
