@@ -1,10 +1,14 @@
-"""How many threads a training loop takes."""
+"""How many threads a training loop takes; work on a second stream, played through without a GPU."""
+
+import gc
+import weakref
+from contextlib import nullcontext
 
 import pytest
 import torch
 
 from fairflows.compute import steps
-from fairflows.compute.steps import fastest_threads
+from fairflows.compute.steps import SecondStream, fastest_threads
 
 
 class Clock:
@@ -100,3 +104,50 @@ def test_on_a_gpu_threads_are_left_as_they_are():
     with fastest_threads(torch.device("cuda")) as run:
         run(lambda: seen.append(torch.get_num_threads()))
     assert seen == [6]
+
+
+class Recorded:
+    """A stream that writes down whom it waits for."""
+
+    def __init__(self, name: str, log: list[str]):
+        self.name, self.log = name, log
+
+    def wait_stream(self, other: "Recorded") -> None:
+        self.log.append(f"{self.name} waits for {other.name}")
+
+
+@pytest.fixture
+def log(monkeypatch):
+    written: list[str] = []
+    first, second = Recorded("first", written), Recorded("second", written)
+    monkeypatch.setattr(steps, "_stream_for", lambda device, purpose: second)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: first)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext(written.append(f"on {stream.name}")))
+    return written
+
+
+def test_each_piece_of_work_waits_and_all_of_it_is_waited_for_once(log):
+    beside = SecondStream(torch.device("cuda"), "sums")
+    assert beside.run(sum, [1, 2]) == 3
+    assert beside.run(lambda: log.append("work")) is None
+    assert log == ["second waits for first", "on second", "second waits for first", "on second", "work"]
+    beside.join()
+    beside.join()
+    assert log[5:] == ["first waits for second"]
+
+
+def test_a_stream_that_had_no_work_is_not_waited_for(log):
+    SecondStream(torch.device("cuda"), "sums").join()
+    assert log == [], "a graph that is captured would not know it"
+
+
+def test_what_the_work_reads_is_held_until_it_is_waited_for(log):
+    beside, read = SecondStream(torch.device("cuda"), "sums"), torch.ones(2)
+    held = weakref.ref(read)
+    beside.run(torch.neg, read)
+    del read
+    gc.collect()
+    assert held() is not None
+    beside.join()
+    gc.collect()
+    assert held() is None

@@ -183,8 +183,13 @@ def still_tells(
         )
     else:
         rows = tuple(frame.iloc[places].reset_index(drop=True) for frame, places in zip(encoded, sampled, strict=True))
-    labels = _label_guesses(released, train, test, rows)
-    guesses = [delayed(guess.accuracy)(random_state) for guess in labels]
+    y, y_test, guesses = train.y, test.y, []
+    if y is not None and y_test is not None:
+        learnt, (fit, judged) = released.label_to_learn(y, rows)
+        guesses = [
+            delayed(_label_accuracy)(fit, judged, learnt, y_test, random_state),
+            delayed(_label_accuracy)(train.X, test.X, y, y_test, random_state),
+        ]
     few = max(_FEWEST_ROWS, _WORK // max(train.X.shape[1], rows[0].shape[1]))
     kept = [generator.permutation(len(table))[:few] for table in (train, test)]
     train, test = (table.take(places) for table, places in zip((train, test), kept, strict=True))
@@ -208,7 +213,9 @@ def still_tells(
     ]
     sensitive = Told(str(train.a.name), from_seen, 1 / len(np.unique(groups.test)), from_own)
     columns.sort(key=lambda told: -told.told)
-    label = Told(labels[1].name, of_label[0], labels[1].target.majority, of_label[1]) if labels else None
+    label = None
+    if y is not None and y_test is not None:
+        label = Told(str(y.name), of_label[0], _label_codes(y, y_test).majority, of_label[1])
     return StillTells(tuple(columns), sensitive, label, len(test))
 
 
@@ -270,30 +277,11 @@ class _View:
         return float(np.mean([right[target.test == value].mean() for value in np.unique(target.test)]))
 
 
-@dataclass(frozen=True)
-class _LabelGuess:
-    """Rows to learn the label of that name from, and rows to guess it of."""
-
-    name: str
-    fit: pd.DataFrame
-    judged: pd.DataFrame
-    target: _Codes
-
-    def accuracy(self, random_state: int) -> float:
-        """How often boosted trees are right."""
-        predicted = boosted_prediction(self.fit, self.target.train, self.judged, random_state)
-        return float((predicted == self.target.test).mean())
-
-
-def _label_guesses(released: Released, train: Table, test: Table, rows: tuple[pd.DataFrame, ...]) -> list[_LabelGuess]:
-    """The label of other persons, learnt from released rows, and from the rows themselves."""
-    if train.y is None or test.y is None:
-        return []
-    name, (learnt, (fit, judged)) = str(train.y.name), released.label_to_learn(train.y, rows)
-    return [
-        _LabelGuess(name, fit, judged, _label_codes(learnt, test.y)),
-        _LabelGuess(name, train.X, test.X, _label_codes(train.y, test.y)),
-    ]
+def _label_accuracy(
+    fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, y_judged: pd.Series, random_state: int
+) -> float:
+    truth, predicted = predicted_labels(fit, judged, y, y_judged, random_state)
+    return float((predicted == truth).mean())
 
 
 def predicted_labels(

@@ -55,24 +55,10 @@ def read_frame(
     text, as is a column with leading zeros. An empty field is missing; NA, NaN, null and the like are missing among
     numbers and times, and text among text. No column becomes the index.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    schema : Schema, optional
-        What some columns must hold: a model's `schema_`, so that they are read as the model was fitted on them.
-    texts : sequence of str
-        Columns of a CSV or Excel file that are text, whatever it looks like: names such as 12e4, of which numbers would
-        make one person of several.
-    dialect : Dialect, optional
-        How the file is written; what it does not state is recognised, and a warning says as what.
-
-    Raises
-    ------
-    DataError
-        The file is missing, of an unknown kind, empty, cut off, not text, could be read in two ways, or has two columns
-        of one name; a row has more or fewer fields than the header; or a column of the schema is missing or holds
-        something else.
+    The `schema`, a model's `schema_`, says what some columns must hold, so that they are read as the model was fitted
+    on them. The columns `texts` are text, whatever it looks like: names such as 12e4, of which numbers would make one
+    person of several. What the `dialect` does not state is recognised, and a warning says as what. A `DataError` says
+    what is wrong with the file, or could be read in two ways.
     """
     path, stated = Path(path), dialect or Dialect()
     with explaining_errors(path):

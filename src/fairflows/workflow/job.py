@@ -289,14 +289,8 @@ def _cross_fitted(
     say("fitting two models, each for the persons that it never sees")
     model = CrossFit(release, most_rows=most_rows)
     shared = to_pandas(model.fit_transform(table))
-    largest = int(table.persons.rows_each().max())
-    if model.most_rows_ is not None and largest > model.most_rows_:
-        raise DataError(
-            f"A person has {largest:,} rows, and nobody whom her model was fitted to has more than "
-            f"{model.most_rows_:,}: state the most rows that a person may have (",
-            Parameter("most_rows", largest),
-            ").",
-        )
+    if model.most_rows_ is not None:
+        _refuse_more_rows(table, model.most_rows_, "nobody whom her model was fitted to has more than")
     parts = table.persons.split(CERTIFYING, random_state=random_state)
     learn, judge = (table.take(part) for part in parts)
     split = (
@@ -419,15 +413,18 @@ def report(
 def _most_rows(table: Table, train: Table, given: int | None) -> int:
     """M, stated or fixed on training persons; refused before the work where somebody has more rows."""
     most = given if given is not None else int(train.persons.rows_each().max())
+    _refuse_more_rows(table, most, "the most that a training person has are")
+    return most
+
+
+def _refuse_more_rows(table: Table, most: int, known: str) -> None:
     largest = int(table.persons.rows_each().max())
     if largest > most:
         raise DataError(
-            f"A person has {largest:,} rows, and the most that a training person has are {most:,}: state the most rows "
-            "that a person may have (",
+            f"A person has {largest:,} rows, and {known} {most:,}: state the most rows that a person may have (",
             Parameter("most_rows", largest),
             ").",
         )
-    return most
 
 
 def _frontier_of(front: Frontier, model: Any) -> dict[str, Any] | None:
