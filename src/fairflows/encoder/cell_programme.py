@@ -31,12 +31,12 @@ from sklearn.pipeline import Pipeline
 
 from fairflows.bounds.counts import cell_radius
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
+from fairflows.encoder.base import FloatArray
 from fairflows.encoder.task_score import PlainScore, predicted_probabilities, predicted_scores
 from fairflows.exceptions import DataError, Parameter
 from fairflows.table.columns import TableColumns
+from fairflows.table.persons import Places
 
-FloatArray = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
 Score: TypeAlias = "PlainScore | Pipeline"
 
 _MOST_CLUSTERED = 20_000  # rows that centres are found from

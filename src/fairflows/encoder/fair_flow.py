@@ -8,11 +8,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fairflows.codec.product import Codec
-from fairflows.encoder.base import Groups, Inversion, LabelledRows, Learnt, Rows, RowsLike, wrap_output
+from fairflows.encoder.base import FloatArray, Groups, Inversion, LabelledRows, Learnt, Rows, RowsLike, wrap_output
 from fairflows.encoder.group_encoder import ColumnEncoder
 from fairflows.exceptions import DataError
 from fairflows.table.frames import Frame, TableLike
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
     from fairflows.bijection import Bijection
     from fairflows.encoder.flow_fitting import FittedFlow
-
-Array = npt.NDArray[np.float64]
 
 GroupDensity: TypeAlias = "Module | Distribution"
 """One group's density: one of `fairflows.density`, a `torch.distributions` object, or a zuko flow."""
@@ -181,7 +178,7 @@ class FairFlow(ColumnEncoder):
         return self.flow_.history
 
     @property
-    def held_out_log_likelihood_(self) -> Array | None:  # type: ignore[override]
+    def held_out_log_likelihood_(self) -> FloatArray | None:  # type: ignore[override]
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
         self._check_fitted()
         return self.flow_.held_out_log_likelihood
@@ -202,7 +199,7 @@ class FairFlow(ColumnEncoder):
         rows = self._read_latent(Z, sensitive_features, persons, by_person=False)
         return self.decode(rows.X.to_numpy(dtype=np.float64), rows.group)
 
-    def decode(self, z: Array, group: Groups) -> pd.DataFrame:
+    def decode(self, z: FloatArray, group: Groups) -> pd.DataFrame:
         """The rows f_a⁻¹(z) behind points, each of a group: `inverse_transform` without the reading."""
         x = np.empty_like(z)
         for a in np.unique(group):
@@ -227,23 +224,23 @@ class FairFlow(ColumnEncoder):
             scores = flow.class_scores(flow.encode(points, rows.map_group))
             yield self.label_classes[scores.argmax(-1).cpu().numpy()]
 
-    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
+    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
         """Class probabilities by the encoder's own classifier on z."""
         with self._reading(X, sensitive_features) as rows:
             return self._class_probabilities(rows)
 
-    def _class_probabilities(self, rows: Rows) -> Array:
+    def _class_probabilities(self, rows: Rows) -> FloatArray:
         import torch
 
         x, _ = self._to_model_space(rows)
         z = self.flow_.encode(torch.from_numpy(x), rows.map_group)
         return self.flow_.class_scores(z).softmax(-1).numpy()
 
-    def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Array:
+    def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
         """log p̂_a of each row under its own group's density, in table units."""
         return self.log_prob_rows(self.read(X, sensitive_features))
 
-    def log_prob_rows(self, rows: Rows) -> Array:
+    def log_prob_rows(self, rows: Rows) -> FloatArray:
         """The same for rows that were read."""
         import torch
 
@@ -305,16 +302,16 @@ class FairFlow(ColumnEncoder):
         self._check_fitted()
         return FlowLaw(self.flow_, None if self.classes_ is None else self.label_classes, self.device)
 
-    def _to_model_space(self, rows: Rows) -> tuple[Array, Array]:
+    def _to_model_space(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
         persons = rows.persons_or_fresh() if self.codec_.is_randomised else rows.persons
         return self.codec_.encode(rows.columns, persons, rows.outside)
 
-    def _encode(self, x: Array, group: Groups) -> Array:
+    def _encode(self, x: FloatArray, group: Groups) -> FloatArray:
         import torch
 
         return self.flow_.encode(torch.from_numpy(x), group).numpy()
 
-    def _decode(self, z: Array, group: int) -> tuple[Array, Array]:
+    def _decode(self, z: FloatArray, group: int) -> tuple[FloatArray, FloatArray]:
         """f_a⁻¹(z) and its log-determinant, of points (n, D) of one group."""
         import torch
 
@@ -343,7 +340,7 @@ class FlowLaw:
     def exact(self, label: Hashable = None) -> None:
         """There are no exact laws: z is continuous."""
 
-    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> Array:
+    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
         """Draws from every group's law and their log-density under every group."""
         import torch
 

@@ -27,7 +27,7 @@ from fairflows.density import (
 )
 from fairflows.density.base import FreshNoise
 from fairflows.density.known import InModelSpace
-from fairflows.encoder.base import LabelledRows
+from fairflows.encoder.base import FloatArray, Groups, LabelledRows
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
 from fairflows.exceptions import DataError, ParameterError, check_count
 from fairflows.training.evaluation import held_out_losses
@@ -35,8 +35,6 @@ from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings,
 
 if TYPE_CHECKING:
     from fairflows.encoder.fair_flow import FairFlow, GroupDensity
-
-Array = npt.NDArray[np.float64]
 
 DENSITIES: dict[str, Callable[[], Density]] = {
     "mixture": MixtureDensity,
@@ -62,7 +60,7 @@ class FittedFlow:
     label_densities: GroupDensities | None  # p̂(x | a, y), where the criterion speaks of labels
     label_numbers: tuple[int, ...]  # which labels these are of
     history: pd.DataFrame  # losses by epoch
-    held_out_log_likelihood: Array | None  # (K,): of the densities, in table units
+    held_out_log_likelihood: FloatArray | None  # (K,): of the densities, in table units
 
     @cached_property
     def encoders(self) -> list[Bijection]:
@@ -77,7 +75,7 @@ class FittedFlow:
         return replace(self, bijection=copy.deepcopy(self.bijection).to(device), head=head)
 
     @torch.no_grad()
-    def encode(self, x: Tensor, group: npt.NDArray[np.intp]) -> Tensor:
+    def encode(self, x: Tensor, group: Groups) -> Tensor:
         """z = f_a(x) of points (n, D), each of a group."""
         z = torch.empty_like(x)
         for a in np.unique(group):
@@ -103,9 +101,9 @@ class FittedFlow:
 
 def fit_flows(
     settings: FairFlow,
-    x: Array,
-    log_det: Array,
-    labels: npt.NDArray[np.intp] | None,
+    x: FloatArray,
+    log_det: FloatArray,
+    labels: Groups | None,
     rows: LabelledRows,
     gammas: Sequence[float],
     seeds: Sequence[int],
@@ -173,7 +171,7 @@ def _check_counts(settings: FairFlow) -> None:
 
 
 def _by_group(
-    x: Array, labels: npt.NDArray[np.intp] | None, rows: LabelledRows, kept: npt.NDArray[np.bool_], device: torch.device
+    x: FloatArray, labels: Groups | None, rows: LabelledRows, kept: npt.NDArray[np.bool_], device: torch.device
 ) -> GroupRows:
     """Points of model space, and the labels and weights of their rows, by group: of the rows that are kept."""
     places = [np.flatnonzero(kept & (rows.group == a)) for a in range(int(rows.group.max()) + 1)]
@@ -269,10 +267,10 @@ def _known(settings: FairFlow, given: Sequence[GroupDensity]) -> GroupDensities:
 def _held_out_likelihood(
     densities: GroupDensities,
     held: GroupRows,
-    log_det: Array,
-    group: npt.NDArray[np.intp],
+    log_det: FloatArray,
+    group: Groups,
     held_rows: npt.NDArray[np.bool_],
-) -> Array | None:
+) -> FloatArray | None:
     if held.smallest == 0:
         return None
     units = [log_det[held_rows & (group == a)].mean() for a in range(len(held.x))]

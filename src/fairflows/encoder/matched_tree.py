@@ -13,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fairflows.compute.display import ShowProgress
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Places = npt.NDArray[np.intp]
+from fairflows.encoder.base import FloatArray, IntArray
+from fairflows.table.persons import Places
 
 Coin = Callable[[int, Places], FloatArray]
 """Given a depth and some rows, a number in [0, 1) for each of them; numbers of two depths are independent."""

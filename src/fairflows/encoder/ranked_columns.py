@@ -12,18 +12,15 @@ from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 from sklearn.decomposition import PCA
 
 from fairflows.codec.levels import Levels
 from fairflows.codec.outside import Outside
+from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.task_score import ScoreColumn
 from fairflows.table.columns import TableColumns, floats, missing
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _MOST_KNOTS = 1024  # of a column's distribution function
 _MOST_LEVELS = 64  # of a column; rarer categories count as one

@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from fairflows.bounds.counts import chance_of_merging
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.certificate.evidence import CellEvidence, check_accuracy, check_distance
-from fairflows.encoder.base import Encoder
+from fairflows.encoder.base import Encoder, FloatArray, IntArray
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
@@ -27,7 +24,6 @@ from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.columns import Kind
 from fairflows.table.table import Table
 
-FloatArray = npt.NDArray[np.float64]
 Swept = Literal["auto", "flow", "matching", "transport"]
 Say = Callable[[str], None]
 
@@ -71,7 +67,7 @@ class Target:
             return self.distance
         return min(max((n_groups * self.accuracy - 1) / (n_groups - 1), 1e-9), 1.0)
 
-    def expected(self, laws: FloatArray, n: npt.NDArray[np.int64]) -> float:
+    def expected(self, laws: FloatArray, n: IntArray) -> float:
         """The bound to expect from n persons of each group, if these are the laws of what is released.
 
         One standard deviation of the observed distance is added, so that the certificate is likely to come out within
