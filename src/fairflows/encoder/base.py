@@ -223,7 +223,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     groups_ : list
         The values of the sensitive attribute.
     classes_ : ndarray, list of ndarray, or None
-        The values of the label; a list where there are several labels, None where the encoder was fitted without one.
+        The values of the label; where there are several, a list with an array for each, empty for a label of numbers.
+        None where the encoder was fitted without a label, or with a single label of numbers.
     key_ : Key
         The secret behind noise and coins; ``bytes(encoder.key_)`` shows it. Pickles leave it out (`restore_key`).
     ledger_ : Ledger

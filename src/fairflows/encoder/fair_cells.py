@@ -69,8 +69,6 @@ class FairCells(ScoredCells):
 
     Attributes
     ----------
-    n_cells_ : int
-        How many cells there are.
     distance_ : float
         Δ of the programme.
     planned_ : float

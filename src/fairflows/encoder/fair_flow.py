@@ -96,8 +96,6 @@ class FairFlow(ColumnEncoder):
 
     Attributes
     ----------
-    groups_, classes_ : list, array
-        The values of the sensitive attribute and of the label.
     held_out_log_likelihood_ : ndarray of shape (K,), or None
         Mean log p̂_a, in table units, of held-out rows.
     history_ : DataFrame

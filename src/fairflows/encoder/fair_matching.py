@@ -81,12 +81,8 @@ class FairMatching(CellModelEncoder):
 
     Attributes
     ----------
-    groups_, classes_ : list, array
-        The values of the sensitive attribute and of the label.
     latent_laws_ : ndarray of shape (K, m)
         The exact law of the encoded cell in each group, under the estimated densities.
-    held_out_log_likelihood_ : ndarray of shape (K,)
-        How well each density fits rows that it was not fitted on.
 
     Examples
     --------

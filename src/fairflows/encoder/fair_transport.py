@@ -67,8 +67,6 @@ class FairTransport(CellModelEncoder):
 
     Attributes
     ----------
-    groups_, classes_ : list, array
-        The values of the sensitive attribute and of the label.
     latent_laws_ : ndarray of shape (K, m)
         For cells: the exact law of the encoded cell in each group, under the estimated densities.
 

@@ -83,13 +83,6 @@ class FairTree(ScoredCells):
 
     Attributes
     ----------
-    groups_ : list
-        The values of the sensitive attribute.
-    classes_ : ndarray, list of ndarray, or None
-        The values of the label; one array per label where there are several, empty for a label of numbers. None without
-        a label, or with a single label of numbers.
-    n_cells_ : int
-        How many cells there are.
     tree_ : MatchedTree
         The thresholds of each group.
     shares_ : ndarray of shape (K, n_cells_)
