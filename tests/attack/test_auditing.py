@@ -14,6 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from fairflows import FairMatching, FairTransport, Table, load_adult, make_shifted_gaussians, make_three_groups
+from fairflows.attack import target as attack_target
+from fairflows.attack import white_box
 from fairflows.attack.auditing import audit
 from fairflows.attack.learners import (
     LEARNERS,
@@ -214,6 +216,28 @@ class TestLaterSteps:
         assert found.best == "grid test"
         assert found.attack_lower > 0.95
         assert found.limits == ()
+
+    def test_a_part_of_very_many_rows(self, gridded, monkeypatch):
+        """All groups' inverses are looked at for as many rows of each group; densities are judged on these, too."""
+        monkeypatch.setattr(attack_target, "_MOST_INVERTED", 200)
+        encoder, train, test = gridded
+        target = Target.of(encoder, train, test, None, None, None, 0, quick=True)
+        of_inverses = [trial for trial in target.trials((), quick=True) if trial.box == "white"]
+        assert [trial.name for trial in of_inverses] == ["likelihood ratio", "grid test", "boosted trees on inversions"]
+        assert all(np.bincount(group).tolist() == [100, 100] for trial in of_inverses for group in trial.groups)
+        assert of_inverses[1].run(0.05, 0).lower > 0.9
+        of_densities = list(target.density_trials(quick=True))
+        assert [np.bincount(trial.fit_group).tolist() for trial in of_densities] == [[100, 100]] * 2
+
+    def test_inverses_of_very_many_values(self, gridded, monkeypatch):
+        """Learners see what is computed from them, and find the group all the same."""
+        encoder, train, test = gridded
+        target = Target.of(encoder, train, test, None, None, None, 0, quick=True)
+        *_, whole = target.trials((), quick=True)
+        monkeypatch.setattr(white_box, "_MOST_VALUES", 5)
+        *_, computed = target.trials((), quick=True)
+        assert computed.fit.different.shape[1] == whole.fit.different.shape[1] - 2 * (3 + 3 - 1)
+        assert computed.run(0.05, 0).lower > 0.9
 
     def test_a_step_that_loses_something(self, gridded):
         found = self.audited(gridded, PCA(2))

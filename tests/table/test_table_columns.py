@@ -7,7 +7,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError
-from fairflows.table.columns import TableColumns, distinct
+from fairflows.table.columns import TableColumns, distinct, is_among
 from fairflows.table.frames import as_arrow, columns_from_arrow, from_arrow, has_pandas_notes
 
 
@@ -146,3 +146,10 @@ def test_a_column_that_was_left_out_is_not_there():
 @pytest.mark.parametrize("values", [[], [3], [5, 2, 5, 2, 2**63 + 1, 0]])
 def test_distinct_values_are_sorted(values):
     assert distinct(np.array(values, dtype=np.uint64)).tolist() == sorted(set(values))
+
+
+@pytest.mark.parametrize("others", [[], [3], [7, 2**63 + 1, 2, 7]])
+def test_values_are_looked_for_among_others(others):
+    values = [0, 2, 3, 7, 9, 2**63 + 1, 2**64 - 1]
+    found = is_among(np.array(values, dtype=np.uint64), np.array(others, dtype=np.uint64))
+    assert found.tolist() == [value in others for value in values]

@@ -29,6 +29,7 @@ Constraint = Callable[[pd.DataFrame], Any]
 _OFF_GRID = 1e-4  # of a step: rounding in a flow stays far below
 _MOST_NEIGHBOURS_OF = 5_000  # reference rows that distances are measured to
 _MOST_COLUMNS = 30  # in more dimensions all rows are far from each other, and the search is slow
+_MOST_VALUES = 500  # of all groups' inverses of a row; of more, learners see what is computed from them
 _UNKNOWN = -50.0  # log-probability where there is none
 
 
@@ -115,13 +116,15 @@ def white_box(encoder: Encoder, Z: pd.DataFrame, reference: Reference) -> WhiteB
 
 def _of_flow(inversions: list[Inversion], Z: pd.DataFrame, reference: Reference) -> WhiteBox:
     names = [str(name) for name in inversions[0].names]
+    shows_values = len(inversions) * len(names) <= _MOST_VALUES
     parts, likelihood, on_grid = [Z.to_numpy(dtype=np.float64)], [], []
     for inversion in inversions:
         off = reference.off_grid(inversion.values, names)
         outside = reference.outside(inversion.values, names)
         rows = inversion.rows
         of_row = [reference.to_nearest(rows), reference.was_seen(rows), reference.broken(rows)]
-        parts += [inversion.values, off, outside.sum(axis=1, keepdims=True), np.column_stack(of_row)]
+        parts += [inversion.values, off] if shows_values else [off.sum(axis=1, keepdims=True)]
+        parts += [outside.sum(axis=1, keepdims=True), np.column_stack(of_row)]
         parts += [np.column_stack([inversion.log_prob, inversion.log_det])]
         likelihood.append(inversion.log_prob + inversion.log_det)
         on_grid.append(-(off > _OFF_GRID).mean(axis=1) if off.shape[1] else np.zeros(len(Z)))
@@ -139,11 +142,13 @@ def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) ->
         log_laws = np.where(known[:, None], np.log(known_cells.laws).T[place], 0)
     seen = distinct(codec.encode(reference.rows))
     parts: list[FloatArray] = [codec.levels_of(cells).astype(np.float64), _finite(log_laws)]
+    shows_values = sum(map(len, known_cells.maps)) * parts[0].shape[1] <= _MOST_VALUES
     for sent in known_cells.maps:
         for b, f in enumerate(sent):
             before = inverse_map(f)[place]
             cell = before if model.support is None else model.support[before]
-            parts.append(np.where(known[:, None], codec.levels_of(cell), -1).astype(np.float64))
+            if shows_values:
+                parts.append(np.where(known[:, None], codec.levels_of(cell), -1).astype(np.float64))
             of_cell = [np.where(known, model.log_p[b][before], _UNKNOWN), is_among(cell, seen)]
             parts.append(np.column_stack(of_cell))
     return WhiteBox(_finite(np.concatenate(parts, axis=1)), _finite(log_laws), None)

@@ -25,7 +25,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 MOST_CELLS_ENUMERATED = 10_000_000
-ROWS_PER_CHUNK = 8_192
+ROWS_PER_CHUNK = 8_192  # whose one-hot columns are in memory at a time
 _HELD_OUT_SHARE = 0.2
 # Measured. Held per cell and group: log p̂ (8), two maps (16), a coupling and its tables for drawing both ways (128).
 # On top, once, what building a coupling takes while it runs.
