@@ -354,6 +354,12 @@ def test_columns_have_the_names_that_are_announced(encoder, table):
     assert encoder.get_feature_names_out().tolist() == list(encoder.transform(table))
 
 
+def test_columns_by_themselves_are_those_of_the_frame(encoder, table):
+    rows = encoder.read(table)
+    frame = encoder.encode(rows)
+    assert_frame_equal(pd.DataFrame(encoder.encode_columns(rows), index=frame.index), frame)
+
+
 def test_predictions_are_labels(name, encoder, table):
     if name == "rows as they are":
         with pytest.raises(DataError, match="does not predict a label"):

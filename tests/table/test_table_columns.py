@@ -8,7 +8,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows import DataError
 from fairflows.table.columns import TableColumns, distinct, is_among
-from fairflows.table.frames import as_arrow, columns_from_arrow, from_arrow, has_pandas_notes
+from fairflows.table.frames import as_arrow, columns_from_arrow, columns_of, from_arrow, has_pandas_notes
 
 
 def people():
@@ -130,9 +130,9 @@ def test_a_frame_as_arrow_is_what_pyarrow_makes_of_it():
         }
     )
     expected = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-    assert as_arrow(frame).equals(expected)
+    assert as_arrow(columns_of(frame)).equals(expected)
     single = pa.schema([("decimal", pa.float32()), ("whole", pa.int64())])
-    assert as_arrow(frame, single).equals(expected.select(["decimal", "whole"]).cast(single))
+    assert as_arrow(columns_of(frame), single).equals(expected.select(["decimal", "whole"]).cast(single))
 
 
 def test_a_column_that_was_left_out_is_not_there():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from itertools import pairwise
 from math import prod
 from typing import Any, Literal
@@ -184,8 +184,11 @@ class CellCodec:
 
     def from_levels(self, levels: npt.NDArray[np.int64]) -> pd.DataFrame:
         """The rows of these combinations of levels."""
-        columns = {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
-        return pd.DataFrame(columns, index=pd.RangeIndex(len(levels)), copy=False)
+        return pd.DataFrame(self.columns(levels), index=pd.RangeIndex(len(levels)), copy=False)
+
+    def columns(self, levels: npt.NDArray[np.int64]) -> dict[Hashable, ExtensionArray]:
+        """The columns of these rows, without a frame around them."""
+        return {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
 
     def _radix(self) -> npt.NDArray[np.int64]:
         return np.array([prod(self.shape_[j + 1 :]) for j in range(len(self.shape_))], dtype=np.int64)

@@ -20,7 +20,17 @@ from fairflows.bounds.arguments import checked_draws
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, Parameter, warn_user
 from fairflows.table.columns import Dtype, TableColumns
-from fairflows.table.frames import ColumnLike, Frame, TableLike, as_kind_of, has_names, is_arrow, materialised
+from fairflows.table.frames import (
+    ColumnLike,
+    Frame,
+    TableLike,
+    Values,
+    as_kind_of,
+    columns_of,
+    has_names,
+    is_arrow,
+    materialised,
+)
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons
 from fairflows.table.schema import Schema
@@ -127,8 +137,8 @@ class Rows:
 
     def count_unknown(self, groups: Sequence[Hashable]) -> dict[Hashable, int]:
         """How many rows of each group hold a value that could not be brought back, once they were encoded."""
-        unknown = self.outside.unknown
-        return {group: int((unknown & (self.group == a)).sum()) for a, group in enumerate(groups)}
+        counts = np.bincount(self.group[self.outside.unknown], minlength=len(groups))
+        return dict(zip(groups, counts.tolist(), strict=False))  # without groups all rows have the number 0
 
 
 @dataclass(frozen=True)
@@ -468,6 +478,10 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     @abstractmethod
     def encode(self, rows: Rows) -> pd.DataFrame:
         """What is given for rows that were read: `transform` without the reading."""
+
+    def encode_columns(self, rows: Rows) -> dict[str, Values]:
+        """The columns of what `encode` gives, as arrays: a frame takes longer to make than a few rows to encode."""
+        return columns_of(self.encode(rows))
 
     @abstractmethod
     def _names_out(self) -> list[str]:

@@ -33,6 +33,7 @@ from fairflows.encoder.group_encoder import ColumnEncoder
 from fairflows.encoder.labels import Classifier, check_classifier, takes_weights
 from fairflows.exceptions import DataError, check_choice, check_count, is_count, warn_user
 from fairflows.table.columns import Dtype, shown
+from fairflows.table.frames import Values, columns_of
 from fairflows.table.schema import Schema
 
 Output = Literal["categories", "one-hot", "codes"]
@@ -244,6 +245,13 @@ def to_output(codec: CellCodec, cells: IntArray, output: Output) -> pd.DataFrame
     if output == "codes":
         return cell_numbers(cells)
     return pd.DataFrame(one_hot(codec.levels_of(cells), codec.shape_).toarray(), columns=one_hot_names(codec))
+
+
+def output_columns(codec: CellCodec, cells: IntArray, output: Output) -> dict[str, Values]:
+    """The same, column by column."""
+    if output != "categories":
+        return columns_of(to_output(codec, cells, output))
+    return {str(name): values for name, values in codec.columns(codec.levels_of(cells)).items()}
 
 
 def output_names(codec: CellCodec, output: Output) -> list[str]:

@@ -23,11 +23,12 @@ from fairflows.encoder.cell_model import (
     cells_from_output,
     check_labels,
     fit_cell_models,
+    output_columns,
     output_names,
     to_output,
 )
 from fairflows.exceptions import DataError, ParameterError, check_choice
-from fairflows.table.frames import TableLike
+from fairflows.table.frames import TableLike, Values
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
@@ -169,6 +170,10 @@ class FairMatching(CellModelEncoder):
     def encode(self, rows: Rows) -> pd.DataFrame:
         """The cell of each row, sent through its group's map that the person's coin picks."""
         return to_output(self.model_.codec, self._encode(rows), self.output)
+
+    def encode_columns(self, rows: Rows) -> dict[str, Values]:
+        """The same, column by column."""
+        return output_columns(self.model_.codec, self._encode(rows), self.output)
 
     def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         """The rows that were encoded as Z: needs the attribute, and the persons' identifiers for their coins."""

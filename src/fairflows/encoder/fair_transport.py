@@ -14,7 +14,14 @@ from sklearn.pipeline import Pipeline
 
 from fairflows.encoder.base import ExactLaw, FloatArray, Groups, LabelledRows, Learnt, Rows
 from fairflows.encoder.cell_coupling import TransportedCells
-from fairflows.encoder.cell_model import CellModel, CellModelEncoder, KnownCells, check_labels, fit_cell_models
+from fairflows.encoder.cell_model import (
+    CellModel,
+    CellModelEncoder,
+    KnownCells,
+    check_labels,
+    fit_cell_models,
+    output_columns,
+)
 from fairflows.encoder.labels import Classifier, Label, check_classifier, side_by_side
 from fairflows.encoder.task_score import (
     PlainScore,
@@ -26,12 +33,12 @@ from fairflows.encoder.task_score import (
 )
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import TableColumns, infer_kind
-from fairflows.table.frames import TableLike
+from fairflows.table.frames import TableLike, Values
 from fairflows.table.persons import Persons, Secret
 from fairflows.table.table import Role
 
 _CALIBRATION = 0.3  # share of the persons that the distribution functions, and no classifier, are fitted on
-_N_QUANTILES = 2001
+_PROBABILITIES = np.linspace(0, 1, 2001)  # at which the common quantile function is known
 _N_BINS = 64  # of the histogram by which Δ is estimated
 
 
@@ -166,6 +173,13 @@ class FairTransport(CellModelEncoder):
         """The moved cell or score of each row; one person is always encoded alike."""
         return self.transport_.encode(replace(rows, columns=self._features(rows)), self.key_)
 
+    def encode_columns(self, rows: Rows) -> dict[str, Values]:
+        """The same, column by column."""
+        cells = self._cells
+        if cells is None:
+            return super().encode_columns(rows)
+        return output_columns(cells.model.codec, cells.cells(rows, self.key_), self.output)
+
     def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         """A *sample* of the rows that may stand behind Z, drawn from x given z and the group, keyed by person.
 
@@ -216,8 +230,8 @@ class Barycentre:
         """The barycentre that weighs groups by their share of the rows, which moves the fewest rows far."""
         ordered = [np.sort(scores[group == a]) for a in range(n_groups)]
         weights = np.bincount(group, minlength=n_groups) / len(group)
-        u = np.linspace(0, 1, _N_QUANTILES)
-        return cls(ordered, np.asarray(sum(w * np.quantile(s, u) for w, s in zip(weights, ordered, strict=True))))
+        quantiles = [w * np.quantile(s, _PROBABILITIES) for w, s in zip(weights, ordered, strict=True)]
+        return cls(ordered, np.asarray(sum(quantiles)))
 
     def move(self, scores: FloatArray, group: Groups, tie: FloatArray, strength: float) -> FloatArray:
         """(1 − λ)·s + λ·Q̄(F_a(s)), with ties broken by numbers in [0, 1)."""
@@ -227,7 +241,7 @@ class Barycentre:
             below = np.searchsorted(known, scores[rows], side="left")
             upto = np.searchsorted(known, scores[rows], side="right")
             rank[rows] = (below + tie[rows] * (upto - below)) / len(known)
-        common = np.interp(rank, np.linspace(0, 1, _N_QUANTILES), self.quantiles)
+        common = np.interp(rank, _PROBABILITIES, self.quantiles)
         return (1 - strength) * scores + strength * common
 
 

@@ -310,12 +310,12 @@ class BoostedTrees:
 
     def _raw_scores_of_few(self, x: FloatArray) -> FloatArray:
         """The same sums, all tests of a row at once instead of all rows of a test."""
-        value = x[:, self.feature]
+        value = x.take(self.feature, axis=1)
         goes_right = (value > self.threshold) | (np.isnan(value) & ~self.missing_left)
         gone = np.zeros((len(x), len(self.value)), dtype=np.uint32)
         has_tests = np.flatnonzero(np.diff(self.tests))  # a tree of a single leaf tests nothing
         if len(has_tests):
-            ruled_out = np.where(goes_right, self.ruled_out, np.uint32(0))
+            ruled_out = goes_right * self.ruled_out
             gone[:, has_tests] = np.bitwise_or.reduceat(ruled_out, self.tests[has_tests], axis=1)
         lowest = ~gone & (gone + np.uint32(1))
         words = np.where(lowest > 0, np.arange(len(self.value)), len(self.value))

@@ -16,7 +16,7 @@ from fairflows.encoder.base import Cells, Encoder, IntArray, Rows, wrap_output
 from fairflows.exceptions import DataError, Parameter, ParameterError
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.columns import TableColumns
-from fairflows.table.frames import TableLike, to_pandas
+from fairflows.table.frames import TableLike, Values, columns_of, to_pandas
 from fairflows.table.grouping import Grouping
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Hashes, Persons
@@ -178,17 +178,19 @@ class Released:
 
     def encode_rows(
         self, X: TableColumns, attribute: Role | None, persons: Persons | None
-    ) -> tuple[pd.DataFrame, dict[Hashable, int]]:
-        """What is released for features that come without a `Table`, in double precision.
+    ) -> tuple[dict[str, Values], dict[Hashable, int]]:
+        """The columns of what is released for features that come without a `Table`, in double precision.
 
         And how many rows of each group hold values that could not be brought back into the fitted domain.
         """
         if self.encoder is None:
             raise DataError(f"{type(self.model).__name__} is no encoder of fairflows.")
         rows = self.encoder.read(X, attribute, persons)
-        released = self.encoder.encode(rows)
         if self.steps:
-            released = self._named(_through(self.steps, released, attribute, rows.persons))
+            through = _through(self.steps, self.encoder.encode(rows), attribute, rows.persons)
+            released = columns_of(self._named(through))
+        else:
+            released = self.encoder.encode_columns(rows)
         return released, rows.count_unknown(self.encoder.groups_)
 
     def cells(self, table: Table) -> Cells:

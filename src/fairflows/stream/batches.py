@@ -241,8 +241,8 @@ class BatchEncoder:
         attribute = attribute_of(rows, self._sensitive, self._grouping) if self._sensitive else None
         persons = None if self.identifier is None else Persons.of(rows[self.identifier])
         features = rows.part(self._features)  # which are checked as they are read
-        Z, unknown = self._released.encode_rows(features, attribute, persons)
-        table = to_arrow(Z, self.types, self._single)
+        encoded, unknown = self._released.encode_rows(features, attribute, persons)
+        table = to_arrow(encoded, self.types, self._single)
         check_apart(table.schema.names, self._keep)
         for name, column in zip(self._keep, plain_types(batch.select(self._keep)).columns, strict=True):
             table = table.append_column(name, column)

@@ -28,6 +28,7 @@ from fairflows.stream.tables import TableReader, TableWriter, number_of_buckets,
 from fairflows.table.columns import TableColumns
 from fairflows.table.dialect import Dialect
 from fairflows.table.folders import check_file, new_file, side_folder
+from fairflows.table.frames import columns_of
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
 from fairflows.table.reading import naming_file
@@ -241,7 +242,7 @@ def _of_one_schema(frames: Iterable[pd.DataFrame]) -> Iterator[pa.Table]:
     """Frames as Arrow tables; the first one fixes the columns' types."""
     schema: pa.Schema | None = None
     for frame in frames:
-        table = to_arrow(frame, schema, single=False)
+        table = to_arrow(columns_of(frame), schema, single=False)
         schema = table.schema
         yield table
 

@@ -9,7 +9,7 @@ all rows is equally likely.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,11 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError
-from fairflows.release.released import as_written
 from fairflows.table.columns import check_known
 from fairflows.table.dialect import Dialect, own_dialect
 from fairflows.table.field_types import as_types, column_types, number_marks
-from fairflows.table.frames import NULLABLE, as_arrow, from_arrow
+from fairflows.table.frames import NULLABLE, Values, as_arrow, from_arrow
 from fairflows.table.reading import (
     ParquetRows,
     explaining_errors,
@@ -179,11 +178,16 @@ class TableWriter:
         self._parquet.write_table(table)
 
 
-def to_arrow(frame: pd.DataFrame, schema: pa.Schema | None, single: bool) -> pa.Table:
+def to_arrow(columns: Mapping[str, Values], schema: pa.Schema | None, single: bool) -> pa.Table:
     """A batch as an Arrow table of a schema, or of its own; with `single`, floats are rounded to 32 bits."""
-    if schema is not None:  # whose types say so already
-        return as_arrow(frame, schema)
-    return plain_types(as_arrow(as_written(frame) if single else frame))
+    if schema is None and single:  # a schema's types say so already
+        columns = {name: _in_single_precision(values) for name, values in columns.items()}
+    table = as_arrow(columns, schema)
+    return plain_types(table) if schema is None else table
+
+
+def _in_single_precision(values: Values) -> Values:
+    return values.astype(np.float32) if values.dtype == np.float64 else values
 
 
 def plain_type(given: pa.DataType) -> pa.DataType:

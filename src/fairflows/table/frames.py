@@ -38,6 +38,9 @@ TableLike: TypeAlias = "Frame | ArrowStream | Mapping[str, Sequence[object]] | n
 ColumnLike: TypeAlias = "pd.Series | polars.Series | npt.ArrayLike"
 """One value per row."""
 
+Values: TypeAlias = "np.ndarray | ExtensionArray"
+"""The values of a column of pandas."""
+
 Given = TypeVar("Given")
 
 _DAY = 86_400
@@ -211,7 +214,7 @@ def as_kind_of(original: object, frame: pd.DataFrame) -> Frame:
         dates = [name for name, column in frame.items() if _holds_dates(column)]
         return polars.from_pandas(frame).with_columns(polars.col(dates).cast(polars.Date))
     if is_arrow(original):
-        table = as_arrow(frame)
+        table = as_arrow(columns_of(frame))
         for j, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
             if kind == _SECONDS and _holds_dates(frame.iloc[:, j]):
                 table = table.set_column(j, name, table.column(j).cast(pa.date32()))
@@ -221,20 +224,24 @@ def as_kind_of(original: object, frame: pd.DataFrame) -> Frame:
     return frame
 
 
-def as_arrow(frame: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Table:
-    """The columns of a frame as an Arrow table, in the types of a schema or in their own.
+def columns_of(frame: pd.DataFrame) -> dict[str, Values]:
+    """The columns of a frame as arrays."""
+    return {
+        str(name): column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
+        for name, column in frame.items()
+    }
 
-    pyarrow's own function also writes down how pandas had them, which takes longer than to convert a few rows.
+
+def as_arrow(columns: Mapping[str, Values], schema: pa.Schema | None = None) -> pa.Table:
+    """Columns as an Arrow table, in the types of a schema or in their own.
+
+    pyarrow's own function for frames also writes down how pandas had them, which takes longer than to convert a few
+    rows.
     """
-    columns = {str(name): _array(column) for name, column in frame.items()}
     if schema is None:
         return pa.Table.from_arrays([pa.array(values, from_pandas=True) for values in columns.values()], list(columns))
     arrays = [pa.array(columns[field.name], type=field.type, from_pandas=True) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _array(column: pd.Series) -> np.ndarray | ExtensionArray:
-    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
 
 
 def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:

@@ -349,7 +349,7 @@ def check_identifier(column: pd.Series) -> None:
 def keyed_hashes(texts: npt.ArrayLike, key: Secret, purpose: str) -> Hashes:
     """A SipHash of each text, under a key derived for the purpose: hashes for two purposes cannot be compared."""
     # pandas takes a key of 16 characters; 16 of base64's carry 96 bits of the derived key.
-    derived = hmac.new(bytes(key), purpose.encode(), sha256).digest()[:12]
+    derived = hmac.digest(bytes(key), purpose.encode(), "sha256")[:12]
     siphash_key = base64.urlsafe_b64encode(derived).decode()
     return pd.util.hash_array(np.asarray(texts, dtype=object), hash_key=siphash_key, categorize=False)
 

@@ -26,6 +26,7 @@ from fairflows.storage.saving import FILES, load, save
 from fairflows.stream.tables import TableWriter, to_arrow
 from fairflows.table.dialect import Dialect
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
+from fairflows.table.frames import columns_of
 from fairflows.table.grouping import Grouping, GroupRules
 from fairflows.table.json_text import read_as, read_json, stated_fields
 from fairflows.table.reading import kind_of, recognise
@@ -278,7 +279,7 @@ def _write_shared(rows: pd.DataFrame, label: pd.Series | None, path: Path, *, si
     if label is not None:
         rows = beside(rows, label.to_frame())
     order = np.random.default_rng().permutation(len(rows))  # from the system's entropy: no seed repeats it
-    written: pa.Table = to_arrow(rows.iloc[order].reset_index(drop=True), None, single=single)
+    written: pa.Table = to_arrow(columns_of(rows.iloc[order]), None, single=single)
     with TableWriter(path, path) as writer:
         writer.write(written)
 
