@@ -1,10 +1,13 @@
 """One training step, ours against the authors' (github eth-sri/fnf), in one run and on one machine.
 
-    python benchmarks/training_step.py [--reference CHECKOUT] [--sweep] [--json FILE]
+    python benchmarks/training_step.py [--reference CHECKOUT] [--precision medium] [--sweep] [--json FILE]
 
 Ours is timed as the difference of two runs of ``train``, so that drawing batches, schedules and history count, and
 start-up does not. Theirs is timed by calling their own ``train_flow`` from the checkout with loaders that note when a
 batch is asked for. The sizes are those of Crime and Health in the paper; the rows are random, since only shapes matter.
+
+``--precision`` is that of torch's products of float32 matrices, for all steps: "medium" lets processors that have such
+instructions round the factors to bfloat16.
 
 ``--sweep`` times 25 models with the row counts and epochs of the paper, densities included.
 """
@@ -275,9 +278,11 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, help="a checkout of the authors' code")
     parser.add_argument("--devices", nargs="+", default=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
     parser.add_argument("--models", nargs="+", type=int, default=[1, 5, 25])
+    parser.add_argument("--precision", choices=["highest", "high", "medium"], default="highest")
     parser.add_argument("--sweep", action="store_true", help="also time whole sweeps of 25 models")
     parser.add_argument("--json", type=Path, help="write the numbers here")
     arguments = parser.parse_args()
+    torch.set_float32_matmul_precision(arguments.precision)
     device_names = [torch.cuda.get_device_name()] if "cuda" in arguments.devices else []
     print(f"torch {torch.__version__}, {torch.get_num_threads()} CPU threads", *device_names)
     result = {"steps": compare(arguments.devices, arguments.models, arguments.reference)}
