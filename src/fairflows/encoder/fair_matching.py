@@ -140,7 +140,7 @@ class FairMatching(CellModelEncoder):
         if model.scores is None:
             return matched, matched
         labels = model.scores.argmax(axis=1)
-        split = np.stack([label_split(log_p_reference, log_p, labels, labels) for log_p in model.log_p])
+        split = np.stack([label_split(log_p_reference, log_p, labels) for log_p in model.log_p])
         return matched, split
 
     def _compute_latent_laws(self, model: CellModel, matched: IntArray, split: IntArray, gamma: float) -> Learnt:
@@ -254,54 +254,29 @@ def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntA
     return _matching(np.argsort(log_p_reference, kind="stable"), np.argsort(log_p_group, kind="stable"))
 
 
-def label_split(
-    log_p_reference: FloatArray, log_p_group: FloatArray, labels_reference: ArrayLike, labels_group: ArrayLike
-) -> IntArray:
+def label_split(log_p_reference: FloatArray, log_p_group: FloatArray, labels: ArrayLike) -> IntArray:
     """Sort-and-match within each predicted label, so that a cell goes to one with the same prediction.
-
-    Where the two groups do not have equally many cells of a label (their classifiers differ), the likeliest cells of
-    the label are matched, as many as both have; what is left over, the least likely cells of labels that one group
-    has more of, is sorted and matched across labels. So the map stays a bijection, and the mass that has to change its
-    label is as small as the counts allow.
 
     Parameters
     ----------
     log_p_reference, log_p_group
         As for `sort_and_match`, and so is what is returned.
-    labels_reference, labels_group : array of shape (m,)
-        The label predicted for each cell in each group.
+    labels : array of shape (m,)
+        The label predicted for each cell.
 
     Examples
     --------
-    >>> label_split(np.log([0.2, 0.3, 0.5]), np.log([0.6, 0.1, 0.3]), [0, 0, 1], [0, 0, 1])
+    >>> label_split(np.log([0.2, 0.3, 0.5]), np.log([0.6, 0.1, 0.3]), [0, 0, 1])
     array([1, 0, 2])
     """
-    m = len(log_p_reference)
-    _, labels = np.unique(np.concatenate([labels_reference, labels_group]), return_inverse=True)
-    of_reference, of_group = labels[:m], labels[m:]
-    n_labels = int(labels.max()) + 1
-    shared = np.minimum(np.bincount(of_reference, minlength=n_labels), np.bincount(of_group, minlength=n_labels))
-    return _matching(
-        _order_within_labels(log_p_reference, of_reference, shared), _order_within_labels(log_p_group, of_group, shared)
-    )
+    by_label = np.asarray(labels)
+    return _matching(np.lexsort((log_p_reference, by_label)), np.lexsort((log_p_group, by_label)))
 
 
 def _matching(order_reference: IntArray, order_group: IntArray) -> IntArray:
     f = np.empty_like(order_group)
     f[order_group] = order_reference
     return f
-
-
-def _order_within_labels(log_p: FloatArray, labels: IntArray, shared: IntArray) -> IntArray:
-    """Cells by label, then probability; all but each label's `shared` likeliest come after, in one block."""
-    order = np.argsort(log_p, kind="stable")
-    by_label = np.argsort(labels[order], kind="stable")
-    block = labels[order][by_label]
-    end_of_label = np.cumsum(np.bincount(block, minlength=len(shared)))
-    from_the_top = end_of_label[block] - 1 - np.arange(len(block))
-    key = np.empty_like(block)
-    key[by_label] = np.where(from_the_top < shared[block], block, len(shared))
-    return order[np.argsort(key, kind="stable")]
 
 
 def inverse_map(f: IntArray) -> IntArray:
