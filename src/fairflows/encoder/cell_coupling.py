@@ -44,9 +44,9 @@ class CellCoupling:
         """The same law with sides exchanged; drawing from it samples x given z."""
         return CellCoupling(self.targets, self.sources, self.masses, self.n_targets, self.n_sources)
 
-    def label_change(self, labels_source: ArrayLike, labels_target: ArrayLike) -> float:
+    def label_change(self, labels: ArrayLike) -> float:
         """The probability that source and target differ in label."""
-        changed = np.asarray(labels_source)[self.sources] != np.asarray(labels_target)[self.targets]
+        changed = np.asarray(labels)[self.sources] != np.asarray(labels)[self.targets]
         return float(self.masses[changed].sum())
 
     def draw(self, cells: IntArray, u: FloatArray) -> IntArray:
@@ -76,23 +76,16 @@ class CellCoupling:
         return entries, ends, last
 
 
-def class_distance(p: FloatArray, q: FloatArray, labels_p: ArrayLike, labels_q: ArrayLike) -> float:
+def class_distance(p: FloatArray, q: FloatArray, labels: ArrayLike) -> float:
     """TV_class = ½ Σ_g |P(label = g) − Q(label = g)|: the least share of p whose label changes on the way to q."""
-    classes_p, classes_q = _common_classes(labels_p, labels_q)
-    P, Q = _class_masses(p, classes_p, q, classes_q)
-    return float(0.5 * np.abs(P - Q).sum())
+    classes = _class_numbers(labels)
+    return float(0.5 * np.abs(_class_masses(p, classes) - _class_masses(q, classes)).sum())
 
 
 def transport_cells(
-    p: ArrayLike,
-    q: ArrayLike,
-    labels_p: ArrayLike,
-    labels_q: ArrayLike,
-    confidence_p: ArrayLike,
-    confidence_q: ArrayLike,
-    distance: float = 0.0,
+    p: ArrayLike, q: ArrayLike, labels: ArrayLike, confidence: ArrayLike, distance: float = 0.0
 ) -> CellCoupling:
-    """The coupling of a group's cells with a target's that changes the fewest predicted labels.
+    """The coupling of a group's law of cells with a target law that changes the fewest predicted labels.
 
     Mass stays within its label as far as the two laws of labels allow (a maximal diagonal coupling: min(P_g, Q_g)).
     Within a label the north-west corner rule pairs cells in order of confidence, the most certain first, so the cells
@@ -101,11 +94,11 @@ def transport_cells(
 
     Parameters
     ----------
-    p, q : array of shape (n,), (n')
-        Laws of the group's cells and of the target cells. The sides may have different cells.
-    labels_p, labels_q : array
+    p, q : array of shape (m,)
+        The group's law of cells, and the target.
+    labels : array of shape (m,)
         The label predicted for each cell.
-    confidence_p, confidence_q : array
+    confidence : array of shape (m,)
         How sure that prediction is: the probability of the predicted label, say.
     distance : float
         The Δ allowed between what is released and q. Mass up to it is left at its own label: q's share of labels that
@@ -115,30 +108,30 @@ def transport_cells(
     Returns
     -------
     CellCoupling
-        With at most n + n' + (number of labels) entries and marginals p and, for distance 0, q.
+        With at most 2m + (number of labels) entries and marginals p and, for distance 0, q.
 
     Examples
     --------
-    >>> coupling = transport_cells([0.5, 0.5], [0.8, 0.2], [0, 1], [0, 1], [0.9, 0.9], [0.9, 0.9])
+    >>> coupling = transport_cells([0.5, 0.5], [0.8, 0.2], [0, 1], [0.9, 0.9])
     >>> coupling.target_law()
     array([0.8, 0.2])
-    >>> round(coupling.label_change([0, 1], [0, 1]), 12)
+    >>> round(coupling.label_change([0, 1]), 12)
     0.3
     """
     if not 0.0 <= distance <= 1.0:
         raise ValueError(f"distance must be in [0, 1]; got {distance}.")
     law, target_law = _law(p, "p"), _law(q, "q")
-    classes_p, classes_q = _common_classes(labels_p, labels_q)
-    P, Q = _class_masses(law, classes_p, target_law, classes_q)
+    classes, sure = _class_numbers(labels), np.asarray(confidence)
+    P, Q = _class_masses(law, classes), _class_masses(target_law, classes)
     R = _class_masses_towards(P, Q, distance)
-    released = target_law * np.divide(R, Q, out=np.ones_like(Q), where=Q > 0)[classes_q]
+    released = target_law * np.divide(R, Q, out=np.ones_like(Q), where=Q > 0)[classes]
 
     staying = np.minimum(P, R)
     block_ends = np.cumsum([*staying, np.maximum(0.0, P - R).sum()])
     block_ends[-1] = 1.0
     room_p, room_q = np.where(P > R, staying, np.inf), np.where(R > P, staying, np.inf)
-    sources = _segments(law, classes_p, np.asarray(confidence_p), room_p, block_ends)
-    targets = _segments(released, classes_q, np.asarray(confidence_q), room_q, block_ends, surest_leave_last=True)
+    sources = _segments(law, classes, sure, room_p, block_ends)
+    targets = _segments(released, classes, sure, room_q, block_ends, surest_leave_last=True)
     i, j, masses = _north_west_corner(sources.ends, sources.masses, targets.ends, targets.masses)
     return CellCoupling(sources.cells[i], targets.cells[j], masses, len(law), len(released))
 
@@ -167,8 +160,8 @@ class TransportedCells:
         for log_p in self.model.log_p:
             p = np.exp(log_p)
             p /= p.sum()
-            allowed = (1 - strength) * class_distance(p, self.reference, labels, labels)
-            couplings.append(transport_cells(p, self.reference, labels, labels, sure, sure, allowed))
+            allowed = (1 - strength) * class_distance(p, self.reference, labels)
+            couplings.append(transport_cells(p, self.reference, labels, sure, allowed))
         inside = 1 - self.model.tails
         laws = np.stack([c.target_law() * mass for c, mass in zip(couplings, inside, strict=True)])
         return replace(self, couplings=tuple(couplings), laws=laws)
@@ -224,19 +217,13 @@ def _law(p: ArrayLike, name: str) -> FloatArray:
     return law / law.sum()
 
 
-def _common_classes(labels_p: ArrayLike, labels_q: ArrayLike) -> tuple[IntArray, IntArray]:
-    """Labels of both sides as numbers 0, ..., C − 1."""
-    p, q = np.asarray(labels_p), np.asarray(labels_q)
-    _, classes = np.unique(np.concatenate([p, q]), return_inverse=True)
-    return classes[: len(p)], classes[len(p) :]
+def _class_numbers(labels: ArrayLike) -> IntArray:
+    """Labels as numbers 0, ..., C − 1."""
+    return np.unique(np.asarray(labels), return_inverse=True)[1]
 
 
-def _class_masses(
-    p: FloatArray, classes_p: IntArray, q: FloatArray, classes_q: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    n_classes = 1 + max(int(classes_p.max()), int(classes_q.max()))
-    P, Q = np.bincount(classes_p, p, n_classes), np.bincount(classes_q, q, n_classes)
-    return P.astype(np.float64), Q.astype(np.float64)
+def _class_masses(law: FloatArray, classes: IntArray) -> FloatArray:
+    return np.bincount(classes, law).astype(np.float64)
 
 
 def _class_masses_towards(P: FloatArray, Q: FloatArray, distance: float) -> FloatArray:
