@@ -19,6 +19,7 @@ from fairflows.encoder.labels import Classifier, Label, check_classifier
 from fairflows.encoder.task_score import ScoredCells, fit_score, predicted_probabilities
 from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice, check_count, warn_user
 from fairflows.table.columns import shown
+from fairflows.table.frames import Values
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role
 
@@ -277,6 +278,10 @@ class FairCells(ScoredCells):
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Each row's cell."""
         return cell_numbers(self.cells(rows))
+
+    def encode_columns(self, rows: Rows) -> dict[str, Values]:
+        """The same, column by column."""
+        return {"cell": self.cells(rows)}
 
     def _refuse_attribute(self, sensitive_features: Role | None) -> None:
         if not self.needs_attribute and sensitive_features is not None:

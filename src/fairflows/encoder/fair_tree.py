@@ -24,6 +24,7 @@ from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.encoder.task_score import PlainScore, ScoredCells, fit_score, predicted_scores
 from fairflows.exceptions import ParameterError, check_choice, check_count, warn_user
 from fairflows.table.columns import Dtype, TableColumns, check_known
+from fairflows.table.frames import Values
 from fairflows.table.schema import Schema
 
 _CANDIDATES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -270,6 +271,10 @@ class FairTree(ScoredCells):
         """The number of each row's cell, or a row drawn from it."""
         cells = self.cells(rows)
         return cell_numbers(cells) if self.rows_given_cell_ is None else self.rows_given_cell_.sample(cells)
+
+    def encode_columns(self, rows: Rows) -> dict[str, Values]:
+        """The same, column by column."""
+        return {"cell": self.cells(rows)} if self.rows_given_cell_ is None else super().encode_columns(rows)
 
     def _names_out(self) -> list[str]:
         return ["cell"] if self.rows_given_cell_ is None else [str(name) for name in self.rows_given_cell_.names]

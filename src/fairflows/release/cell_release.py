@@ -19,6 +19,7 @@ from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.exceptions import DataError, check_choice
 from fairflows.release.partitions import CentrePartition, NumericView, Partition, QuantilePartition, TreePartition
 from fairflows.table.columns import Dtype, has_order, places_in
+from fairflows.table.frames import Values
 from fairflows.table.persons import Key, Persons, content_hashes
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role
@@ -281,6 +282,11 @@ class CellRelease(Encoder):
         if self._typical is not None:
             return self._typical.iloc[cells].reset_index(drop=True)
         return cell_numbers(cells)
+
+    def encode_columns(self, rows: Rows) -> dict[str, Values]:
+        """The same, column by column."""
+        gives_rows = self.rows_given_cell_ is not None or self._typical is not None
+        return super().encode_columns(rows) if gives_rows else {"cell": self._released(rows)}
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that each row's released cell suggests."""

@@ -16,12 +16,23 @@ from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.validation import _num_samples
 
 from fairflows.codec.outside import Outside
-from fairflows.encoder.base import FRESH_COINS, Cells, Encoder, FloatArray, Given, IntArray, LabelsLike, Rows, RowsLike
+from fairflows.encoder.base import (
+    FRESH_COINS,
+    Cells,
+    Encoder,
+    FloatArray,
+    Given,
+    IntArray,
+    LabelsLike,
+    Rows,
+    RowsLike,
+    cell_numbers,
+)
 from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, Parameter, check_count, warn_user
 from fairflows.table.columns import Dtype, check_known, is_among, shown
 from fairflows.table.field_types import check_texts
-from fairflows.table.frames import ColumnLike, Frame, has_names, only_used_categories, to_pandas
+from fairflows.table.frames import ColumnLike, Frame, Values, has_names, only_used_categories, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.persons import Key, Persons, Places, content_hashes, fingerprint, keyed_hashes, new_key
 from fairflows.table.schema import Schema, common_schema, own_type, own_types, plain_numbers
@@ -332,28 +343,32 @@ class CrossFit(Encoder):
     def encode(self, rows: Rows) -> pd.DataFrame:
         """What is released for each row, by the model of its person's fold; rows have the table's own types."""
         self._check_fitted()
-        parts, order = self._by_fold(rows, self._encode_fold)
-        if len(parts) == 1:
-            return self._in_own_types(parts[0])
-        return self._in_own_types(pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True))
-
-    def _in_own_types(self, whole: pd.DataFrame) -> pd.DataFrame:
-        """Whole rows in the types of the table that was fitted."""
         if self.gives_cell_numbers:
-            return whole
+            return cell_numbers(self._released_cells(rows))
+        parts, order = self._by_fold(rows, lambda f, part: self.models_[f].encode(part))
+        whole = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True)
         return only_used_categories(whole.astype({name: self.types_[name] for name in whole if name in self.types_}))
+
+    def encode_columns(self, rows: Rows) -> dict[str, Values]:
+        """The same, column by column."""
+        self._check_fitted()
+        return {"cell": self._released_cells(rows)} if self.gives_cell_numbers else super().encode_columns(rows)
+
+    def _released_cells(self, rows: Rows) -> Cells:
+        """The number of the cell that is released for each row; numbered as `cells` does."""
+
+        def released(f: int, part: Rows) -> Cells:
+            (cells,) = self.models_[f].encode_columns(part).values()
+            return self._first_cell(f) + cells
+
+        parts, order = self._by_fold(rows, released)
+        return np.concatenate(parts)[order]
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that is suggested by what is given for each row, by the model of its person's fold."""
         self._check_fitted()
         parts, order = self._by_fold(rows, lambda f, part: self.models_[f].predict_rows(part))
         return np.concatenate(parts)[order]
-
-    def _encode_fold(self, f: int, rows: Rows) -> pd.DataFrame:
-        encoded = self.models_[f].encode(rows)
-        if not self.gives_cell_numbers:
-            return encoded
-        return pd.DataFrame(encoded.to_numpy() + self._first_cell(f), columns=encoded.columns)
 
     def _by_fold(self, rows: Rows, do: Callable[[int, Rows], T]) -> tuple[list[T], Places]:
         """What is done with the rows of each fold that has any, and how to put them back into their order."""
