@@ -36,20 +36,12 @@ class NeuralSpline(Bijection):
 
     Parameters
     ----------
-    n_features
-        D, at least two.
-    n_groups
-        K. The encoders of all groups start from the same weights.
-    n_blocks
-        Coupling blocks.
-    hidden
-        Hidden layers of the network of a block.
+    n_features, n_groups, n_blocks, hidden, seeds
+        As for `RealNVP`.
     n_bins, bound
         The spline has ``n_bins`` pieces on [−bound, bound] and is the identity outside.
     passive
         The features that each block leaves alone; two blocks share them out when not given.
-    seeds
-        One per model; its initial weights depend on nothing else.
 
     Examples
     --------
@@ -129,12 +121,8 @@ class ElementwiseSpline(Bijection):
     ----------
     n_features
         D, usually one.
-    n_groups
-        K.
-    n_bins, bound
-        The spline has ``n_bins`` pieces on [−bound, bound] and is the identity outside.
-    seeds
-        One per model.
+    n_groups, n_bins, bound, seeds
+        As for `NeuralSpline`.
 
     Examples
     --------

@@ -27,14 +27,10 @@ class Bins:
 
     Parameters
     ----------
-    name : str
-        The column, for error messages.
     edges : ndarray
         The inner edges, increasing; a value equal to an edge belongs to the bin above.
-    dtype : dtype
-        The column's type.
-    has_missing : bool
-        Whether a missing value counts as a level, the last one.
+    name, dtype, has_missing
+        As for `Levels`.
     """
 
     def __init__(self, name: str, edges: np.ndarray, dtype: Any, has_missing: bool) -> None:

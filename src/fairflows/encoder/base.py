@@ -467,10 +467,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : Table, frame or array
-            The rows.
-        sensitive_features : array, optional
-            The sensitive attribute, unless X holds it.
+        X, sensitive_features
+            As for `fit`.
         persons : Persons, optional
             Who is who; as the table or the identifier says when not given.
         """
@@ -546,8 +544,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         ----------
         X : frame or array
             Encoded rows.
-        sensitive_features : array, optional
-            The sensitive attribute, unless X holds it.
+        sensitive_features
+            As for `fit`.
         persons : Persons, optional
             Who is who, where coins are repeated to decode; as the identifier says when not given.
         """

@@ -77,16 +77,11 @@ class FairFlow(ColumnEncoder):
         Share of the persons held out for that, and for the densities' held-out likelihood; 0 holds out none.
     alpha, dequantise, outside, off_grid, unseen, kinds
         As for `Codec`.
-    missing : {"error", "category"}, optional
-        Missing values are refused, or kept as a category of their own; as the table says when not given, and refused
-        where X is no `Table`.
     fresh_noise : bool
         Train densities and encoders with noise that is new in every step, instead of the noise that each person keeps
         when rows are encoded. A trained density then cannot learn the noise of its rows; others get one draw.
-    sensitive, identifier : str, optional
-        Columns of X that hold the sensitive attribute and name the person of a row.
-    key : bytes, optional
-        The secret behind the noise, at least 16 bytes; a new one at each fit when not given.
+    missing, sensitive, identifier, key
+        As for `FairMatching`; the key is the secret behind the noise.
     device : str
         "auto" takes a GPU where there is one.
     progress : bool

@@ -330,17 +330,7 @@ class ColumnEncoder(GroupEncoder):
 
 @dataclass(eq=False, repr=False)
 class Unencoded(GroupEncoder):
-    """The rows themselves; needs no attribute.
-
-    Parameters
-    ----------
-    sensitive, identifier : str, optional
-        Columns of X that hold the sensitive attribute and name the person of a row.
-    key : bytes, optional
-        The secret behind the coins of a release, at least 16 bytes; a new one at each fit when not given.
-    random_state : int
-        Not used; all encoders have one.
-    """
+    """The rows themselves; needs no attribute."""
 
     @property
     def needs_attribute(self) -> bool:

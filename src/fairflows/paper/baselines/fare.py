@@ -171,10 +171,8 @@ class FARE(GroupEncoder):
         The most cells.
     min_rows : int
         The fewest rows in a cell.
-    sensitive, identifier : str, optional
-        Columns of X that hold the sensitive attribute and name the person of a row.
-    key : bytes, optional
-        The secret behind the seal of its certificates, at least 16 bytes; a new one at each fit when not given.
+    sensitive, identifier, key
+        As for `FairMatching`; the key is behind the seal of its certificates.
     random_state : int
         Not used; all encoders have one.
 

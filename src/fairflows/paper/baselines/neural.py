@@ -139,10 +139,8 @@ class NeuralBaseline(GroupEncoder):
         Length of the training, and rows per step.
     learning_rate, weight_decay : float
         Adam's, for both sides.
-    sensitive, identifier : str, optional
-        Columns of X that hold the sensitive attribute and name the person of a row.
-    key : bytes, optional
-        The secret behind the seal of its certificates, at least 16 bytes; a new one at each fit when not given.
+    sensitive, identifier, key
+        As for `FairMatching`; the key is behind the seal of its certificates.
     device : str
         "auto" takes a GPU where there is one.
     random_state : int
