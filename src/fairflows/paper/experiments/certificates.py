@@ -138,6 +138,19 @@ def on_adult() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _bounds_of_cells_figure(table: pd.DataFrame) -> Figure:
+    figure, axes = new_figure(2)
+    parts = (("rows", table[table["cells"] == 50]), ("cells", table[table["rows"] == 10_000]))
+    for ax, (column, part) in zip(axes[0], parts, strict=True):
+        for name, colour in zip(BOUNDS, COLOURS, strict=False):
+            ax.plot(part[column], part[name], "o-", color=colour, label=name)
+        ax.axhline(DISTANCE, color="k", ls="--", lw=1)
+        ax.set(xscale="log", xlabel=column, ylabel="certified Δ ≤")
+        ax.set_title("50 cells" if column == "rows" else "10,000 rows")
+    axes[0, 0].legend()
+    return figure
+
+
 def run_best_densities(setting: Setting) -> Result:
     """Certify every γ with the paper's density and with the best one, and attack both claims."""
     names = ("crime", "adult") if setting.quick else tuple(PROBLEMS)
@@ -235,19 +248,6 @@ def judged(attacked: tuple[Claim, Audit], n_draws: int) -> dict[str, object]:
         "attack ≥": audit.attack_lower,
         "by": audit.best,
     }
-
-
-def _bounds_of_cells_figure(table: pd.DataFrame) -> Figure:
-    figure, axes = new_figure(2)
-    parts = (("rows", table[table["cells"] == 50]), ("cells", table[table["rows"] == 10_000]))
-    for ax, (column, part) in zip(axes[0], parts, strict=True):
-        for name, colour in zip(BOUNDS, COLOURS, strict=False):
-            ax.plot(part[column], part[name], "o-", color=colour, label=name)
-        ax.axhline(DISTANCE, color="k", ls="--", lw=1)
-        ax.set(xscale="log", xlabel=column, ylabel="certified Δ ≤")
-        ax.set_title("50 cells" if column == "rows" else "10,000 rows")
-    axes[0, 0].legend()
-    return figure
 
 
 def run_density_length(setting: Setting) -> Result:
