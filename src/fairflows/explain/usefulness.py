@@ -163,7 +163,7 @@ def still_tells(
     --------
     >>> from fairflows import FairTree, load_adult
     >>> train, _, test = load_adult().split(random_state=0)
-    >>> release = FairTree(n_cells=16, output="row").fit(train)
+    >>> release = FairTree(n_cells=16).fit(train)
     >>> found = still_tells(release, train, test, most_rows=2000)
     >>> found.label.released > found.label.majority, found.sensitive.told < 0.2
     (True, True)

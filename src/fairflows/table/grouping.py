@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
-from fairflows.table.columns import check_known, is_number, shown, sorted_values
+from fairflows.table.columns import check_known, floats, is_number, shown, sorted_values
 from fairflows.table.json_text import read_as
 from fairflows.table.schema import TEXT, Schema, kind_of_values
 
@@ -294,11 +294,8 @@ def _cut_names(points: Sequence[float]) -> list[str]:
 def _cut(column: pd.Series, points: Sequence[float]) -> pd.Series:
     if not is_number(column.dtype):
         raise DataError(f"Column {column.name!r} must hold numbers, to be cut into groups; it holds {column.dtype}.")
-    known = column.notna().to_numpy()
-    place = np.searchsorted(points, column[known].to_numpy(dtype=np.float64), side="right")
-    group = pd.Series(np.nan, index=column.index, dtype=object)
-    group[known] = np.array(_cut_names(points), dtype=object)[place]
-    return group
+    group = np.array(_cut_names(points), dtype=object)[np.digitize(floats(column), points)]
+    return pd.Series(group, index=column.index, dtype=object).where(column.notna())
 
 
 def _spellings(name: str, column: pd.Series) -> dict[str, str]:
