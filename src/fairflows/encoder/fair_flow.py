@@ -131,6 +131,8 @@ class FairFlow(ColumnEncoder):
     device: str = "auto"
     progress: bool = False
 
+    is_invertible = True
+
     codec_: Codec = field(init=False)
     flow_: FittedFlow = field(init=False)
 
@@ -153,11 +155,6 @@ class FairFlow(ColumnEncoder):
         x, log_det = self.codec_.encode(rows.X, rows.persons.named_or_numbered())
         flows = fit_flows(self, x, log_det, labels, rows, strengths, seeds)
         return [None if flow is None else {"flow_": flow} for flow in flows]
-
-    @property
-    def is_invertible(self) -> bool:
-        """Flows are bijections."""
-        return True
 
     @property
     def is_randomised(self) -> bool:

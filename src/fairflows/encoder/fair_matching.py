@@ -102,6 +102,8 @@ class FairMatching(CellModelEncoder):
     criterion: Literal["demographic_parity", "equalized_odds"] = "demographic_parity"
     reference: Hashable = "largest"
 
+    is_invertible = True  # both maps are bijections, and a person's coin says which one was taken
+
     model_: CellModel = field(init=False)
     class_of_cell_: IntArray = field(init=False)
 
@@ -117,11 +119,6 @@ class FairMatching(CellModelEncoder):
         models = fit_cell_models(self, rows, labels, seeds, by_label=self.criterion == "equalized_odds")
         maps = {seed: self._maps(model) for seed, model in models.items()}
         return [self._compute_latent_laws(models[seed], *maps[seed], gamma) for gamma in strengths for seed in seeds]
-
-    @property
-    def is_invertible(self) -> bool:
-        """Both maps are bijections, and a person's coin says which one was taken."""
-        return True
 
     @property
     def is_randomised(self) -> bool:

@@ -94,6 +94,7 @@ class FairTransport(CellModelEncoder):
     columns_: dict[Hashable, ScoreColumn] | None = field(init=False)
 
     strength_name = "strength"
+    is_randomised = True  # cells are sent at random, and a score's ties are broken at random
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)
@@ -108,11 +109,6 @@ class FairTransport(CellModelEncoder):
             self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
             transports = self._fit_scores(replace(rows, columns=self._features(rows)), labels, seeds)
         return [{"transport_": transports[seed].at(strength)} for strength in strengths for seed in seeds]
-
-    @property
-    def is_randomised(self) -> bool:
-        """Cells are sent at random, and a score's ties are broken at random."""
-        return True
 
     def _transports_cells(self, X: pd.DataFrame) -> bool:
         kinds = [(self.kinds or {}).get(name) or infer_kind(X[name]) for name in X]

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -47,6 +47,9 @@ class GroupEncoder(Encoder):
     identifier: str | None = None
     key: KeySetting = NEW_AT_EACH_FIT
     random_state: int = 0
+
+    _fit_needs_attribute: ClassVar[bool] = True
+    """Whether fitting needs the sensitive attribute, though encoding may not."""
 
     schema_: Schema | None = field(init=False)
     missing_: Literal["error", "category"] = field(init=False)
@@ -123,11 +126,6 @@ class GroupEncoder(Encoder):
         for strength in strengths:
             if not (isinstance(strength, Real) and 0 <= strength <= 1):
                 raise ParameterError(self.strength_name, "must be in [0, 1]", strength)
-
-    @property
-    def _fit_needs_attribute(self) -> bool:
-        """Whether fitting needs the sensitive attribute, though encoding may not."""
-        return True
 
     def _rule_for_missing(self, X: RowsLike) -> Literal["error", "category"]:
         """What is done with missing values."""
@@ -332,15 +330,8 @@ class ColumnEncoder(GroupEncoder):
 class Unencoded(GroupEncoder):
     """The rows themselves; needs no attribute."""
 
-    @property
-    def needs_attribute(self) -> bool:
-        """The rows are given as they are, whatever the group."""
-        return False
-
-    @property
-    def _fit_needs_attribute(self) -> bool:
-        """Nothing is learnt; without the attribute there are no groups."""
-        return False
+    needs_attribute = False
+    _fit_needs_attribute = False  # nothing is learnt; without the attribute there are no groups
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._read_label(rows)

@@ -195,15 +195,12 @@ class ScoredCells(ColumnEncoder):
     delta: float = 0.05
     n_certify: int | None = None
 
+    is_randomised = True  # a coin of the person decides between two cells where the scores do not
+
     columns_: dict[Hashable, ScoreColumn] = field(init=False)
     labels_: list[Label] = field(init=False)
     levels_: FloatArray = field(init=False)
     n_cells_: int = field(init=False)
-
-    @property
-    def is_randomised(self) -> bool:
-        """A coin of the person decides between two cells where the scores do not."""
-        return True
 
     def _labels_and_features(self, rows: LabelledRows) -> tuple[list[Label], LabelledRows]:
         """The labels, and the rows with columns as scores know them; what both are is remembered."""

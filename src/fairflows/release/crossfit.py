@@ -109,6 +109,8 @@ class CrossFit(Encoder):
     most_rows: int | None = None
     text_columns: Sequence[Hashable] = ()
 
+    is_randomised = True  # the fold of a person is a coin
+
     models_: list[Encoder] = field(init=False)
     n_cells_: int = field(init=False)
     types_: dict[Hashable, Dtype] = field(init=False)
@@ -133,11 +135,6 @@ class CrossFit(Encoder):
     def needs_attribute(self) -> bool:
         """Whether the release does."""
         return self.release.needs_attribute
-
-    @property
-    def is_randomised(self) -> bool:
-        """The fold of a person is a coin."""
-        return True
 
     @property
     def draws_rows(self) -> bool:

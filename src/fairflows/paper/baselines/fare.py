@@ -199,13 +199,10 @@ class FARE(GroupEncoder):
     max_leaves: int = 16
     min_rows: int = 100
 
+    needs_attribute = False  # one tree encodes the rows of all groups
+
     tree_: FareTree = field(init=False)
     n_cells_: int = field(init=False)
-
-    @property
-    def needs_attribute(self) -> bool:
-        """One tree encodes the rows of all groups."""
-        return False
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)

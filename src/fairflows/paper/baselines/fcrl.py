@@ -79,11 +79,7 @@ class FCRL(NeuralBaseline):
     learning_rate: float = 1e-3
 
     strength_name: ClassVar[str] = "lam"
-
-    @property
-    def is_randomised(self) -> bool:
-        """z is drawn from a normal law around μ(x)."""
-        return True
+    is_randomised = True  # z is drawn from a normal law around μ(x)
 
     def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Learner:
         if self.beta is not None:
@@ -138,11 +134,7 @@ class ContrastiveLearner(Learner):
         super().__init__()
         self.encoder, self.predictor, self.informed, self.critic = encoder, predictor, informed, critic
         self.beta = beta
-
-    @property
-    def n_noise(self) -> int:
-        """One number per dimension of z."""
-        return self.critic.n_latent
+        self.n_noise = critic.n_latent
 
     def represent(self, x: Tensor, noise: Tensor) -> Tensor:
         """z = μ(x) + σ(x)·noise."""

@@ -55,11 +55,7 @@ class Learner(Stacked, ABC):
     """The networks of M models, and what they minimise; the predictor reads the label's logits from z."""
 
     predictor: StackedMLP
-
-    @property
-    def n_noise(self) -> int:
-        """How many standard normal numbers a row needs to be represented."""
-        return 0
+    n_noise: int = 0  # how many standard normal numbers a row needs to be represented
 
     @abstractmethod
     def represent(self, x: Tensor, noise: Tensor) -> Tensor:
