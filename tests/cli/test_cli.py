@@ -278,7 +278,7 @@ def test_experiments_are_listed_and_run(run, tmp_path, monkeypatch):
 
 
 def test_all_experiments_run_in_order_and_say_which_were_skipped(run, tmp_path, monkeypatch):
-    from fairflows.paper.experiments import Result, registry
+    from fairflows.paper import experiments
 
     asked = []
 
@@ -286,12 +286,12 @@ def test_all_experiments_run_in_order_and_say_which_were_skipped(run, tmp_path, 
         asked.append(name)
         if name == "recourse":
             raise DataError("put lawschs1_1.dta into a folder")
-        return lambda setting: Result(pd.DataFrame({"seeds": [setting.seeds]}), "no rows")
+        return lambda setting: experiments.Result(pd.DataFrame({"seeds": [setting.seeds]}), "no rows")
 
-    monkeypatch.setattr(registry, "function_of", instant)
+    monkeypatch.setattr(experiments, "function_of", instant)
     code, out, _ = run("reproduce", "--all", "--quick", "--seeds", "3", "-o", tmp_path)
     assert code == 0
-    assert asked == registry.list_experiments()["id"].tolist()
+    assert asked == experiments.list_experiments()["id"].tolist()
     assert json.loads((tmp_path / "transfer.json").read_text())["table"] == [{"seeds": 3}]
     assert "skipped: put lawschs1_1.dta" in out
     assert run("reproduce", "recourse", "-o", tmp_path)[0] == 1

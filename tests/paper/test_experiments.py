@@ -1,4 +1,4 @@
-"""The registry: every experiment has a function, runs are saved and printed, missing data are reported."""
+"""Running by name: every experiment has a function, runs are saved and printed, missing data are reported."""
 
 import io
 import json
@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from fairflows.exceptions import DataError
+from fairflows.paper import experiments
 from fairflows.paper.experiments import Result, list_experiments, run, run_many
-from fairflows.paper.experiments import registry as experiments_registry
 from fairflows.paper.experiments.problems import adult, at_hand, changed, crime, health, law
 from fairflows.paper.experiments.result import Setting, new_pool
 
@@ -28,7 +28,7 @@ def test_every_experiment_of_the_paper_is_there_and_has_its_own_function():
         "density-length",
         "fronts",
     } == set(ids)
-    functions = [experiments_registry.function_of(name) for name in ids]
+    functions = [experiments.function_of(name) for name in ids]
     assert all(callable(function) for function in functions)
     assert len(set(functions)) == len(ids)
 
@@ -58,7 +58,7 @@ def test_missing_data_are_a_clear_skip(tmp_path, capsys, monkeypatch):
     def no_data(setting):
         raise DataError("put lawschs1_1.dta into a folder")
 
-    monkeypatch.setattr(experiments_registry, "function_of", lambda name: no_data)
+    monkeypatch.setattr(experiments, "function_of", lambda name: no_data)
     result = run("recourse", out=tmp_path)
     assert "lawschs1_1.dta" in result.skipped
     assert "skipped: put lawschs1_1.dta" in capsys.readouterr().out
@@ -80,7 +80,7 @@ def test_seeds_are_those_that_no_setting_was_chosen_with():
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, pytest.param(new_pool, marks=pytest.mark.slow)])
 def test_experiments_side_by_side_give_what_they_give_alone(pool, tmp_path, drawn, monkeypatch):
     """In processes, which import all that an experiment needs once more; where that takes too long, in threads."""
-    monkeypatch.setattr(experiments_registry, "new_pool", pool)
+    monkeypatch.setattr(experiments, "new_pool", pool)
     alone, _, _ = drawn
     (beside,) = run_many(["figure-2"], n_jobs=2, quick=True, out=tmp_path)
     pd.testing.assert_frame_equal(beside.table, alone.table)
@@ -91,7 +91,7 @@ def test_experiments_side_by_side_give_what_they_give_alone(pool, tmp_path, draw
 def test_one_experiment_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     one_row = Result(pd.DataFrame({"x": [1.0]}), "drawn")
     functions = {"figure-1": lambda setting: 1 / 0, "figure-2": lambda setting: one_row}
-    monkeypatch.setattr(experiments_registry, "function_of", functions.get)
+    monkeypatch.setattr(experiments, "function_of", functions.get)
     failed, done = run_many(["figure-1", "figure-2"], quick=True, out=tmp_path)
     assert "ZeroDivisionError" in failed.failed
     assert "failed" in str(failed)
