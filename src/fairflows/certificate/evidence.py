@@ -54,16 +54,16 @@ class ModelBounds(NamedTuple):
 
 def model_bounds(
     law: LatentLaw,
-    label: Hashable = None,
+    label: Hashable,
     *,
     n_draws: int,
     seed: int,
     delta: float,
-    shrink: float = 1.0,
-    priors: Priors = None,
-    estimator: Estimator = "betting",
+    shrink: float,
+    priors: Priors,
+    estimator: Estimator,
 ) -> ModelBounds:
-    """Bounds by the groups' laws, of all rows or given a label: exact ones, or from draws.
+    """Bounds by the groups' laws, of all rows (None) or given a label: exact ones, or from draws.
 
     A random channel after the encoder shrinks every distance by a factor, and the advantage over a blind guess
     likewise.

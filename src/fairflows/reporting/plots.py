@@ -121,7 +121,7 @@ def frontier(points: list[FrontierPoint], y_name: str, x_name: str, target: floa
         return to_svg()
 
 
-def bars(names: list[str], series: dict[str, list[float | None]], x_name: str, *, limit: float | None = None) -> str:
+def bars(names: list[str], series: dict[str, list[float | None]], x_name: str) -> str:
     """Horizontal bars, several series side by side; the value is written at each bar's end."""
     n, k = len(names), len(series)
     legend = _legend_columns(list(series))
@@ -137,8 +137,6 @@ def bars(names: list[str], series: dict[str, list[float | None]], x_name: str, *
             )  # fmt: skip
             texts = ["–" if value is None else f"{value:.3f}" for value in values]
             axes.bar_label(drawn, texts, padding=3, fontsize=8)
-        if limit is not None:
-            axes.axvline(limit, color=INK, linestyle="--", linewidth=1)
         axes.set_yticks(np.arange(n), [_short(name) for name in names])
         axes.invert_yaxis()
         axes.set_xlabel(_short(x_name, 48))

@@ -98,7 +98,7 @@ def number_marks(
     batches: Iterable[pa.RecordBatch],
     dialect: Dialect,
     path: Path,
-    kinds: Mapping[str, str] | None = None,
+    kinds: Mapping[str, str],
     usual: Dialect | None = None,
 ) -> Dialect:
     """The dialect with the marks of numbers that the columns show, all of whose fields look like numbers.
@@ -109,7 +109,7 @@ def number_marks(
     """
     if dialect.decimal is not None and dialect.thousands is not None:
         return dialect
-    shown = _evidence(batches, kinds or {})
+    shown = _evidence(batches, kinds)
     same = usual if usual is not None and usual.separator == dialect.separator else Dialect()
     decimal = dialect.decimal or _decimal(shown, dialect, same, path)
     if dialect.thousands is not None:
@@ -243,7 +243,7 @@ def column_types(
     return {name: pa.float64() if pa.types.is_null(kind) else kind for name, kind in types.items()}
 
 
-def as_types(table: pa.Table, types: dict[str, pa.DataType], dialect: Dialect = PLAIN) -> pa.Table:
+def as_types(table: pa.Table, types: dict[str, pa.DataType], dialect: Dialect) -> pa.Table:
     """Columns of text as columns of these types."""
     return pa.table({name: _as_type(table[name], types[name], dialect) for name in table.schema.names})
 

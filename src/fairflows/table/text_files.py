@@ -215,7 +215,7 @@ def _holds_quotes(fields: pa.Array) -> bool:
     return bool(pc.any(pc.match_substring_regex(fields, '["\\r\\n]')).as_py())
 
 
-def _encoding_of(open_file: OpenFile, path: Path, usual: str | None = None) -> str:
+def _encoding_of(open_file: OpenFile, path: Path, usual: str | None) -> str:
     """A file's encoding: by its byte order mark, else UTF-8 where all of it is, else the usual, or Windows-1252."""
     with open_file() as stream:
         data = stream.read(_CHECKED_AT_ONCE)
@@ -254,7 +254,7 @@ def _encoding_of(open_file: OpenFile, path: Path, usual: str | None = None) -> s
     return "cp1252"
 
 
-def _separator_of(text: io.TextIOBase, path: Path, usual: str | None = None) -> str:
+def _separator_of(text: io.TextIOBase, path: Path, usual: str | None) -> str:
     """What separates the fields: that by which every row has as many as the header; of two, the usual one."""
     lines = list(islice(text, _SAMPLE_LINES))
     is_whole = len(lines) < _SAMPLE_LINES
