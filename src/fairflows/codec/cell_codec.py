@@ -56,16 +56,21 @@ class Bins:
     def codes(self, column: pd.Series, found: Outside | None = None) -> npt.NDArray[np.intp]:
         """The bin of each value; a decoded column, which holds the names of bins, is read by them."""
         is_missing = missing(column)
-        known = column[~is_missing] if is_missing.any() else column
+        has_gaps = bool(is_missing.any())
+        known = column[~is_missing] if has_gaps else column
         if column.dtype != self.dtype and len(known) and known.isin(self.levels.index).all():
             return self.named(column)
         if len(known):
             check_same(self.name, column, self.dtype)
-        values, codes = numbers(known), np.zeros(len(column), dtype=np.intp)
+        values, codes = numbers(known), np.zeros(len(known), dtype=np.intp)
         # Comparing is exact between integers of any width and times of any unit, where a common type would round.
-        codes[~is_missing] = np.sum([values >= edge for edge in self.edges], axis=0, dtype=np.intp)
-        codes[is_missing] = self.levels.code_of_missing(is_missing, found)
-        return codes
+        for edge in self.edges:
+            codes += values >= edge
+        if not has_gaps:
+            return codes
+        with_gaps = np.full(len(column), self.levels.code_of_missing(is_missing, found))
+        with_gaps[~is_missing] = codes
+        return with_gaps
 
     def named(self, column: pd.Series) -> npt.NDArray[np.intp]:
         """The bins with these names."""
@@ -147,7 +152,7 @@ class CellCodec:
         """Each value's level, shape (n_rows, n_columns); `found` as for `encode`."""
         columns = named_features(TableColumns.of(X), list(self.levels_), self.missing)
         codes = [levels.codes(columns[name], found) for name, levels in self.levels_.items()]
-        return np.column_stack(codes).astype(np.int64)
+        return np.column_stack(codes).astype(np.int64, copy=False)
 
     def encode(self, X: pd.DataFrame | TableColumns, found: Outside | None = None) -> npt.NDArray[np.int64]:
         """Each row's cell.
@@ -187,7 +192,7 @@ class CellCodec:
         return {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
 
     def _radix(self) -> npt.NDArray[np.int64]:
-        return np.array([prod(self.shape_[j + 1 :]) for j in range(len(self.shape_))], dtype=np.int64)
+        return np.cumprod([1, *self.shape_[:0:-1]], dtype=np.int64)[::-1]
 
     def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels | Bins:
         keeps_values = kind == "discrete" and column.nunique() <= self.max_values
