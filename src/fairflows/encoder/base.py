@@ -30,6 +30,7 @@ from fairflows.table.frames import (
     has_names,
     is_arrow,
     materialised,
+    with_dates,
 )
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons
@@ -503,7 +504,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def transform(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Frame:
         """Encode rows, each by its group's encoder."""
         with self._reading(X, sensitive_features) as rows:
-            return self._handed_over(X, self.encode(rows))
+            return self._handed_over(X, rows)
 
     @contextmanager
     def _reading(self, X: RowsLike, sensitive_features: Role | None) -> Iterator[Rows]:
@@ -513,11 +514,16 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         yield rows
         rows.outside.warn()
 
-    def _handed_over(self, X: RowsLike, encoded: pd.DataFrame) -> Frame:
-        """Encoded rows as the kind of table that X is; where `set_output` names another, scikit-learn makes that."""
-        if is_arrow(X) and _get_output_config("transform", self)["dense"] != "default":
-            return encoded  # it cannot make anything of Arrow tables
-        return wrap_output(X, encoded)
+    def _handed_over(self, X: RowsLike, rows: Rows) -> Frame:
+        """What is given for the rows of X, as the kind of table that X is.
+
+        Where `set_output` names another kind, scikit-learn makes that.
+        """
+        if not is_arrow(X):
+            return wrap_output(X, self.encode(rows))
+        if _get_output_config("transform", self)["dense"] == "default":
+            return with_dates(self.encode_columns(rows))
+        return self.encode(rows)  # since scikit-learn cannot make anything of Arrow tables
 
     def fit_transform(
         self,

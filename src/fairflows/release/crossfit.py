@@ -200,9 +200,9 @@ class CrossFit(Encoder):
         """Fit, then encode the same rows, each by the model that has not seen its person."""
         with self._restored_if_fit_fails():
             rows = self._fit_to(Given(X, y, sensitive_features, sample_weight))
-        encoded = self.encode(rows)
+        encoded = self._handed_over(X, rows)
         rows.outside.warn()
-        return self._handed_over(X, encoded)
+        return encoded
 
     def _fitted_to(self, given: Given, strengths: Sequence[float], seeds: Sequence[int]) -> list[Self]:
         """The same folds around a release of every strength and seed; they share the key and the ledger."""

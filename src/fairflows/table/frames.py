@@ -214,14 +214,19 @@ def as_kind_of(original: object, frame: pd.DataFrame) -> Frame:
         dates = [name for name, column in frame.items() if _holds_dates(column)]
         return polars.from_pandas(frame).with_columns(polars.col(dates).cast(polars.Date))
     if is_arrow(original):
-        table = as_arrow(columns_of(frame))
-        for j, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
-            if kind == _SECONDS and _holds_dates(frame.iloc[:, j]):
-                table = table.set_column(j, name, table.column(j).cast(pa.date32()))
-        return table
+        return with_dates(columns_of(frame))
     if isinstance(original, np.ndarray):
         return frame.to_numpy()
     return frame
+
+
+def with_dates(columns: Mapping[str, Values]) -> pa.Table:
+    """Columns as an Arrow table, with dates where `from_arrow` made midnights of them."""
+    table = as_arrow(columns)
+    for j, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
+        if kind == _SECONDS and _holds_dates(pd.Series(columns[name])):
+            table = table.set_column(j, name, table.column(j).cast(pa.date32()))
+    return table
 
 
 def columns_of(frame: pd.DataFrame) -> dict[str, Values]:
