@@ -62,8 +62,7 @@ class TableReader:
         self._schema = Schema({}) if schema is None else schema
         self._texts = texts
         self._stated = dialect or Dialect()
-        with explaining_errors(path):
-            self._rows = open_table(path, self._stated)
+        self._rows = open_table(path, self._stated)
         self.columns = self._rows.columns
 
     @property
@@ -87,7 +86,7 @@ class TableReader:
             check_known(name, pd.Index(self.columns), "needed")
         columns = list(dict.fromkeys(columns))
         n_rows = 0
-        with explaining_errors(self.path):
+        with explaining_errors(self.path), naming_file(self.path):
             for table in self._tables(columns, self._schema.part(columns)):
                 n_rows += table.num_rows
                 yield table
@@ -101,7 +100,7 @@ class TableReader:
         # Marks and types must hold for the whole file: a batch of digits alone may be of a column of text.
         *_, last = self.columns
         fields, kinds = [*(name for name in columns if name != last), last], with_texts(schema.kinds, self._texts)
-        dialect = number_marks(self._rows.batches(fields), self._rows.dialect, self.path, kinds)
+        dialect = number_marks(self._rows.batches(fields), self._rows.dialect, kinds)
         say_what_was_recognised(self.path, self._stated, dialect)
         types = column_types(self._rows.batches(fields), kinds, dialect)
         for table in _slices(self._rows.batches(columns), self.batch_rows):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -97,7 +96,6 @@ Evidence = dict[str, Found]
 def number_marks(
     batches: Iterable[pa.RecordBatch],
     dialect: Dialect,
-    path: Path,
     kinds: Mapping[str, str],
     usual: Dialect | None = None,
 ) -> Dialect:
@@ -105,28 +103,28 @@ def number_marks(
 
     A mark that the dialect states stays. Columns that must hold no numbers, by their `kinds`, are not looked at.
     `usual`, how the file was written that a model was fitted on, decides where this one, with the same separator, shows
-    nothing; where two readings are possible, a DataError names the file.
+    nothing; where two readings are possible, a DataError names both.
     """
     if dialect.decimal is not None and dialect.thousands is not None:
         return dialect
     shown = _evidence(batches, kinds)
     same = usual if usual is not None and usual.separator == dialect.separator else Dialect()
-    decimal = dialect.decimal or _decimal(shown, dialect, same, path)
+    decimal = dialect.decimal or _decimal(shown, dialect, same)
     if dialect.thousands is not None:
         return replace(dialect, decimal=decimal)
-    return replace(dialect, decimal=decimal, thousands=_thousands(shown, decimal, same, path))
+    return replace(dialect, decimal=decimal, thousands=_thousands(shown, decimal, same))
 
 
-def _decimal(shown: Evidence, dialect: Dialect, usual: Dialect, path: Path) -> str:
+def _decimal(shown: Evidence, dialect: Dialect, usual: Dialect) -> str:
     if dialect.thousands in (".", ","):
         return "," if dialect.thousands == "." else "."
     point = shown.get("decimal .") or shown.get("thousands ,") or shown.get("grouped .")
     comma = shown.get("decimal ,") or shown.get("thousands .") or shown.get("grouped ,")
     either = Parameter("decimal", "."), Parameter("decimal", ",")
     if point and comma:
-        raise _ambiguous(path, f"{point}, and {comma}: say which is the decimal mark", *either)
+        raise _ambiguous(f"{point}, and {comma}: say which is the decimal mark", *either)
     if comma and dialect.separator == "," and usual.decimal != ",":
-        raise _ambiguous(path, f"{comma}, and commas separate the fields: say which is the decimal mark", *either)
+        raise _ambiguous(f"{comma}, and commas separate the fields: say which is the decimal mark", *either)
     if point or comma:
         return "." if point else ","
     if usual.decimal is not None:
@@ -134,16 +132,16 @@ def _decimal(shown: Evidence, dialect: Dialect, usual: Dialect, path: Path) -> s
     for mark in (",",) if dialect.separator == "," else (",", "."):
         if perhaps := shown.get(f"perhaps {mark}"):
             reason = f"{perhaps}, which may have thousands or decimals: say what the mark is"
-            raise _ambiguous(path, reason, Parameter("thousands", mark), Parameter("decimal", mark))
+            raise _ambiguous(reason, Parameter("thousands", mark), Parameter("decimal", mark))
     return "."
 
 
-def _thousands(shown: Evidence, decimal: str, usual: Dialect, path: Path) -> str:
+def _thousands(shown: Evidence, decimal: str, usual: Dialect) -> str:
     proven = [mark for mark in _MARKS if mark != decimal and f"thousands {mark}" in shown]
     if len(proven) > 1:
         one, other = (shown[f"thousands {mark}"] for mark in proven[:2])
         either = (Parameter("thousands", mark) for mark in proven[:2])
-        raise _ambiguous(path, f"{one}, and {other}: say what groups thousands", *either)
+        raise _ambiguous(f"{one}, and {other}: say what groups thousands", *either)
     if proven:
         return proven[0]
     if usual.decimal == decimal and usual.thousands is not None:
@@ -151,12 +149,12 @@ def _thousands(shown: Evidence, decimal: str, usual: Dialect, path: Path) -> str
     other_mark = "," if decimal == "." else "."
     if perhaps := shown.get(f"perhaps {other_mark}"):
         reason = f"{perhaps}: say whether that groups thousands, or is text"
-        raise _ambiguous(path, reason, Parameter("thousands", other_mark), Parameter("thousands", ""))
+        raise _ambiguous(reason, Parameter("thousands", other_mark), Parameter("thousands", ""))
     return ""
 
 
-def _ambiguous(path: Path, reason: str, one: Parameter, other: Parameter) -> DataError:
-    return DataError(f"{path}: {reason} (", one, " or ", other, ").")
+def _ambiguous(reason: str, one: Parameter, other: Parameter) -> DataError:
+    return DataError(f"{reason} (", one, " or ", other, ").")
 
 
 def _evidence(batches: Iterable[pa.RecordBatch], kinds: Mapping[str, str]) -> Evidence:

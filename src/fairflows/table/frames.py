@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
@@ -197,13 +196,12 @@ def with_plain_time(column: pd.Series) -> pd.Series:
     return from_arrow(pa.table({"time": pa.array(column)}))["time"].set_axis(column.index)
 
 
-def check_names(columns: Iterable[Hashable], path: Path | None = None) -> None:
+def check_names(columns: Iterable[Hashable]) -> None:
     """Refuse two columns of one name, also where only one is text: 1 and "1" would be written alike."""
     names = [str(name) for name in columns]
     if len(set(names)) < len(names):
         repeated = next(name for place, name in enumerate(names) if name in names[:place])
-        where = "" if path is None else f"{path}: "
-        raise DataError(f"{where}Column names must be unique; {repeated!r} occurs more than once.")
+        raise DataError(f"Column names must be unique; {repeated!r} occurs more than once.")
 
 
 def as_kind_of(original: object, frame: pd.DataFrame) -> Frame:

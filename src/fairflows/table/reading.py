@@ -61,14 +61,14 @@ def read_frame(
     what is wrong with the file, or could be read in two ways.
     """
     path, stated = Path(path), dialect or Dialect()
-    with explaining_errors(path):
-        rows = open_table(path, stated)
+    rows = open_table(path, stated)
+    with explaining_errors(path), naming_file(path):
         if isinstance(rows, ParquetRows):
             frame = from_arrow(rows.read())
         else:
             batches = list(rows.batches(rows.columns))
             kinds = with_texts({} if schema is None else schema.kinds, texts)
-            known = number_marks(batches, rows.dialect, path, kinds)
+            known = number_marks(batches, rows.dialect, kinds)
             say_what_was_recognised(path, stated, known)
             types = column_types(batches, kinds, known)
             frame = from_arrow(as_types(pa.Table.from_batches(batches), types, known))
@@ -93,20 +93,20 @@ def recognise(
     decides where this one shows nothing. The columns `texts` are text, whatever it looks like.
     """
     path, stated = Path(path), dialect or Dialect()
-    with explaining_errors(path):
-        rows = open_table(path, stated, usual)
-        if isinstance(rows, ParquetRows):
-            return stated
+    rows = open_table(path, stated, usual)
+    if isinstance(rows, ParquetRows):
+        return stated
+    with explaining_errors(path), naming_file(path):
         columns = [name for name in rows.columns if not kinds or name in kinds]
         batches = rows.batches(columns) if columns else []
-        known = number_marks(batches, rows.dialect, path, with_texts(kinds or {}, texts), usual)
+        known = number_marks(batches, rows.dialect, with_texts(kinds or {}, texts), usual)
     if known != usual:
         say_what_was_recognised(path, stated, known)
     return known
 
 
 def open_table(path: Path, dialect: Dialect, usual: Dialect | None = None) -> TextFields | ParquetRows:
-    """The rows of a file, by its kind."""
+    """The rows of a file, by its kind. What is read of them later is to be read under the same two guards."""
     if path.is_dir():
         raise DataError(
             f"{path}: is a folder, not a file. Of Parquet files in a folder `fairflows fit` and `certify` read "
@@ -115,14 +115,15 @@ def open_table(path: Path, dialect: Dialect, usual: Dialect | None = None) -> Te
     kind = kind_of(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
-    if kind == "csv":
-        return CsvText(path, dialect, usual)
-    if kind == "excel":
-        return ExcelText(path, dialect)
-    if dialect.is_stated:
-        name = next(name for name, value in dialect.to_dict().items() if value is not None)
-        raise DataError(f"{path}: a Parquet file itself says how it is written: leave out ", Parameter(name), ".")
-    return ParquetRows(path)
+    with explaining_errors(path), naming_file(path):
+        if kind == "csv":
+            return CsvText(path, dialect, usual)
+        if kind == "excel":
+            return ExcelText(path, dialect)
+        if dialect.is_stated:
+            name = next(name for name, value in dialect.to_dict().items() if value is not None)
+            raise DataError("a Parquet file itself says how it is written: leave out ", Parameter(name), ".")
+        return ParquetRows(path)
 
 
 def parquet_folder(folder: str | Path, filesystem: FileSystem | None = None) -> pyarrow.dataset.FileSystemDataset:
@@ -293,7 +294,7 @@ class ParquetRows:
         }
         self._counts = {name: count for name, count in counts.items() if len(count) == self.n_rows}
         self.columns = [*(name for name in schema.names if name not in unnamed), *self._counts]
-        check_names(self.columns, path)
+        check_names(self.columns)
 
     def read(self) -> pa.Table:
         """All rows and columns."""

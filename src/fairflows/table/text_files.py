@@ -2,6 +2,7 @@
 
 A CSV file's encoding and separator are recognised only where the file leaves no other reading: one that could be read
 in two ways is refused, with the option that decides. So are the marks of numbers, by their fields, in `field_types`.
+Errors say what is wrong with a file; `open_table` puts its name before them.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ def _unzip(path: Path) -> IO[bytes]:
     archive = zipfile.ZipFile(path)
     files = [file for file in archive.infolist() if not file.is_dir() and not file.filename.startswith("__MACOSX/")]
     if len(files) != 1:
-        raise DataError(f"{path}: the archive must hold one file; it holds {len(files)}.")
+        raise DataError(f"the archive must hold one file; it holds {len(files)}.")
     if Path(files[0].filename).suffix.lower() in PARQUET_SUFFIXES | EXCEL_SUFFIXES:
-        raise DataError(f"{path}: the archive must hold a CSV file; it holds {files[0].filename!r}: unpack it first.")
+        raise DataError(f"the archive must hold a CSV file; it holds {files[0].filename!r}: unpack it first.")
     return archive.open(files[0])
 
 
@@ -106,21 +107,21 @@ class CsvText:
 
     def __init__(self, path: Path, dialect: Dialect, usual: Dialect | None = None) -> None:
         if dialect.sheet is not None:
-            raise DataError(f"{path}: only Excel files have sheets: leave out ", Parameter("sheet"), ".")
+            raise DataError("only Excel files have sheets: leave out ", Parameter("sheet"), ".")
         self.path = path
         usual = usual or Dialect()
-        encoding = dialect.encoding or _encoding_of(self._open, path, usual.encoding)
+        encoding = dialect.encoding or _encoding_of(self._open, usual.encoding)
         self.dialect = replace(dialect, encoding=encoding)
         if self.dialect.separator is None:
             with self._lines() as lines:
-                separator = "\t" if is_tab_separated(path) else _separator_of(lines, path, usual.separator)
+                separator = "\t" if is_tab_separated(path) else _separator_of(lines, usual.separator)
             self.dialect = replace(self.dialect, separator=separator)
         with self._lines() as lines:
             header = next(filter(None, csv.reader(lines, delimiter=self.separator)), None)
         if header is None:
-            raise DataError(f"{path}: the file is empty.")
+            raise DataError("the file is empty.")
         header[0] = header[0].removeprefix("\ufeff")  # where an encoding is stated that does not expect the mark
-        self.columns = _column_names(header, path)
+        self.columns = _column_names(header)
         self._quotes_are_checked = False
 
     @property
@@ -166,7 +167,7 @@ class CsvText:
             except pa.ArrowInvalid as error:
                 raise self._explained(bad_rows) if bad_rows else error from None
         if columns[-1] == self.columns[-1] and text.ends_within_quotes(last or "", self.separator):
-            raise DataError(f"{self.path}: cannot be read: a quote that opens the last field is never closed.")
+            raise DataError("cannot be read: a quote that opens the last field is never closed.")
         if has_quotes:
             self._refuse_loose_quotes()
         self._quotes_are_checked = True  # the file is read several times
@@ -182,7 +183,7 @@ class CsvText:
                 if "limit" in str(error):  # a field too long for this check, and not a wrong one
                     return
                 raise DataError(
-                    f"{self.path}: a quote in line {rows.line_num:,} ends a field, and something else than "
+                    f"a quote in line {rows.line_num:,} ends a field, and something else than "
                     f"{self.separator!r} or a line end follows: is one before it never closed? A quote within a field "
                     "is written twice."
                 ) from None
@@ -190,7 +191,7 @@ class CsvText:
     def _explained(self, rows: list[pyarrow.csv.InvalidRow]) -> DataError:
         row = rows[0]
         reason = (
-            f"{self.path}: every row must have the {row.expected_columns} fields of the header; row {row.number} (the "
+            f"every row must have the {row.expected_columns} fields of the header; row {row.number} (the "
             f"header is row 1) has {row.actual_columns}."
         )
         if "\n" in row.text:
@@ -215,7 +216,7 @@ def _holds_quotes(fields: pa.Array) -> bool:
     return bool(pc.any(pc.match_substring_regex(fields, '["\\r\\n]')).as_py())
 
 
-def _encoding_of(open_file: OpenFile, path: Path, usual: str | None) -> str:
+def _encoding_of(open_file: OpenFile, usual: str | None) -> str:
     """A file's encoding: by its byte order mark, else UTF-8 where all of it is, else the usual, or Windows-1252."""
     with open_file() as stream:
         data = stream.read(_CHECKED_AT_ONCE)
@@ -224,8 +225,7 @@ def _encoding_of(open_file: OpenFile, path: Path, usual: str | None) -> str:
                 return name
         if b"\0" in data:
             raise DataError(
-                f"{path}: holds bytes of zero, which no text has, except UTF-16 without a byte order mark: name its "
-                "encoding (",
+                "holds bytes of zero, which no text has, except UTF-16 without a byte order mark: name its encoding (",
                 Parameter("encoding", "utf-16-le"),
                 ").",
             )
@@ -246,7 +246,7 @@ def _encoding_of(open_file: OpenFile, path: Path, usual: str | None) -> str:
             if not line.isascii() and (doubtful := _NOT_WESTERN.search(line)):
                 word = line[max(doubtful.start() - 8, 0) : doubtful.end() + 8].strip()
                 raise DataError(
-                    f"{path}: neither UTF-8 text nor plainly Windows-1252: line {number:,} would hold {word!r}. Name "
+                    f"neither UTF-8 text nor plainly Windows-1252: line {number:,} would hold {word!r}. Name "
                     "its encoding (",
                     Parameter("encoding", ...),
                     ").",
@@ -254,7 +254,7 @@ def _encoding_of(open_file: OpenFile, path: Path, usual: str | None) -> str:
     return "cp1252"
 
 
-def _separator_of(text: io.TextIOBase, path: Path, usual: str | None) -> str:
+def _separator_of(text: io.TextIOBase, usual: str | None) -> str:
     """What separates the fields: that by which every row has as many as the header; of two, the usual one."""
     lines = list(islice(text, _SAMPLE_LINES))
     is_whole = len(lines) < _SAMPLE_LINES
@@ -266,7 +266,7 @@ def _separator_of(text: io.TextIOBase, path: Path, usual: str | None) -> str:
     if len(found) > 1:
         names = " or ".join(repr(mark) for mark in found)
         raise DataError(
-            f"{path}: its fields could be separated by {names}: say which (", Parameter("separator", found[0]), ")."
+            f"its fields could be separated by {names}: say which (", Parameter("separator", found[0]), ")."
         )
     return found[0] if found else ","
 
@@ -327,19 +327,17 @@ class ExcelText:
     def __init__(self, path: Path, dialect: Dialect) -> None:
         for name, plain in PLAIN.to_dict().items():
             if name != "sheet" and dialect.to_dict()[name] not in (None, plain):
-                raise DataError(f"{path}: a workbook itself says how it is written: leave out ", Parameter(name), ".")
+                raise DataError("a workbook itself says how it is written: leave out ", Parameter(name), ".")
         sheets = {name: rows for name, rows in _sheets(path, dialect.sheet).items() if rows}
         if not sheets:
-            raise DataError(f"{path}: the file is empty.")
+            raise DataError("the file is empty.")
         if len(sheets) > 1:
             names = ", ".join(map(repr, sheets))
-            raise DataError(
-                f"{path}: holds several sheets ({names}): name one (", Parameter("sheet", next(iter(sheets))), ")."
-            )
+            raise DataError(f"holds several sheets ({names}): name one (", Parameter("sheet", next(iter(sheets))), ").")
         ((header, *self._rows),) = sheets.values()
         self.path = path
         self.dialect = replace(PLAIN, sheet=dialect.sheet)  # as `_text` writes numbers
-        self.columns = _column_names(header, path)
+        self.columns = _column_names(header)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """These columns, some thousand rows at a time."""
@@ -357,18 +355,18 @@ def _sheets(path: Path, wanted: str | None) -> dict[str, list[list[str | None]]]
         import openpyxl
     except ImportError:
         raise DataError(
-            f"{path}: reading Excel files needs openpyxl: pip install 'fairflows[excel]', or save the sheet as CSV."
+            "reading Excel files needs openpyxl: pip install 'fairflows[excel]', or save the sheet as CSV."
         ) from None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of styles and forms, which hold no values
         try:
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         except Exception as error:  # whatever a damaged archive of XML gives rise to
-            raise DataError(f"{path}: the workbook cannot be read: {error}") from None
+            raise DataError(f"the workbook cannot be read: {error}") from None
         try:
             if wanted is not None and wanted not in book.sheetnames:
                 known = ", ".join(map(repr, book.sheetnames))
-                raise DataError(f"{path}: has no sheet {wanted!r}; it has {known}.")
+                raise DataError(f"has no sheet {wanted!r}; it has {known}.")
             names = [sheet.title for sheet in book.worksheets if wanted in (None, sheet.title)]
             for name in names:
                 book[name].reset_dimensions()  # what a sheet says of its size may be wrong, and rows would be left out
@@ -400,8 +398,8 @@ TextFields: TypeAlias = CsvText | ExcelText
 """A file whose fields are text, for `column_types` to judge."""
 
 
-def _column_names(header: Sequence[str | None], path: Path) -> list[str]:
+def _column_names(header: Sequence[str | None]) -> list[str]:
     """The names in the first row; a column without one is called "Unnamed: j", by its place."""
     names = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
-    check_names(names, path)
+    check_names(names)
     return names
