@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairflows.codec.levels import Ranges
+from fairflows.codec.one_column import Ranges
 from fairflows.table.columns import numbers
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression
 
 from fairflows import DataError
-from fairflows.codec.levels import Levels
+from fairflows.codec.one_column import Levels
 from fairflows.encoder.task_score import PlainScore, plain_score, predicted_scores, score_columns, score_pipeline
 from fairflows.table.columns import TableColumns
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from fairflows.codec.levels import Levels
+from fairflows.codec.one_column import Levels
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import TableColumns, check_same, missing, named_features, numbers, training_kinds

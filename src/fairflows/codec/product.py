@@ -19,9 +19,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import expit, logit
 
-from fairflows.codec.levels import Levels
+from fairflows.codec.one_column import Levels, Scale
 from fairflows.codec.outside import Outside
-from fairflows.codec.scale import Scale
 from fairflows.exceptions import DataError, DataWarning, check_choice
 from fairflows.table.columns import TableColumns, missing, named_features, shown, training_kinds
 from fairflows.table.persons import Key, Persons, Secret, new_key

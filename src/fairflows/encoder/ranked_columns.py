@@ -16,7 +16,7 @@ import pandas as pd
 from scipy import sparse
 from sklearn.decomposition import PCA
 
-from fairflows.codec.levels import Levels
+from fairflows.codec.one_column import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.task_score import ScoreColumn

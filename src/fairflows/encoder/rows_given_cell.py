@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from fairflows.codec.levels import Levels, Places, Ranges
+from fairflows.codec.one_column import Levels, Places, Ranges
 from fairflows.exceptions import DataError, ParameterError
 from fairflows.table.columns import Dtype, distinct, has_order
 from fairflows.table.frames import only_used_categories

@@ -31,7 +31,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils import Tags
 from sklearn.utils.extmath import softmax
 
-from fairflows.codec.levels import Levels
+from fairflows.codec.one_column import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.base import FloatArray, LabelledRows, Rows, RowsLike
 from fairflows.encoder.group_encoder import ColumnEncoder
