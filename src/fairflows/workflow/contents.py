@@ -22,7 +22,8 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.explain.usefulness import StillTells, boosted_prediction
-from fairflows.frontiers.selection import Candidate, Target
+from fairflows.frontiers.selection import NAMES, Candidate, Target
+from fairflows.frontiers.sweep import Frontier
 from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.partitions import NumericView
@@ -245,21 +246,14 @@ def _latent(released: pd.DataFrame, sample: Table) -> dict[str, Any]:
     if features.shape[1] == 1:
         features = np.column_stack([features, np.zeros(len(features))])
     plane = PCA(2, random_state=0).fit(features[:20_000]).transform(features)
-    groups = sorted(set(sample.a), key=str)
-    names = [str(sample.group_names.get(group, group)) for group in groups]
-    a = sample.a.to_numpy()
     edges = [np.linspace(*_range(plane[:, j]), _BINS + 1) for j in range(2)]
-    binned = []
-    for group, name in zip(groups, names, strict=True):
-        mine = plane[a == group]
-        counts = np.histogram2d(mine[:, 0], mine[:, 1], bins=(edges[0], edges[1]))[0]
-        shares = np.where(counts >= FEWEST_PERSONS, counts, 0) / max(1, (a == group).sum())
+    rng, binned, points = np.random.default_rng(0), [], []
+    for group in sorted(set(sample.a), key=str):
+        name, mine = str(sample.group_names.get(group, group)), np.flatnonzero(sample.a == group)
+        counts = np.histogram2d(plane[mine, 0], plane[mine, 1], bins=(edges[0], edges[1]))[0]
+        shares = np.where(counts >= FEWEST_PERSONS, counts, 0) / len(mine)
         binned.append({"name": name, "shares": shares.round(6).tolist()})
-    rng = np.random.default_rng(0)
-    points = []
-    for group, name in zip(groups, names, strict=True):
-        chosen = rng.permutation(np.flatnonzero(a == group))[:_MOST_POINTS]
-        points.append({"name": name, "points": plane[chosen].round(4).tolist()})
+        points.append({"name": name, "points": plane[rng.permutation(mine)[:_MOST_POINTS]].round(4).tolist()})
     caption = f"Share of each group by bin along two main directions; bins of fewer than {FEWEST_PERSONS} are empty."
     bins = {"groups": binned, "x_edges": edges[0].tolist(), "y_edges": edges[1].tolist(), "caption": caption}
     return {"points": points, "bins": bins}
@@ -339,7 +333,7 @@ def _shown(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def frontier_contents(candidates: list[Candidate], chosen: Candidate, goal: Target) -> dict[str, Any] | None:
+def candidates_contents(candidates: list[Candidate], chosen: Candidate, goal: Target) -> dict[str, Any] | None:
     """For every encoder its best number of cells: the highest use at each point of the frontier."""
     points = []
     for candidate in candidates:
@@ -368,6 +362,28 @@ def frontier_contents(candidates: list[Candidate], chosen: Candidate, goal: Targ
                     if has_cells else "Each point is an encoder. ")
         + "Judged on validation persons, before the certifying ones were looked at.",
     }  # fmt: skip
+
+
+def frontier_contents(front: Frontier, model: Any) -> dict[str, Any] | None:
+    """Every encoder of a frontier as it is, with the one that is in the model marked."""
+    measured = front.measured
+    if "accuracy" not in measured:
+        return None
+    encoder = Released.of(model).innermost
+    points = [
+        {
+            "method": NAMES.get(type(e).__name__, type(e).__name__),
+            "gamma": row["gamma"],
+            "x": row["delta"],
+            "y": row["accuracy"],
+            "chosen": e is encoder,
+            "text": f"γ = {row['gamma']:g}",
+        }
+        for e, row in zip(front.encoders, measured.to_dict("records"), strict=True)
+        if np.isfinite(row["delta"])
+    ]
+    caption = "Each point is an encoder; Δ is by its own densities, the accuracy on held-out rows."
+    return {"points": points, "x": "Δ by the model", "y": "accuracy", "target": None, "caption": caption}
 
 
 def _upper_left(points: list[dict[str, Any]]) -> list[dict[str, Any]]:

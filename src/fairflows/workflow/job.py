@@ -20,7 +20,7 @@ from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, Parameter, ParameterError, check_count
 from fairflows.explain.usefulness import still_tells
-from fairflows.frontiers.selection import NAMES, Candidate, Say, Sweep, Swept, Target
+from fairflows.frontiers.selection import Candidate, Say, Sweep, Swept, Target
 from fairflows.frontiers.sweep import Frontier
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
@@ -29,7 +29,7 @@ from fairflows.reporting.page import Report
 from fairflows.storage.saving import load
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
-from fairflows.workflow.contents import frontier_contents, report_contents, settings_of
+from fairflows.workflow.contents import candidates_contents, frontier_contents, report_contents, settings_of
 from fairflows.workflow.results import CERTIFYING, VALIDATION, Fit, is_sealed
 
 Method = Literal["tree", "cells"] | Swept
@@ -203,7 +203,7 @@ def fit_table(
         tells=tells,
         train=made.learn,
         encoded=made.encoded,
-        frontier=None if made.chosen is None else frontier_contents(made.candidates, made.chosen, goal),
+        frontier=None if made.chosen is None else candidates_contents(made.candidates, made.chosen, goal),
         settings=settings_of(made.model),
         split=made.split,
     )
@@ -403,7 +403,7 @@ def report(
         model = load(model)
     if certificate is None:
         certificate = certify(model, table, audit=audit, delta=delta)
-    shown = None if front is None else _frontier_of(front, model)
+    shown = None if front is None else frontier_contents(front, model)
     contents = report_contents(
         model, table, certificate, audit=audit, train=train, frontier=shown, recourse=recourse
     )  # fmt: skip
@@ -425,24 +425,3 @@ def _refuse_more_rows(table: Table, most: int, known: str) -> None:
             Parameter("most_rows", largest),
             ").",
         )
-
-
-def _frontier_of(front: Frontier, model: Any) -> dict[str, Any] | None:
-    measured = front.measured
-    if "accuracy" not in measured:
-        return None
-    encoder = Released.of(model).innermost
-    points = [
-        {
-            "method": NAMES.get(type(e).__name__, type(e).__name__),
-            "gamma": row["gamma"],
-            "x": row["delta"],
-            "y": row["accuracy"],
-            "chosen": e is encoder,
-            "text": f"γ = {row['gamma']:g}",
-        }
-        for e, row in zip(front.encoders, measured.to_dict("records"), strict=True)
-        if np.isfinite(row["delta"])
-    ]
-    caption = "Each point is an encoder; Δ is by its own densities, the accuracy on held-out rows."
-    return {"points": points, "x": "Δ by the model", "y": "accuracy", "target": None, "caption": caption}
