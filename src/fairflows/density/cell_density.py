@@ -52,19 +52,15 @@ class CellDensity(Protocol):
         validation_weight: ArrayLike | None = None,
     ) -> Self:
         """Estimate p̂ from the cells of a sample; without `validation`, a fifth of the rows is held out inside."""
-        ...
 
     def log_prob(self, x: ArrayLike) -> FloatArray:
         """The log-probability of each row's cell, of shape (n,)."""
-        ...
 
     def log_prob_of_all_cells(self) -> FloatArray:
         """The log-probability of every cell, in the order of its code; the probabilities sum to 1 within 1e-10."""
-        ...
 
     def sample(self, n: int, generator: np.random.Generator) -> IntArray:
         """Draw n cells from p̂, as levels of shape (n, D)."""
-        ...
 
 
 Density = TypeVar("Density", bound=CellDensity)

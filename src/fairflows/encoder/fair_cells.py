@@ -117,29 +117,25 @@ class FairCells(ScoredCells):
             )
         labels, rows = self._labels_and_features(rows)
         plans = {seed: self._plan(rows, labels, seed) for seed in seeds}
-        if len(strengths) == 1:
-            return [self._learnt(*plans[seed], strengths[0]) for seed in seeds]
-        return [self._learnt_if_in_reach(*plans[seed], target) for target in strengths for seed in seeds]
-
-    def _learnt_if_in_reach(
-        self, binned: BinnedScores, planned: PlannedProgramme, laws_of_bins: FloatArray, target: float
-    ) -> Learnt | None:
-        """Of several targets, one that is out of reach leaves an encoder that is not fitted, and a warning."""
-        try:
-            return self._learnt(binned, planned, laws_of_bins, target)
-        except DataError as error:
-            warn_user(*error.parts)
-            return None
+        of_several = len(strengths) > 1
+        return [self._learnt(*plans[seed], target, of_several) for target in strengths for seed in seeds]
 
     def _learnt(
-        self, binned: BinnedScores, planned: PlannedProgramme, laws_of_bins: FloatArray, target: float
-    ) -> Learnt:
-        found = planned.within(target)
+        self, binned: BinnedScores, planned: PlannedProgramme, laws: FloatArray, target: float, of_several: bool
+    ) -> Learnt | None:
+        """The cells within a target; of several targets, one that is out of reach leaves nothing but a warning."""
+        try:
+            found = planned.within(target)
+        except DataError as error:
+            if not of_several:
+                raise
+            warn_user(*error.parts)
+            return None
         return {
             "binned_": binned,
             "cells_of_bin_": found.channel,
             "levels_": found.levels,
-            "laws_": laws_of_bins @ found.channel,
+            "laws_": laws @ found.channel,
             "n_cells_": found.channel.shape[1],
             "distance_": found.distance,
             "planned_": found.planned,
