@@ -317,10 +317,10 @@ class BoostedTrees:
         lowest = ~gone & (gone + np.uint32(1))
         words = np.where(lowest > 0, np.arange(len(self.value)), len(self.value))
         word = np.minimum.reduceat(words, self.words[:-1], axis=1)  # the first of each tree that has a leaf left
-        leaf = np.frexp(np.take_along_axis(lowest, word, axis=1).astype(np.float64))[1] - 1
+        leaf = np.frexp(lowest[np.arange(len(x))[:, None], word].astype(np.float64))[1] - 1
         of_trees = self.value[word, leaf].reshape(len(x), -1, len(self.baseline))
-        start = np.broadcast_to(self.baseline, (len(x), 1, len(self.baseline)))
-        return np.cumsum(np.concatenate([start, of_trees], axis=1), axis=1)[:, -1]  # tree by tree, as for many rows
+        of_trees[:, 0] += self.baseline
+        return np.cumsum(of_trees, axis=1)[:, -1]  # tree by tree, as for many rows
 
     def _leaf_values(
         self, columns: FloatArray, tree: int, of_words: list[list[tuple[int, float, bool, np.uint32]]]

@@ -19,7 +19,7 @@ from pandas.api.extensions import ExtensionDtype
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, Parameter, check_choice, warn_user
 from fairflows.release.released import Model, Released, check_apart
-from fairflows.stream.tables import plain_type, plain_types, to_arrow
+from fairflows.stream.tables import plain_type, to_arrow
 from fairflows.table import schema as kinds
 from fairflows.table.columns import Dtype, TableColumns, check_known
 from fairflows.table.frames import columns_from_arrow
@@ -244,8 +244,9 @@ class BatchEncoder:
         encoded, unknown = self._released.encode_rows(features, attribute, persons)
         table = to_arrow(encoded, self.types, self._single)
         check_apart(table.schema.names, self._keep)
-        for name, column in zip(self._keep, plain_types(batch.select(self._keep)).columns, strict=True):
-            table = table.append_column(name, column)
+        for name in self._keep:
+            kept = batch.column(name)
+            table = table.append_column(name, kept.cast(plain_type(kept.type)))
         return Encoded(table, Counter(unknown))
 
 
