@@ -219,7 +219,7 @@ class TestLaterSteps:
 
     def test_a_part_of_very_many_rows(self, gridded, monkeypatch):
         """All groups' inverses are looked at for as many rows of each group; densities are judged on these, too."""
-        monkeypatch.setattr(attack_target, "_MOST_INVERTED", 200)
+        monkeypatch.setattr(attack_target, "_MOST_LOOKED_AT", {"fit": 200, "validation": 200, "test": 200})
         encoder, train, test = gridded
         target = Target.of(encoder, train, test, None, None, None, 0, quick=True)
         of_inverses = [trial for trial in target.trials((), quick=True) if trial.box == "white"]

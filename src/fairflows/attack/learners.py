@@ -199,7 +199,7 @@ def _edges(column: FloatArray, weight: FloatArray) -> FloatArray:
 
 
 def _forest(seed: int, n_groups: int) -> ClassifierMixin:
-    return RandomForestClassifier(80, min_samples_leaf=3, max_samples=0.5, class_weight="balanced", random_state=seed)
+    return RandomForestClassifier(50, min_samples_leaf=3, max_samples=0.5, class_weight="balanced", random_state=seed)
 
 
 class Neighbours(ClassifierMixin, BaseEstimator):
@@ -348,8 +348,8 @@ LEARNERS = {
 # They see five times as many columns.
 WHITE_BOX_LEARNERS = {
     "stacked learners": LEARNERS["stacked learners"],
-    "random forest": Learner(_forest, 12_000, 50_000),
-    "boosted trees": Learner(_boosting(100), 100_000),
+    "random forest": Learner(_forest, 12_000, 20_000),
+    "boosted trees": LEARNERS["boosted trees"],
 }
 
 DENSITY_LEARNERS = {name: WHITE_BOX_LEARNERS[name] for name in ("random forest", "boosted trees")}

@@ -43,8 +43,9 @@ IntArray = npt.NDArray[np.intp]
 
 _SHARES = (0.4, 0.35, 0.25)  # of the training persons: reference rows, rows to learn from, validation
 _MOST_LEVELS = 64  # a column of more levels is described by each level's group rates
-_QUICK_ROWS = 10_000
-_MOST_INVERTED = 100_000  # rows of a part that every group's inverse, or a density, is looked at for
+_MOST_ROWS, _QUICK_ROWS = 400_000, 10_000  # training rows that adversaries learn from and are tuned on, about
+# Rows of each part that every group's inverse, or a density, is looked at for.
+_MOST_LOOKED_AT = {"fit": 100_000, "validation": 60_000, "test": 60_000}
 _LABEL = "released label"
 
 
@@ -120,7 +121,7 @@ class Target:
         most = most_rows or int(train.persons.rows_each().max())
         if released_model is not None:
             most = released_model.most_rows(test, most_rows)
-        places = _parts(train, seed, quick)
+        places = _parts(train, groups, seed, quick)
         places["test"] = test.persons.random_rows(test.contents(), seed, most)
         tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
         group = {part: table.group_numbers(groups) for part, table in tables.items()}
@@ -221,8 +222,8 @@ class Target:
     def _looked_at(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
         """Groups and places of the rows, of very many a random part, that adversaries who know the encoders look at."""
         places = {
-            part: np.sort(stratified_sample(self.group[part], _MOST_INVERTED, self.seed))
-            for part in ("fit", "validation", "test")
+            part: np.sort(stratified_sample(self.group[part], most, self.seed))
+            for part, most in _MOST_LOOKED_AT.items()
         }
         return {part: self.group[part][rows] for part, rows in places.items()}, places
 
@@ -361,15 +362,18 @@ def _refuse_shared_persons(train: Table, test: Table) -> None:
         )
 
 
-def _parts(train: Table, seed: int, quick: bool) -> dict[str, IntArray]:
-    """Places of the training rows in three parts of the persons at random.
+def _parts(train: Table, groups: list[Hashable], seed: int, quick: bool) -> dict[str, IntArray]:
+    """Places of the training rows in three parts of the persons at random; of very many, persons of large groups less.
 
     Adversaries are tuned on all rows of the validation persons, which follow the law of the rows that they are judged
     on; only the bound itself takes independent ones.
     """
-    persons = train.persons
+    persons, group = train.persons, train.group_numbers(groups)
     rng = np.random.default_rng(seed)
-    kept = rng.random(persons.n) < (_QUICK_ROWS / len(train) if quick else 1)
+    each = (_QUICK_ROWS if quick else _MOST_ROWS) / len(groups)
+    share = np.empty(persons.n)
+    share[persons.codes] = (each / np.maximum(np.bincount(group, minlength=len(groups)), 1))[group]
+    kept = rng.random(persons.n) < share
     part = np.where(kept, np.searchsorted(np.cumsum(_SHARES)[:2], rng.random(persons.n)), -1)[persons.codes]
     names = ("reference", "fit", "validation")
     return {name: np.flatnonzero(part == number) for number, name in enumerate(names)}
