@@ -182,9 +182,11 @@ def audit(
     regression, networks with and without standardising, a stack of five learners, and the frequencies of exact values.
     White-box ones also know the encoders: the model's likelihood ratio, the grid test, and trees and the stack on
     everything that every group's inverse tells (`fairflows.attack.white_box`). With more than two groups each adversary
-    attacks the pair that it tells apart best. Of very many rows that are all different, adversaries are judged on a
-    random part: 100,000, or 60,000 by white-box ones, random forests 50,000, nearest neighbours and the stack 20,000;
-    where a group is small, all of its rows are in it.
+    attacks the pair that it tells apart best.
+
+    Of very many rows a random part will do: of `train` about 400,000, in equal shares for the groups that have so many;
+    of test rows that are all different 100,000 for each adversary, 60,000 for white-box ones, 50,000 for random forests
+    and 20,000 for nearest neighbours and the stack.
 
     Parameters
     ----------
