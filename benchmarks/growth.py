@@ -1,13 +1,13 @@
 """How time and memory grow with rows, columns, groups and cells: one fresh process per point, on one thread.
 
     python benchmarks/growth.py [--only NAME ...] [--limit SECONDS] [--memory GIB] [--jobs N] [--csv FILE]
-                                [--figure FILE]
+                                [--figure FILE] [--table AXIS]
 
 ``--only`` keeps the points of these axes (rows, columns, groups, cells), encoders and stages (fit, encode, certify,
 audit); names of one sort are alternatives. Points that the CSV file holds already are not measured again, so that a run
 may be stopped and continued. A point that is stopped by the limit of time or of memory is written down as such, and
 larger values on its axis are left out. With ``--jobs`` several points are measured at a time, each on one thread, large
-tables first. ``--figure`` alone draws what the file holds.
+tables first. ``--figure`` and ``--table`` alone draw and print what the file holds.
 
 Rows are drawn (`drawn_rows`): whole numbers, decimals, categories of six and of two levels in turn, which depend on
 four factors, a group that shifts them, and a label. Encoders are fitted to the rows of the point in the stage "fit",
@@ -280,6 +280,28 @@ def draw(known: dict[Point, Measured], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def as_markdown(known: dict[Point, Measured], axis: str) -> str:
+    """Processor seconds and peak memory against one axis, a line per encoder and stage."""
+    lines = ["| encoder | stage | " + " | ".join(f"{value:,}" for value in AXES[axis]) + " |"]
+    lines.append("|---|---|" + "---|" * len(AXES[axis]))
+    for encoder in ENCODERS:
+        for stage in STAGES:
+            curve = {point.value: measured for point, measured in known.items()
+                     if (point.axis, point.encoder, point.stage) == (axis, encoder, stage)}  # fmt: skip
+            if curve:
+                cells = [_cell(curve[value]) if value in curve else "–" for value in AXES[axis]]
+                lines.append(f"| {encoder} | {stage} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(measured: Measured) -> str:
+    """Two digits of each number."""
+    if measured.note:
+        return measured.note
+    seconds, gib = measured.processor_s, measured.peak_gib
+    return f"{seconds:.{2 if seconds < 1 else 1 if seconds < 20 else 0}f} s, {gib:.{2 if gib < 1 else 1}f} GiB"
+
+
 def _short(value: int) -> str:
     """A number on an axis: 10⁶ is too long when written out."""
     return f"{value:,}" if value < 10_000 else f"$10^{len(str(value)) - 1}$"
@@ -293,13 +315,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="points at a time")
     parser.add_argument("--csv", type=Path, default=Path("growth.csv"))
     parser.add_argument("--figure", type=Path, help="draw the curves to this file")
+    parser.add_argument("--table", choices=AXES, help="print the points of this axis as a table in Markdown")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.point:
         print(json.dumps(asdict(measure(Point(**json.loads(arguments.point))))))
         return
     known = read_points(arguments.csv)
-    if arguments.only or not arguments.figure:
+    if arguments.only or not (arguments.figure or arguments.table):
         points = [p for p in all_points() if p not in known and wanted(p, arguments.only)]
         if arguments.jobs > 1:
             points.sort(key=lambda point: (point.axis != "rows", -point.rows * point.columns))
@@ -317,6 +340,8 @@ def main() -> None:
                     print(f"{point.axis} {point.value:,} {point.encoder} {point.stage}: {_shown(measured)}", flush=True)
     if arguments.figure:
         draw(known, arguments.figure)
+    if arguments.table:
+        print(as_markdown(known, arguments.table))
 
 
 def _is_beyond(point: Point, known: dict[Point, Measured]) -> bool:
