@@ -86,9 +86,8 @@ def describe(
     from fairflows.table.reading import read_frame, recognise
     from fairflows.table.table import Table
 
-    texts = [] if identifier is None else [identifier]
-    known = recognise(file, dialect, texts=texts)
-    frame = read_frame(file, texts=texts, dialect=known)
+    known = recognise(file, dialect, identifier=identifier)
+    frame = read_frame(file, identifier=identifier, dialect=known)
     named = find_names(frame, [*sensitive, *filter(None, [label, identifier]), *(drop or [])])
     table = Table(
         frame,

@@ -103,7 +103,7 @@ def encode_file(
     """
     check_file(Path(target), Path(source))
     encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
-    reader = TableReader(Path(source), batch_rows, encode.schema, _names(encode.identifier), dialect)
+    reader = TableReader(Path(source), batch_rows, encode.schema, encode.identifier, dialect)
     encode.check_label(reader.columns, reader.path)
 
     def encoded(batch: pa.Table) -> Encoded:
@@ -163,7 +163,7 @@ def decode_file(
     """
     check_file(Path(target), Path(source), None if sensitive_from is None else Path(sensitive_from))
     decode = RowDecoder(model, sensitive, identifier, keep, grouping)
-    reader = TableReader(Path(source), batch_rows, decode.schema, _names(decode.identifier), dialect)
+    reader = TableReader(Path(source), batch_rows, decode.schema, decode.identifier, dialect)
     if sensitive_from is None:
         frames = reader.batches([*decode.columns, *decode.sensitive])
     else:
@@ -171,10 +171,6 @@ def decode_file(
         frames = _side_by_side(reader.batches(decode.columns), attributes, reader.path, Path(sensitive_from))
     decoded = in_order(decode, frames, _checked_workers(n_workers))
     return _write(_shown(_of_one_schema(decoded), reader.n_rows, on_progress), Path(target), None)
-
-
-def _names(identifier: str | None) -> list[str]:
-    return [] if identifier is None else [identifier]
 
 
 class RowDecoder:

@@ -31,7 +31,7 @@ from fairflows.table.reading import (
     naming_file,
     open_table,
     say_what_was_recognised,
-    with_texts,
+    with_identifier,
 )
 from fairflows.table.schema import Schema
 from fairflows.table.text_files import COMPRESSION
@@ -44,8 +44,8 @@ MOST_BUCKETS = 512  # files that are open at once
 class TableReader:
     """The rows of a CSV (plain or compressed), Excel or Parquet file in batches, the last of which may be shorter.
 
-    Columns of text files are read by the `schema`, where it has them; `texts` are text, whatever it looks like, such as
-    those that name persons; others are judged by the whole file. What `dialect` does not state is recognised, and a
+    Columns of text files are read by the `schema`, where it has them; the `identifier`, which names persons, is text,
+    whatever it looks like; others are judged by the whole file. What `dialect` does not state is recognised, and a
     warning says as what.
     """
 
@@ -54,13 +54,13 @@ class TableReader:
         path: Path,
         batch_rows: int,
         schema: Schema | None = None,
-        texts: Sequence[str] = (),
+        identifier: str | None = None,
         dialect: Dialect | None = None,
     ) -> None:
         self.path = path
         self.batch_rows = batch_rows
         self._schema = Schema({}) if schema is None else schema
-        self._texts = texts
+        self._identifier = identifier
         self._stated = dialect or Dialect()
         self._rows = open_table(path, self._stated)
         self.columns = self._rows.columns
@@ -99,7 +99,8 @@ class TableReader:
             return
         # Marks and types must hold for the whole file: a batch of digits alone may be of a column of text.
         *_, last = self.columns
-        fields, kinds = [*(name for name in columns if name != last), last], with_texts(schema.kinds, self._texts)
+        fields = [*(name for name in columns if name != last), last]
+        kinds = with_identifier(schema.kinds, self._identifier)
         dialect = number_marks(self._rows.batches(fields), self._rows.dialect, kinds)
         say_what_was_recognised(self.path, self._stated, dialect)
         types = column_types(self._rows.batches(fields), kinds, dialect)

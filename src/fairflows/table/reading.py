@@ -47,7 +47,7 @@ _UNNAMED = re.compile(r"__index_level_\d+__")  # as pandas calls an index that h
 
 
 def read_frame(
-    path: str | Path, schema: Schema | None = None, texts: Sequence[str] = (), dialect: Dialect | None = None
+    path: str | Path, schema: Schema | None = None, identifier: str | None = None, dialect: Dialect | None = None
 ) -> pd.DataFrame:
     """The table in a CSV (plain or compressed), Excel or Parquet file, its values unchanged.
 
@@ -56,9 +56,9 @@ def read_frame(
     numbers and times, and text among text. No column becomes the index.
 
     The `schema`, a model's `schema_`, says what some columns must hold, so that they are read as the model was fitted
-    on them. The columns `texts` are text, whatever it looks like: names such as 12e4, of which numbers would make one
-    person of several. What the `dialect` does not state is recognised, and a warning says as what. A `DataError` says
-    what is wrong with the file, or could be read in two ways.
+    on them. The `identifier` is text, whatever it looks like: of names such as 12e4 numbers would make one person of
+    several. What the `dialect` does not state is recognised, and a warning says as what. A `DataError` says what is
+    wrong with the file, or could be read in two ways.
     """
     path, stated = Path(path), dialect or Dialect()
     rows = open_table(path, stated)
@@ -67,7 +67,7 @@ def read_frame(
             frame = from_arrow(rows.read())
         else:
             batches = list(rows.batches(rows.columns))
-            kinds = with_texts({} if schema is None else schema.kinds, texts)
+            kinds = with_identifier({} if schema is None else schema.kinds, identifier)
             known = number_marks(batches, rows.dialect, kinds)
             say_what_was_recognised(path, stated, known)
             types = column_types(batches, kinds, known)
@@ -83,14 +83,14 @@ def recognise(
     dialect: Dialect | None = None,
     *,
     kinds: Mapping[str, str] | None = None,
-    texts: Sequence[str] = (),
+    identifier: str | None = None,
     usual: Dialect | None = None,
 ) -> Dialect:
     """How a file is written, all of it; a warning says what was recognised. Nothing for a Parquet file.
 
     `dialect` is what is known of it. Where a model will encode the file, `kinds` says what its columns must hold, as a
     `Schema` has it, and only these are looked at; `usual` is how the file was written that the model was fitted on, and
-    decides where this one shows nothing. The columns `texts` are text, whatever it looks like.
+    decides where this one shows nothing. The column `identifier` is text, whatever it looks like.
     """
     path, stated = Path(path), dialect or Dialect()
     rows = open_table(path, stated, usual)
@@ -99,7 +99,7 @@ def recognise(
     with explaining_errors(path), naming_file(path):
         columns = [name for name in rows.columns if not kinds or name in kinds]
         batches = rows.batches(columns) if columns else []
-        known = number_marks(batches, rows.dialect, with_texts(kinds or {}, texts), usual)
+        known = number_marks(batches, rows.dialect, with_identifier(kinds or {}, identifier), usual)
     if known != usual:
         say_what_was_recognised(path, stated, known)
     return known
@@ -207,9 +207,9 @@ def _with_lots(
             yield batch, keyed_hashes(np.asarray(persons.names), key, "sample")[persons.codes]
 
 
-def with_texts(kinds: Mapping[str, str], texts: Sequence[str]) -> dict[str, str]:
-    """What columns must hold, with those that are text whatever it looks like."""
-    return {**kinds, **dict.fromkeys(texts, TEXT)}
+def with_identifier(kinds: Mapping[str, str], identifier: str | None) -> dict[str, str]:
+    """What columns must hold, with the one that names persons: text, whatever it looks like."""
+    return dict(kinds) if identifier is None else {**kinds, identifier: TEXT}
 
 
 def say_what_was_recognised(path: Path, stated: Dialect, known: Dialect) -> None:

@@ -183,8 +183,8 @@ class Table:
             As for `Table`.
         """
         identifier = settings.get("identifier")
-        names = [identifier] if isinstance(identifier, str) else []
-        return cls(read_frame(path, schema, names, dialect), **{"name": Path(path).name, **settings})
+        name = identifier if isinstance(identifier, str) else None
+        return cls(read_frame(path, schema, name, dialect), **{"name": Path(path).name, **settings})
 
     def __len__(self) -> int:
         return len(self.X)

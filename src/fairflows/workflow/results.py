@@ -307,9 +307,8 @@ class Reading:
 
     def dialect_of(self, path: Path, model: Transformer | None, stated: Dialect) -> Dialect:
         """How a file is written: as stated, as it shows, else as the file that was fitted."""
-        texts = [] if self.identifier is None else [self.identifier]
         kinds = {} if model is None else self._schema(model).kinds
-        return recognise(path, stated, kinds=kinds, texts=texts, usual=self.dialect or Dialect())
+        return recognise(path, stated, kinds=kinds, identifier=self.identifier, usual=self.dialect or Dialect())
 
     def table_of(
         self, path: Path, model: Transformer | None = None, *, dialect: Dialect, rules: GroupRules | None = None
