@@ -192,7 +192,7 @@ class CellCodec:
         return {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
 
     def _radix(self) -> npt.NDArray[np.int64]:
-        return np.cumprod([1, *self.shape_[:0:-1]], dtype=np.int64)[::-1]
+        return np.array([prod(self.shape_[j + 1 :]) for j in range(len(self.shape_))], dtype=np.int64)
 
     def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels | Bins:
         keeps_values = kind == "discrete" and column.nunique() <= self.max_values
