@@ -59,7 +59,7 @@ class Bins:
         has_gaps = bool(is_missing.any())
         known = column[~is_missing] if has_gaps else column
         if column.dtype != self.dtype and len(known) and known.isin(self.levels.index).all():
-            return self.named(column)
+            return self.levels.codes(column)
         if len(known):
             check_same(self.name, column, self.dtype)
         values, codes = numbers(known), np.zeros(len(known), dtype=np.intp)
@@ -71,18 +71,6 @@ class Bins:
         with_gaps = np.full(len(column), self.levels.code_of_missing(is_missing, found))
         with_gaps[~is_missing] = codes
         return with_gaps
-
-    def named(self, column: pd.Series) -> npt.NDArray[np.intp]:
-        """The bins with these names."""
-        return self.levels.codes(column)
-
-    def column(self, codes: npt.NDArray[np.intp]) -> pd.Series:
-        """The names of these bins."""
-        return self.levels.column(codes)
-
-    def array(self, codes: npt.NDArray[np.intp]) -> ExtensionArray:
-        """The names of these bins as a frame takes them over."""
-        return self.levels.array(codes)
 
 
 class CellCodec:
@@ -189,7 +177,12 @@ class CellCodec:
 
     def columns(self, levels: npt.NDArray[np.int64]) -> dict[Hashable, ExtensionArray]:
         """The columns of these rows, without a frame around them."""
-        return {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.levels_.items())}
+        return {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.decoded_levels.items())}
+
+    @property
+    def decoded_levels(self) -> dict[Hashable, Levels]:
+        """What each column is decoded to: its levels, which of bins are their names."""
+        return {name: part.levels if isinstance(part, Bins) else part for name, part in self.levels_.items()}
 
     def _radix(self) -> npt.NDArray[np.int64]:
         return np.array([prod(self.shape_[j + 1 :]) for j in range(len(self.shape_))], dtype=np.int64)

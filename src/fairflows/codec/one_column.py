@@ -133,8 +133,6 @@ class Levels:
             codes[unseen] = self.index.get_loc(OTHER)
         return codes
 
-    named = codes
-
     def places(self, column: pd.Series) -> Places:
         """The place of each value: as for `Ranges`, what is drawn from a level and becomes a value again."""
         return self.codes(column)

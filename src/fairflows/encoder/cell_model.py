@@ -17,7 +17,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from fairflows.codec.cell_codec import Bins, CellCodec
+from fairflows.codec.cell_codec import CellCodec
 from fairflows.density.cell_density import (
     MOST_CELLS_ENUMERATED,
     CellDensity,
@@ -223,7 +223,7 @@ def check_labels(group: Groups, y: Groups, groups: list[Hashable], classes: np.n
 def one_hot_names(codec: CellCodec) -> list[str]:
     """Names of the one-hot columns: 'workclass=Private'."""
     names = []
-    for name, part in codec.levels_.items():
+    for name, part in codec.decoded_levels.items():
         values = part.column(np.arange(len(part)))
         names += [f"{name}={'(missing)' if pd.isna(value) else value}" for value in values]
     return names
@@ -264,8 +264,7 @@ def output_names(codec: CellCodec, output: Output) -> list[str]:
 def output_dtypes(codec: CellCodec, output: Output) -> dict[str, Dtype]:
     """The types of its columns."""
     if output == "categories":
-        levels = {name: part.levels if isinstance(part, Bins) else part for name, part in codec.levels_.items()}
-        return {str(name): part.dtype for name, part in levels.items()}
+        return {str(name): part.dtype for name, part in codec.decoded_levels.items()}
     return dict.fromkeys(output_names(codec, output), np.dtype(np.int64 if output == "codes" else np.float64))
 
 
@@ -273,14 +272,13 @@ def output_schema(codec: CellCodec, output: Output) -> Schema:
     """What the columns of that frame hold, where they are the table's own: a bin, too, is known by its name."""
     if output != "categories":
         return Schema({})
-    levels = {name: part.levels if isinstance(part, Bins) else part for name, part in codec.levels_.items()}
-    return Schema({str(name): part.kind for name, part in levels.items()})
+    return Schema({str(name): part.kind for name, part in codec.decoded_levels.items()})
 
 
 def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: Output) -> IntArray:
     """The cells behind such a frame."""
     if output == "categories":
-        levels = [part.named(frame.iloc[:, j]) for j, part in enumerate(codec.levels_.values())]
+        levels = [part.codes(frame.iloc[:, j]) for j, part in enumerate(codec.decoded_levels.values())]
         return codec.cells_of(np.column_stack(levels))
     if output == "codes":
         return _codes(codec, frame.iloc[:, 0])
