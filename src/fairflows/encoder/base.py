@@ -262,6 +262,9 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     strength_name: ClassVar[str] = "gamma"
     """The setting that a frontier varies."""
 
+    is_invertible: ClassVar[bool] = False
+    """Whether `inverse_transform` gives back the rows that were encoded."""
+
     # With metadata routing an encoder gets the attribute without being told to ask for it (set_fit_request and others).
     __metadata_request__fit: ClassVar = {"sensitive_features": True}
     __metadata_request__transform: ClassVar = {"sensitive_features": True}
@@ -292,11 +295,6 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def needs_attribute(self) -> bool:
         """Whether encoding needs the sensitive attribute."""
         return True
-
-    @property
-    def is_invertible(self) -> bool:
-        """Whether `inverse_transform` gives back the rows that were encoded."""
-        return False
 
     @property
     def is_randomised(self) -> bool:

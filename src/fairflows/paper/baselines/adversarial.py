@@ -247,10 +247,8 @@ class MaxEntARL(AttributeBaseline):
     ----------
     alpha : float
         α, the weight of the discriminator's doubt.
-    attribute : {"encoding", "training"}
-        Whether the encoder sees the sensitive attribute, or only training does; encoding then does without it.
-    n_latent, hidden, head, adversary, n_epochs, batch_size, learning_rate, weight_decay, …
-        As for `AdversarialEncoder`.
+    attribute, n_latent, hidden, head, adversary, n_epochs, batch_size, learning_rate, weight_decay, …
+        As for `LAFTR`.
 
     Examples
     --------
