@@ -21,7 +21,6 @@ from fairflows.encoder.labels import Label, read_labels
 from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice
 from fairflows.table.columns import Dtype, TableColumns, check_kinds, check_known, places_in, shown, sorted_values
 from fairflows.table.frames import (
-    ColumnLike,
     TableLike,
     columns_from_arrow,
     has_names,
@@ -116,10 +115,12 @@ class GroupEncoder(Encoder):
         self.key_ = self.key if self.key is not None else new_key()
         self.ledger_ = Ledger.of(rows.X, rows.persons, self.key_)
         self.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
-        weight = self._read_weight(given.sample_weight, rows.X)
-        for a, group in enumerate(self.groups_):
-            if weight is not None and not weight[rows.group == a].any():
-                raise DataError(f"Every group needs rows of positive sample_weight; group {shown(group)} has none.")
+        weight: FloatArray | None = None
+        if given.sample_weight is not None:
+            weight = _check_sample_weight(given.sample_weight, rows.X, dtype=np.float64, ensure_non_negative=True)
+            for a, group in enumerate(self.groups_):
+                if not weight[rows.group == a].any():
+                    raise DataError(f"Every group needs rows of positive sample_weight; group {shown(group)} has none.")
         return LabelledRows(**vars(rows), y=given.label, weight=weight)
 
     def _check_strengths(self, strengths: Sequence[float]) -> None:
@@ -228,12 +229,6 @@ class GroupEncoder(Encoder):
                 "classes: cut it into a few (pandas.qcut), or use FairCells or FairTree, which take a number to "
                 "predict."
             )
-
-    def _read_weight(self, sample_weight: ColumnLike | None, X: pd.DataFrame) -> FloatArray | None:
-        """Row weights, checked; None when all rows count alike."""
-        if sample_weight is None:
-            return None
-        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
     def _table(self, X: RowsLike) -> TableColumns:
         """All columns of a table."""
