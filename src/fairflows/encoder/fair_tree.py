@@ -14,7 +14,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.pipeline import Pipeline
 
 from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_cell_bound
-from fairflows.codec.outside import Outside
 from fairflows.compute.display import ShowProgress, progress_bar
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, cell_numbers
 from fairflows.encoder.labels import Label, check_classifier, label_columns, takes_weights
@@ -252,7 +251,7 @@ class FairTree(ScoredCells):
         persons = rows.persons_or_fresh()
         X = self._features(rows)
         if self.missing_ == "category":
-            self.scores_.note_missing(X, rows.outside)
+            self.scores_.components.columns.note_missing(X, rows.outside)
 
         def coin(depth: int, places: npt.NDArray[np.intp]) -> FloatArray:
             return persons.take(places).uniform(self.key_, f"tree: depth {depth}")
@@ -359,10 +358,6 @@ class TreeScores:
         place[self.n_of_labels + kept] = n_of_labels + np.arange(len(kept))
         components = replace(self.components, loadings=self.components.loadings[:, kept])
         return replace(self, of_labels=of_labels, components=components, n_of_labels=n_of_labels), place
-
-    def note_missing(self, X: TableColumns, found: Outside) -> None:
-        """Note the numbers that are missing where none was in training."""
-        self.components.columns.note_missing(X, found)
 
 
 def _estimator_of(label: Label, estimator: BaseEstimator | None, *, weighted: bool, random_state: int) -> BaseEstimator:
