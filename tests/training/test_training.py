@@ -264,6 +264,21 @@ def test_adam_is_torchs():
     torch.testing.assert_close(trained(ours), trained(torchs))
 
 
+def test_weights_that_decay_become_zero():
+    """Numbers next to zero would make every product of a processor many times as slow."""
+    dead, alive = torch.full((100,), 1e-3).requires_grad_(), torch.ones(2).requires_grad_()
+    steps = AdamSteps(
+        lambda: (dead * 0).sum() + (alive - 2).square().sum(), [dead, alive], learning_rate=1e-3, weight_decay=1e-5
+    )
+    dead.data[:50] = torch.logspace(-45, -21, 50)
+    for _ in range(32):
+        steps.step()
+    numbers = torch.cat([x.detach().ravel() for x in (dead, *steps._means, *steps._squares)])
+    assert (dead[:40] == 0).all()
+    assert ((numbers == 0) | (numbers.abs() >= 1e-20)).all()
+    assert (alive > 1).all()
+
+
 def test_rows_are_drawn_in_proportion_to_their_weight():
     densities, _ = gaussians()
     rows = [torch.arange(4.0)[:, None].expand(-1, 2), 10 + torch.arange(3.0)[:, None].expand(-1, 2)]
