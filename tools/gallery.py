@@ -63,6 +63,7 @@ def run(markdown: str) -> NotebookNode:
     with tempfile.TemporaryDirectory() as folder:
         # The looks of whoever builds the site must not change what its pages certify.
         env = {"OMP_NUM_THREADS": "1", **os.environ, "FAIRFLOWS_LEDGER": str(Path(folder) / "ledger")}
+        env.pop("MPLBACKEND", None)  # figures go into the page, whatever else this shell draws them with
         place = {"metadata": {"path": folder}}
         client = NotebookClient(notebook, timeout=_SECONDS, resources=place, extra_arguments=["--log-level=ERROR"])
         client.execute(env=env)
