@@ -20,6 +20,7 @@ from torch import Tensor
 
 _WARM_UP = 3  # steps before a capture: lazily made buffers, handles and optimiser states must exist by then
 _TINY = 1e-20  # what a weight this small adds to anything is lost in rounding, and so is a step that is made of it
+_TINY_SQUARE = 1e-36  # of gradients, of which the root is added to 1e-8
 _UNTIL_CLEARED = 32  # steps; in so many, no number goes from there to where processors are slow
 _UNTIL_MEASURED_AGAIN = 200  # steps, then twice as many each time; other work on the machine comes and goes
 
@@ -129,8 +130,10 @@ class AdamSteps:
         Weight decay takes the weights of units that no row activates, and their means, ever nearer to zero. Below 1e-38
         float32 has fewer digits, and processors take many times as long for a product.
         """
-        for numbers in (*(parameter.data for parameter in self._trained), *self._means, *self._squares):
+        for numbers in (*(parameter.data for parameter in self._trained), *self._means):
             numbers.masked_fill_(numbers.abs() < _TINY, 0)
+        for squares in self._squares:
+            squares.masked_fill_(squares < _TINY_SQUARE, 0)
 
     def _run_aside(self) -> None:
         """A step on a stream of its own, as the capture that follows needs."""
