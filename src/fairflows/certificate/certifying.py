@@ -88,8 +88,8 @@ def certify(
         Hoeffding's radius), which is wider. Exact sums need neither.
     n_draws : int, optional
         Draws from each group behind the model-based bound. When not given, as many as put the bound 1/1000 above the
-        distance, judged by 10,000 other draws; at most 1,000,000, or as many as fit where the groups are many, since
-        n·K² numbers are kept. Exact sums need none.
+        distance, judged by other draws, at most 10,000; no more than 1,000,000, and 8,000,000/K² for K groups, since
+        every group's density is computed for the draws of every group. Exact sums need none.
     monte_carlo_delta : float
         The δ of that bound, over the draws.
     random_state : int

@@ -46,6 +46,7 @@ _OWN = "the densities that the model was fitted with"
 _MONTE_CARLO_DELTA = 0.001
 _DRAWS, _FIRST_DRAWS = 1_000_000, 10_000
 _WIDTH = 0.001  # of a model-based bound, by default
+_EVALUATED = 8_000_000  # log-densities at most by default, of every draw under every group: about 20 s on one thread
 _MOST_DRAWS = 100_000_000  # minutes; a certificate that states more was not made here
 
 
@@ -155,10 +156,11 @@ def _enough_draws(law: LatentLaw | None, n_groups: int, estimator: Estimator, de
     """
     if law is None or law.exact() is not None:
         return _DRAWS  # none is made
-    most = min(_DRAWS, most_draws(n_groups))
-    if estimator == "sign" or most <= _FIRST_DRAWS:  # Hoeffding's radius is the same for all laws
+    most = max(1, min(_DRAWS, _EVALUATED // n_groups**2, most_draws(n_groups)))
+    if estimator == "sign":  # Hoeffding's radius is the same for all laws
         return most
-    return min(most, draws_needed(law.log_density_table(_FIRST_DRAWS, seed + 1), delta, _WIDTH))
+    first = law.log_density_table(min(_FIRST_DRAWS, -(-most // 8)), seed + 1)
+    return min(most, draws_needed(first, delta, _WIDTH))
 
 
 def _check_target(target: float | None, accuracy: float | None, blind: float) -> None:

@@ -349,7 +349,7 @@ def certify(
             "--draws",
             min=1,
             help="Draws from each group behind the model-based bound; when not given as many as it needs to be precise "
-            "to 1/1000, at most a million.",
+            "to 1/1000, at most a million, and 8,000,000/K² for K groups.",
             show_default=False,
         ),
     ] = None,

@@ -10,7 +10,15 @@ from torch import Tensor
 from fairflows.bijection import Bijection, StackedMLP
 from fairflows.bounds.arguments import checked_draws
 from fairflows.density import GroupDensities
-from fairflows.training.algorithm1 import Batch, Losses, algorithm_1, classification_loss, convex, without_kl
+from fairflows.training.algorithm1 import (
+    Batch,
+    Losses,
+    algorithm_1,
+    classification_loss,
+    convex,
+    log_prob_under_others,
+    without_kl,
+)
 from fairflows.training.loop import GroupRows
 
 _DECODED_AT_A_TIME = 2**16
@@ -105,10 +113,10 @@ def _parts(n: int, chunk: int, n_groups: int) -> Iterator[int]:
 
 
 def _log_densities(bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator) -> Tensor:
-    K = densities.n_groups
     x = densities.sample(n, generator).to(next(bijection.parameters()))
-    z, _ = bijection.forward(x)  # (M, K, n, D)
-    all_draws = z.flatten(1, 2).unsqueeze(1).expand(-1, K, -1, -1)  # every group decodes the draws of all groups
-    decoded, log_det = bijection.inverse(all_draws)
-    log_p_z = densities.log_prob(decoded) + log_det  # eq. 4, (M, K density, K drawn · n)
-    return log_p_z.unflatten(2, (K, n)).permute(0, 3, 2, 1)
+    z, log_det = bijection.forward(x)  # (M, K, n, D)
+    own = densities.log_prob(x) - log_det  # eq. 4: a draw's own group needs no decoding
+    by_shift = torch.cat([own.unsqueeze(2), log_prob_under_others(bijection, densities, z)], dim=2)
+    group = torch.arange(densities.n_groups, device=x.device)
+    drawn, density = group[:, None], group
+    return by_shift[:, drawn, (drawn - density) % len(group)].permute(0, 3, 1, 2)
