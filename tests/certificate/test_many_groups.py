@@ -125,11 +125,11 @@ def test_training_that_does_not_fit_is_refused_before_it_starts(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("densities were fitted first")
 
-    monkeypatch.setattr(flow_fitting, "_MOST_NUMBERS", 2**24)
+    monkeypatch.setattr(flow_fitting, "_MOST_NUMBERS", 2**20)
     monkeypatch.setattr(GroupDensities, "fit", refuse)
     settings = {"density": MixtureDensity(1), "hidden": (8,), "n_blocks": 2, "batch_size": 64, "device": "cpu"}
     with pytest.raises(
-        DataError, match=r"each of 60 groups .* takes about \d GiB .*; (\d+) groups fit.*now 64"
+        DataError, match=r"each of 60 groups with 4 others .* takes about \d+ GiB .*; (\d+) groups fit.*now 64"
     ) as refused:
         FairFlow(**settings).fit(people(60, 6000))
     fitting = int(str(refused.value).split(" groups fit")[0].split()[-1])

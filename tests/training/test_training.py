@@ -10,7 +10,7 @@ from torch import distributions as td
 from fairflows.bijection import ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP
 from fairflows.compute.steps import AdamSteps
 from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
-from fairflows.training.algorithm1 import Batch, algorithm_1, log_prob_under_others
+from fairflows.training.algorithm1 import Batch, algorithm_1, draws_compared, log_prob_under_others
 from fairflows.training.evaluation import held_out_losses, log_density_table
 from fairflows.training.loop import (
     DivergedError,
@@ -204,13 +204,40 @@ def test_draws_are_evaluated_under_every_other_group(n_labels):
     for parameter in f.parameters():
         parameter.data *= torch.arange(1.0, K + 1).view(1, K, *[1] * (parameter.ndim - 2))  # three different encoders
     z = torch.randn(2, K, n_labels * n, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = log_prob_under_others(f, densities, z)
+    found = log_prob_under_others(f, densities, draws_compared(z, n_labels))
     for a in range(K):
         for place, b in enumerate([(a - 1) % K, (a - 2) % K]):
             x, log_det = f.select_group(b).inverse(z[:, a : a + 1])
             blocks = x[:, 0].split(n, dim=1)
             log_p = torch.cat([members[b][label].log_prob(block) for label, block in enumerate(blocks)], dim=1)
             torch.testing.assert_close(found[:, a, place], log_p + log_det[:, 0])
+
+
+@pytest.mark.parametrize(("n_groups", "n"), [(4, 12), (8, 28), (8, 10), (60, 7)])
+def test_draws_are_shared_out_among_many_groups(n_groups, n):
+    """Each draw of a label is compared with as many other groups as any other, up to one; of few groups with all."""
+    draws = torch.arange(2 * n).expand(3, n_groups, -1)
+    compared = draws_compared(draws, n_labels=2, most=4)
+    share = min(n, -(-4 * n // (n_groups - 1)))
+    assert compared.shape == (3, n_groups, n_groups - 1, 2 * share)
+    first, second = compared.unflatten(3, (2, share)).unbind(3)
+    assert torch.equal(second, first + n), "the same draws of both labels"
+    assert all(len(part.unique()) == share for part in first[0, 0]), "no draw twice with one group"
+    times = torch.bincount(first[0, 0].flatten(), minlength=n)
+    assert times.sum() == share * (n_groups - 1)
+    if n % (n_groups - 1) == 0 or n_groups <= 5:
+        assert (times == min(4, n_groups - 1)).all()
+    assert times.min() >= 1
+
+
+def test_the_divergence_of_many_groups_is_estimated_from_shares():
+    """Its mean is that of all pairs: for normal laws of unit variance half the mean squared distance."""
+    K = 9
+    densities = GroupDensities([normal(float(a)) for a in range(K)])
+    f, _ = small([0], n_groups=K)
+    x = densities.sample(30_000, torch.Generator().manual_seed(0))
+    expected = sum((a - b) ** 2 for a in range(K) for b in range(K)) / (K * (K - 1))  # D/2 = 1
+    assert float(divergence(f, densities, x)) == pytest.approx(expected, rel=0.02)
 
 
 def test_training_is_repeatable_and_depends_on_the_seed():

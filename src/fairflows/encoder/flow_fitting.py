@@ -30,6 +30,7 @@ from fairflows.density.known import InModelSpace
 from fairflows.encoder.base import FloatArray, Groups, LabelledRows
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
 from fairflows.exceptions import DataError, ParameterError, check_count
+from fairflows.training.algorithm1 import MOST_COMPARED
 from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, train
 
@@ -313,19 +314,22 @@ def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
 
 
 def _check_size(settings: FairFlow, n_features: int, n_groups: int, batch_size: int, n_models: int) -> None:
-    """Refuse more than two groups that are too many to be compared with each other, each with all others, in a step."""
+    """Refuse more than two groups whose draws, each compared with several other groups, are too many for a step."""
     if isinstance(settings.bijection, Bijection):
         return  # only the memory of the named ones is known
     n_labels = len(settings.label_classes) if settings.criterion == "equalized_odds" else 1
     of_features = _NUMBERS_PER_FEATURE.get(settings.bijection, 0) * n_features
     of_pair = n_models * batch_size * n_labels * settings.n_blocks * (2 * sum(settings.hidden) + of_features)
-    if n_groups > 2 and n_groups * (n_groups - 1) * of_pair > _MOST_NUMBERS:
-        fitting = int(0.5 + np.sqrt(0.25 + _MOST_NUMBERS / of_pair))  # the largest K with K·(K − 1) pairs within it
+
+    def numbers(n_groups: int) -> int:
+        return n_groups * min(n_groups - 1, MOST_COMPARED) * of_pair
+
+    if n_groups > 2 and numbers(n_groups) > _MOST_NUMBERS:
+        fitting = max((K for K in range(2, n_groups) if numbers(K) <= _MOST_NUMBERS), default=2)
         raise DataError(
-            f"FairFlow compares each of {n_groups} groups with every other one in every step, {n_models} models at a "
-            f"time, which takes about {n_groups * (n_groups - 1) * of_pair * 4 / 2**30:,.0f} GiB of memory; "
-            f"{max(fitting, 2)} groups fit. Join small groups, lower batch_size (now {batch_size}), or use "
-            "FairTransport."
+            f"FairFlow compares each of {n_groups} groups with {min(n_groups - 1, MOST_COMPARED)} others in every "
+            f"step, {n_models} models at a time, which takes about {numbers(n_groups) * 4 / 2**30:,.0f} GiB of memory; "
+            f"{fitting} groups fit. Join small groups, lower batch_size (now {batch_size}), or use FairTransport."
         )
 
 

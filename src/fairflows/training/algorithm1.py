@@ -33,6 +33,9 @@ from fairflows.bijection.base import BothWays
 from fairflows.compute.steps import SecondStream
 from fairflows.density import GroupDensities
 
+MOST_COMPARED = 4
+"""The other groups that a draw is compared with in a step."""
+
 _SMALLEST_RANGE = 1e-6  # that a loss is normalised to
 
 
@@ -80,24 +83,42 @@ def algorithm_1(
     beside = SecondStream(z.device, "classification")  # classified and decoded at the same time
     L_clf = beside.run(classification_loss, h, z_rows, batch.y)
     log_p_z = batch.log_p_x - log_det[..., -N:]  # log p̂_Za(z_a), eq. 4
-    log_p_z_others = log_prob_under_others(f, p, z_draws)  # log p̂_Zb(z_a) for every b ≠ a
-    L_a = (log_p_z.unsqueeze(2) - log_p_z_others).mean((2, 3))  # (M, K): L_0, L_1, ...
+    z_compared, log_p_z_compared = (draws_compared(values, p.n_labels) for values in (z_draws, log_p_z))
+    log_p_z_others = log_prob_under_others(f, p, z_compared)  # log p̂_Zb(z_a) for every b ≠ a
+    L_a = (log_p_z_compared - log_p_z_others).mean((2, 3))  # (M, K): L_0, L_1, ...
     L_KL = L_a.mean(1)  # (L_0 + L_1) / 2 for two groups
     beside.join()
     L = scalarise(L_KL, L_clf, gamma)
     return Losses(L_clf, L_KL, L)
 
 
-def log_prob_under_others(f: BothWays, p: GroupDensities, z: Tensor) -> Tensor:
-    """log p̂_Zb(z_a) of draws z_a (M, K, N, D) for every other group b = a − 1, a − 2, ... (mod K): (M, K, K − 1, N).
+def draws_compared(draws: Tensor, n_labels: int, most: int = MOST_COMPARED) -> Tensor:
+    """Of draws (M, K, N, ...) those that each group b ≠ a is compared on, (M, K, K − 1, N', ...).
 
-    With densities by group and label, the N draws are blocks of equal length, one per label, and a block is evaluated
-    under the densities of its label.
+    All of them, unless there are so many groups that each draw is compared with `most` others only: then b gets an
+    equal share of each label's draws, and the work of a step grows with the groups and not with their pairs.
+    """
+    n_others = draws.shape[1] - 1
+    if n_others <= most:
+        return draws.unsqueeze(2).expand(-1, -1, n_others, *draws.shape[2:])
+    by_label = draws.unflatten(2, (n_labels, -1))
+    N = by_label.shape[3]
+    share = -(-N * most // n_others)
+    twice = torch.cat([by_label, by_label[:, :, :, :share]], dim=3)  # a share may begin again at the first draw
+    shares = [twice.narrow(3, i * N // n_others, share) for i in range(n_others)]
+    return torch.stack(shares, dim=2).flatten(3, 4)
+
+
+def log_prob_under_others(f: BothWays, p: GroupDensities, z: Tensor) -> Tensor:
+    """log p̂_Zb(z_a) of draws z_a for every other group b = a − 1, a − 2, ... (mod K): (M, K, K − 1, N).
+
+    The draws are those that a and b are compared on, (M, K, K − 1, N, D). With densities by group and label they are
+    blocks of equal length, one per label, and a block is evaluated under the densities of its label.
     """
     K = z.shape[1]
-    by_label = z.unflatten(2, (p.n_labels, -1))
+    by_label = z.unflatten(3, (p.n_labels, -1)).unbind(2)
     # Group b decodes the draws of the groups b + 1, b + 2, ... (mod K), all in one call.
-    shifted = torch.cat([by_label.roll(-shift, dims=1) for shift in range(1, K)], dim=3)
+    shifted = torch.cat([part.roll(-shift, dims=1) for shift, part in enumerate(by_label, start=1)], dim=3)
     x, log_det = f.inverse(shifted.flatten(2, 3))
     log_p_z = p.log_prob(x) + log_det  # eq. 4
     by_shift = log_p_z.unflatten(2, (p.n_labels, K - 1, -1)).unbind(3)

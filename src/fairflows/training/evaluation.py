@@ -16,6 +16,7 @@ from fairflows.training.algorithm1 import (
     algorithm_1,
     classification_loss,
     convex,
+    draws_compared,
     log_prob_under_others,
     without_kl,
 )
@@ -116,7 +117,8 @@ def _log_densities(bijection: Bijection, densities: GroupDensities, n: int, gene
     x = densities.sample(n, generator).to(next(bijection.parameters()))
     z, log_det = bijection.forward(x)  # (M, K, n, D)
     own = densities.log_prob(x) - log_det  # eq. 4: a draw's own group needs no decoding
-    by_shift = torch.cat([own.unsqueeze(2), log_prob_under_others(bijection, densities, z)], dim=2)
+    to_each = draws_compared(z, 1, most=densities.n_groups)
+    by_shift = torch.cat([own.unsqueeze(2), log_prob_under_others(bijection, densities, to_each)], dim=2)
     group = torch.arange(densities.n_groups, device=x.device)
     drawn, density = group[:, None], group
     return by_shift[:, drawn, (drawn - density) % len(group)].permute(0, 3, 1, 2)
