@@ -24,6 +24,7 @@ from fairflows.density.base import Density, checked_rows
 from fairflows.exceptions import DataError
 
 _ROWS_FOR_BIC = 20_000
+_UNTIL_GIVEN_UP = 3  # components more than the best number so far
 
 
 class MixtureDensity(Density):
@@ -34,7 +35,7 @@ class MixtureDensity(Density):
     n_components
         Number of components; chosen between 1 and ``max_components`` by the Bayesian information criterion when None.
     max_components
-        The largest number tried.
+        The largest number tried; larger ones are not where three more components did not help.
     n_init
         Starts of the EM algorithm; the best is kept.
 
@@ -57,8 +58,10 @@ class MixtureDensity(Density):
     def fit(self, x: Tensor, random_state: int = 0) -> Self:
         """Estimate the mixture from rows (n, D) by EM."""
         rows = checked_rows(x).detach().double().cpu().numpy()
-        n_components = self.n_components or self._best_by_bic(rows, random_state)
-        mixture = self._em(rows, min(n_components, len(rows)), random_state)
+        if self.n_components is None:
+            mixture = self._best_by_bic(rows, random_state)
+        else:
+            mixture = self._em(rows, min(self.n_components, len(rows)), random_state)
         fitted = {
             "log_weights": torch.as_tensor(mixture.weights_).log(),
             "means": torch.as_tensor(mixture.means_),
@@ -66,18 +69,35 @@ class MixtureDensity(Density):
         }
         return self._keep(x.shape[1], **fitted).to(x)
 
-    def _em(self, rows: NDArray[np.float64], n_components: int, random_state: int) -> GaussianMixture:
+    def _best_by_bic(self, rows: NDArray[np.float64], random_state: int) -> GaussianMixture:
+        """The mixture of least BIC; of very many rows that of a subset, from which EM goes on with all of them."""
+        subset = rows
+        if len(rows) > _ROWS_FOR_BIC:
+            subset = np.random.default_rng(random_state).choice(rows, _ROWS_FOR_BIC, replace=False)
+        most = min(self.max_components, max(1, len(subset) // (2 * subset.shape[1])))
+        best = self._em(subset, 1, random_state)
+        least = best.bic(subset)
+        for k in range(2, most + 1):
+            if k > best.n_components + _UNTIL_GIVEN_UP:
+                break  # of many columns, each component takes long and tells little
+            mixture = self._em(subset, k, random_state)
+            bic = mixture.bic(subset)
+            if bic < least:
+                best, least = mixture, bic
+        return best if subset is rows else self._em(rows, best.n_components, random_state, start=best)
+
+    def _em(
+        self, rows: NDArray[np.float64], n_components: int, random_state: int, start: GaussianMixture | None = None
+    ) -> GaussianMixture:
         mixture = GaussianMixture(n_components, n_init=self.n_init, max_iter=200, random_state=random_state)
+        if start is not None:
+            mixture.set_params(
+                n_init=1, weights_init=start.weights_, means_init=start.means_, precisions_init=start.precisions_
+            )
         with warnings.catch_warnings():
             # A fit that stops at the iteration limit is still a density; held-out scores tell how good it is.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return mixture.fit(rows)
-
-    def _best_by_bic(self, rows: NDArray[np.float64], random_state: int) -> int:
-        """The number of components with the least BIC, judged on a subset where there are very many rows."""
-        subset = np.random.default_rng(random_state).permutation(rows)[:_ROWS_FOR_BIC]
-        candidates = range(1, min(self.max_components, max(1, len(subset) // (2 * subset.shape[1]))) + 1)
-        return min(candidates, key=lambda k: self._em(subset, k, random_state).bic(subset))
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-densities (...) of points (..., D)."""
