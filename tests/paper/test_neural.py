@@ -193,10 +193,9 @@ def test_a_label_tells_the_group_apart_and_leaves_the_odds_equal():
     batch = Batch(y[None, :, None].float(), y[None], a[None], torch.empty(1, 200, 0))
     error = {}
     for criterion in ("demographic_parity", "equalized_odds", "equal_opportunity"):
-        by_label = criterion != "demographic_parity"
-        weights = error_weights(rows, criterion)
-        networks = torch.nn.Identity(), torch.nn.Identity(), SaysTheFirstColumn()
-        error[criterion] = NormalisedL1(*networks, weights, sees_label=by_label).adversary_loss(batch).item()
+        players = NormalisedL1(LAFTR(criterion=criterion), rows, [0])
+        players.adversary = SaysTheFirstColumn()
+        error[criterion] = players.adversary_loss(batch.x, batch).item()
     shares = [(y[a == g] == 1).float().mean().item() for g in (0, 1)]
     assert error["demographic_parity"] == pytest.approx(1 - (shares[1] - shares[0]), abs=1e-5)
     assert error["equalized_odds"] == pytest.approx(2, abs=1e-5), "one for each label, as of any guess"

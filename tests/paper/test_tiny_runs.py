@@ -91,8 +91,8 @@ def test_strata_decide_what_the_loss_is_the_mean_of():
     target = np.where(group == 1, 1, np.arange(1000) % 10 == 0).astype(int)
     z, y = torch.ones(1, 1000, 1), torch.tensor(target)
     settings = {"hidden": (8,), "epochs": 60, "seeds": [0], "batch_size": 100}
-    plain = trained_networks(z, y, balanced=False, **settings)
-    by_group = trained_networks(z, y, strata=torch.tensor(group), **settings)
+    plain = trained_networks(z, y, **settings)
+    by_group = trained_networks(z, y, strata=group, **settings)
     share = [network(z).softmax(-1)[0, 0, 1].item() for network in (plain, by_group)]
     assert share == pytest.approx([0.19, 0.55], abs=0.06)
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from fairflows.bijection.networks import StackedMLP, augment
@@ -15,8 +15,10 @@ from fairflows.density.base import Criterion
 from fairflows.exceptions import check_choice
 from fairflows.paper.baselines.neural import (
     Batch,
+    Learner,
+    Loss,
     NeuralBaseline,
-    Players,
+    Side,
     TrainingRows,
     Turns,
     check_weights,
@@ -32,14 +34,6 @@ class AdversarialBaseline(NeuralBaseline):
     adversary: Sequence[int] = (50,)
     players_: Players = field(init=False)
 
-    def _networks(self, rows: TrainingRows, seeds: Sequence[int]) -> tuple[StackedMLP, StackedMLP, StackedMLP]:
-        """Encoder, predictor and adversary."""
-        return (
-            StackedMLP(rows.x.shape[1], self.hidden, self.n_latent, seeds=seeds, stream="encoder"),
-            StackedMLP(self.n_latent, self.head, rows.n_classes, seeds=seeds, stream="head"),
-            StackedMLP(self.n_latent, self.adversary, rows.n_groups, seeds=seeds, stream="adversary"),
-        )
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AttributeBaseline(AdversarialBaseline):
@@ -52,6 +46,55 @@ class AttributeBaseline(AdversarialBaseline):
         """Whether the encoder reads the group beside the features."""
         check_choice("attribute", self.attribute, ("encoding", "training"))
         return self.attribute == "encoding"
+
+
+class Players(Learner):
+    """A learner with an adversary, which reads the group's logits from z, and from `n_beside` more numbers.
+
+    z is the output of one network by default.
+    """
+
+    def __init__(self, method: AdversarialBaseline, rows: TrainingRows, seeds: Sequence[int], n_beside: int = 0):
+        super().__init__(method, rows, seeds)
+        n_seen = method.n_latent + n_beside
+        self.adversary = self.network(n_seen, method.adversary, rows.n_groups, seeds=seeds, stream="adversary")
+
+    def represent(self, x: Tensor, noise: Tensor) -> Tensor:
+        """z = f(x)."""
+        return self.encoder(x)
+
+    def adversary_loss(self, z: Tensor, batch: Batch) -> Tensor:
+        """What the adversary minimises, (M,): the cross-entropy of the group, unless a method says otherwise."""
+        return mean_cross_entropy(self.adversary(z), batch.a)
+
+    def sides(self) -> dict[Side, tuple[Loss, list[nn.Parameter]]]:
+        """The adversary cannot change z, and its weights are held fixed in the other side's steps."""
+
+        def encoder_loss(batch: Batch, strength: Tensor) -> Tensor:
+            self.adversary.requires_grad_(False)
+            try:
+                return self.loss(batch, strength)
+            finally:
+                self.adversary.requires_grad_(True)
+
+        def adversary_loss(batch: Batch, strength: Tensor) -> Tensor:
+            with torch.no_grad():
+                z = self.represent(batch.x, batch.noise)
+            return self.adversary_loss(z, batch)
+
+        own = list(self.adversary.parameters())
+        others = [p for p in self.parameters() if not any(p is q for q in own)]
+        return {"adversary": (adversary_loss, own), "encoder": (encoder_loss, others)}
+
+
+class TradeOff(Players):
+    """A weighted sum of the task's and the adversary's cross-entropies."""
+
+    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
+        """(1 − γ)·L_task − γ·L_adv."""
+        z = self.represent(batch.x, batch.noise)
+        task = mean_cross_entropy(self.predictor(z), batch.y)
+        return (1 - strength) * task - strength * self.adversary_loss(z, batch)
 
 
 @dataclass(eq=False, repr=False)
@@ -91,23 +134,49 @@ class AdversarialEncoder(AdversarialBaseline):
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
 
+    _learner: ClassVar[type[Learner]] = TradeOff
     _turns: ClassVar[Turns] = (("adversary", "encoder"),)
     _most: ClassVar[float] = 1
     _whitens: ClassVar[bool] = True
     _balanced: ClassVar[bool] = True
 
-    def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Players:
-        return TradeOff(*self._networks(rows, seeds))
+
+class LeakyMLP(StackedMLP):
+    """Networks with leaky ReLU units."""
+
+    slope: ClassVar[float] = 0.2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs (M, B, n_outputs) for inputs (M, B, n_inputs); the unit that is always one stays one."""
+        *hidden, last = self.matrices()
+        h = augment(x.expand(self.n_models, -1, -1))
+        for weight in hidden:
+            h = leaky_relu(torch.bmm(h, weight), self.slope)
+        return torch.bmm(h, last)
 
 
-class TradeOff(Players):
-    """A weighted sum of the task's and the adversary's cross-entropies."""
+class NormalisedL1(Players):
+    """LAFTR's losses: mean absolute errors, the adversary's weighted by label and group."""
+
+    network = LeakyMLP
+    weights: Tensor
+
+    def __init__(self, method: LAFTR, rows: TrainingRows, seeds: Sequence[int]):
+        check_choice("criterion", method.criterion, get_args(Criterion))
+        sees_label = method.criterion != "demographic_parity"
+        super().__init__(method, rows, seeds, n_beside=(rows.n_classes - 1) * sees_label)
+        self.sees_label = sees_label
+        self.register_buffer("weights", error_weights(rows, method.criterion))
 
     def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """(1 − γ)·L_task − γ·L_adv."""
+        """L_class − γ·L_adv."""
         z = self.represent(batch.x, batch.noise)
-        task = mean_cross_entropy(self.predictor(z), batch.y)
-        return (1 - strength) * task - strength * mean_cross_entropy(self.adversary(z), batch.a)
+        return absolute_error(self.predictor(z), batch.y).mean(-1) - strength * self.adversary_loss(z, batch)
+
+    def adversary_loss(self, z: Tensor, batch: Batch) -> Tensor:
+        """L_adv."""
+        seen = torch.cat([z, indicators(batch.y, len(self.weights))], dim=-1) if self.sees_label else z
+        return (self.weights[batch.y, batch.a] * absolute_error(self.adversary(seen), batch.a)).mean(-1)
 
 
 @dataclass(eq=False, repr=False)
@@ -157,61 +226,9 @@ class LAFTR(AttributeBaseline):
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
 
+    _learner: ClassVar[type[Learner]] = NormalisedL1
     _turns: ClassVar[Turns] = (("encoder", "adversary"),)
     _whitens: ClassVar[bool] = True
-
-    def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Players:
-        check_choice("criterion", self.criterion, get_args(Criterion))
-        by_label = self.criterion != "demographic_parity"
-        seen = self.n_latent + (rows.n_classes - 1) * by_label
-        return NormalisedL1(
-            LeakyMLP(rows.x.shape[1], self.hidden, self.n_latent, seeds=seeds, stream="encoder"),
-            LeakyMLP(self.n_latent, self.head, rows.n_classes, seeds=seeds, stream="head"),
-            LeakyMLP(seen, self.adversary, rows.n_groups, seeds=seeds, stream="adversary"),
-            error_weights(rows, self.criterion),
-            sees_label=by_label,
-        )
-
-
-class NormalisedL1(Players):
-    """LAFTR's losses: mean absolute errors, the adversary's weighted by label and group."""
-
-    weights: Tensor
-
-    def __init__(
-        self, encoder: StackedMLP, predictor: StackedMLP, adversary: StackedMLP, weights: Tensor, *, sees_label: bool
-    ):
-        super().__init__(encoder, predictor, adversary)
-        self.register_buffer("weights", weights)
-        self.sees_label = sees_label
-
-    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """L_class − γ·L_adv."""
-        z = self.represent(batch.x, batch.noise)
-        return absolute_error(self.predictor(z), batch.y).mean(-1) - strength * self._error(z, batch)
-
-    def adversary_loss(self, batch: Batch) -> Tensor:
-        """L_adv."""
-        return self._error(self.fixed(batch), batch)
-
-    def _error(self, z: Tensor, batch: Batch) -> Tensor:
-        """L_adv of each model, (M,)."""
-        seen = torch.cat([z, indicators(batch.y, len(self.weights))], dim=-1) if self.sees_label else z
-        return (self.weights[batch.y, batch.a] * absolute_error(self.adversary(seen), batch.a)).mean(-1)
-
-
-class LeakyMLP(StackedMLP):
-    """Networks with leaky ReLU units."""
-
-    slope: ClassVar[float] = 0.2
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Outputs (M, B, n_outputs) for inputs (M, B, n_inputs); the unit that is always one stays one."""
-        *hidden, last = self.matrices()
-        h = augment(x.expand(self.n_models, -1, -1))
-        for weight in hidden:
-            h = leaky_relu(torch.bmm(h, weight), self.slope)
-        return torch.bmm(h, last)
 
 
 def absolute_error(logits: Tensor, target: Tensor) -> Tensor:
@@ -229,6 +246,16 @@ def error_weights(rows: TrainingRows, criterion: Criterion) -> Tensor:
     if criterion == "equal_opportunity":
         weights[:-1] = 0
     return weights
+
+
+class MaximumEntropy(Players):
+    """The losses of MaxEnt-ARL; the discriminator minimises its cross-entropy."""
+
+    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
+        """L_task − α·mean of log p_a(z) over groups and rows."""
+        z = self.represent(batch.x, batch.noise)
+        doubt = -self.adversary(z).log_softmax(-1).mean(dim=(-1, -2))
+        return mean_cross_entropy(self.predictor(z), batch.y) + strength * doubt
 
 
 @dataclass(eq=False, repr=False)
@@ -263,20 +290,35 @@ class MaxEntARL(AttributeBaseline):
     _: KW_ONLY
 
     strength_name: ClassVar[str] = "alpha"
+    _learner: ClassVar[type[Learner]] = MaximumEntropy
     _turns: ClassVar[Turns] = (("encoder",), ("adversary",))
 
-    def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Players:
-        return MaximumEntropy(*self._networks(rows, seeds))
 
+class Forgetting(Players):
+    """The losses of Adversarial Forgetting; the discriminator minimises its cross-entropy."""
 
-class MaximumEntropy(Players):
-    """The losses of MaxEnt-ARL; the discriminator minimises its cross-entropy."""
+    def __init__(self, method: AdversarialForgetting, rows: TrainingRows, seeds: Sequence[int]):
+        super().__init__(method, rows, seeds)
+        check_weights("rho", [method.rho])
+        check_weights("lam", [method.lam])
+        self.rho, self.lam = method.rho, method.lam
+        n_features, d = rows.x.shape[1], method.n_latent
+        self.mask = StackedMLP(n_features, method.hidden, d, seeds=seeds, stream="mask")
+        self.decoder = StackedMLP(d, method.hidden, n_features, seeds=seeds, stream="decoder")
+
+    def represent(self, x: Tensor, noise: Tensor) -> Tensor:
+        """z = c ⊙ m."""
+        return self.encoder(x) * self.mask(x).sigmoid()
 
     def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """L_task − α·mean of log p_a(z) over groups and rows."""
-        z = self.represent(batch.x, batch.noise)
-        doubt = -self.adversary(z).log_softmax(-1).mean(dim=(-1, -2))
-        return mean_cross_entropy(self.predictor(z), batch.y) + strength * doubt
+        """L_task + ρ‖x − x̂(c)‖² + λ·mᵀ(1 − m) + δ·L_disc on the groups of other rows."""
+        c, m = self.encoder(batch.x), self.mask(batch.x).sigmoid()
+        task = mean_cross_entropy(self.predictor(c * m), batch.y)
+        distortion = (self.decoder(c) - batch.x).square().sum(-1).mean(-1)
+        undecided = (m * (1 - m)).sum(-1).mean(-1)
+        other = batch.a.roll(1, dims=-1)  # rows are drawn independently, so this is as good as any permutation
+        confused = mean_cross_entropy(self.adversary(c.detach() * m), other)
+        return task + self.rho * distortion + self.lam * undecided + strength * confused
 
 
 @dataclass(eq=False, repr=False)
@@ -319,47 +361,5 @@ class AdversarialForgetting(AdversarialBaseline):
     lam: float = 0.1
 
     strength_name: ClassVar[str] = "delta"
+    _learner: ClassVar[type[Learner]] = Forgetting
     _turns: ClassVar[Turns] = (("encoder",),) + 10 * (("adversary",),)
-
-    def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Players:
-        check_weights("rho", [self.rho])
-        check_weights("lam", [self.lam])
-        n_features = rows.x.shape[1]
-        return Forgetting(
-            *self._networks(rows, seeds),
-            mask=StackedMLP(n_features, self.hidden, self.n_latent, seeds=seeds, stream="mask"),
-            decoder=StackedMLP(self.n_latent, self.hidden, n_features, seeds=seeds, stream="decoder"),
-            rho=self.rho,
-            lam=self.lam,
-        )
-
-
-class Forgetting(Players):
-    """The losses of Adversarial Forgetting; the discriminator minimises its cross-entropy."""
-
-    def __init__(
-        self,
-        encoder: StackedMLP,
-        predictor: StackedMLP,
-        adversary: StackedMLP,
-        mask: StackedMLP,
-        decoder: StackedMLP,
-        rho: float,
-        lam: float,
-    ):
-        super().__init__(encoder, predictor, adversary)
-        self.mask, self.decoder, self.rho, self.lam = mask, decoder, rho, lam
-
-    def represent(self, x: Tensor, noise: Tensor) -> Tensor:
-        """z = c ⊙ m."""
-        return self.encoder(x) * self.mask(x).sigmoid()
-
-    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """L_task + ρ‖x − x̂(c)‖² + λ·mᵀ(1 − m) + δ·L_disc on the groups of other rows."""
-        c, m = self.encoder(batch.x), self.mask(batch.x).sigmoid()
-        task = mean_cross_entropy(self.predictor(c * m), batch.y)
-        distortion = (self.decoder(c) - batch.x).square().sum(-1).mean(-1)
-        undecided = (m * (1 - m)).sum(-1).mean(-1)
-        other = batch.a.roll(1, dims=-1)  # rows are drawn independently, so this is as good as any permutation
-        confused = mean_cross_entropy(self.adversary(c.detach() * m), other)
-        return task + self.rho * distortion + self.lam * undecided + strength * confused

@@ -35,6 +35,62 @@ _TINY = 1e-8  # beside numbers whose logarithm is taken
 _SMALLEST = 2.0**-54  # half a unit of the uniform numbers' last place: the normal quantile of 0 is infinite
 
 
+class Critic(StackedMLP):
+    """T(x, z) > 0, with one bilinear form per group: softplus(g(x)ᵀ W_a h(z)), where the networks are stacked."""
+
+    def __init__(self, n_features: int, hidden: Sequence[int], n_latent: int, n_groups: int, *, seeds: Sequence[int]):
+        super().__init__(n_features, hidden, n_latent, seeds=seeds, stream="critic of x")
+        self.n_features, self.n_latent = n_features, n_latent
+        self.of_z = StackedMLP(n_latent, (), n_latent, seeds=seeds, stream="critic of z")
+        starts = [torch.randn(n_groups, n_latent, n_latent, generator=generator_of(s, "critic")) for s in seeds]
+        self.forms = nn.Parameter(torch.stack(starts))  # (M, K, d, d)
+
+    def information(self, x: Tensor, z: Tensor, a: Tensor) -> Tensor:
+        """The contrastive estimate of I(z; x | a) for each model, (M,): z of a row against z of its group's rows."""
+        by_group = torch.einsum("mbd,mkde->mbke", self(x), self.forms)
+        own = by_group.gather(2, a[..., None, None].expand(-1, -1, 1, by_group.shape[-1]))[:, :, 0]
+        T = softplus(own @ self.of_z(z).mT)  # (M, B, B): every row's x with every row's z
+        same = (a[..., :, None] == a[..., None, :]).float()
+        average = (T * same).sum(-1) / same.sum(-1)
+        pair = T.diagonal(dim1=-2, dim2=-1)
+        return ((pair + _TINY).log() - (average + _TINY).log()).mean(-1)
+
+
+class ContrastiveLearner(Learner):
+    """The networks of FCRL and their loss; β is λ/2 where it is not given."""
+
+    def __init__(self, method: FCRL, rows: TrainingRows, seeds: Sequence[int]):
+        n_features, d = rows.x.shape[1], method.n_latent
+        super().__init__(method, rows, seeds, n_written=2 * d)
+        self.beta, self.n_noise = method.beta, d
+        if self.beta is not None:
+            check_weights("beta", [self.beta])
+        n_seen = d + rows.n_groups - 1
+        self.informed = StackedMLP(n_seen, method.head, rows.n_classes, seeds=seeds, stream="informed head")
+        self.critic = Critic(n_features, method.hidden, d, rows.n_groups, seeds=seeds)
+
+    def represent(self, x: Tensor, noise: Tensor) -> Tensor:
+        """z = μ(x) + σ(x)·noise."""
+        mu, sigma = self._law(x)
+        return mu + sigma * noise
+
+    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
+        """L_task + β·KL − λ·Î(z; x | a), and the loss of the predictor that sees z alone."""
+        mu, sigma = self._law(batch.x)
+        z = mu + sigma * batch.noise
+        kl = 0.5 * (mu.square() + sigma.square() - 1 - 2 * sigma.log()).sum(-1).mean(-1)
+        group = indicators(batch.a, self.critic.n_groups)
+        task = mean_cross_entropy(self.informed(torch.cat([z, group], dim=-1)), batch.y)
+        read = mean_cross_entropy(self.predictor(z.detach()), batch.y)
+        beta = strength / 2 if self.beta is None else self.beta
+        return task + beta * kl - strength * self.critic.information(batch.x, z, batch.a) + read
+
+    def _law(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """μ and σ of z, each (M, B, n_latent)."""
+        mu, width = self.encoder(x).chunk(2, dim=-1)
+        return mu, softplus(width) + _TINY
+
+
 @dataclass(eq=False, repr=False)
 class FCRL(NeuralBaseline):
     r"""A representation by contrastive information estimation, in its authors' setting.
@@ -79,80 +135,10 @@ class FCRL(NeuralBaseline):
     learning_rate: float = 1e-3
 
     strength_name: ClassVar[str] = "lam"
+    _learner: ClassVar[type[Learner]] = ContrastiveLearner
     is_randomised = True  # z is drawn from a normal law around μ(x)
-
-    def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Learner:
-        if self.beta is not None:
-            check_weights("beta", [self.beta])
-        n_features, d = rows.x.shape[1], self.n_latent
-        return ContrastiveLearner(
-            encoder=StackedMLP(n_features, self.hidden, 2 * d, seeds=seeds, stream="encoder"),
-            predictor=StackedMLP(d, self.head, rows.n_classes, seeds=seeds, stream="head"),
-            informed=StackedMLP(d + rows.n_groups - 1, self.head, rows.n_classes, seeds=seeds, stream="informed head"),
-            critic=Critic(n_features, self.hidden, d, rows.n_groups, seeds=seeds),
-            beta=self.beta,
-        )
 
     def _noise(self, rows: Rows) -> Tensor:
         persons = rows.persons_or_fresh()
         u = np.column_stack([persons.uniform(self.key_, f"z{j}") for j in range(self.n_latent)])
         return torch.as_tensor(norm.ppf(np.maximum(u, _SMALLEST)), dtype=torch.float32)
-
-
-class Critic(StackedMLP):
-    """T(x, z) > 0, with one bilinear form per group: softplus(g(x)ᵀ W_a h(z)), where the networks are stacked."""
-
-    def __init__(self, n_features: int, hidden: Sequence[int], n_latent: int, n_groups: int, *, seeds: Sequence[int]):
-        super().__init__(n_features, hidden, n_latent, seeds=seeds, stream="critic of x")
-        self.n_features, self.n_latent = n_features, n_latent
-        self.of_z = StackedMLP(n_latent, (), n_latent, seeds=seeds, stream="critic of z")
-        starts = [torch.randn(n_groups, n_latent, n_latent, generator=generator_of(s, "critic")) for s in seeds]
-        self.forms = nn.Parameter(torch.stack(starts))  # (M, K, d, d)
-
-    def information(self, x: Tensor, z: Tensor, a: Tensor) -> Tensor:
-        """The contrastive estimate of I(z; x | a) for each model, (M,): z of a row against z of its group's rows."""
-        by_group = torch.einsum("mbd,mkde->mbke", self(x), self.forms)
-        own = by_group.gather(2, a[..., None, None].expand(-1, -1, 1, by_group.shape[-1]))[:, :, 0]
-        T = softplus(own @ self.of_z(z).mT)  # (M, B, B): every row's x with every row's z
-        same = (a[..., :, None] == a[..., None, :]).float()
-        average = (T * same).sum(-1) / same.sum(-1)
-        pair = T.diagonal(dim1=-2, dim2=-1)
-        return ((pair + _TINY).log() - (average + _TINY).log()).mean(-1)
-
-
-class ContrastiveLearner(Learner):
-    """The networks of FCRL and their loss; β is λ/2 where it is not given."""
-
-    def __init__(
-        self,
-        encoder: StackedMLP,
-        predictor: StackedMLP,
-        informed: StackedMLP,
-        critic: Critic,
-        beta: float | None,
-    ):
-        super().__init__()
-        self.encoder, self.predictor, self.informed, self.critic = encoder, predictor, informed, critic
-        self.beta = beta
-        self.n_noise = critic.n_latent
-
-    def represent(self, x: Tensor, noise: Tensor) -> Tensor:
-        """z = μ(x) + σ(x)·noise."""
-        mu, sigma = self._law(x)
-        return mu + sigma * noise
-
-    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """L_task + β·KL − λ·Î(z; x | a), and the loss of the predictor that sees z alone."""
-        mu, sigma = self._law(batch.x)
-        z = mu + sigma * batch.noise
-        kl = 0.5 * (mu.square() + sigma.square() - 1 - 2 * sigma.log()).sum(-1).mean(-1)
-        group = indicators(batch.a, self.critic.n_groups)
-        task = mean_cross_entropy(self.informed(torch.cat([z, group], dim=-1)), batch.y)
-        read = mean_cross_entropy(self.predictor(z.detach()), batch.y)
-        beta = strength / 2 if self.beta is None else self.beta
-        return task + beta * kl - strength * self.critic.information(batch.x, z, batch.a) + read
-
-    def _law(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """μ and σ of z, each (M, B, n_latent)."""
-        mu, width = self.encoder(x).chunk(2, dim=-1)
-        return mu, softplus(width) + _TINY

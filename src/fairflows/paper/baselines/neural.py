@@ -1,14 +1,12 @@
 """Baselines that are networks: the estimator behind all of them, and how M models are trained at once.
 
-A method is a `Learner`, or `Players` where there is an adversary: its networks, what it releases for a row, and what
-each side minimises.
+A method has a `Learner`: its networks, what it releases for a row, and what each side minimises.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
@@ -51,11 +49,25 @@ class Batch(NamedTuple):
     noise: Tensor
 
 
-class Learner(Stacked, ABC):
-    """The networks of M models, and what they minimise; the predictor reads the label's logits from z."""
+Loss = Callable[[Batch, Tensor], Tensor]
+"""The loss of each model, (M,), on a batch, given the strength of each, (M,)."""
 
-    predictor: StackedMLP
+
+class Learner(Stacked, ABC):
+    """The networks of as many models as there are seeds, in the settings of an estimator, and what they minimise.
+
+    The encoder reads x, and writes as many numbers as z has unless `n_written` says otherwise; the predictor reads the
+    label's logits from z.
+    """
+
+    network: ClassVar[type[StackedMLP]] = StackedMLP
     n_noise: int = 0  # how many standard normal numbers a row needs to be represented
+
+    def __init__(self, method: NeuralBaseline, rows: TrainingRows, seeds: Sequence[int], n_written: int | None = None):
+        super().__init__()
+        n_features, d = rows.x.shape[1], method.n_latent
+        self.encoder = self.network(n_features, method.hidden, n_written or d, seeds=seeds, stream="encoder")
+        self.predictor = self.network(d, method.head, rows.n_classes, seeds=seeds, stream="head")
 
     @abstractmethod
     def represent(self, x: Tensor, noise: Tensor) -> Tensor:
@@ -65,26 +77,13 @@ class Learner(Stacked, ABC):
     def loss(self, batch: Batch, strength: Tensor) -> Tensor:
         """What all networks but the adversary minimise, (M,), given the strength of each model, (M,)."""
 
+    def sides(self) -> dict[Side, tuple[Loss, list[nn.Parameter]]]:
+        """What each side minimises, and by which parameters."""
+        return {"encoder": (self.loss, list(self.parameters()))}
 
-class Players(Learner):
-    """A learner with an adversary, which reads the group's logits from z; z is the output of one network by default."""
-
-    def __init__(self, encoder: StackedMLP, predictor: StackedMLP, adversary: StackedMLP):
-        super().__init__()
-        self.encoder, self.predictor, self.adversary = encoder, predictor, adversary
-
-    def represent(self, x: Tensor, noise: Tensor) -> Tensor:
-        """z = f(x)."""
-        return self.encoder(x)
-
-    def adversary_loss(self, batch: Batch) -> Tensor:
-        """What the adversary minimises, (M,): the cross-entropy of the group, unless a method says otherwise."""
-        return mean_cross_entropy(self.adversary(self.fixed(batch)), batch.a)
-
-    @torch.no_grad()
-    def fixed(self, batch: Batch) -> Tensor:
-        """z as the adversary sees it, which cannot change it."""
-        return self.represent(batch.x, batch.noise)
+    def settings(self) -> dict[str, object]:
+        """None of its own: they are the estimator's."""
+        return {}
 
 
 def mean_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
@@ -97,24 +96,17 @@ def indicators(code: Tensor, n: int) -> Tensor:
     return (code[..., None] == torch.arange(1, n, device=code.device)).float()
 
 
-@contextmanager
-def held_fixed(networks: nn.Module) -> Iterator[None]:
-    """No gradients for these networks' own weights; they still flow through the networks."""
-    networks.requires_grad_(False)
-    try:
-        yield
-    finally:
-        networks.requires_grad_(True)
-
-
 def rows_by_class(target: Tensor) -> list[Tensor]:
     """The row numbers of every class, from class 0 on."""
     return [torch.nonzero(target == c)[:, 0] for c in range(int(target.max()) + 1)]
 
 
-def stratified_rows(uniform: Tensor, strata: Sequence[Tensor]) -> Tensor:
-    """Row numbers from numbers in [0, 1) of shape (…, B): equally many from every list of rows."""
-    parts = uniform.tensor_split(len(strata), dim=-1)
+def random_batches(
+    generators: Sequence[torch.Generator], n_batches: int, batch_size: int, strata: Sequence[Tensor]
+) -> Tensor:
+    """Row numbers (n_batches, M, batch_size), drawn with replacement: equally many from every list of rows."""
+    uniform = torch.stack([torch.rand(n_batches, batch_size, generator=g) for g in generators], dim=1)
+    parts = uniform.to(strata[0].device).tensor_split(len(strata), dim=-1)
     return torch.cat([rows[(part * len(rows)).long()] for part, rows in zip(parts, strata, strict=True)], dim=-1)
 
 
@@ -156,6 +148,7 @@ class NeuralBaseline(GroupEncoder):
     scale_: FloatArray = field(init=False)
     players_: Learner = field(init=False)
 
+    _learner: ClassVar[type[Learner]]
     _turns: ClassVar[Turns] = (("encoder",),)
     """Whose step it is on each of a cycle of batches."""
     _most: ClassVar[float] = np.inf
@@ -164,10 +157,6 @@ class NeuralBaseline(GroupEncoder):
     """Whether features have mean 0 and deviation 1; if not, each is divided by its greatest absolute value."""
     _balanced: ClassVar[bool] = False
     """Whether a batch has equally many rows of every group."""
-
-    @abstractmethod
-    def _learner(self, rows: TrainingRows, seeds: Sequence[int]) -> Learner:
-        """The networks of as many models as there are seeds, untrained."""
 
     @property
     def needs_attribute(self) -> bool:
@@ -193,7 +182,7 @@ class NeuralBaseline(GroupEncoder):
         )
         models = [(strength, seed) for strength in strengths for seed in seeds]
         model_seeds = [seed for _, seed in models]
-        learner = self._learner(training, model_seeds).to(device)
+        learner = self._learner(self, training, model_seeds).to(device)
         strength = torch.tensor([strength for strength, _ in models], dtype=torch.float32, device=device)
         self._play(learner, training, strength, model_seeds)
         learner = learner.cpu().requires_grad_(False)
@@ -209,38 +198,24 @@ class NeuralBaseline(GroupEncoder):
         different = sorted(set(seeds))
         stream = torch.tensor([different.index(seed) for seed in seeds])
         draws, noises = ([generator_of(seed, purpose) for seed in different] for purpose in ("batches", "noise"))
-        strata = rows_by_class(a) if self._balanced else [torch.arange(len(x), device=x.device)]
+        strata = rows_by_class(a if self._balanced else torch.zeros_like(a))
         chosen = torch.empty(len(seeds), self.batch_size, dtype=torch.int64, device=x.device)
         noise = torch.empty(len(seeds), self.batch_size, learner.n_noise, device=x.device)
 
         def batch() -> Batch:
             return Batch(x[chosen], y[chosen], a[chosen], noise)
 
-        sides: dict[str, AdamSteps] = {}
-
-        def add(side: Side, loss: Callable[[], Tensor], parameters: Sequence[nn.Parameter]) -> None:
+        def steps(loss: Loss, parameters: Sequence[nn.Parameter]) -> AdamSteps:
             settings = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
-            sides[side] = AdamSteps(loss, parameters, **settings, capture=x.device.type == "cuda")
+            capture = x.device.type == "cuda"
+            return AdamSteps(lambda: loss(batch(), strength).sum(), parameters, **settings, capture=capture)
 
-        if isinstance(learner, Players):
-            adversary = learner.adversary
-
-            def encoder_loss() -> Tensor:
-                with held_fixed(adversary):
-                    return learner.loss(batch(), strength).sum()
-
-            own = list(adversary.parameters())
-            add("adversary", lambda: learner.adversary_loss(batch()).sum(), own)
-            add("encoder", encoder_loss, [p for p in learner.parameters() if not any(p is q for q in own)])
-        else:
-            add("encoder", lambda: learner.loss(batch(), strength).sum(), list(learner.parameters()))
-
+        sides = {side: steps(*trained) for side, trained in learner.sides().items()}
         n_batches = -(-len(x) // self.batch_size)
         step = 0
         with one_thread():
             for _ in range(self.n_epochs):
-                uniform = torch.stack([torch.rand(n_batches, self.batch_size, generator=g) for g in draws], dim=1)
-                batches = stratified_rows(uniform[:, stream].to(x.device), strata)
+                batches = random_batches(draws, n_batches, self.batch_size, strata)[:, stream]
                 normal = torch.stack([torch.randn(n_batches, *noise.shape[1:], generator=g) for g in noises], dim=1)
                 added = normal[:, stream].to(x.device)
                 for i in range(n_batches):

@@ -13,7 +13,7 @@ from fairflows.bijection.networks import StackedMLP, generator_of
 from fairflows.compute.resources import chosen_device
 from fairflows.compute.steps import AdamSteps, milestone_rate
 from fairflows.encoder.base import Encoder
-from fairflows.paper.baselines.neural import mean_cross_entropy, rows_by_class, stratified_rows
+from fairflows.paper.baselines.neural import mean_cross_entropy, random_batches, rows_by_class
 from fairflows.paper.experiments.problems import labels_of
 from fairflows.table.table import Table
 
@@ -46,28 +46,27 @@ def thirds_in_batches(start: float, epochs: int, n_steps: int) -> Array:
 
 def trained_networks(
     z: Tensor,
-    target: Tensor,
+    target: npt.ArrayLike,
     *,
     hidden: Sequence[int],
     epochs: int,
-    seeds: Sequence[int],
+    seeds: Sequence[int] | None = None,
     learning_rate: float = 0.01,
     weight_decay: float = 0.0,
-    balanced: bool = True,
-    strata: Tensor | None = None,
+    strata: npt.ArrayLike | None = None,
     batch_size: int = 256,
     schedule: Schedule = thirds,
 ) -> StackedMLP:
-    """One network for each of M representations z (M, n, D), or M of one representation (1, n, D).
+    """One network for each of M representations z (M, n, D), or one per seed of a single representation (1, n, D).
 
-    Each has its own first weights and batches, and comes out as alone. Where ``balanced``, batches have equally
-    many rows of every class of ``strata``, which is the target when not given; an epoch is then a pass over the
-    smallest class.
+    Each has its own first weights and batches, and comes out as alone. Batches have equally many rows of every class of
+    ``strata``, where they are given, and an epoch is a pass over the smallest class.
     """
+    seeds = range(len(z)) if seeds is None else seeds
+    target = torch.as_tensor(target, device=z.device)
     n_classes = int(target.max()) + 1
     network = StackedMLP(z.shape[-1], hidden, n_classes, seeds=seeds, stream="adversary").to(z)
-    everybody = [torch.arange(len(target), device=z.device)]
-    parts = rows_by_class(target if strata is None else strata) if balanced else everybody
+    parts = rows_by_class(torch.zeros_like(target) if strata is None else torch.as_tensor(strata, device=z.device))
     generators = [generator_of(seed, "adversary batches") for seed in seeds]
     rows_per_part = batch_size // len(parts)
     batch_size = rows_per_part * len(parts)
@@ -81,8 +80,7 @@ def trained_networks(
     steps = AdamSteps(loss, network.parameters(), learning_rate=learning_rate, weight_decay=weight_decay)
     n_steps = max(1, min(map(len, parts)) // rows_per_part)
     for rates in schedule(learning_rate, epochs, n_steps):
-        uniform = torch.stack([torch.rand(n_steps, batch_size, generator=g) for g in generators], dim=1)
-        for rate, batch in zip(rates, stratified_rows(uniform.to(z.device), parts), strict=True):
+        for rate, batch in zip(rates, random_batches(generators, n_steps, batch_size, parts), strict=True):
             steps.set_learning_rate(float(rate))
             chosen.copy_(batch)
             steps.step()
@@ -132,10 +130,8 @@ def adversary_accuracies(
     z_train, z_test = (latents(encoders, part, device) for part in (train, test))
     if standardise:
         z_train, z_test = standardised(z_train, z_test)
-    target = torch.as_tensor(a_train, device=z_train.device)
-    seeds = list(range(len(encoders)))
     network = trained_networks(
-        z_train, target, hidden=hidden, epochs=epochs, seeds=seeds, batch_size=batch_size, schedule=schedule
+        z_train, a_train, strata=a_train, hidden=hidden, epochs=epochs, batch_size=batch_size, schedule=schedule
     )
     return balanced_accuracy(predicted(network, z_test), a_test, a_test)
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import torch
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds import cell_upper_bound, exact_statistical_distance, statistical_distance_upper_bound
@@ -25,7 +24,8 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialForgetting, MaxEntARL
-from fairflows.paper.baselines.neural import NeuralBaseline, Players
+from fairflows.paper.baselines.adversarial import Players
+from fairflows.paper.baselines.neural import NeuralBaseline
 from fairflows.paper.experiments.adversaries import (
     adversary_accuracies,
     balanced_accuracy,
@@ -102,13 +102,11 @@ def run_paper_adversary(setting: Setting) -> Result:
 
 def attacked(model: Trained, found: Mapping[tuple[Trained, int], Audit], setting: Setting) -> pd.DataFrame:
     """Bound and the paper's adversary, one row per model of a frontier, and what an audit found where there is one."""
-    frame = model.frontier.to_frame()
-    places = [i for i, encoder in enumerate(model.frontier.encoders) if encoder.is_fitted]
-    encoders = [model.frontier.encoders[i] for i in places]
+    frame, fitted = model.frontier.to_frame(), model.fitted()
     epochs, device = model.problem.adversary_epochs, setting.device
-    reached = adversary_accuracies(encoders, model.train, model.test, epochs=epochs, device=device)
+    reached = adversary_accuracies(list(fitted.values()), model.train, model.test, epochs=epochs, device=device)
     rows = []
-    for i, encoder, accuracy in zip(places, encoders, reached, strict=True):
+    for (i, encoder), accuracy in zip(fitted.items(), reached, strict=True):
         upper = model_upper(encoder, N_DRAWS)
         row = {
             "data": model.problem.name,
@@ -122,11 +120,9 @@ def attacked(model: Trained, found: Mapping[tuple[Trained, int], Audit], setting
             "status": "",
         }
         if (suite := found.get((model, i))) is not None:
-            black = max(
-                (attack for attack in suite.attacks if attack.box == "black"), key=lambda attack: attack.expected
-            )
+            black_box = [attack for attack in suite.attacks if attack.box == "black"]
             row |= {
-                "black box ≥": (1 + black.lower) / 2,
+                "black box ≥": (1 + max(black_box, key=lambda attack: attack.expected).lower) / 2,
                 "suite ≥": (1 + suite.attack_lower) / 2,
                 "by": suite.best,
                 "status": "REFUTED" if suite.attack_lower > upper else "not refuted",
@@ -282,11 +278,8 @@ def _baseline(name: str, train: Table, test: Table, setting: Setting) -> dict[st
 def _retrained(encoders: Sequence[NeuralBaseline], train: Table, test: Table, epochs: int, device: str) -> float:
     """Accuracy of fresh networks for the task on standardised z, mean over encoders and groups."""
     z_train, z_test = standardised(latents(encoders, train, device), latents(encoders, test, device))
-    y = torch.as_tensor(labels_of(train), device=z_train.device)
-    seeds = list(range(len(encoders)))
-    network = trained_networks(
-        z_train, y, hidden=(50, 50), epochs=epochs, seeds=seeds, learning_rate=1e-3, weight_decay=1e-4, balanced=False
-    )
+    y = labels_of(train)
+    network = trained_networks(z_train, y, hidden=(50, 50), epochs=epochs, learning_rate=1e-3, weight_decay=1e-4)
     return float(balanced_accuracy(predicted(network, z_test), labels_of(test), test.a.to_numpy()).mean())
 
 

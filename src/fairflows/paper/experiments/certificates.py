@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import torch
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds import cell_upper_bound, fare_upper_bound, total_variation, weissman_upper_bound
@@ -48,6 +47,7 @@ from fairflows.paper.experiments.problems import (
     Trained,
     apart_from,
     at_hand,
+    audited,
     audits,
     cells_by_group,
     changed,
@@ -254,9 +254,7 @@ def run_density_length(setting: Setting) -> Result:
     """Train encoders with every density, measure each on held-out and test rows, and attack the first seed."""
     models, notes = at_hand({name: partial(all_cases, name, setting) for name in LENGTH_GAMMAS})
     found = [(case, model) for cases in models.values() for case, model in cases.items() if model is not None]
-    places = [(model, i) for _, model in found for i in model.first_seed()]
-    targets = [(model.frontier.encoders[i], apart_from(model.train, model.test), model.test) for model, i in places]
-    attacks = dict(zip(places, audits(targets, replace(setting, quick=True)), strict=True))
+    attacks = audited([model for _, model in found], replace(setting, quick=True))
     parts = []
     for case, model in found:
         part = measured(model).assign(density=case)
@@ -331,10 +329,8 @@ def _cases(components: tuple[int, ...], lengths: tuple[int, ...]) -> Cases:
 def measured(model: Trained) -> pd.DataFrame:
     """One row per γ: the densities' held-out likelihood, and means over seeds of what the encoders reach."""
     summary = model.summary()
-    encoder = next(encoder for encoder in model.frontier.encoders if encoder.is_fitted)
-    likelihood = encoder.held_out_log_likelihood_  # the same for all, which share their densities
     columns = {"data": summary["data"], "gamma": summary["gamma"]}
-    columns |= dict(zip(LIKELIHOOD, np.full(2, np.nan) if likelihood is None else likelihood, strict=True))
+    columns |= dict(zip(LIKELIHOOD, model.held_out_log_likelihood, strict=True))
     names = {"Δ": "delta", "parity": "parity", "accuracy": "accuracy", "balanced accuracy": "balanced_accuracy"}
     measures = {name: summary[column] for name, column in names.items()}
     return pd.DataFrame({**columns, **measures, "attack: Δ ≥": np.nan, "refuted": False})
@@ -342,22 +338,14 @@ def measured(model: Trained) -> pd.DataFrame:
 
 def with_new_head(model: Trained, part: pd.DataFrame, setting: Setting) -> pd.DataFrame:
     """The same encoders with another classifier of the same size, trained on z once the encoders are fixed."""
-    places = [i for i, encoder in enumerate(model.frontier.encoders) if encoder.is_fitted]
-    encoders = [model.frontier.encoders[i] for i in places]
-    z, z_test = (latents(encoders, table, setting.device) for table in (model.train, model.test))
-    network = trained_networks(
-        z,
-        torch.as_tensor(labels_of(model.train), device=z.device),
-        hidden=model.problem.encoder.get_params()["head"],
-        epochs=20,
-        seeds=list(range(len(encoders))),
-        learning_rate=0.001,
-        balanced=False,
-    )
+    fitted = model.fitted()
+    z, z_test = (latents(list(fitted.values()), table, setting.device) for table in (model.train, model.test))
+    hidden = model.problem.encoder.get_params()["head"]
+    network = trained_networks(z, labels_of(model.train), hidden=hidden, epochs=20, learning_rate=0.001)
     guess, a = predicted(network, z_test), model.test.a.to_numpy()
     measures = pd.DataFrame(
         {
-            "gamma": model.frontier.to_frame()["gamma"].to_numpy()[places],
+            "gamma": model.frontier.to_frame()["gamma"].loc[list(fitted)].to_numpy(),
             "parity": np.abs(guess[:, a == 0].mean(axis=1) - guess[:, a == 1].mean(axis=1)),
             "accuracy": (guess == labels_of(model.test)).mean(axis=1),
             "balanced accuracy": balanced_accuracy(guess, labels_of(model.test), a),

@@ -140,20 +140,17 @@ def network_accuracies(
     )
     a = train.a.to_numpy(copy=True)
     epochs = max(1, classifier.epochs // 10) if setting.quick and len(train) > 10_000 else classifier.epochs
-    if (
-        classifier.by_group
-    ):  # an epoch of the networks is a pass over the smaller group, one of the authors over all rows
+    if classifier.by_group:  # an epoch here is a pass over the smaller group, one of the authors over all rows
         epochs = round(epochs * len(a) / (2 * np.bincount(a).min()))
     network = trained_networks(
         z,
-        torch.as_tensor(labels_of(train), device=device),
+        labels_of(train),
         hidden=classifier.hidden,
         epochs=epochs,
         seeds=setting.seed_list(full=5, quick=2),
         learning_rate=0.001,
         weight_decay=classifier.weight_decay,
-        balanced=classifier.by_group,
-        strata=torch.as_tensor(a, device=device),
+        strata=a if classifier.by_group else None,
         batch_size=classifier.batch_size,
         schedule=constant if classifier.by_group else thirds,
     )

@@ -218,11 +218,20 @@ class Trained:
         """Which data it is, for the reader of a result."""
         return self.problem.describe(self.train, self.test)
 
+    def fitted(self) -> dict[int, Encoder]:
+        """The models by their place in the frontier, but for those that diverged."""
+        return {i: encoder for i, encoder in enumerate(self.frontier.encoders) if encoder.is_fitted}
+
     def first_seed(self) -> list[int]:
         """The places of the models of the first seed, but for those that diverged."""
-        frame = self.frontier.to_frame()
-        places = np.flatnonzero(frame["seed"] == frame["seed"].min())
-        return [int(i) for i in places if self.frontier.encoders[i].is_fitted]
+        seeds = self.frontier.to_frame()["seed"]
+        return [i for i in self.fitted() if seeds[i] == seeds.min()]
+
+    @property
+    def held_out_log_likelihood(self) -> npt.NDArray[np.float64]:
+        """Of the densities, one number per group: the same for all models, which share them."""
+        likelihood = next(iter(self.fitted().values())).held_out_log_likelihood_
+        return np.full(2, np.nan) if likelihood is None else likelihood
 
     def summary(self) -> pd.DataFrame:
         """One row per γ: means over seeds, and half-widths of 95 % intervals."""

@@ -197,9 +197,7 @@ def run_densities(setting: Setting) -> Result:
         fitted = fit_crime(setting, seeds, CONTINUOUS_GAMMAS, density=density, validation=0.1)
         data = fitted.data
         summary = fitted.summary().assign(data=name)
-        converged = next(encoder for encoder in fitted.frontier.encoders if encoder.is_fitted)
-        likelihood = converged.held_out_log_likelihood_  # the same for all, which share their densities
-        for group, value in enumerate(likelihood if likelihood is not None else []):
+        for group, value in enumerate(fitted.held_out_log_likelihood):
             summary[f"held-out log-likelihood, a = {group}"] = value
         parts.append(summary)
     table = pd.concat(parts, ignore_index=True)
