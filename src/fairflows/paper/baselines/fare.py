@@ -38,83 +38,45 @@ _GROUP_WEIGHTS = np.linspace(0, 1, 5)  # categories are ordered by (1 − w)·la
 
 @dataclass(frozen=True)
 class Split:
-    """Rows whose bin of a column is marked go left."""
+    """Rows whose bin of a column is one of these go left."""
 
     gain: float
     column: int
-    left: npt.NDArray[np.bool_]
+    left: IntArray
+
+    def goes_left(self, bins: IntArray) -> npt.NDArray[np.bool_]:
+        """Which rows go left, from their bins (n, D)."""
+        return np.isin(bins[:, self.column], self.left)
 
 
 @dataclass
 class FareTree:
-    """A tree with one list entry per node; rows are sent down one level at a time."""
+    """A tree with one list entry per node, the root first; a cell is a leaf."""
 
-    column: list[int] = field(default_factory=lambda: [-1])  # the column that a node splits; −1 for a leaf
-    # which bins of that column go to the first child
-    goes_left: list[npt.NDArray[np.bool_]] = field(default_factory=lambda: [np.zeros(0, dtype=bool)])
-    # the number of the first child; the second child has the next number
-    child: list[int] = field(default_factory=lambda: [-1])
-    level: list[int] = field(default_factory=lambda: [0])  # how many splits lead to a node
+    splits: list[Split | None] = field(default_factory=lambda: [None])  # None for a leaf
+    child: list[int] = field(default_factory=lambda: [-1])  # the first child's number; the second child has the next
 
     @property
     def leaves(self) -> IntArray:
         """The numbers of the leaves."""
-        return np.flatnonzero(np.array(self.column) < 0)
+        return np.flatnonzero([split is None for split in self.splits])
 
     def add(self, node: int, split: Split) -> tuple[int, int]:
         """Split a leaf, and return the numbers of its children."""
-        first = len(self.column)
-        self.column[node], self.goes_left[node], self.child[node] = split.column, split.left, first
-        self.column += [-1, -1]
-        self.goes_left += [np.zeros(0, dtype=bool)] * 2
+        first = len(self.splits)
+        self.splits[node], self.child[node] = split, first
+        self.splits += [None, None]
         self.child += [-1, -1]
-        self.level += [self.level[node] + 1] * 2
         return first, first + 1
 
-    def leaf_of(self, bins: IntArray) -> IntArray:
-        """Each row's leaf, from its bins (n, D)."""
-        n_bins = max(max(len(marks) for marks in self.goes_left), int(bins.max(initial=0)) + 1)
-        marks = np.array([np.pad(m, (0, n_bins - len(m))) for m in self.goes_left])
-        column, child = np.array(self.column), np.array(self.child)
-        node, rows = np.zeros(len(bins), dtype=np.intp), np.arange(len(bins))
-        for _ in range(max(self.level)):
-            inner = column[node] >= 0
-            left = marks[node, bins[rows, np.maximum(column[node], 0)]]
-            node = np.where(inner, child[node] + ~left, node)
-        return node
-
-
-def grow(
-    bins: IntArray,
-    ordered: npt.NDArray[np.bool_],
-    y: IntArray,
-    a: IntArray,
-    *,
-    gamma: float,
-    max_leaves: int,
-    min_rows: int,
-    criterion: Criterion = "demographic_parity",
-) -> FareTree:
-    """Grow a tree best first, for labels and against groups (n,), on rows whose columns are in bins 0, 1, …, (n, D).
-
-    Where the bins of a column have no order, any set of them may go left. Settings are those of `FARE`.
-    """
-    tree = FareTree()
-    waiting: list[tuple[float, int, Split, IntArray]] = []
-    shape = int(y.max()) + 1, int(a.max()) + 1
-
-    def consider(node: int, rows: IntArray) -> None:
-        split = best_split(bins[rows], ordered, y[rows], a[rows], gamma, min_rows, shape, criterion)
-        if split is not None:
-            heapq.heappush(waiting, (-split.gain, node, split, rows))
-
-    consider(0, np.arange(len(bins)))
-    while waiting and len(tree.leaves) < max_leaves:
-        _, node, split, rows = heapq.heappop(waiting)
-        left = split.left[bins[rows, split.column]]
-        for child, part in zip(tree.add(node, split), (rows[left], rows[~left]), strict=True):
-            consider(child, part)
-    return tree
+    def cells(self, bins: IntArray) -> IntArray:
+        """Each row's place among the leaves, from its bins (n, D)."""
+        node = np.zeros(len(bins), dtype=np.intp)
+        for number, split in enumerate(self.splits):  # children have higher numbers than their parent
+            if split is not None:
+                rows = np.flatnonzero(node == number)
+                node[rows] = self.child[number] + ~split.goes_left(bins[rows])
+        return np.searchsorted(self.leaves, node)
 
 
 def best_split(
@@ -129,7 +91,9 @@ def best_split(
 ) -> Split | None:
     """The split of greatest gain, or None when no split has a positive one.
 
-    Compares all prefixes of all orders of all columns' bins; `shape` is the number of classes and of groups.
+    Rows have labels and groups (n,), and columns in bins 0, 1, …, (n, D); where the bins of a column have no order, any
+    set of them may go left. Compares all prefixes of all orders of all columns' bins; `shape` is the number of classes
+    and of groups.
     """
     n_classes, n_groups = shape
     n_bins = int(bins.max(initial=0)) + 1
@@ -149,9 +113,7 @@ def best_split(
     if not gain.size or gain.max() <= 1e-9 * len(y):
         return None
     o, d, prefix = np.unravel_index(int(gain.argmax()), gain.shape)
-    marks = np.zeros(n_bins, dtype=bool)
-    marks[order[o, d, : prefix + 1]] = True
-    return Split(float(gain[o, d, prefix]), int(d), marks)
+    return Split(float(gain[o, d, prefix]), int(d), order[o, d, : prefix + 1])
 
 
 @dataclass(eq=False, repr=False)
@@ -224,23 +186,31 @@ class FARE(GroupEncoder):
     def _grown(
         self, bins: IntArray, ordered: npt.NDArray[np.bool_], labels: IntArray, group: IntArray, gamma: float
     ) -> Learnt:
-        """The tree at one gamma, its cells, and the label that each suggests."""
-        limits = {"max_leaves": self.max_leaves, "min_rows": self.min_rows}
-        tree = grow(bins, ordered, labels, group, gamma=gamma, **limits, criterion=self.criterion)
-        cell_of_node = np.full(len(tree.column), -1)
-        cell_of_node[tree.leaves] = np.arange(len(tree.leaves))
+        """The tree at one gamma, grown best first, its cells, and the label that each suggests."""
+        tree = FareTree()
+        waiting: list[tuple[float, int, Split, IntArray]] = []
+        shape = len(self.label_classes), len(self.groups_)
+
+        def consider(node: int, rows: IntArray) -> None:
+            of_rows = bins[rows], ordered, labels[rows], group[rows]
+            split = best_split(*of_rows, gamma, self.min_rows, shape, self.criterion)
+            if split is not None:
+                heapq.heappush(waiting, (-split.gain, node, split, rows))
+
+        consider(0, np.arange(len(bins)))
+        while waiting and len(tree.leaves) < self.max_leaves:
+            _, node, split, rows = heapq.heappop(waiting)
+            left = split.goes_left(bins[rows])
+            for child, part in zip(tree.add(node, split), (rows[left], rows[~left]), strict=True):
+                consider(child, part)
         counts = np.zeros((len(tree.leaves), len(self.label_classes)))
-        np.add.at(counts, (cell_of_node[tree.leaf_of(bins)], labels), 1)
-        return {
-            "tree_": tree,
-            "cell_of_node_": cell_of_node,
-            "n_cells_": len(tree.leaves),
-            "class_of_cell_": self.label_classes[counts.argmax(axis=1)],
-        }
+        np.add.at(counts, (tree.cells(bins), labels), 1)
+        suggested = self.label_classes[counts.argmax(axis=1)]
+        return {"tree_": tree, "n_cells_": len(tree.leaves), "class_of_cell_": suggested}
 
     def cells(self, rows: Rows) -> IntArray:
         """Each row's cell; the sensitive attribute is not used."""
-        return self.cell_of_node_[self.tree_.leaf_of(self._bins(rows.X))]
+        return self.tree_.cells(self._bins(rows.X))
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """The cell of each row, as one column."""
