@@ -7,7 +7,7 @@ that nothing was fitted to or chosen by, once with one random row of each person
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal
@@ -25,10 +25,11 @@ from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataWarning
+from fairflows.metrics import count_labels, group_metrics
 from fairflows.paper.baselines import FARE, FCRL, LAFTR, AdversarialForgetting, MaxEntARL
 from fairflows.paper.baselines.neural import NeuralBaseline
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
-from fairflows.paper.experiments.problems import at_hand, cells_by_group, changed
+from fairflows.paper.experiments.problems import at_hand, cells_by_group, changed, labels_of
 from fairflows.paper.experiments.result import COLOURS, Result, Setting, in_processes, new_figure
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released
@@ -68,7 +69,6 @@ MEASURED = ("cells", "accuracy", "parity", "observed", "certified", "FARE's boun
 class Parts:
     """A dataset split by person: rows to fit, rows to certify, and both laws of the latter."""
 
-    name: str
     fit: Table
     test: Table
     seed: int
@@ -82,31 +82,13 @@ class Parts:
             chosen, _ = table.persons.split(1 - QUICK_ROWS / len(table), random_state=0)
             table = table.take(chosen)
         fit, test = table.split(validation=0, random_state=seed)
-        return Parts(name, fit, test, seed)
+        return Parts(fit, test, seed)
 
     def counted(self, unit: Unit) -> Table:
         """Independent draws of the law that a certificate is about."""
         if unit == "person":
             return self.test.one_row_per_person(self.seed)
         return self.test.random_rows(self.seed, int(self.fit.persons.rows_each().max()))
-
-
-@dataclass(frozen=True)
-class Point:
-    """A fitted release: the method, its setting, and the encoder."""
-
-    method: str
-    setting: float
-    encoder: Encoder
-
-
-def points(parts: Parts, unit: Unit, method: str, quick: bool, device: str) -> Iterator[Point]:
-    """The releases of a method, fitted to the same rows with every setting."""
-    estimator, strengths = _methods(parts.test.persons.n, unit, quick, device)[method]
-    encoders = estimator.fit_many(parts.fit, strengths=strengths, seeds=[parts.seed])
-    for strength, encoder in zip(strengths, encoders, strict=True):
-        if encoder.is_fitted:
-            yield Point(method, strength, encoder)
 
 
 def depends_on_unit(method: str) -> bool:
@@ -128,12 +110,9 @@ def _methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, 
     }
     return {
         "FairCells": (with_attribute, TARGETS),
-        "FairCells, 2 cells": (clone(with_attribute).set_params(n_cells=2), TARGETS),
-        "FairCells, no attribute": (clone(with_attribute).set_params(attribute="training"), TARGETS),
-        "FairCells, no attribute, 2 cells": (
-            clone(with_attribute).set_params(attribute="training", n_cells=2),
-            TARGETS,
-        ),
+        "FairCells, 2 cells": (changed(with_attribute, n_cells=2), TARGETS),
+        "FairCells, no attribute": (changed(with_attribute, attribute="training"), TARGETS),
+        "FairCells, no attribute, 2 cells": (changed(with_attribute, attribute="training", n_cells=2), TARGETS),
         "FairTree": (FairTree(unit=unit), (8, 16, 64, 256)),
         "FairTransport": (CellRelease(FairTransport(transport="score"), 8, method="quantiles"), (0, 0.5, 0.8, 1)),
         "FairFlow": (CellRelease(FairFlow(n_epochs=short, device=device), 8), (0.02, 0.1, 0.5, 0.9)),
@@ -146,28 +125,22 @@ def _methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, 
 METHODS = tuple(_methods(2, "person", True, "cpu"))
 
 
-def measured(point: Point, parts: Parts, unit: Unit) -> dict[str, object]:
+def measured(encoder: Encoder, parts: Parts, unit: Unit) -> dict[str, object]:
     """What a release keeps and what is certified of it, on certification persons."""
-    rows, released = parts.counted(unit), Released.of(point.encoder)
-    counts = cells_by_group(point.encoder, rows)
-    predicted, y = released.predict(rows), np.asarray(rows.y)
-    is_positive = predicted == point.encoder.label_classes[-1]
-    rates = np.array([is_positive[(rows.a == group).to_numpy()].mean() for group in point.encoder.groups_])
-    found = {
-        "data": parts.name,
-        "method": point.method,
-        "unit": unit,
-        "setting": float(point.setting),
-        "seed": parts.seed,
+    rows = parts.counted(unit)
+    counts, predicted = cells_by_group(encoder, rows), Released.of(encoder).predict(rows)
+    groups, y = rows.group_numbers(encoder.groups_), labels_of(rows)
+    metrics = group_metrics(count_labels(encoder.label_classes, y, predicted, groups, len(counts)))
+    found: dict[str, object] = {
         "cells": counts.shape[1],
-        "accuracy": float((predicted == y).mean()),
-        "parity": float(rates.max() - rates.min()),
+        "accuracy": float(metrics["accuracy"]),
+        "parity": float(metrics["parity"]),
         "observed": float(total_variation(counts / counts.sum(axis=1, keepdims=True)).max()),
         "certified": float(cell_upper_bound(counts, DELTA)),
     }
-    if isinstance(point.encoder, FARE):
+    if isinstance(encoder, FARE):
         train, validation = parts.fit.split(test=0.2, validation=0, random_state=parts.seed)
-        own = clone(point.encoder).fit(train)
+        own = clone(encoder).fit(train)
         found["FARE's bound"] = own.own_upper_bound(train, validation, rows, DELTA)
     return found
 
@@ -188,20 +161,23 @@ class Task:
 
 def measure(task: Task) -> list[dict[str, object]]:
     """Every release of the method, by person and by row."""
-    parts = Parts.of(task.data, task.seed, task.quick)
+    parts, method = Parts.of(task.data, task.seed, task.quick), task.method
     units: tuple[Unit, ...] = ("person",) if task.quick else ("person", "row")
-    rows, fitted = [], list[Point]()
+    rows, fitted = [], list[Encoder]()
     for unit in units:
-        if not fitted or depends_on_unit(task.method):
-            fitted = list(points(parts, unit, task.method, task.quick, task.device))
-        for point in fitted:
-            if task.settings is not None and point.setting not in task.settings:
+        estimator, strengths = _methods(parts.test.persons.n, unit, task.quick, task.device)[method]
+        if not fitted or depends_on_unit(method):
+            fitted = estimator.fit_many(parts.fit, strengths=strengths, seeds=[task.seed])
+        for setting, encoder in zip(strengths, fitted, strict=True):
+            if not encoder.is_fitted or (task.settings is not None and setting not in task.settings):
                 continue
-            row = measured(point, parts, unit)
-            if task.reused and unit == "person" and point.setting in REUSE_AT.get(task.method, ()):
-                row |= reuse(point, parts, unit)
-            if task.attacked and unit == "row" and point.setting in ATTACK_AT.get(task.method, ()):
-                row |= attacked(point, parts, task.quick)
+            row = {"data": task.data, "method": method, "unit": unit, "setting": float(setting), "seed": task.seed}
+            row |= measured(encoder, parts, unit)
+            if task.reused and unit == "person" and setting in REUSE_AT.get(method, ()):
+                row |= reuse(encoder, parts, unit)
+            if task.attacked and unit == "row" and setting in ATTACK_AT.get(method, ()):
+                found = audit(encoder, parts.fit, parts.test, quick=task.quick)
+                row |= {"attack ≥": found.attack_lower, "by": found.best}
             rows.append(row)
     return rows
 
@@ -311,10 +287,10 @@ ATTACK_AT = {
 """Settings that are audited."""
 
 
-def reuse(point: Point, parts: Parts, unit: Unit) -> dict[str, object]:
+def reuse(encoder: Encoder, parts: Parts, unit: Unit) -> dict[str, object]:
     """How well each of other columns is predicted by the cell's most frequent value among the rows it was fitted to."""
-    released, rows = Released.of(point.encoder), parts.counted(unit)
-    k = int(point.encoder.n_cells_ or 0)
+    released, rows = Released.of(encoder), parts.counted(unit)
+    k = int(encoder.n_cells_ or 0)
     known, asked = released.cells(parts.fit), released.cells(rows)
     accuracies, majorities = {}, []
     for name, column in REUSED.items():
@@ -326,23 +302,12 @@ def reuse(point: Point, parts: Parts, unit: Unit) -> dict[str, object]:
     return {**means, **accuracies}
 
 
-def attacked(point: Point, parts: Parts, quick: bool) -> dict[str, object]:
-    """The white-box audit's lower bound on Δ, by row as files are."""
-    found = audit(point.encoder, parts.fit, parts.test, quick=quick)
-    return {"attack ≥": found.attack_lower, "by": found.best}
-
-
 def front_figure(table: pd.DataFrame) -> Figure:
     """Accuracy against the certificate, and against measured parity: one row of panels per dataset."""
     names = list(dict.fromkeys(table["data"]))
     figure, axes = new_figure(2, len(names), width=5.2, height=3.6)
-    colours = dict(
-        zip(
-            METHODS,
-            [*COLOURS, "#999999", "#000000", "#AA4499", "#882255", "#44AA99", "#DDCC77", "#332288"],
-            strict=False,
-        )
-    )
+    more_colours = ("#999999", "#000000", "#AA4499", "#882255", "#44AA99", "#DDCC77", "#332288")
+    colours = dict(zip(METHODS, (*COLOURS, *more_colours), strict=False))
     shown = {"certified": "certified Δ ≤", "parity": "parity, measured"}
     part = of_all_seeds(table)[lambda of_all: of_all["unit"] == table["unit"].iloc[0]]
     for line, name in zip(axes, names, strict=True):
