@@ -19,7 +19,7 @@ import torch
 
 from fairflows.encoder import flow_fitting
 from fairflows.exceptions import DataWarning
-from fairflows.frontiers.sweep import frontier
+from fairflows.frontiers.frontier import frontier
 from fairflows.paper.experiments.problems import PROBLEMS, changed
 
 

@@ -28,7 +28,7 @@ from fairflows.bijection import networks
 from fairflows.density import AutoregressiveDensity
 from fairflows.encoder import flow_fitting
 from fairflows.exceptions import DataWarning
-from fairflows.frontiers.sweep import frontier
+from fairflows.frontiers.frontier import frontier
 from fairflows.paper.experiments.problems import PROBLEMS, changed
 
 LAST_BITS, WEIGHTS, ALL = "last bits", "gradients by weights", "all products"

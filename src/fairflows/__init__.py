@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from fairflows.explain.recourse_search import recourse as recourse
     from fairflows.explain.usefulness import StillTells as StillTells
     from fairflows.explain.usefulness import still_tells as still_tells
-    from fairflows.frontiers.sweep import Frontier as Frontier
-    from fairflows.frontiers.sweep import frontier as frontier
+    from fairflows.frontiers.frontier import Frontier as Frontier
+    from fairflows.frontiers.frontier import frontier as frontier
     from fairflows.paper.datasets import describe_datasets as describe_datasets
     from fairflows.paper.datasets import load_compas as load_compas
     from fairflows.paper.datasets import load_crime as load_crime
@@ -88,7 +88,7 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.explain.recourse_search": "Recourse recourse",
     "fairflows.explain.pairs": "MatchedPairs matched_pairs",
     "fairflows.explain.usefulness": "StillTells still_tells",
-    "fairflows.frontiers.sweep": "Frontier frontier",
+    "fairflows.frontiers.frontier": "Frontier frontier",
     "fairflows.paper.datasets": "describe_datasets load_compas load_crime load_health load_law_school",
     "fairflows.release.cell_release": "CellRelease",
     "fairflows.release.crossfit": "CrossFit",

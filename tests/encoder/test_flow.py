@@ -17,7 +17,7 @@ from fairflows.density.base import FreshNoise
 from fairflows.encoder import flow_fitting
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError
-from fairflows.frontiers.sweep import frontier
+from fairflows.frontiers.frontier import frontier
 from fairflows.table.examples import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.table.persons import Key, Persons
 from fairflows.training.evaluation import held_out_losses

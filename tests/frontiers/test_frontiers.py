@@ -12,7 +12,7 @@ from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError
-from fairflows.frontiers.sweep import Frontier, frontier
+from fairflows.frontiers.frontier import Frontier, frontier
 from fairflows.table.examples import make_gaussians
 
 mpl.use("Agg")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.frontiers.sweep import frontier
+from fairflows.frontiers.frontier import frontier
 from fairflows.paper.experiments import problems
 from fairflows.table.table import Table
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from fairflows import certify, make_gaussians, make_three_groups
 from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
-from fairflows.frontiers.sweep import frontier
+from fairflows.frontiers.frontier import frontier
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural
 from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error, error_weights
 from fairflows.paper.baselines.fcrl import Critic

@@ -12,8 +12,8 @@ from fairflows import DataError, DataWarning, FairMatching, Table, load_adult
 from fairflows.bounds.derived import rounded_up
 from fairflows.certificate.certifying import certify, verify
 from fairflows.certificate.document import Certificate
+from fairflows.frontiers.frontier import frontier
 from fairflows.frontiers.selection import Candidate, Target, choose
-from fairflows.frontiers.sweep import frontier
 from fairflows.storage.saving import load
 from fairflows.workflow.job import fit_table, report
 from fairflows.workflow.results import certified_part, read_report, read_run, write_fit

@@ -1,37 +1,22 @@
-"""Choosing the encoder and the number of cells on validation persons, before the certifying ones are looked at.
-
-Several encoders are trained at several strengths at once (`Sweep`), and the best one within the target is taken.
-"""
+"""Choosing the encoder and the number of cells on validation persons, before the certifying ones are looked at."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 from fairflows.bounds.counts import chance_of_merging
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.certificate.evidence import CellEvidence, check_accuracy, check_distance
 from fairflows.encoder.base import Encoder, FloatArray, IntArray
-from fairflows.encoder.fair_flow import FairFlow
-from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
-from fairflows.frontiers.sweep import Frontier, counted_laws, frontier
+from fairflows.frontiers.frontier import Frontier, counted_laws
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released, repeatable_persons
-from fairflows.table.columns import Kind
 from fairflows.table.table import Table
 
-Swept = Literal["auto", "flow", "matching", "transport"]
-Say = Callable[[str], None]
-
-N_CELLS = (2, 4, 8, 16, 32, 64)
 _AS_ACCURATE = 0.005  # without a target, accuracies this close count as equal
-GAMMAS = (0.0, 0.1, 0.5, 0.9, 0.99)
-STRENGTHS = (0.0, 0.5, 0.8, 0.95, 1.0)
-NAMES = {"FairFlow": "FNF, flows", "FairMatching": "FNF, matching", "FairTransport": "transport"}
 
 
 @dataclass(frozen=True)
@@ -211,68 +196,3 @@ def _releases(encoder: Encoder, train: Table, sizes: Sequence[int]) -> Iterable[
         if release.n_cells_ > most:
             most = release.n_cells_
             yield release
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """What to train and to choose from."""
-
-    method: Swept  # "auto" takes the invertible encoder that fits the column kinds and, for cells, transport
-    cells: bool  # whether cells are released, and not the latent
-    gamma: float | None  # the only trade-off to train; several when not given
-    # Settings of the encoders.
-    density: str | None
-    random_state: int
-    with_label: bool  # whether the label is released beside the cell
-    quick: bool  # fewer models
-    n_cells: int | None = None  # the only number of cells to try; several when not given
-
-    def choose(
-        self, train: Table, validation: Table, certifying: Table, goal: Target, most_rows: int, say: Say
-    ) -> tuple[list[Candidate], Candidate]:
-        """All candidates as judged on validation persons, and the one that meets the goal best."""
-        frontiers = {}
-        for name, estimator in self._estimators(train).items():
-            say(f"training: {name}")
-            gammas = self._gammas(estimator, train)
-            frontiers[name] = frontier(estimator, train, gammas=gammas, validation=validation)
-        say("choosing on validation persons")
-        if self.cells:
-            sizes = N_CELLS if self.n_cells is None else [self.n_cells]
-            judged = judge_cells(
-                frontiers, train, validation, certifying, goal, most_rows, with_label=self.with_label, sizes=sizes
-            )
-        else:
-            judged = judge_latents(frontiers, goal)
-        return judged, choose(judged, goal)
-
-    def _estimators(self, train: Table) -> dict[str, Encoder]:
-        """The encoders to try, by name."""
-        kinds: Mapping[str, Kind] = train.kinds
-        categorical = all(kind == "categorical" for kind in kinds.values())
-        wanted = [self.method] if self.method != "auto" else ["matching" if categorical else "flow"]
-        if self.method == "auto" and self.cells and (train.y is not None or categorical):
-            wanted.append("transport")
-        common: dict[str, Any] = {
-            "kinds": kinds,
-            "unseen": "other",
-            "identifier": None if train.identifier is None else str(train.identifier.name),
-            "random_state": self.random_state,
-        }
-        of_density: dict[str, Any] = {} if self.density is None else {"density": self.density}
-        makers: dict[str, Callable[[], Any]] = {
-            "flow": lambda: FairFlow(**common, **of_density),
-            "matching": lambda: FairMatching(**common, **of_density),
-            "transport": lambda: FairTransport(**common, **(of_density if categorical else {})),
-        }
-        made = [makers[name]() for name in wanted]
-        return {NAMES[type(estimator).__name__]: estimator for estimator in made}
-
-    def _gammas(self, estimator: Encoder, train: Table) -> Sequence[float]:
-        if self.gamma is not None:
-            return [self.gamma]
-        if not isinstance(estimator, FairTransport):
-            return GAMMAS[1::2] if self.quick else GAMMAS
-        if train.y is None:
-            return [1.0]  # without labels to spare there is nothing to trade the distance for
-        return STRENGTHS[1::2] if self.quick else STRENGTHS

@@ -22,8 +22,9 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.explain.usefulness import StillTells, boosted_prediction
-from fairflows.frontiers.selection import NAMES, Candidate, Target
-from fairflows.frontiers.sweep import Frontier
+from fairflows.frontiers.frontier import Frontier
+from fairflows.frontiers.selection import Candidate, Target
+from fairflows.frontiers.sweep import NAMES
 from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.partitions import NumericView

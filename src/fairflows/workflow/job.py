@@ -20,8 +20,9 @@ from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, Parameter, ParameterError, check_count
 from fairflows.explain.usefulness import still_tells
-from fairflows.frontiers.selection import Candidate, Say, Sweep, Swept, Target
-from fairflows.frontiers.sweep import Frontier
+from fairflows.frontiers.frontier import Frontier
+from fairflows.frontiers.selection import Candidate, Target
+from fairflows.frontiers.sweep import Say, Sweep, Swept
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, repeatable_persons

@@ -22,7 +22,7 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
-from fairflows.frontiers.sweep import Frontier, frontier
+from fairflows.frontiers.frontier import Frontier, frontier
 from fairflows.paper import datasets
 from fairflows.paper.experiments.result import Setting, in_processes
 from fairflows.release.released import Released
