@@ -10,8 +10,8 @@ For two groups, as in the paper, with draws :math:`x_a \sim \hat p_a`, :math:`z_
 The paper writes :math:`\mathcal L_0 + \mathcal L_1` without the half; the authors' code has it. For K groups
 :math:`\mathcal L_a` is the mean over all groups b other than a, and :math:`\mathcal L_{KL}` the mean over a; with more
 than five, each b is compared on a share of the draws. Under equalized odds it is also the mean over the labels, with
-draws of :math:`\hat p(x | a, y)`: the authors' code takes this mean, so that γ weighs the divergence against the task as
-much as it does under demographic parity.
+draws of :math:`\hat p(x | a, y)`: the authors' code takes this mean, so that γ weighs the divergence against the task
+as much as it does under demographic parity.
 
 Below are two changes to the joint loss: Chebyshev's scalarisation, and models that L_KL does not train.
 
