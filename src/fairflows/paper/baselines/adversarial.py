@@ -134,7 +134,7 @@ class AdversarialEncoder(AdversarialBaseline):
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
 
-    _learner: ClassVar[type[Learner]] = TradeOff
+    _learner = TradeOff
     _turns: ClassVar[Turns] = (("adversary", "encoder"),)
     _most: ClassVar[float] = 1
     _whitens: ClassVar[bool] = True
@@ -226,7 +226,7 @@ class LAFTR(AttributeBaseline):
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
 
-    _learner: ClassVar[type[Learner]] = NormalisedL1
+    _learner = NormalisedL1
     _turns: ClassVar[Turns] = (("encoder", "adversary"),)
     _whitens: ClassVar[bool] = True
 
@@ -290,7 +290,7 @@ class MaxEntARL(AttributeBaseline):
     _: KW_ONLY
 
     strength_name: ClassVar[str] = "alpha"
-    _learner: ClassVar[type[Learner]] = MaximumEntropy
+    _learner = MaximumEntropy
     _turns: ClassVar[Turns] = (("encoder",), ("adversary",))
 
 
@@ -361,5 +361,5 @@ class AdversarialForgetting(AdversarialBaseline):
     lam: float = 0.1
 
     strength_name: ClassVar[str] = "delta"
-    _learner: ClassVar[type[Learner]] = Forgetting
+    _learner = Forgetting
     _turns: ClassVar[Turns] = (("encoder",),) + 10 * (("adversary",),)

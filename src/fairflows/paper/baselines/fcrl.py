@@ -135,7 +135,7 @@ class FCRL(NeuralBaseline):
     learning_rate: float = 1e-3
 
     strength_name: ClassVar[str] = "lam"
-    _learner: ClassVar[type[Learner]] = ContrastiveLearner
+    _learner = ContrastiveLearner
     is_randomised = True  # z is drawn from a normal law around μ(x)
 
     def _noise(self, rows: Rows) -> Tensor:

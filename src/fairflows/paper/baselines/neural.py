@@ -148,7 +148,6 @@ class NeuralBaseline(GroupEncoder):
     scale_: FloatArray = field(init=False)
     players_: Learner = field(init=False)
 
-    _learner: ClassVar[type[Learner]]
     _turns: ClassVar[Turns] = (("encoder",),)
     """Whose step it is on each of a cycle of batches."""
     _most: ClassVar[float] = np.inf
@@ -157,6 +156,11 @@ class NeuralBaseline(GroupEncoder):
     """Whether features have mean 0 and deviation 1; if not, each is divided by its greatest absolute value."""
     _balanced: ClassVar[bool] = False
     """Whether a batch has equally many rows of every group."""
+
+    @property
+    @abstractmethod
+    def _learner(self) -> type[Learner]:
+        """The networks and what they minimise."""
 
     @property
     def needs_attribute(self) -> bool:
