@@ -33,7 +33,7 @@ class FixedCells(Unencoded):
     def cells(self, rows):
         return self.cell_of(rows.X)
 
-    def encode(self, rows):
+    def _encode_rows(self, rows):
         return pd.DataFrame({"cell": self.cell_of(rows.X)})
 
     def _names_out(self):

@@ -320,7 +320,7 @@ def test_stating_the_most_rows_is_possible_where_training_knew_nobody():
 class LastDigits(Unencoded):
     """Hides the group in digits that a float32 number does not have."""
 
-    def encode(self, rows):
+    def _encode_rows(self, rows):
         return pd.DataFrame({"z": np.round(rows.X["noise"], 3) + 1e-12 * rows.group})
 
     def _names_out(self):
@@ -330,7 +330,7 @@ class LastDigits(Unencoded):
 class FirstDigits(LastDigits):
     """Hides the group in digits that it has."""
 
-    def encode(self, rows):
+    def _encode_rows(self, rows):
         return pd.DataFrame({"z": np.round(rows.X["noise"], 1) + 1e-3 * rows.group})
 
 

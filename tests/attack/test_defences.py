@@ -37,7 +37,7 @@ class RotatedGroups(Unencoded):
         self.rotations_ = [np.linalg.qr(rng.normal(size=(x.shape[1],) * 2))[0] for _ in self.groups_]
         return super()._fit(rows, strengths, seeds)
 
-    def encode(self, rows):
+    def _encode_rows(self, rows):
         x = (self.codec_.encode(rows.X, rows.persons, rows.outside)[0] - self.mean_) / self.scale_
         turned = np.stack([x @ rotation.T for rotation in self.rotations_])
         return pd.DataFrame(turned[rows.group, np.arange(len(x))], columns=self._names_out())

@@ -157,7 +157,7 @@ def differ(one: pd.DataFrame, other: pd.DataFrame) -> bool:
 def test_an_encoder_must_say_all_that_is_asked_of_it():
     with pytest.raises(TypeError, match="abstract"):
         Encoder()
-    asked = {"sensitive", "identifier", "_fit_to", "_fitted_to", "read", "encode", "_names_out"}
+    asked = {"sensitive", "identifier", "_fit_to", "_fitted_to", "read", "_encode_rows", "_names_out"}
     assert Encoder.__abstractmethods__ == asked
 
 

@@ -25,7 +25,7 @@ class HalfCells(Unencoded):
     def cells(self, rows: Rows) -> Cells:
         return (rows.X["told"] >= 50).to_numpy().astype(np.intp)
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame:
         return pd.DataFrame({"cell": self.cells(rows)})
 
 

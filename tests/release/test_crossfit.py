@@ -313,7 +313,7 @@ class Memorising(Unencoded):
     def cells(self, rows):
         return np.array([self.group_of_.get(x, int(1e6 * x) % 2) for x in rows.X["x"]], dtype=np.intp)
 
-    def encode(self, rows):
+    def _encode_rows(self, rows):
         return pd.DataFrame({"cell": self.cells(rows)})
 
     def _names_out(self):

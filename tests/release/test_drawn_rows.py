@@ -30,7 +30,7 @@ class OwnCells(Unencoded):
     def cells(self, rows: Rows) -> Cells:
         return ((rows.X["score"] > 0) ^ (rows.group == 1)).to_numpy().astype(np.intp)
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame:
         return pd.DataFrame({"cell": self.cells(rows)})
 
 

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from fairflows.density.cell_density import FloatArray, IntArray
 from fairflows.encoder.base import Groups, Rows
 from fairflows.encoder.cell_model import CellModel, Output, cells_from_output, output_names, to_output
+from fairflows.table.frames import Values
 from fairflows.table.persons import Secret
 
 
@@ -166,7 +167,7 @@ class TransportedCells:
         laws = np.stack([c.target_law() * mass for c, mass in zip(couplings, inside, strict=True)])
         return replace(self, couplings=tuple(couplings), laws=laws)
 
-    def encode(self, rows: Rows, key: Secret) -> pd.DataFrame:
+    def encode(self, rows: Rows, key: Secret) -> pd.DataFrame | dict[str, Values]:
         """The encoded cells, as asked for."""
         return to_output(self.model.codec, self.cells(rows, key), self.output)
 

@@ -28,12 +28,12 @@ from fairflows.density.cell_density import (
     observed_support,
     one_hot,
 )
-from fairflows.encoder.base import FloatArray, Groups, IntArray, LabelledRows, cell_numbers
+from fairflows.encoder.base import FloatArray, Groups, IntArray, LabelledRows
 from fairflows.encoder.group_encoder import ColumnEncoder
 from fairflows.encoder.labels import Classifier, check_classifier, takes_weights
 from fairflows.exceptions import DataError, check_choice, check_count, is_count, warn_user
 from fairflows.table.columns import Dtype, shown
-from fairflows.table.frames import Values, columns_of
+from fairflows.table.frames import Values
 from fairflows.table.schema import Schema
 
 Output = Literal["categories", "one-hot", "codes"]
@@ -238,20 +238,13 @@ def classes_in_cells(classifier: Classifier, codec: CellCodec, cells: IntArray) 
     return np.concatenate(parts) if parts else np.zeros((0, len(classifier.classes_)))
 
 
-def to_output(codec: CellCodec, cells: IntArray, output: Output) -> pd.DataFrame:
-    """Cells as the kind of frame that was asked for."""
+def to_output(codec: CellCodec, cells: IntArray, output: Output) -> pd.DataFrame | dict[str, Values]:
+    """Cells as the kind of frame that was asked for, or as its columns."""
     if output == "categories":
-        return codec.decode(cells)
+        return {str(name): values for name, values in codec.columns(codec.levels_of(cells)).items()}
     if output == "codes":
-        return cell_numbers(cells)
+        return {"cell": cells}
     return pd.DataFrame(one_hot(codec.levels_of(cells), codec.shape_).toarray(), columns=one_hot_names(codec))
-
-
-def output_columns(codec: CellCodec, cells: IntArray, output: Output) -> dict[str, Values]:
-    """The same, column by column."""
-    if output != "categories":
-        return columns_of(to_output(codec, cells, output))
-    return {str(name): values for name, values in codec.columns(codec.levels_of(cells)).items()}
 
 
 def output_names(codec: CellCodec, output: Output) -> list[str]:

@@ -8,12 +8,11 @@ from numbers import Real
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
 from fairflows.bounds.planning import delta_of_look
-from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, cell_numbers
+from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
 from fairflows.encoder.labels import Classifier, Label, check_classifier
 from fairflows.encoder.task_score import ScoredCells, fit_score, predicted_probabilities
@@ -271,12 +270,7 @@ class FairCells(ScoredCells):
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")
         return _drawn(self.cells_of_bin_, places, coin)
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
-        """Each row's cell."""
-        return cell_numbers(self.cells(rows))
-
-    def encode_columns(self, rows: Rows) -> dict[str, Values]:
-        """The same, column by column."""
+    def _encode_rows(self, rows: Rows) -> dict[str, Values]:
         return {"cell": self.cells(rows)}
 
     def _refuse_attribute(self, sensitive_features: Role | None) -> None:

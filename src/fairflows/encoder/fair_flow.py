@@ -173,7 +173,7 @@ class FairFlow(ColumnEncoder):
         self._check_fitted()
         return self.flow_.held_out_log_likelihood
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame:
         """z = f_a(x) of each row; a person's noise is always the same.
 
         A row's encoding depends on the row, its person and its group alone, up to rounding: a matrix product rounds by

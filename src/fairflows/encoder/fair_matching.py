@@ -23,7 +23,6 @@ from fairflows.encoder.cell_model import (
     cells_from_output,
     check_labels,
     fit_cell_models,
-    output_columns,
     output_names,
     to_output,
 )
@@ -164,13 +163,9 @@ class FairMatching(CellModelEncoder):
         probabilities = np.divide(evidence, total, out=model.scores.copy(), where=total > 0)
         return learnt | {"class_probabilities_": probabilities, "class_of_cell_": probabilities.argmax(axis=1)}
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
         """The cell of each row, sent through its group's map that the person's coin picks."""
         return to_output(self.model_.codec, self._encode(rows), self.output)
-
-    def encode_columns(self, rows: Rows) -> dict[str, Values]:
-        """The same, column by column."""
-        return output_columns(self.model_.codec, self._encode(rows), self.output)
 
     def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         """The rows that were encoded as Z: needs the attribute, and the persons' identifiers for their coins."""

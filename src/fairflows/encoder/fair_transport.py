@@ -20,7 +20,6 @@ from fairflows.encoder.cell_model import (
     KnownCells,
     check_labels,
     fit_cell_models,
-    output_columns,
 )
 from fairflows.encoder.labels import Classifier, Label, check_classifier, side_by_side
 from fairflows.encoder.task_score import (
@@ -165,16 +164,9 @@ class FairTransport(CellModelEncoder):
         """How well each group's density of cells fits rows that it was not fitted on; None for a score."""
         return None if self._cells is None else self._cells.model.held_out_log_likelihood
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
         """The moved cell or score of each row; one person is always encoded alike."""
         return self.transport_.encode(replace(rows, columns=self._features(rows)), self.key_)
-
-    def encode_columns(self, rows: Rows) -> dict[str, Values]:
-        """The same, column by column."""
-        cells = self._cells
-        if cells is None:
-            return super().encode_columns(rows)
-        return output_columns(cells.model.codec, cells.cells(rows, self.key_), self.output)
 
     def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
         """A *sample* of the rows that may stand behind Z, drawn from x given z and the group, keyed by person.

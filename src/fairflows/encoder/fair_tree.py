@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 
 from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_cell_bound
 from fairflows.compute.display import ShowProgress, progress_bar
-from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows, cell_numbers
+from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows
 from fairflows.encoder.labels import Label, check_classifier, label_columns, takes_weights
 from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
@@ -266,14 +266,10 @@ class FairTree(ScoredCells):
             cells[chunk] = self.tree_.cells(scores, group[chunk], coin_of_chunk)
         return cells
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
         """The number of each row's cell, or a row drawn from it."""
         cells = self.cells(rows)
-        return cell_numbers(cells) if self.rows_given_cell_ is None else self.rows_given_cell_.sample(cells)
-
-    def encode_columns(self, rows: Rows) -> dict[str, Values]:
-        """The same, column by column."""
-        return {"cell": self.cells(rows)} if self.rows_given_cell_ is None else super().encode_columns(rows)
+        return {"cell": cells} if self.rows_given_cell_ is None else self.rows_given_cell_.sample(cells)
 
     def _names_out(self) -> list[str]:
         return ["cell"] if self.rows_given_cell_ is None else [str(name) for name in self.rows_given_cell_.names]

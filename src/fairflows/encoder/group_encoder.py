@@ -342,7 +342,7 @@ class Unencoded(GroupEncoder):
         """Any values; what the columns hold is in `encoded_schema`."""
         return dict.fromkeys(self._names_out(), np.dtype(object))
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame:
         """The features."""
         return rows.X
 

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags
 
 from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_cell_bound
-from fairflows.encoder.base import Cells, Encoder, FloatArray, Given, Groups, LabelsLike, Rows, RowsLike, cell_numbers
+from fairflows.encoder.base import Cells, Encoder, FloatArray, Given, Groups, LabelsLike, Rows, RowsLike
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.encoder.labels import label_columns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
@@ -274,19 +274,14 @@ class CellRelease(Encoder):
             return self.encoder_.cells(rows)
         return self.partition_.cells(self.view_.features(self.encoder_.encode(rows)))
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
         """What is released for each row: its cell's number, the cell's typical row, or a row drawn from the cell."""
         cells = self._released(rows)
         if self.rows_given_cell_ is not None:
             return self.rows_given_cell_.sample(cells)
         if self._typical is not None:
             return self._typical.iloc[cells].reset_index(drop=True)
-        return cell_numbers(cells)
-
-    def encode_columns(self, rows: Rows) -> dict[str, Values]:
-        """The same, column by column."""
-        gives_rows = self.rows_given_cell_ is not None or self._typical is not None
-        return super().encode_columns(rows) if gives_rows else {"cell": self._released(rows)}
+        return {"cell": cells}
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that each row's released cell suggests."""

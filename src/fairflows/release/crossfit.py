@@ -26,7 +26,6 @@ from fairflows.encoder.base import (
     LabelsLike,
     Rows,
     RowsLike,
-    cell_numbers,
 )
 from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, Parameter, check_count, warn_user
@@ -337,19 +336,14 @@ class CrossFit(Encoder):
         parts, order = self._by_fold(rows, lambda f, part: self._first_cell(f) + self.models_[f].cells(part))
         return np.concatenate(parts)[order]
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
         """What is released for each row, by the model of its person's fold; rows have the table's own types."""
         self._check_fitted()
         if self.gives_cell_numbers:
-            return cell_numbers(self._released_cells(rows))
+            return {"cell": self._released_cells(rows)}
         parts, order = self._by_fold(rows, lambda f, part: self.models_[f].encode(part))
         whole = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True)
         return only_used_categories(whole.astype({name: self.types_[name] for name in whole if name in self.types_}))
-
-    def encode_columns(self, rows: Rows) -> dict[str, Values]:
-        """The same, column by column."""
-        self._check_fitted()
-        return {"cell": self._released_cells(rows)} if self.gives_cell_numbers else super().encode_columns(rows)
 
     def _released_cells(self, rows: Rows) -> Cells:
         """The number of the cell that is released for each row; numbered as `cells` does."""

@@ -24,10 +24,11 @@ import pandas as pd
 
 from fairflows.bounds import fare_upper_bound
 from fairflows.density.base import Criterion
-from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows, cell_numbers
+from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError, check_choice, check_count
 from fairflows.table.columns import has_order, sorted_values
+from fairflows.table.frames import Values
 from fairflows.table.table import Table
 
 IntArray = npt.NDArray[np.intp]
@@ -212,9 +213,8 @@ class FARE(GroupEncoder):
         """Each row's cell; the sensitive attribute is not used."""
         return self.tree_.cells(self._bins(rows.X))
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
-        """The cell of each row, as one column."""
-        return cell_numbers(self.cells(rows))
+    def _encode_rows(self, rows: Rows) -> dict[str, Values]:
+        return {"cell": self.cells(rows)}
 
     def predict_rows(self, rows: Rows) -> npt.NDArray[np.generic]:
         """The most frequent label of each row's cell."""

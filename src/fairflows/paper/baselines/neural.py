@@ -245,7 +245,7 @@ class NeuralBaseline(GroupEncoder):
             return x
         return torch.cat([x, indicators(torch.as_tensor(rows.group), len(self.groups_))], dim=1)
 
-    def encode(self, rows: Rows) -> pd.DataFrame:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame:
         """z of every row."""
         return pd.DataFrame(self._latent(rows).double().numpy(), columns=self._names_out())
 
