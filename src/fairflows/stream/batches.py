@@ -22,7 +22,7 @@ from fairflows.release.released import Model, Released, check_apart
 from fairflows.stream.tables import plain_type, to_arrow
 from fairflows.table import schema as kinds
 from fairflows.table.columns import Dtype, TableColumns, check_known
-from fairflows.table.frames import columns_from_arrow
+from fairflows.table.frames import check_names, columns_from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
 
@@ -227,6 +227,8 @@ class BatchEncoder:
         for name in self.columns:
             if name not in known:
                 check_known(name, pd.Index(source.names), "needed")
+        if len(known) < len(source.names):
+            check_names(source.names)
         types = pa.schema([]) if self.types is None else self.types
         check_apart(types.names, self._keep)
         return pa.schema([*types, *(pa.field(name, plain_type(source.field(name).type)) for name in self._keep)])
