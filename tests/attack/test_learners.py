@@ -134,6 +134,7 @@ class TestLearner:
             for most in (400, 4000)
         )
         assert 0.7 < slow.lower < other.lower < 2 * norm.cdf(1.5) - 1 + 0.02
+        assert (slow.n, sum(other.n)) == ((200, 200), 4000)
         cells = Features(np.eye(2), group)
         assert len(Learner(make, 500, 400).judged_rows(cells, group, 0)) == 4000
 

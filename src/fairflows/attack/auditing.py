@@ -62,7 +62,10 @@ class Audit(AttackResult):
     n: tuple[int, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """One line per adversary: what it knows, the pair it tells apart, Δ on validation persons, the lower bound."""
+        """One line per adversary: what it knows, the pair it tells apart, Δ on validation persons, the lower bound.
+
+        ``persons`` are the test persons of the pair that the bound was computed from.
+        """
         rows = [
             {
                 "adversary": attack.name,
@@ -71,6 +74,7 @@ class Audit(AttackResult):
                 "validation": attack.validation,
                 "lower": attack.lower,
                 "balanced accuracy": (1 + attack.lower) / 2,
+                "persons": sum(attack.n),
             }
             for attack in self.attacks
         ]
@@ -186,7 +190,7 @@ def audit(
 
     Of very many rows a random part will do: of `train` about 400,000, in equal shares for the groups that have so many;
     of test rows that are all different 100,000 for each adversary, 60,000 for white-box ones, 50,000 for random forests
-    and 20,000 for nearest neighbours and the stack.
+    and 20,000 for nearest neighbours, the stack and white-box forests.
 
     Parameters
     ----------

@@ -395,6 +395,8 @@ class Attack:
         The lower bound on Δ from the test persons; holds with probability 1 − δ for each adversary by itself.
     groups : tuple of int
         The pair of groups that it tells apart.
+    n : tuple of int
+        How many test persons of these two groups it was judged on.
     method : str
         How the lower bound was computed, chosen on validation persons.
     """
@@ -405,6 +407,7 @@ class Attack:
     expected: float
     lower: float
     groups: tuple[int, int]
+    n: tuple[int, int]
     method: Method
 
 
@@ -435,7 +438,7 @@ def judge(
         if best is None or (promised, gap) > (best.expected, best.validation):
             k_test = _answers(s_test[:, b] - s_test[:, a] >= threshold, g_test, K)
             lower = float(attack_lower_bound(k_test, n_test, delta, method=method, groups=(a, b)))
-            best = Attack(name, box, gap, promised, lower, (a, b), method)
+            best = Attack(name, box, gap, promised, lower, (a, b), (int(n_test[a]), int(n_test[b])), method)
     if best is None:
         raise ValueError("an attack needs at least two groups.")
     return best
