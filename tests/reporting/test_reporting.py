@@ -78,7 +78,7 @@ def contents(name="town", **values):
         "audit": {
             "best": "boosted trees", "delta": 0.05, "n": {name: 900, "m": 1100},
             "attacks": [{"adversary": "boosted trees", "box": "white", "groups": f"{name} / m", "lower": 0.004,
-                         "balanced accuracy": 0.502, "validation": 0.01}],
+                         "balanced accuracy": 0.502, "validation": 0.01, "persons": 800}],
         },
         "frontier": {
             "points": [{"method": name, "gamma": g, "x": 0.1 + g / 10, "y": 0.9 - g / 10, "chosen": g == 0}
@@ -189,6 +189,7 @@ def test_what_is_not_known_is_left_out():
 def test_the_page_prints_the_numbers_of_the_json(page):
     for text in ("Δ ≤ 0.080", "Δ ≤ 0.020", "Δ ≥ 0.004", "54.0 %", "ab12", "cd34", "ef56", "900 persons of group town"):
         assert text in page
+    assert "computed once, on 800 other persons" in page, "of very many persons an adversary is judged on a part"
 
 
 @pytest.mark.parametrize(
@@ -401,6 +402,7 @@ def test_the_page_says_whether_the_seal_was_checked(undrawn):
 def test_statements_and_consequences():
     assert [s["name"] for s in statements(stated())] == ["Certified", "Model", "Attack"]
     assert "blind guess" in statements(stated(attack_lower=0.0))[-1]["says"]
+    assert "error probability 3.1 %" in statements(stated(spent={"cells": 0.0304, "attack": 0.05}))[0]["rests"]
     lines = consequences(stated())
     assert "at most 0.080 (certified)" in lines[0]
     assert "at least 40.0 %" in lines[1]

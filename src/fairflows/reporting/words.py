@@ -62,9 +62,9 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def percent_at_most(share: float | None) -> str:
-    """An upper bound as a percentage, rounded up."""
-    return "–" if share is None else f"{rounded_up(100 * share, 1)} %"
+def percent_at_most(share: float | None, digits: int = 1) -> str:
+    """An upper bound, or a probability of error, as a percentage, rounded up."""
+    return "–" if share is None else f"{rounded_up(100 * share, digits)} %"
 
 
 def percent_at_least(share: float) -> str:
@@ -163,7 +163,8 @@ def statements(c: Certificate) -> list[dict[str, str]]:
                 "bound": f"Δ ≤ {at_most(c.cell_upper)}",
                 "accuracy": _guess(c, c.cell_upper, c.cell_accuracy_upper),
                 "says": "No classifier on the released cells does better, for whatever task.",
-                "rests": f"Held-out persons of the true population; error probability {percent(c.spent['cells'])}.",
+                "rests": "Held-out persons of the true population; error probability "
+                f"{percent_at_most(c.spent['cells'])}.",
             }
         )
     if c.person_upper is not None:
@@ -174,12 +175,12 @@ def statements(c: Certificate) -> list[dict[str, str]]:
                 "accuracy": f"≤ {percent_at_most((1 + c.person_upper) / 2)}{_of_two(c)}",
                 "says": "The same about one random row of a random person; the first line is about a random row.",
                 "rests": f"Persons have at most {c.most_rows:,} rows; error probability "
-                f"{percent(c.spent['persons'])}. All rows of one person linked together are not covered.",
+                f"{percent_at_most(c.spent['persons'])}. All rows of one person linked together are not covered.",
             }
         )
     if c.model_upper is not None:
         spent = c.spent.get("model", 0)
-        how = f"error probability {percent(spent, 2)}" if spent else "an exact sum"
+        how = f"error probability {percent_at_most(spent, 2)}" if spent else "an exact sum"
         found.append(
             {
                 "name": MODEL,
@@ -198,7 +199,8 @@ def statements(c: Certificate) -> list[dict[str, str]]:
                 "bound": f"Δ ≥ {at_least(c.attack_lower)}",
                 "accuracy": f"≥ {percent_at_least((1 + c.attack_lower) / 2)}{_of_two(c)}",
                 "says": reached if c.attack_lower > 0 else nothing,
-                "rests": f"Held-out persons of the true population; error probability {percent(c.spent['attack'])}.",
+                "rests": "Held-out persons of the true population; error probability "
+                f"{percent_at_most(c.spent['attack'])}.",
             }
         )
     return found
