@@ -7,7 +7,6 @@ from known_encoders import KnownGaussians
 
 from fairflows import CellRelease, FairFlow, FairTransport, Table, frontier
 from fairflows.bounds import arguments
-from fairflows.certificate import making
 from fairflows.certificate.certifying import certify
 from fairflows.density import GroupDensities, MixtureDensity
 from fairflows.encoder import flow_fitting
@@ -55,7 +54,7 @@ def test_draws_for_a_certificate(monkeypatch):
 
 def test_many_groups_take_fewer_draws_by_default(monkeypatch):
     """The log-densities of all draws under all groups are bounded, so that time does not grow with K²."""
-    monkeypatch.setattr(making, "_EVALUATED", 90_000)
+    monkeypatch.setattr(arguments, "SOON_COMPUTED", 90_000)
     encoder, rows = KnownGaussians(np.linspace(0, 1, 30).tolist()).fit(people(30, 300)), people(30, 3000, seed=1)
     assert certify(encoder, rows).n_draws == 100
     assert certify(encoder, rows, n_draws=200).n_draws == 200, "more on request"

@@ -20,7 +20,7 @@ def few_epochs(undrawn_figures, few_trees, few_measured, few_passes, few_compone
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow_fitting, "_training_settings", short)
-        patch.setattr(job, "most_draws", lambda n_groups: 5000)
+        patch.setattr(job, "affordable_draws", lambda n, n_groups: 5000)
         patch.setitem(job.fit_table.__kwdefaults__, "n_jobs", 1)
         patch.setitem(frontier.__kwdefaults__, "n_draws", 1000)
         yield

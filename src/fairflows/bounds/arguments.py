@@ -16,6 +16,8 @@ Priors = tuple[float, ...] | None
 
 MOST_LOG_DENSITIES = 2**28
 """The most numbers that a table of log-densities may have: 2 GiB in double precision."""
+SOON_COMPUTED = 8_000_000
+"""Log-densities that are computed in about 20 s on one thread: as many as nobody has to ask for."""
 
 
 def checked_delta(delta: float) -> float:
@@ -41,14 +43,14 @@ CHOOSING = 2**31
 seeds are small numbers."""
 
 
-def most_draws(n_groups: int) -> int:
-    """The most draws from each of K groups for which the table of their log-densities, n·K² numbers, can be kept."""
-    return MOST_LOG_DENSITIES // n_groups**2
+def affordable_draws(n: int, n_groups: int) -> int:
+    """So many draws from each of K groups, or fewer where their log-densities under all groups would take long."""
+    return max(1, min(n, min(SOON_COMPUTED, MOST_LOG_DENSITIES) // n_groups**2))
 
 
 def checked_draws(n: int, n_groups: int) -> int:
     """The number of draws from each of K groups, if the table of their log-densities can be kept."""
-    most = most_draws(n_groups)
+    most = MOST_LOG_DENSITIES // n_groups**2
     if n > most:
         rule = (
             f"must be at most {most:,} for {n_groups} groups, since the log-density of every draw under every group is "

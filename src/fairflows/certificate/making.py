@@ -15,11 +15,11 @@ from fairflows import __version__
 from fairflows.bounds.arguments import (
     Estimator,
     Priors,
+    affordable_draws,
     checked_delta,
     checked_distance,
     checked_draws,
     checked_priors,
-    most_draws,
 )
 from fairflows.bounds.derived import density_error_lower_bound, true_distance_upper_bound
 from fairflows.bounds.model import draws_needed
@@ -46,7 +46,6 @@ _OWN = "the densities that the model was fitted with"
 _MONTE_CARLO_DELTA = 0.001
 _DRAWS, _FIRST_DRAWS = 1_000_000, 10_000
 _WIDTH = 0.001  # of a model-based bound, by default
-_EVALUATED = 8_000_000  # log-densities at most by default, of every draw under every group: about 20 s on one thread
 _MOST_DRAWS = 100_000_000  # minutes; a certificate that states more was not made here
 
 
@@ -156,7 +155,7 @@ def _enough_draws(law: LatentLaw | None, n_groups: int, estimator: Estimator, de
     """
     if law is None or law.exact() is not None:
         return _DRAWS  # none is made
-    most = max(1, min(_DRAWS, _EVALUATED // n_groups**2, most_draws(n_groups)))
+    most = affordable_draws(_DRAWS, n_groups)
     if estimator == "sign":  # Hoeffding's radius is the same for all laws
         return most
     first = law.log_density_table(min(_FIRST_DRAWS, -(-most // 8)), seed + 1)

@@ -22,7 +22,7 @@ from fairflows.bounds import (
     most_useful_within,
     statistical_distance,
 )
-from fairflows.bounds.arguments import CHOOSING, most_draws
+from fairflows.bounds.arguments import CHOOSING, affordable_draws
 from fairflows.compute.display import Columns, html_card, new_axes
 from fairflows.compute.resources import import_ray
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
@@ -191,8 +191,8 @@ def frontier(
         Rows to measure on. Without, a fifth of the persons of `table` is kept out of training for it. As a model may
         be chosen by them, they cannot certify it: the ledger says so.
     n_draws : int
-        Draws from each group that Δ is estimated from (standard error below 0.5/√n), fewer where the groups are too
-        many for a table of all of them; an encoder of cells has it exactly.
+        Draws from each group that Δ is estimated from (standard error below 0.5/√n), at most 8,000,000/K² for
+        K groups; an encoder of cells has it exactly.
     engine : {"local", "ray"}
         "ray" spreads the seeds over a Ray cluster (the extra ``fairflows[ray]``); the same models come out. The rows
         and the secret key travel to the workers.
@@ -309,5 +309,5 @@ def _model_distance(law: LatentLaw | None, n_draws: int, n_groups: int) -> dict[
             "delta": float(exact_statistical_distance(laws)),
             "adversary_accuracy": float(exact_adversary_accuracy(laws)),
         }
-    table = law.log_density_table(min(n_draws, most_draws(n_groups)), CHOOSING)
+    table = law.log_density_table(affordable_draws(n_draws, n_groups), CHOOSING)
     return {"delta": statistical_distance(table), "adversary_accuracy": adversary_accuracy(table)}

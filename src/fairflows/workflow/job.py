@@ -11,7 +11,7 @@ import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.attack.target import without_gaps
-from fairflows.bounds.arguments import most_draws
+from fairflows.bounds.arguments import affordable_draws
 from fairflows.bounds.planning import planned_cell_bound
 from fairflows.certificate.certifying import certify
 from fairflows.certificate.document import Certificate
@@ -185,7 +185,7 @@ def fit_table(
         target=target,
         max_adversary_accuracy=max_adversary_accuracy,
         audit=found,
-        n_draws=None if release == "latent" and not quick else min(_FEW_DRAWS, most_draws(len(table.groups))),
+        n_draws=None if release == "latent" and not quick else affordable_draws(_FEW_DRAWS, len(table.groups)),
         **settings,
     )
     tells = None
