@@ -29,9 +29,9 @@ from fairflows.certificate.evidence import best_densities
 from fairflows.density import Density, FlowDensity, KernelDensity, MixtureDensity
 from fairflows.density.base import GroupDensities
 from fairflows.encoder.base import Encoder
+from fairflows.metrics import count_predictions, group_metrics
 from fairflows.paper.baselines.fare import FARE
 from fairflows.paper.experiments.adversaries import (
-    balanced_accuracy,
     latents,
     plain_accuracy,
     predicted,
@@ -77,6 +77,7 @@ CELLS = (2, 10, 50, 200)
 BOUNDS = ("ours", "Weissman", "FARE")
 LENGTH_GAMMAS = {"health": (0.1, 0.5, 0.95), "law": (0.02, 0.1, 0.9), "crime": (0.02, 0.1, 0.9)}
 LIKELIHOOD = ("log-likelihood, a = 0", "log-likelihood, a = 1")
+NEW_HEAD_CHANGES = ["parity", "accuracy", "balanced_accuracy"]
 AUTHORS = f"flow, {AUTHORS_STEPS:,} steps (the authors')"
 
 Cases = dict[str, dict[str, object]]
@@ -268,6 +269,7 @@ def run_density_length(setting: Setting) -> Result:
         if case == AUTHORS:
             parts.append(with_new_head(model, part, setting).assign(density=f"{case}, head trained again"))
     table = pd.concat(parts, ignore_index=True)
+    table = table.rename(columns={"delta": "Δ", "balanced_accuracy": "balanced accuracy"})
     lost = [f"{name}, {case}" for name, cases in models.items() for case, model in cases.items() if model is None]
     notes += [
         "Log-likelihoods are of held-out persons of the training rows, in table units, and compare within a dataset "
@@ -328,12 +330,9 @@ def _cases(components: tuple[int, ...], lengths: tuple[int, ...]) -> Cases:
 
 def measured(model: Trained) -> pd.DataFrame:
     """One row per γ: the densities' held-out likelihood, and means over seeds of what the encoders reach."""
-    summary = model.summary()
-    columns = {"data": summary["data"], "gamma": summary["gamma"]}
-    columns |= dict(zip(LIKELIHOOD, model.held_out_log_likelihood, strict=True))
-    names = {"Δ": "delta", "parity": "parity", "accuracy": "accuracy", "balanced accuracy": "balanced_accuracy"}
-    measures = {name: summary[column] for name, column in names.items()}
-    return pd.DataFrame({**columns, **measures, "attack: Δ ≥": np.nan, "refuted": False})
+    summary = model.summary()[["data", "gamma", "delta", *NEW_HEAD_CHANGES]]
+    likelihood = dict(zip(LIKELIHOOD, model.held_out_log_likelihood, strict=True))
+    return summary.assign(**likelihood, **{"attack: Δ ≥": np.nan, "refuted": False})
 
 
 def with_new_head(model: Trained, part: pd.DataFrame, setting: Setting) -> pd.DataFrame:
@@ -343,15 +342,9 @@ def with_new_head(model: Trained, part: pd.DataFrame, setting: Setting) -> pd.Da
     hidden = model.problem.encoder.get_params()["head"]
     network = trained_networks(z, labels_of(model.train), hidden=hidden, epochs=20, learning_rate=0.001)
     guess, a = predicted(network, z_test), model.test.a.to_numpy()
-    measures = pd.DataFrame(
-        {
-            "gamma": model.frontier.to_frame()["gamma"].loc[list(fitted)].to_numpy(),
-            "parity": np.abs(guess[:, a == 0].mean(axis=1) - guess[:, a == 1].mean(axis=1)),
-            "accuracy": (guess == labels_of(model.test)).mean(axis=1),
-            "balanced accuracy": balanced_accuracy(guess, labels_of(model.test), a),
-        }
-    )
-    return part.drop(columns=list(measures)[1:]).merge(measures.groupby("gamma").mean().reset_index(), on="gamma")
+    metrics = pd.DataFrame(group_metrics(count_predictions(labels_of(model.test), guess, a, 2, 2)))[NEW_HEAD_CHANGES]
+    of_gamma = metrics.groupby(model.frontier.to_frame()["gamma"].loc[list(fitted)].to_numpy()).mean()
+    return part.drop(columns=NEW_HEAD_CHANGES).merge(of_gamma, left_on="gamma", right_index=True)
 
 
 def _length_figure(table: pd.DataFrame) -> Figure:

@@ -30,8 +30,6 @@ from fairflows.paper.experiments.result import COLOURS, Result, Setting, draw_fr
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PAPER_CRIME_DELTA = {0.0: 1.00, 0.02: 0.70, 0.1: 0.53, 0.9: 0.23}  # table 2
-PAPER_CRIME_ACCURACY = {0.0: 0.85, 0.02: 0.85, 0.1: 0.83, 0.9: 0.69}
 PAPER_HEALTH_PARITY = {0.0: 0.39, 0.95: 0.08}
 PAPER_ADULT_BOUND, PAPER_ADULT_ACCURACY = 0.6112, 0.8443  # table 1; γ is not stated, and close to 0
 BIJECTION_GAMMAS = (0.0, 0.02, 0.1, 0.9)
@@ -54,8 +52,8 @@ def run_continuous(setting: Setting) -> Result:
     models, notes = all_trained(("crime", "law", "health"), setting)
     summary = summaries(models)
     crime, health = summary["data"] == "Crime", summary["data"] == "Health"
-    summary["paper Δ"] = summary["gamma"].map(PAPER_CRIME_DELTA).where(crime)
-    summary["paper accuracy"] = summary["gamma"].map(PAPER_CRIME_ACCURACY).where(crime)
+    for measure, paper in PAPER_BIJECTIONS["realnvp"].items():
+        summary[f"paper {measure}"] = summary["gamma"].map(dict(zip(BIJECTION_GAMMAS, paper, strict=True))).where(crime)
     summary["paper parity"] = summary["gamma"].map(PAPER_HEALTH_PARITY).where(health)
     shown = ["data", "gamma", "delta", "delta ±", "paper Δ", "balanced_accuracy", "balanced_accuracy ±", "accuracy"]
     table = summary[[*shown, "paper accuracy", "parity", "paper parity"]]
