@@ -16,7 +16,6 @@ import zipfile
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
@@ -25,6 +24,7 @@ import pandas as pd
 
 from fairflows.exceptions import DataError, DataWarning, check_choice
 from fairflows.table.examples import coded_table, load_adult, paper_parts
+from fairflows.table.folders import new_file
 from fairflows.table.table import Table
 
 VARIABLE = "FAIRFLOWS_DATA"
@@ -91,17 +91,16 @@ class Source:
             return self._cached
         import pooch
 
+        arrived = io.BytesIO()
+        try:
+            pooch.HTTPDownloader()(self.url, arrived, None)
+            data = zipfile.ZipFile(arrived).read(self.name) if self.url.endswith(".zip") else arrived.getvalue()
+        except (OSError, zipfile.BadZipFile, KeyError) as error:  # requests' own errors are OSErrors
+            raise DataError(f"{self.name}: {looked}, and the download from {self.url} failed: {error}") from None
+        self._check(data, self.url)
         self._cached.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=self._cached.parent) as folder:
-            arrived, checked = Path(folder, "arrived"), Path(folder, "checked")
-            try:
-                pooch.HTTPDownloader()(self.url, str(arrived), None)
-                data = zipfile.ZipFile(arrived).read(self.name) if self.url.endswith(".zip") else arrived.read_bytes()
-            except (OSError, zipfile.BadZipFile, KeyError) as error:  # requests' own errors are OSErrors
-                raise DataError(f"{self.name}: {looked}, and the download from {self.url} failed: {error}") from None
-            self._check(data, self.url)
-            checked.write_bytes(data)
-            checked.replace(self._cached)
+        with new_file(self._cached) as path:
+            path.write_bytes(data)
         return self._cached
 
 
