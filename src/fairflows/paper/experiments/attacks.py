@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds import cell_upper_bound, exact_statistical_distance, statistical_distance_upper_bound
@@ -50,9 +50,6 @@ from fairflows.paper.experiments.result import COLOURS, Result, Setting, bounds_
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 N_DRAWS = 10_000  # behind a bound, as in figure 5
 PAPER_BASELINES = {  # accuracy, adversary in G, adversary outside G, bound

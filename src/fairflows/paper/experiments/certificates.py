@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds import cell_upper_bound, fare_upper_bound, total_variation, weissman_upper_bound
@@ -67,9 +67,6 @@ from fairflows.paper.experiments.result import (
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
 from fairflows.training.loop import DivergedError
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DISTANCE, DELTA = 0.1, 0.05
 ROWS = (1_000, 3_000, 10_000, 30_000, 100_000)

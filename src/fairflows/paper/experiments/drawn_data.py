@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from sklearn.mixture import GaussianMixture
 from torch.distributions import Categorical, Distribution, Independent, MixtureSameFamily, Normal
 
@@ -21,9 +21,6 @@ from fairflows.paper.experiments.problems import changed, labels_of
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, new_figure
 from fairflows.table.examples import make_gaussians
 from fairflows.table.table import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MEANS = (0.0, 4.0)
 ATTACK_EPOCHS = 100

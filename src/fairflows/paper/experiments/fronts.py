@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from sklearn.base import clone
 
 from fairflows.attack.auditing import audit
@@ -35,10 +37,6 @@ from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Unit = Literal["person", "row"]
 DELTA = 0.05

@@ -6,10 +6,9 @@ that its base rates force on any classifier of a fair representation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from fairflows.bijection import NeuralSpline
 from fairflows.bounds import error_lower_bound
@@ -26,9 +25,6 @@ from fairflows.paper.experiments.problems import (
     trained,
 )
 from fairflows.paper.experiments.result import COLOURS, Result, Setting, draw_frontiers, frontier_figure, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPER_HEALTH_PARITY = {0.0: 0.39, 0.95: 0.08}
 PAPER_ADULT_BOUND, PAPER_ADULT_ACCURACY = 0.6112, 0.8443  # table 1; γ is not stated, and close to 0
