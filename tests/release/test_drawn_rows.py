@@ -75,6 +75,13 @@ def test_without_a_label_none_is_drawn():
     assert list(release.transform(X)) == ["score", "day", "town", "visits"]
 
 
+def test_columns_whose_names_are_no_text():
+    """A column of categories, of which those that nobody has are left out, is not there twice."""
+    X = frame()[["town", "visits"]].astype({"town": "category"}).set_axis([0, 1], axis=1)
+    drawn = CellRelease(None, 4, output="row").fit(X, frame()["repaid"]).transform(X)
+    assert list(drawn) == [0, 1, "repaid"]
+
+
 def test_polars_in_polars_out(release):
     new = frame(200, seed=1)
     X = polars.from_pandas(new.drop(columns=["group", "repaid", "person"]))

@@ -284,5 +284,7 @@ def _holds_dates(column: pd.Series) -> bool:
 def only_used_categories(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with the categories that occur: a type lists all, also one that nobody is given."""
     categorical = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
-    used = {str(name): frame[name].cat.remove_unused_categories() for name in categorical}
-    return frame.assign(**used) if used else frame
+    used = frame.copy(deep=False)
+    for name in categorical:
+        used[name] = frame[name].cat.remove_unused_categories()
+    return used
