@@ -35,6 +35,13 @@ def test_columns_are_known_by_name_or_else_by_place(answers, output, as_array):
     np.testing.assert_array_equal(back, answers)
 
 
+def test_names_that_are_no_text_stay_as_they_are(answers):
+    encoder, a = fitted(answers.set_axis([0, 1], axis=1), "categories")
+    Z = encoder.transform(answers.set_axis([0, 1], axis=1), sensitive_features=a)
+    assert list(Z) == [0, 1]
+    np.testing.assert_array_equal(encoder.inverse_transform(Z, sensitive_features=a), answers)
+
+
 def test_text_arrays_of_both_kinds(answers):
     array, a = answers.to_numpy(dtype="U"), fitted(answers, "categories")[1]
     for X in (array, array.astype(object), array.tolist()):

@@ -10,13 +10,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pandas.api.extensions import ExtensionArray
 
 from fairflows.codec.one_column import Levels
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import TableColumns, check_same, missing, named_features, numbers, training_kinds
-from fairflows.table.frames import TEXT_DTYPE
+from fairflows.table.frames import TEXT_DTYPE, Values
 
 MAX_CELLS = 2**62
 """Beyond this many cells a cell's number does not fit an integer."""
@@ -175,7 +174,7 @@ class CellCodec:
         """The rows of these combinations of levels."""
         return pd.DataFrame(self.columns(levels), index=pd.RangeIndex(len(levels)), copy=False)
 
-    def columns(self, levels: npt.NDArray[np.int64]) -> dict[Hashable, ExtensionArray]:
+    def columns(self, levels: npt.NDArray[np.int64]) -> dict[Hashable, Values]:
         """The columns of these rows, without a frame around them."""
         return {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.decoded_levels.items())}
 

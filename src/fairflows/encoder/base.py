@@ -473,7 +473,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """
 
     @abstractmethod
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[Hashable, Values]:
         """What is given for rows that were read: as a frame, or as its columns, which take less time to make."""
 
     def encode(self, rows: Rows) -> pd.DataFrame:
@@ -484,7 +484,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     def encode_columns(self, rows: Rows) -> dict[str, Values]:
         """The columns of what `encode` gives, as arrays: a frame takes longer to make than a few rows to encode."""
         given = self._encode_rows(rows)
-        return columns_of(given) if isinstance(given, pd.DataFrame) else given
+        return columns_of(given) if isinstance(given, pd.DataFrame) else {str(name): given[name] for name in given}
 
     @abstractmethod
     def _names_out(self) -> list[str]:
@@ -607,7 +607,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         return tags
 
 
-def _framed(columns: dict[str, Values]) -> pd.DataFrame:
+def _framed(columns: dict[Hashable, Values]) -> pd.DataFrame:
     """A table of these columns; of cell numbers alone in a way that takes pandas a fraction of the time."""
     if list(columns) == ["cell"]:
         return pd.DataFrame(columns["cell"], columns=_CELL.view())

@@ -167,7 +167,7 @@ class TransportedCells:
         laws = np.stack([c.target_law() * mass for c, mass in zip(couplings, inside, strict=True)])
         return replace(self, couplings=tuple(couplings), laws=laws)
 
-    def encode(self, rows: Rows, key: Secret) -> pd.DataFrame | dict[str, Values]:
+    def encode(self, rows: Rows, key: Secret) -> pd.DataFrame | dict[Hashable, Values]:
         """The encoded cells, as asked for."""
         return to_output(self.model.codec, self.cells(rows, key), self.output)
 

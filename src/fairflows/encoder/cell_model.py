@@ -238,10 +238,10 @@ def classes_in_cells(classifier: Classifier, codec: CellCodec, cells: IntArray) 
     return np.concatenate(parts) if parts else np.zeros((0, len(classifier.classes_)))
 
 
-def to_output(codec: CellCodec, cells: IntArray, output: Output) -> pd.DataFrame | dict[str, Values]:
+def to_output(codec: CellCodec, cells: IntArray, output: Output) -> pd.DataFrame | dict[Hashable, Values]:
     """Cells as the kind of frame that was asked for, or as its columns."""
     if output == "categories":
-        return {str(name): values for name, values in codec.columns(codec.levels_of(cells)).items()}
+        return codec.columns(codec.levels_of(cells))
     if output == "codes":
         return {"cell": cells}
     return pd.DataFrame(one_hot(codec.levels_of(cells), codec.shape_).toarray(), columns=one_hot_names(codec))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from typing import Literal
@@ -270,7 +270,7 @@ class FairCells(ScoredCells):
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")
         return _drawn(self.cells_of_bin_, places, coin)
 
-    def _encode_rows(self, rows: Rows) -> dict[str, Values]:
+    def _encode_rows(self, rows: Rows) -> dict[Hashable, Values]:
         return {"cell": self.cells(rows)}
 
     def _refuse_attribute(self, sensitive_features: Role | None) -> None:

@@ -163,7 +163,7 @@ class FairMatching(CellModelEncoder):
         probabilities = np.divide(evidence, total, out=model.scores.copy(), where=total > 0)
         return learnt | {"class_probabilities_": probabilities, "class_of_cell_": probabilities.argmax(axis=1)}
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[Hashable, Values]:
         """The cell of each row, sent through its group's map that the person's coin picks."""
         return to_output(self.model_.codec, self._encode(rows), self.output)
 

@@ -164,7 +164,7 @@ class FairTransport(CellModelEncoder):
         """How well each group's density of cells fits rows that it was not fitted on; None for a score."""
         return None if self._cells is None else self._cells.model.held_out_log_likelihood
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[Hashable, Values]:
         """The moved cell or score of each row; one person is always encoded alike."""
         return self.transport_.encode(replace(rows, columns=self._features(rows)), self.key_)
 

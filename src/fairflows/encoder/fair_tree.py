@@ -266,7 +266,7 @@ class FairTree(ScoredCells):
             cells[chunk] = self.tree_.cells(scores, group[chunk], coin_of_chunk)
         return cells
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[Hashable, Values]:
         """The number of each row's cell, or a row drawn from it."""
         cells = self.cells(rows)
         return {"cell": cells} if self.rows_given_cell_ is None else self.rows_given_cell_.sample(cells)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal, Self
 
@@ -274,7 +274,7 @@ class CellRelease(Encoder):
             return self.encoder_.cells(rows)
         return self.partition_.cells(self.view_.features(self.encoder_.encode(rows)))
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[Hashable, Values]:
         """What is released for each row: its cell's number, the cell's typical row, or a row drawn from the cell."""
         cells = self._released(rows)
         if self.rows_given_cell_ is not None:

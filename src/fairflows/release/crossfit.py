@@ -336,7 +336,7 @@ class CrossFit(Encoder):
         parts, order = self._by_fold(rows, lambda f, part: self._first_cell(f) + self.models_[f].cells(part))
         return np.concatenate(parts)[order]
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[str, Values]:
+    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[Hashable, Values]:
         """What is released for each row, by the model of its person's fold; rows have the table's own types."""
         self._check_fitted()
         if self.gives_cell_numbers:

@@ -14,7 +14,7 @@ gather the other labels in fair nodes, so that even γ = 1 grows a tree.)
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import get_args
 
@@ -213,7 +213,7 @@ class FARE(GroupEncoder):
         """Each row's cell; the sensitive attribute is not used."""
         return self.tree_.cells(self._bins(rows.X))
 
-    def _encode_rows(self, rows: Rows) -> dict[str, Values]:
+    def _encode_rows(self, rows: Rows) -> dict[Hashable, Values]:
         return {"cell": self.cells(rows)}
 
     def predict_rows(self, rows: Rows) -> npt.NDArray[np.generic]:
