@@ -80,11 +80,10 @@ class Outside:
         if said:
             warn_user(" ".join(said))
 
-    def by_column(self, among: BoolArray | None = None) -> dict[str, dict[str, int]]:
-        """How many values of each column are outside, by reason; of all rows, or among some (those of a group)."""
+    def by_column(self) -> dict[str, dict[str, int]]:
+        """How many values of each column are outside, by reason."""
         counts: dict[str, dict[str, int]] = {}
         for (column, reason), rows in self.rows.items():
-            n = int((rows if among is None else rows & among).sum())
-            if n:
-                counts.setdefault(column, {})[reason] = n
+            if rows.any():
+                counts.setdefault(column, {})[reason] = int(rows.sum())
         return counts
