@@ -385,12 +385,29 @@ def test_what_is_merged_given_a_label_does_not_follow_from_all_persons(model):
                 assert count - sum(known) == 0 or sum(known) % 10 == 0
 
 
-def test_a_latent_states_nothing_that_counts_could_show(tmp_path):
+@pytest.fixture
+def latent(tmp_path):
+    """The certificate of a latent, which a test may change."""
     table = ff.load_adult().take(range(3000))
     table.X = table.X[["education", "relationship"]]
     train, _, test = table.split(random_state=0)
     encoder = ff.FairMatching(density="counts").fit(train)
     (tmp_path / "certificate.json").write_text(ff.certify(encoder, test).to_json(), encoding="utf-8")
-    checked = check(tmp_path, None)
+    return tmp_path
+
+
+def test_a_latent_states_nothing_that_counts_could_show(latent):
+    checked = check(latent, None)
     assert checked
     assert "certifies nothing about the true distribution" in repr(checked)
+    assert checked.conclusion == (
+        "All checks passed: nothing is certified of the true distribution. No file was compared."
+    )
+
+
+def test_without_counts_nothing_is_certified(latent):
+    """Whoever calls a model-based bound certified must print the counts that show it."""
+    edit(latent, lambda values: values.update(status="CERTIFIED"))
+    assert failed(check(latent, None)) == {"status"}
+    edit(latent, lambda values: values.update(status="MODEL_ONLY", cell_accuracy_upper=0.51))
+    assert failed(check(latent, None)) == {"counts"}

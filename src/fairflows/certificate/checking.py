@@ -50,11 +50,13 @@ class Checked:
         failed = sum(result.verdict == "FAILED" for result in self.results)
         if failed:
             return f"Do not rely on this certificate: {failed} {'checks' if failed > 1 else 'check'} failed."
+        has_counts = bool(self.certificate.counts)
+        shown = "the bounds follow from the counts" if has_counts else "nothing is certified of the true distribution"
         if not self:
-            return "The bounds follow from the counts, but that this file belongs to them is only claimed."
+            return f"{shown.capitalize()}; that this file belongs to the certificate is only claimed."
         if any(result.what == "file" for result in self.results):
-            return "All checks passed: the bounds follow from the counts, and the file is one that the producer names."
-        return "All checks passed: the bounds follow from the counts. No file was compared."
+            return f"All checks passed: {shown}, and the file is one that the producer names."
+        return f"All checks passed: {shown}. No file was compared."
 
     def to_dict(self) -> dict[str, Plain]:
         """Plain values, as JSON holds them."""
@@ -127,10 +129,11 @@ def check(certificate: str | Path, file: str | Path | None = None, *, public_key
 def _check_bounds(c: Certificate) -> Iterator[Result]:
     """Whether the certificate's numbers follow from its counts."""
     if not c.counts:
-        if c.cell_upper is not None or c.person_upper is not None or c.cell_odds_upper:
+        if c.cell_odds_upper or any(b is not None for b in (c.cell_upper, c.cell_accuracy_upper, c.person_upper)):
             yield Result("counts", "FAILED", "It states bounds on the true distribution, and no counts that show them.")
-        else:
-            yield Result("counts", "note", "It certifies nothing about the true distribution, so there are no counts.")
+            return
+        yield Result("counts", "note", "It certifies nothing about the true distribution, so there are no counts.")
+        yield _check_status(c)
         return
     wrong = next(_faults_of_counts(c), None)
     if wrong is not None:
@@ -143,10 +146,14 @@ def _check_bounds(c: Certificate) -> Iterator[Result]:
     if spending.verdict == "FAILED":
         return
     yield from _check_each_bound(c)
+    yield _check_status(c)
+
+
+def _check_status(c: Certificate) -> Result:
     status = status_of(c)
     agrees = status == c.status
     text = f"{c.status} follows from the bounds" if agrees else f"The bounds make it {status}; it says {c.status}"
-    yield Result("status", "ok" if agrees else "FAILED", f"{text}.")
+    return Result("status", "ok" if agrees else "FAILED", f"{text}.")
 
 
 def _faults_of_counts(c: Certificate) -> Iterator[str]:
