@@ -436,16 +436,12 @@ def judge(
         expected = np.floor(k_val * n_test / np.maximum(n_val, 1))
         promised = float(attack_lower_bound(expected, n_test, delta, method=method, groups=(a, b)))
         if best is None or (promised, gap) > (best.expected, best.validation):
-            k_test = _answers(s_test[:, b] - s_test[:, a] >= threshold, g_test, K)
+            k_test = np.bincount(g_test[s_test[:, b] - s_test[:, a] >= threshold], minlength=K)
             lower = float(attack_lower_bound(k_test, n_test, delta, method=method, groups=(a, b)))
             best = Attack(name, box, gap, promised, lower, (a, b), (int(n_test[a]), int(n_test[b])), method)
     if best is None:
         raise ValueError("an attack needs at least two groups.")
     return best
-
-
-def _answers(says_b: npt.NDArray[np.bool_], group: IntArray, K: int) -> IntArray:
-    return np.bincount(group[says_b], minlength=K)
 
 
 def _best_threshold(of_a: FloatArray, of_b: FloatArray) -> tuple[float, float]:

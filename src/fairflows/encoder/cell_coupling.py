@@ -156,7 +156,9 @@ class TransportedCells:
     def at(self, strength: float) -> TransportedCells:
         """The couplings at a point of the frontier: Δ to the reference is (1 − strength)·TV_class."""
         scores = self.model.scores
-        labels, sure = (np.zeros(len(self.reference), dtype=np.intp),) * 2 if scores is None else _labels(scores)
+        if scores is None:
+            scores = np.zeros((len(self.reference), 1))  # one class, of which nobody is sure
+        labels, sure = scores.argmax(axis=1), scores.max(axis=1)
         couplings = []
         for log_p in self.model.log_p:
             p = np.exp(log_p)
@@ -300,7 +302,3 @@ def _north_west_corner(
     masses = np.where(whole, np.where(closes_p, p_masses[i], q_masses[j]), width)
     kept = whole | (width > 0.0)
     return i[kept], j[kept], masses[kept]
-
-
-def _labels(scores: FloatArray) -> tuple[npt.NDArray[np.intp], FloatArray]:
-    return scores.argmax(axis=1), scores.max(axis=1)
