@@ -221,7 +221,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     """What certificates, attacks, reports and files ask of whatever is fitted to a table and released.
 
     An encoder says what it is: `needs_attribute`, `is_invertible`, `is_randomised`, `draws_rows`, `latent_law`,
-    `n_cells_`, `sample_rows` and `inversions`.
+    `n_cells_`, `sample_rows` and `inversions`. What it gives for rows is written once, in ``_encode_rows``, from which
+    `transform`, `encode` and `encode_columns` follow.
 
     X may be a `Table`, which says which column is what. In any other table the sensitive attribute comes with each call
     (``sensitive_features=a``), or is a column of X that the constructor names (``sensitive="sex"``), since pipelines
