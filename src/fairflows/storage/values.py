@@ -12,6 +12,7 @@ of their class. Their code is the user's, who passes it when loading (see `OwnPa
 from __future__ import annotations
 
 import copy
+import datetime
 import inspect
 import math
 import sys
@@ -153,6 +154,7 @@ Tagged = dict[str, Any]
 
 _TAG = "is"
 _TEXTS = {"O": object, "U": str}
+_DAYS = {kind.__name__: kind for kind in (datetime.date, datetime.time, datetime.datetime)}
 
 
 class DamagedError(Exception):
@@ -186,11 +188,13 @@ class Writer:
             return {_TAG: "dict", "items": items}
         kinds: tuple[tuple[Any, Callable[[Any, str], Tagged]], ...] = (
             (tuple, self._tuple),
-            (bytes | Key, self._secret),
+            (Key, self._secret),
+            (bytes, self._bytes),
             (Ledger, self._ledger),
             (np.generic, self._scalar),
             (np.ndarray, self._array),
             (pd.Timestamp | pd.Timedelta, self._time),
+            (datetime.date | datetime.time, self._day),
             (pd.Index, self._index),
             (pd.DataFrame, self._frame),
             (np.dtype | pd.api.extensions.ExtensionDtype, self._dtype),
@@ -202,6 +206,10 @@ class Writer:
 
     def _tuple(self, value: tuple[object, ...], where: str) -> Tagged:
         return {_TAG: "tuple", "items": self.write(list(value), where)}
+
+    def _bytes(self, value: bytes, where: str) -> Tagged:
+        """A value of a column, as some programs write text into Parquet files; a secret is a `Key`."""
+        return {_TAG: "bytes", "hex": value.hex()}
 
     def _secret(self, value: Secret, where: str) -> Tagged:
         secret = bytes(value)
@@ -243,6 +251,10 @@ class Writer:
         zone = None if getattr(value, "tz", None) is None else str(value.tz)
         kind = "timestamp" if isinstance(value, pd.Timestamp) else "timedelta"
         return {_TAG: kind, "ticks": int(value.as_unit(value.unit)._value), "unit": value.unit, "zone": zone}
+
+    def _day(self, value: datetime.date | datetime.time, where: str) -> Tagged:
+        """A date, a time of day or both, as columns of any objects hold them."""
+        return {_TAG: type(value).__name__, "text": value.isoformat()}
 
     def _index(self, value: pd.Index, where: str) -> Tagged:
         items = self.write(value.tolist(), where)
@@ -310,6 +322,8 @@ class Reader:
             "texts": lambda v: _object_array(self.read(v["items"])).reshape(v["shape"]).astype(_TEXTS[v["type"]]),
             "scalar": lambda v: self._array(v["array"])[()],
             "tensor": self._tensor,
+            "bytes": lambda v: bytes.fromhex(v["hex"]),
+            **{name: _day_reader(kind) for name, kind in _DAYS.items()},
             "timestamp": _timestamp,
             "timedelta": lambda v: pd.Timedelta(np.timedelta64(v["ticks"], v["unit"])),
             "index": self._index,
@@ -382,6 +396,10 @@ class Reader:
 
     def _state(self, written: Tagged) -> State:
         return {name: self.read(part) for name, part in written.items()}
+
+
+def _day_reader(kind: type[datetime.date] | type[datetime.time]) -> Callable[[Tagged], datetime.date | datetime.time]:
+    return lambda value: kind.fromisoformat(value["text"])
 
 
 def _timestamp(value: Tagged) -> pd.Timestamp:

@@ -38,6 +38,8 @@ _TYPES = {
     kinds.TIMES: pa.timestamp("us"),
     kinds.MOMENTS: pa.timestamp("us", "UTC"),
     kinds.DURATIONS: pa.duration("us"),
+    "time": pa.time64("us"),  # of day
+    "bytes": pa.binary(),
 }
 
 

@@ -168,7 +168,7 @@ class TableWriter:
                 self._csv = self._path.open("w", encoding="utf-8", newline="")
             is_first = self._csv.tell() == 0
             has_gaps = any(column.null_count for column in table.columns)  # pandas makes floats of whole numbers then
-            frame = table.to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
+            frame = _with_texts(table).to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
             frame.to_csv(self._csv, sep=self._separator, index=False, header=is_first)
             return
         if self._parquet is None:
@@ -176,6 +176,14 @@ class TableWriter:
             texts = [field.name for field in table.schema if not pa.types.is_floating(field.type)]
             self._parquet = pq.ParquetWriter(self._path, table.schema, use_dictionary=texts)
         self._parquet.write_table(table)
+
+
+def _with_texts(table: pa.Table) -> pa.Table:
+    """The table with text in place of bytes, which pandas would write as Python shows them."""
+    for j, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+            table = table.set_column(j, field.name, table.column(j).cast(pa.string()))
+    return table
 
 
 def to_arrow(columns: Mapping[str, Values], schema: pa.Schema | None, single: bool) -> pa.Table:
