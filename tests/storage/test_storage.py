@@ -329,6 +329,17 @@ def test_values_of_columns_of_any_objects(output, tmp_path):
         assert (set(written["hour"]), set(written["town"])) == ({"08:00:00", "09:30:00"}, {"Ulm", "Bonn"})
 
 
+def test_typical_rows_with_gaps_are_loaded_as_the_same_model(mixed, tmp_path):
+    """A certificate of a model is also one of the model that was loaded."""
+    owns = mixed.X["owns"].astype(object).where(mixed.X["income"] > 20)  # mostly missing, so that a typical value is
+    table = Table(mixed.X[["age"]].assign(owns=owns), sensitive=mixed.a, label=mixed.y > 0, missing="category")
+    release = CellRelease(FairTransport(transport="score"), n_cells=4)
+    quietly(lambda: release.fit(table))
+    assert release.typical_rows_["owns"].isna().any()
+    save(release, tmp_path / "model")
+    assert model_hash(load(tmp_path / "model"), b"") == model_hash(release, b"")
+
+
 def saved_values(model, entry, content):
     """The tagged values of a saved model with this entry."""
 
