@@ -269,9 +269,10 @@ class Writer:
         columns = []
         for name, column in value.items():
             is_plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf"
-            # NaN stays NaN, and not None, in a column of any objects: the hash of a model tells them apart.
-            items = [v if isinstance(v, float) or pd.notna(v) else None for v in column.tolist()]
-            values = column.to_numpy() if is_plain else items
+            if is_plain:
+                values = column.to_numpy()
+            else:  # NaN stays NaN, and not None, in a column of any objects: the hash of a model tells them apart
+                values = [v if isinstance(v, float) or pd.notna(v) else None for v in column.tolist()]
             columns.append([self.write(part, f"{where}[{name!r}]") for part in (name, column.dtype, values)])
         return {_TAG: "frame", "index": self.write(value.index, where), "columns": columns}
 

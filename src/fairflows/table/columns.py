@@ -260,6 +260,14 @@ def check_column(name: str, column: pd.Series) -> None:
             raise DataError(f"Column {name!r} must hold values of one type; got {', '.join(found)}.")
         if found and found[0] in {"list", "dict", "set", "ndarray", "tuple"}:
             raise DataError(f"Column {name!r} must hold plain values; got {found[0]}.")
+        if found == ["bytes"]:  # text, as some programs write it into Parquet files
+            for value in distinct_values(column)[1]:
+                try:
+                    value.decode()
+                except UnicodeDecodeError:
+                    raise DataError(
+                        f"Column {name!r} holds bytes that are no text in UTF-8, such as {value!r}."
+                    ) from None
 
 
 def step_text(step: float, dtype: np.dtype) -> str:
