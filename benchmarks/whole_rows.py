@@ -19,7 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import balanced_accuracy_score
 
 import fairflows as ff
-from fairflows.encoder.task_score import category_columns, score_columns, score_pipeline
+from fairflows.encoder.scores import ScoreFeatures, score_columns
 from fairflows.exceptions import DataWarning
 
 
@@ -52,8 +52,8 @@ def accuracy(fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, truth: pd.Se
 
 def predicted(fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, class_weight: str | None = None) -> np.ndarray:
     trees = HistGradientBoostingClassifier(random_state=0, class_weight=class_weight)
-    categories = category_columns(score_columns(fit, {}, "other"))
-    return score_pipeline(trees, fit, categories).fit(fit, np.asarray(y)).predict(judged)
+    features = ScoreFeatures.fit(fit, score_columns(fit, {}, "other"))
+    return trees.fit(features.matrix(fit), np.asarray(y)).predict(features.matrix(judged))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,17 +26,14 @@ from scipy.sparse import csr_array, hstack, kron, vstack
 from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 from sklearn.isotonic import IsotonicRegression
-from sklearn.pipeline import Pipeline
 
 from fairflows.bounds.counts import cell_radius
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
 from fairflows.encoder.base import FloatArray
-from fairflows.encoder.task_score import PlainScore, predicted_probabilities, predicted_scores
+from fairflows.encoder.scores import Score, predicted_scores
 from fairflows.exceptions import DataError, Parameter
 from fairflows.table.columns import TableColumns
 from fairflows.table.persons import Places
-
-Score: TypeAlias = "PlainScore | Pipeline"
 
 _MOST_CLUSTERED = 20_000  # rows that centres are found from
 _ROWS_PER_CHUNK = 2**15
@@ -141,7 +137,7 @@ class BinnedScores:
         eta = predicted_scores(self.label_scores, X)
         if self.group_score is None:
             return eta
-        joint = predicted_probabilities(self.group_score, X).reshape(len(X), -1, self.n_groups)
+        joint = self.group_score.predict_proba(X).reshape(len(X), -1, self.n_groups)
         belief = joint / np.maximum(joint.sum(axis=-1, keepdims=True), 1e-12)
         return np.column_stack([eta, belief[..., 1:].reshape(len(X), -1)])
 

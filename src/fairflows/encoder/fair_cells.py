@@ -15,7 +15,8 @@ from fairflows.bounds.planning import delta_of_look
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
 from fairflows.encoder.labels import Classifier, Label, check_classifier
-from fairflows.encoder.task_score import ScoredCells, fit_score, predicted_probabilities
+from fairflows.encoder.scores import fit_score
+from fairflows.encoder.task_score import ScoredCells
 from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice, check_count, warn_user
 from fairflows.table.columns import shown
 from fairflows.table.frames import Values
@@ -166,7 +167,7 @@ class FairCells(ScoredCells):
         laws = counted
         if binned.group_score is not None:
             # Smoother than what is counted in single bins, whose noise a programme would take for differences.
-            belief = calibrated(predicted_probabilities(binned.group_score, X), is_joint, weight)
+            belief = calibrated(binned.group_score.predict_proba(X), is_joint, weight)
             laws = self._laws(belief, place, bins.n, weight)
         programme = CellProgramme.of(Bins(mass / mass.sum(), expected, laws, self._class_columns()), self.n_cells, seed)
         n_joint_persons = _persons_in(rows.persons, rows.group if given is None else given * K + rows.group, n_joint)

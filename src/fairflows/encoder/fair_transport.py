@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.pipeline import Pipeline
 
 from fairflows.encoder.base import ExactLaw, FloatArray, Groups, LabelledRows, Learnt, Rows
 from fairflows.encoder.cell_coupling import TransportedCells
@@ -22,8 +21,8 @@ from fairflows.encoder.cell_model import (
     fit_cell_models,
 )
 from fairflows.encoder.labels import Classifier, Label, check_classifier, side_by_side
-from fairflows.encoder.task_score import (
-    PlainScore,
+from fairflows.encoder.scores import (
+    Score,
     ScoreColumn,
     checked_columns,
     fit_score,
@@ -238,7 +237,7 @@ class TransportedScore:
     """The scores of one or several labels, transported."""
 
     names: list[str]  # one column per score
-    classifiers: list[PlainScore | Pipeline]  # one per label, as plain arrays where the classifier has such a form
+    classifiers: list[Score]  # one per label, as plain arrays where the classifier has such a form
     n_classes: list[int]  # classes of each label: two give one score, more give one score per class
     barycentres: list[Barycentre]  # one per score
     # Of calibration rows: scores, class numbers of the labels, groups, and the numbers that break ties.

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.pipeline import Pipeline
 
 from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_cell_bound
 from fairflows.compute.display import ShowProgress, progress_bar
@@ -20,7 +19,8 @@ from fairflows.encoder.labels import Label, check_classifier, label_columns, tak
 from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
-from fairflows.encoder.task_score import PlainScore, ScoredCells, fit_score, predicted_scores
+from fairflows.encoder.scores import Score, fit_score, predicted_scores
+from fairflows.encoder.task_score import ScoredCells
 from fairflows.exceptions import ParameterError, check_choice, check_count, warn_user
 from fairflows.table.columns import Dtype, TableColumns, check_known
 from fairflows.table.frames import Values
@@ -308,7 +308,7 @@ class Calibration:
 class TreeScores:
     """The scores that a tree may split: those of the labels, then principal components."""
 
-    of_labels: list[PlainScore | Pipeline]  # one per label
+    of_labels: list[Score]  # one per label
     components: PrincipalComponents  # of the columns that the cells are to tell
     # How many scores those of the labels are together: a label of more than two classes has one per class.
     n_of_labels: int
@@ -319,7 +319,7 @@ class TreeScores:
         cls, tree: FairTree, rows: LabelledRows, places: npt.NDArray[np.intp], labels: list[Label], seed: int
     ) -> TreeScores:
         """Scores of some rows of a table; a label that does not vary among them has none."""
-        of_labels: list[PlainScore | Pipeline] = []
+        of_labels: list[Score] = []
         n_of_labels = 0
         for label in labels:
             values, present = np.unique(label.values[places], return_inverse=True)

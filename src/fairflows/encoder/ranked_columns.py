@@ -19,7 +19,7 @@ from sklearn.decomposition import PCA
 from fairflows.codec.one_column import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.base import FloatArray, IntArray
-from fairflows.encoder.task_score import ScoreColumn
+from fairflows.encoder.scores import ScoreColumn
 from fairflows.table.columns import TableColumns, floats, missing
 
 _MOST_KNOTS = 1024  # of a column's distribution function
@@ -69,7 +69,7 @@ class NumberRanks:
 
     def features(self, column: pd.Series) -> FloatArray:
         """Each value's rank; 0, the mean, where it is missing."""
-        if len(self.table) and column.dtype.kind in "iu":
+        if len(self.table) and column.dtype.kind in "iu" and not column.hasnans:
             whole = column.to_numpy()
             if whole.dtype == np.uint64:
                 whole = np.minimum(whole, np.uint64(_EXACT))

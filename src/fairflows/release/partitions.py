@@ -15,6 +15,7 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
+from fairflows.encoder.trees import ThresholdTrees
 from fairflows.exceptions import DataError
 from fairflows.table.columns import floats, has_order, places_in, sorted_values
 
@@ -94,13 +95,8 @@ IntArray = npt.NDArray[np.intp]
 class TreePartition:
     """The leaves of a decision tree for the task, numbered by their rate of the last class."""
 
-    # (n_nodes,): a row goes left where its feature is at most the threshold; the feature of a leaf is negative
-    feature: IntArray
-    threshold: FloatArray
-    left: IntArray
-    right: IntArray
+    tree: ThresholdTrees
     cell: IntArray  # (n_nodes,): each leaf's number
-    depth: int  # steps from the root to the lowest leaf
 
     @classmethod
     def fit(cls, features: FloatArray, y: IntArray, n_cells: int, random_state: int) -> TreePartition:
@@ -110,7 +106,11 @@ class TreePartition:
         leaves = np.flatnonzero(tree.children_left < 0)
         cell = np.full(tree.node_count, -1)
         cell[leaves[np.argsort(tree.value[leaves, 0, -1], kind="stable")]] = np.arange(len(leaves))
-        return cls(tree.feature, tree.threshold, tree.children_left, tree.children_right, cell, tree.max_depth)
+        itself, is_leaf = np.arange(tree.node_count), tree.children_left < 0
+        children = [np.where(is_leaf, itself, side) for side in (tree.children_right, tree.children_left)]
+        feature, never = np.maximum(tree.feature, 0), np.zeros(tree.node_count, dtype=bool)
+        walked = ThresholdTrees(feature, tree.threshold, never, np.stack(children, axis=1), np.zeros(1, dtype=np.intp))
+        return cls(walked, cell)
 
     @property
     def n_cells(self) -> int:
@@ -118,18 +118,9 @@ class TreePartition:
         return int(self.cell.max()) + 1
 
     def cells(self, features: FloatArray) -> IntArray:
-        """Each row's leaf: all rows go down one level at a time."""
-        features = features.astype(np.float32)  # the precision in which scikit-learn chose the thresholds
-        # Who has reached a leaf stays there, whatever its feature.
-        is_leaf, itself = self.feature < 0, np.arange(len(self.feature))
-        feature = np.where(is_leaf, 0, self.feature)
-        left, right = np.where(is_leaf, itself, self.left), np.where(is_leaf, itself, self.right)
-        node = np.zeros(len(features), dtype=np.intp)
-        rows = np.arange(len(features))
-        for _ in range(self.depth):
-            goes_left = features[rows, feature[node]] <= self.threshold[node]
-            node = np.where(goes_left, left[node], right[node])
-        return self.cell[node]
+        """Return the leaf of each row."""
+        single = features.astype(np.float32)  # the precision in which scikit-learn chose the thresholds
+        return self.cell[self.tree.leaves(single.astype(np.float64))[0]]
 
 
 @dataclass(frozen=True)

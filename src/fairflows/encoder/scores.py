@@ -1,0 +1,263 @@
+"""A score of a label: the prediction of an estimator from a table's columns, as a function of rows alone.
+
+Scores are fitted on some persons and used on others, because the law of a score among the persons that it was fitted to
+differs from its law among everybody else.
+
+scikit-learn fits the scores, and has no file format but pickle, which runs code on loading. Boosted trees and logistic
+regressions are therefore kept as plain arrays. The same arrays are evaluated, hashed and saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.special import expit
+from sklearn.base import clone, is_classifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.extmath import softmax
+
+from fairflows.codec.one_column import Levels
+from fairflows.codec.outside import Outside
+from fairflows.encoder.base import FloatArray, IntArray, LabelledRows
+from fairflows.encoder.labels import Classifier
+from fairflows.encoder.trees import ThresholdTrees
+from fairflows.exceptions import DataError
+from fairflows.table.columns import TableColumns, check_column, check_features, floats, has_order, is_number, is_time
+
+ScoreColumn = Levels | Literal["numbers", "times"]
+"""The content of a column of a score's table: the levels of its categories, or numbers, or times."""
+
+_ROWS_PER_CHUNK = 2**10  # whose nodes in all trees stay in a core's own cache
+_ROWS_COMPARED = 256
+_MOST_CATEGORIES = 40  # of a column that have an indicator of their own; the rarest ones share the last indicator
+
+
+def score_columns(
+    X: pd.DataFrame, kinds: Mapping[str, str], unseen: Literal["error", "other"]
+) -> dict[Hashable, ScoreColumn]:
+    """Return the content of each column; a column declared categorical holds categories, whatever its type."""
+    return {name: _score_column(str(name), X[name], kinds.get(name), unseen) for name in X}
+
+
+def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Literal["error", "other"]) -> ScoreColumn:
+    check_column(name, column)
+    if not has_order(column.dtype) or kind == "categorical":
+        return Levels.fit(name, column, unseen=unseen)
+    return "times" if is_time(column.dtype) else "numbers"
+
+
+def checked_columns(
+    X: TableColumns, columns: Mapping[Hashable, ScoreColumn], when_missing: str, found: Outside
+) -> TableColumns:
+    """Return rows with known categories; raise where values are missing, infinite or of another type.
+
+    Categories that fitting did not see are noted in `found`.
+    """
+    X = X.part(list(columns))
+    check_features(X, when_missing)
+    changed = {}
+    for name, what in columns.items():
+        column = X[name]
+        if isinstance(what, Levels):
+            known = what.known(column, found)
+            if known is not column:
+                changed[name] = known
+        elif not (is_time if what == "times" else is_number)(column.dtype):
+            raise DataError(f"Column {str(name)!r} must hold {what}, as it was fitted; got {column.dtype}.")
+    return X.with_columns(changed)
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """The indicators of a column of categories."""
+
+    levels: Levels
+    place: IntArray  # (n_levels,): the indicator of each level; rare levels share the last one
+
+    @classmethod
+    def fit(cls, levels: Levels, column: pd.Series) -> OneHot:
+        """Give an indicator to each level that is frequent in a column."""
+        counts = np.bincount(levels.codes(column), minlength=len(levels))
+        if len(counts) <= _MOST_CATEGORIES:
+            return cls(levels, np.arange(len(counts)))
+        is_frequent = np.ones(len(counts), dtype=bool)
+        is_frequent[np.argsort(counts, kind="stable")[: -(_MOST_CATEGORIES - 1)]] = False
+        return cls(levels, np.where(is_frequent, np.cumsum(is_frequent) - 1, _MOST_CATEGORIES - 1))
+
+    def features(self, column: pd.Series) -> FloatArray:
+        """Return the indicators of rows, shape (n_rows, n_indicators)."""
+        return np.eye(int(self.place.max()) + 1)[self.place[self.levels.codes(column)]]
+
+
+@dataclass(frozen=True)
+class ScoreFeatures:
+    """The columns of a table as one matrix of numbers: times in seconds, then indicators, then numbers."""
+
+    times: list[Hashable]
+    categories: dict[Hashable, OneHot]
+    numbers: list[Hashable]
+
+    @classmethod
+    def fit(cls, X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn]) -> ScoreFeatures:
+        """Find the frequent categories of rows that `checked_columns` returned."""
+        times, numbers = ([name for name, what in columns.items() if what == kind] for kind in ("times", "numbers"))
+        levels = {name: what for name, what in columns.items() if isinstance(what, Levels)}
+        return cls(times, {name: OneHot.fit(level, X[name]) for name, level in levels.items()}, numbers)
+
+    def matrix(self, X: TableColumns | pd.DataFrame) -> FloatArray:
+        """Return the features of rows, shape (n_rows, n_features); missing numbers are NaN."""
+        parts = [floats(X[name])[:, None] for name in self.times]
+        parts += [one_hot.features(X[name]) for name, one_hot in self.categories.items()]
+        parts += [floats(X[name])[:, None] for name in self.numbers]
+        return np.concatenate(parts, axis=1)
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """Gradient-boosted trees: each score is a constant plus the values of the leaves that a row reaches."""
+
+    trees: ThresholdTrees  # iteration by iteration, one tree per score
+    value: FloatArray  # (n_nodes,)
+    baseline: FloatArray  # (n_scores,)
+
+    @classmethod
+    def of(cls, model: HistGradientBoostingClassifier | HistGradientBoostingRegressor) -> BoostedTrees | None:
+        """Read the trees of a fitted model; None where a node tests categories instead of a threshold."""
+        # scikit-learn has no public access to these trees: the only place that reads private attributes of it.
+        trees = [tree.nodes for iteration in model._predictors for tree in iteration]
+        baseline = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()
+        nodes = np.concatenate(trees)
+        if nodes["is_categorical"].any():
+            return None
+        sizes = [len(tree) for tree in trees]
+        roots = np.cumsum([0, *sizes[:-1]])
+        first = np.repeat(roots, sizes)
+        itself, is_leaf = np.arange(len(nodes)), nodes["is_leaf"].astype(bool)
+        children = [np.where(is_leaf, itself, first + nodes[side]) for side in ("right", "left")]
+        feature = np.where(is_leaf, 0, nodes["feature_idx"]).astype(np.intp)
+        threshold = np.where(is_leaf, 0.0, nodes["num_threshold"])
+        missing_left = nodes["missing_go_to_left"].astype(bool)
+        found = ThresholdTrees(feature, threshold, missing_left, np.stack(children, axis=1), roots)
+        return cls(found, nodes["value"].copy(), baseline)
+
+    def raw_scores(self, x: FloatArray) -> FloatArray:
+        """Return the scores (n_rows, n_scores) of rows (n_rows, n_features).
+
+        Trees are added one after the other, as scikit-learn does, so that the sum is the same in every batch.
+        """
+        raw = np.tile(self.baseline, (len(x), 1))
+        for start in range(0, len(x), _ROWS_PER_CHUNK):
+            rows = slice(start, start + _ROWS_PER_CHUNK)
+            for tree, values in enumerate(self.value[self.trees.leaves(x[rows])]):
+                raw[rows, tree % len(self.baseline)] += values
+        return raw
+
+
+@dataclass(frozen=True)
+class LogisticScores:
+    """The linear scores of a logistic regression."""
+
+    weights: FloatArray  # (n_features, n_scores)
+    intercepts: FloatArray  # (n_scores,)
+
+    @classmethod
+    def of(cls, model: LogisticRegression) -> LogisticScores:
+        """Read the coefficients of a fitted model."""
+        return cls(np.ascontiguousarray(model.coef_.T), np.asarray(model.intercept_))
+
+    def raw_scores(self, x: FloatArray) -> FloatArray:
+        """Return the scores (n_rows, n_scores) of rows (n_rows, n_features)."""
+        is_incomplete = ~np.isfinite(x).all(axis=1)
+        if is_incomplete.any():
+            raise DataError(
+                f"A logistic regression takes no missing values, and {is_incomplete.sum():,} rows have some; "
+                "HistGradientBoostingClassifier takes them."
+            )
+        raw = np.tile(self.intercepts, (len(x), 1))
+        for column, weight in zip(x.T, self.weights, strict=True):  # a matrix product rounds by the size of the batch
+            raw += column[:, None] * weight
+        return raw
+
+
+ScoreModel: TypeAlias = "BoostedTrees | LogisticScores | Classifier"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A fitted score: columns as numbers, then a model as plain arrays, or an estimator that has no such form."""
+
+    features: ScoreFeatures
+    model: ScoreModel
+    classifies: bool  # whether it predicts probabilities of classes instead of the mean of a number
+
+    def predict_proba(self, X: TableColumns | pd.DataFrame) -> FloatArray:
+        """Return the class probabilities of rows, shape (n_rows, n_classes)."""
+        x = self.features.matrix(X)
+        if not isinstance(self.model, BoostedTrees | LogisticScores):
+            return self.model.predict_proba(x)
+        raw = self.model.raw_scores(x)
+        if raw.shape[1] > 1:
+            return softmax(raw)
+        positive = expit(raw[:, 0])
+        return np.stack([1 - positive, positive], axis=1)
+
+    def values(self, X: TableColumns | pd.DataFrame) -> FloatArray:
+        """Return the mean of a number, the probability of the second of two classes, or of each of more classes."""
+        if self.classifies:
+            probabilities = self.predict_proba(X)
+            return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
+        x = self.features.matrix(X)
+        if isinstance(self.model, BoostedTrees | LogisticScores):
+            return self.model.raw_scores(x)
+        return np.asarray(self.model.predict(x), dtype=np.float64)[:, None]
+
+
+def fit_score(
+    estimator: Classifier | None,
+    rows: LabelledRows,
+    places: npt.NDArray[np.intp],
+    y: npt.NDArray,
+    columns: Mapping[Hashable, ScoreColumn],
+    random_state: int,
+) -> Score:
+    """Fit a score to the rows at some places.
+
+    Without an estimator, gradient-boosted trees classify. The columns of the rows come from `checked_columns`; y holds
+    class numbers, or numbers, of the rows at these places alone.
+    """
+    model = HistGradientBoostingClassifier(random_state=random_state) if estimator is None else clone(estimator)
+    X = rows.X.iloc[places]
+    features = ScoreFeatures.fit(X, columns)
+    x = features.matrix(X)
+    x[:, np.isnan(x).all(axis=0)] = 0  # trees cannot bin a column without a value, and do not split a constant one
+    weight = {} if rows.weight is None else {"sample_weight": rows.weight[places]}
+    fitted = Score(features, model.fit(x, y, **weight), is_classifier(model))
+    return _plain(fitted, X.head(_ROWS_COMPARED))
+
+
+def _plain(score: Score, some: pd.DataFrame) -> Score:
+    """Return the score with its model as plain arrays, or the score itself where the model has no such form.
+
+    Some rows are compared, because another release of scikit-learn may lay out its trees, or make probabilities of its
+    scores, in another way.
+    """
+    model: BoostedTrees | LogisticScores | None = None
+    if isinstance(score.model, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
+        model = BoostedTrees.of(score.model)
+    elif isinstance(score.model, LogisticRegression):
+        model = LogisticScores.of(score.model)
+    if model is None:
+        return score
+    plain = Score(score.features, model, score.classifies)
+    return plain if np.allclose(plain.values(some), score.values(some)) else score
+
+
+def predicted_scores(scores: Sequence[Score], X: TableColumns | pd.DataFrame) -> FloatArray:
+    """Return the values of all scores side by side, shape (n_rows, n_values)."""
+    return np.concatenate([score.values(X) for score in scores], axis=1)
