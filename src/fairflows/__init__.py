@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from fairflows.encoder.fair_tree import FairTree as FairTree
     from fairflows.exceptions import DataError as DataError
     from fairflows.exceptions import DataWarning as DataWarning
-    from fairflows.exceptions import ParameterError as ParameterError
     from fairflows.explain.comparison import compare as compare
     from fairflows.explain.pairs import MatchedPairs as MatchedPairs
     from fairflows.explain.pairs import matched_pairs as matched_pairs
@@ -83,7 +82,7 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.encoder.fair_matching": "FairMatching",
     "fairflows.encoder.fair_transport": "FairTransport",
     "fairflows.encoder.fair_tree": "FairTree",
-    "fairflows.exceptions": "DataError DataWarning ParameterError",
+    "fairflows.exceptions": "DataError DataWarning",
     "fairflows.explain.comparison": "compare",
     "fairflows.explain.recourse_search": "Recourse recourse",
     "fairflows.explain.pairs": "MatchedPairs matched_pairs",

@@ -11,7 +11,7 @@ from fairflows.certificate.certifying import certify
 from fairflows.density import GroupDensities, MixtureDensity
 from fairflows.encoder import flow_fitting
 from fairflows.encoder.base import ExactLaw
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.table.looks import open_book
 from fairflows.training import evaluation
 
@@ -42,7 +42,7 @@ def test_draws_for_a_certificate(monkeypatch):
     monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 90_000)
     means = np.linspace(0, 1, 30).tolist()
     encoder, rows = KnownGaussians(means).fit(people(30, 300)), people(30, 3000, seed=1)
-    with pytest.raises(ParameterError, match=r"n_draws must be at most 100 for 30 groups.*; got 101\."):
+    with pytest.raises(DataError, match=r"n_draws must be at most 100 for 30 groups.*; got 101\."):
         certify(encoder, rows, n_draws=101)
     with open_book() as book:
         assert book.next_look(book.rows(rows.X, rows.identifier)) == 1
@@ -64,7 +64,7 @@ def test_draws_from_exact_laws(monkeypatch):
     monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 9_000)
     law = ExactLaw(np.full((30, 4), 0.25), {})
     assert law.log_density_table(10).shape == (10, 30, 30)
-    with pytest.raises(ParameterError, match="n_draws must be at most 10 for 30 groups"):
+    with pytest.raises(DataError, match="n_draws must be at most 10 for 30 groups"):
         law.log_density_table(11)
 
 
@@ -90,7 +90,7 @@ def test_the_table_of_a_flow_is_filled_in_pieces(flow, monkeypatch):
     assert table.shape == (100, 7, 7)
     assert np.isfinite(table).all()
     monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 4_900)
-    with pytest.raises(ParameterError, match="n_draws must be at most 100 for 7 groups"):
+    with pytest.raises(DataError, match="n_draws must be at most 100 for 7 groups"):
         flow.log_density_table(101)
     assert sizes == [40, 40, 20], "refused before any draw"
 

@@ -123,12 +123,12 @@ def test_where_datasets_come_from_can_be_copied_from_a_narrow_terminal(run, tmp_
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "--missing category"),
+        ([], "missing='category'"),
         (["--missing", "category"], "--multiclass"),
         (["--missing", "category", "--multiclass", "--label", "ratng"], "Did you mean 'rating'?"),
         (["--missing", "category", "--multiclass", "--sensitive", "regoin"], "Did you mean 'region'?"),
-        (["--missing", "category", "--multiclass", "--gamma", "1.5"], "--gamma must be in [0, 1]; got 1.5"),
-        (["--missing", "category", "--multiclass", "--max-parity", "2"], "--target must be in (0, 1]; got 2.0"),
+        (["--missing", "category", "--multiclass", "--gamma", "1.5"], "gamma must be in [0, 1]; got 1.5"),
+        (["--missing", "category", "--multiclass", "--max-parity", "2"], "target must be in (0, 1]; got 2.0"),
         (["--missing", "category", "--multiclass", "--max-parity", "0.01"], "A group is too small"),
         (["--missing", "category", "--multiclass", "--max-parity", "0.5", "--gamma", "0.5"], "give one of"),
     ],
@@ -150,8 +150,8 @@ def test_a_text_column_that_names_the_rows_is_refused_in_the_command_s_words(run
     words = ["--sensitive", "region", "--missing", "category", "-o", tmp_path / "out", "-q"]
     code, _, err = run("fit", tmp_path / "people.csv", *words)
     assert code == 2
-    assert "(--drop person)" in err
-    assert "(--id person)" in err
+    assert "(drop=['person'])" in err
+    assert "(identifier='person')" in err
 
 
 def test_a_mixed_table_with_three_groups_and_three_labels(run, tmp_path):
@@ -254,7 +254,7 @@ def test_audit_and_report(run, fitted, tmp_path):
 def test_a_saved_model_alone_needs_to_be_told_the_columns(run, fitted, tmp_path):
     model = fitted / "out" / "model"
     code, _, err = run("encode", model, fitted / "new.csv", "-o", tmp_path / "z.csv")
-    assert (code, "name it (--sensitive)" in err) == (2, True)
+    assert (code, "name it (sensitive=...). (option --sensitive)" in err) == (2, True)
     assert run("encode", model, fitted / "new.csv", "--sensitive", "sex", "-o", tmp_path / "z.csv", "-q")[0] == 0
     code, _, err = run("certify", model, fitted / "new.csv")
     assert (code, "needs the folder that `fairflows fit` wrote" in err) == (2, True)

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from fairflows import FairMatching, Table
-from fairflows.cli.base import show_warning, with_option_names
+from fairflows.cli.base import show_warning, with_options
 from fairflows.cli.main import BUG, main
-from fairflows.exceptions import DataError, DataWarning, Parameter
+from fairflows.exceptions import DataWarning
 from fairflows.storage.saving import save
 from fairflows.stream.batches import BatchEncoder
 from processes import start
@@ -40,20 +40,20 @@ FIT = ["fit", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([*FIT, "-o", "out", "--delta", "2"], "--delta must be in (0, 1); got 2.0"),
+        ([*FIT, "-o", "out", "--delta", "2"], "delta must be in (0, 1); got 2.0"),
         ([*FIT, "-o", "loans.csv"], "is a file, where a folder is to be written"),
         ([*FIT, "-o", "loans.csv/out"], "loans.csv is a file"),
         ([*FIT, "-o", "."], "holds loans.csv, which is read"),
-        ([*FIT, "-o", "out", "--gamma", "0", "--max-parity", "1"], "--gamma exclude each other"),
+        ([*FIT, "-o", "out", "--gamma", "0", "--max-parity", "1"], "gamma exclude each other"),
         ([*FIT, "-o", "out", "--gamma", "0.5", "--method", "cells"],
-         "--gamma and --method exclude each other: 'cells' has no such trade-off; give a target."),
-        ([*FIT, "-o", "out", "--gamma", "0.5", "--method", "tree"], "--gamma and --method exclude each other: 'tree'"),
+         "gamma and method exclude each other: 'cells' has no such trade-off; give a target."),
+        ([*FIT, "-o", "out", "--gamma", "0.5", "--method", "tree"], "gamma and method exclude each other: 'tree'"),
         (["encode", "model", ".", "--sensitive", "sex", "-o", "out", "--engine", "ray", "--separator", ";"],
-         "--engine and --separator exclude each other: Ray reads folders of Parquet files"),
+         "engine and separator exclude each other: Ray reads folders of Parquet files"),
         (["encode", "model", ".", "--sensitive", "sex", "-o", "out", "--engine", "ray", "--workers", "2"],
-         "--engine and --workers exclude each other"),
+         "engine and n_workers exclude each other"),
         ([*FIT, "-o", "out", "--max-adversary-accuracy", "0.3", "--release", "latent"],
-         "--max-adversary-accuracy must be above that of a blind guess, 1/2; got 0.3"),
+         "max_adversary_accuracy must be above that of a blind guess, 1/2; got 0.3"),
         ([*FIT, "-o", "out", "--seed", "-1"], "--seed"),
         (["demo", "-o", "loans.csv"], "loans.csv: is a file"),
         (["certify", "nowhere", "loans.csv", "-o", "no/c.json"], "there is no folder no"),
@@ -105,36 +105,24 @@ def test_advice_that_only_fit_can_follow_says_so(run, folder):
     frame.to_csv(folder / "gaps.csv", index=False)
     code, _, err = run("encode", folder / "model", folder / "gaps.csv", "--sensitive", "sex", "-o", folder / "z.csv")
     assert code == 2
-    assert "(fit again with --missing category)." in err
+    assert "(missing='category'). (option --missing)" in err
 
 
-@pytest.mark.parametrize(
-    ("command", "parameter", "said"),
-    [
-        ("fit", Parameter("target"), "--target"),
-        ("fit", Parameter("missing", "drop"), "--missing drop"),
-        ("certify", Parameter("missing", "drop"), "fit again with --missing drop"),
-        ("certify", Parameter("missing"), "missing"),
-        ("certify", Parameter("n_draws"), "--draws"),
-        ("encode", Parameter("n_workers"), "--workers"),
-        ("describe", Parameter("multiclass", True), "--multiclass"),
-        ("fit", Parameter("drop", ["first name", "key"]), "--drop 'first name' --drop key"),
-        ("encode", Parameter("identifier", ...), "--id"),
-        ("fit", Parameter("n_bins", 8), "n_bins=8"),
-        ("fit", Parameter("table"), "table"),
-    ],
-)
-def test_messages_name_parameters_as_options_of_the_command(monkeypatch, command, parameter, said):
-    monkeypatch.setattr(sys, "argv", ["fairflows", command])
-    assert with_option_names(DataError("say ", parameter, ",\nplease")) == f"say {said}, please"
+def test_messages_are_followed_by_the_options_of_the_parameters_that_they_name():
+    assert (
+        with_options("Drop them (missing='drop'),\nplease.") == "Drop them (missing='drop'), please. (option --missing)"
+    )
+    both = "Drop it (drop=['key']) or make it the identifier (identifier='key')."
+    assert with_options(both) == f"{both} (options --drop, --id)"
+    assert with_options("target must be in [0, 1]; got 3.").endswith("got 3. (option --target)")
+    assert with_options("Take another n_bins=8 of your label.") == "Take another n_bins=8 of your label."
 
 
-def test_a_warning_names_options_and_comes_once(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["fairflows", "encode"])
+def test_a_warning_names_options_and_comes_once(capsys):
     for count in ("1,000", "2"):
-        show_warning(DataWarning(f"{count} rows have no name: give ", Parameter("identifier", ...), "."), DataWarning)
+        show_warning(DataWarning(f"{count} rows have no name: give identifier=...."), DataWarning)
     show_warning("a library's own", UserWarning)
-    assert capsys.readouterr().err == "fairflows: 1,000 rows have no name: give --id.\n"
+    assert capsys.readouterr().err == "fairflows: 1,000 rows have no name: give identifier=.... (option --id)\n"
 
 
 def encode_until_stopped(number, words):

@@ -117,7 +117,7 @@ def test_an_ambiguous_file_names_the_option_to_type(run, tmp_path):
     code, out, err = run(*words)
     assert (code, out) == (2, "")
     assert "column 'y' holds '1,5' in row 2" in err
-    assert "(--decimal . or --decimal ,)" in err
+    assert "(decimal='.' or decimal=',')" in err
     assert json.loads(run(*words, "--decimal", ",", "--json")[1])["columns"]["y"]["kind"] != "categorical"
     assert json.loads(run(*words, "--decimal", ".", "--json")[1])["columns"]["y"]["kind"] == "categorical"
     (tmp_path / "t.txt").write_text("x\ty\ts\n1\t1 234\tf\n2\t7\tm\n", encoding="utf-8")

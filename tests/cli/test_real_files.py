@@ -95,7 +95,10 @@ def test_an_earlier_result_is_replaced_only_when_asked(run, fitted):
     words = ["fit", fitted / "credit.csv", *FIT, "--groups", "AGE:quantiles=2", "--drop", "sex", "-o", fitted / "out"]
     code, _, err = run(*words)
     assert code == 2
-    assert "holds the model and the key of an earlier fit; choose another folder, or replace them (--replace)" in err
+    assert (
+        "holds the model and the key of an earlier fit; choose another folder, or replace them (replace=True). (option --replace)"
+        in err
+    )
     assert (fitted / "out" / "certificate.json").read_text() == before
 
 
@@ -103,7 +106,7 @@ def test_spellings_are_joined_with_a_notice(run, fitted):
     words = ["describe", fitted / "credit.csv", "--sensitive", "sex", "--label", "repaid", "--json"]
     _, out, err = run(*words, notices="default")
     assert set(json.loads(out)["groups"]) == {"female", "male", "all"}
-    assert "'MALE ', 'Male' and 'male' count as one group, 'male'. Keep them apart with --keep-case." in err
+    assert "'MALE ', 'Male' and 'male' count as one group, 'male'. Keep them apart with keep_case=True." in err
     apart = json.loads(run(*words, "--keep-case")[1])["groups"]
     assert set(apart) == {"female", "male", "MALE ", "Male", "all"}
 
@@ -122,8 +125,8 @@ def test_rare_levels_are_merged(run, fitted):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--groups", "AGE"], "--groups must be COLUMN:40"),
-        (["--groups", "AGE:x"], "--groups must be cut points in rising order for column 'AGE'"),
+        (["--groups", "AGE"], "groups must be COLUMN:40"),
+        (["--groups", "AGE:x"], "groups must be cut points in rising order for column 'AGE'"),
         (["--groups", "income:20"], "sensitive column 'income' is not in the table"),
         (["--groups", "AGE:10"], "no row is 'under 10' with the cut points 10"),
     ],
@@ -145,9 +148,9 @@ def test_describe_says_what_to_expect(run, fitted, tmp_path):
     assert code == 0, err
     said = " ".join(out.split())
     assert "! mail is text with as many values as rows (1,500)" in said
-    assert "! education has 5 values: say --multiclass." in said
+    assert "! education has 5 values: say multiclass=True." in said
     assert "! fee holds text: 1,500 of 1,500 values are amounts of money" in said
-    assert "--groups AGE:quantiles=4" in said
+    assert "groups={'AGE': 'quantiles=4'}" in said
     assert "Nothing can be certified about these groups with so many persons" in said
     said = " ".join(run(*words, "--groups", "AGE:40")[1].split())
     assert "What can be certified at best with so many persons: Δ ≤ 0." in said

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairflows.encoder.rows_given_cell import RowsGivenCell
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 
 TOWNS = ["Bonn", "Kiel", "Trier", "Ulm"]
 
@@ -155,7 +155,7 @@ def test_a_label_with_the_name_of_a_feature_is_refused():
 
 def test_the_number_of_classes_is_checked():
     X, cells, _ = people(300)
-    with pytest.raises(ParameterError, match="n_classes"):
+    with pytest.raises(DataError, match="n_classes"):
         RowsGivenCell.fit(X, cells, 4, n_classes=0)
 
 

@@ -11,7 +11,7 @@ import pytest
 import fairflows as ff
 from fairflows.encoder.base import Cells, Rows
 from fairflows.encoder.group_encoder import Unencoded
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.explain.usefulness import StillTells, Told, still_tells
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -120,7 +120,7 @@ def test_the_chart_has_a_bar_for_every_column():
 def test_wrong_arguments_are_named():
     train, test = table(300, 0), table(300, 1)
     release = ff.CellRelease(HalfCells(), output="row").fit(train)
-    with pytest.raises(ParameterError, match="most_rows"):
+    with pytest.raises(DataError, match="most_rows"):
         still_tells(release, train, test, most_rows=0)
     other = ff.Table(test.X.drop(columns="copy"), sensitive=test.a, missing="category")
     with pytest.raises(DataError, match="same columns"):

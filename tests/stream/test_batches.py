@@ -165,7 +165,7 @@ def test_what_is_missing_or_written_twice_is_refused(models):
         ff.encoded_schema(models["matching"], batch.schema, keep=["town"], **ROLES)
     with pytest.raises(ff.DataError, match="Column names must be unique; 'town' occurs more than once"):
         ff.encode_batch(models["matching"], batch.append_column("town", batch["town"]), **ROLES)
-    with pytest.raises(ff.ParameterError, match="precision must be"):
+    with pytest.raises(ff.DataError, match="precision must be"):
         ff.encode_batch(models["flow"], batch, precision="half", **ROLES)
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.exceptions import DataError, DataWarning, ParameterError
+from fairflows.exceptions import DataError, DataWarning
 from fairflows.stream.tables import TableReader
 from fairflows.table.dialect import Dialect
 from fairflows.table.reading import read_frame, recognise
@@ -264,7 +264,7 @@ def test_text_that_is_cut_within_a_character_between_two_reads(tmp_path):
     ],
 )
 def test_a_dialect_that_cannot_be(stated, message):
-    with pytest.raises(ParameterError, match=message):
+    with pytest.raises(DataError, match=message):
         Dialect(**stated)
 
 

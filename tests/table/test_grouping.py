@@ -75,7 +75,7 @@ def test_what_cannot_be_cut_is_named(column, cuts, message):
     ],
 )
 def test_what_the_command_is_told_is_checked(texts, message):
-    with pytest.raises(ff.ParameterError, match=message):
+    with pytest.raises(ff.DataError, match=message):
         GroupRules.of(texts)
 
 

@@ -31,7 +31,7 @@ from fairflows.compute.display import (
 )
 from fairflows.compute.resources import one_thread
 from fairflows.encoder.model_state import model_hash
-from fairflows.exceptions import ParameterError
+from fairflows.exceptions import DataError
 from fairflows.release.released import Model
 from fairflows.table.table import Table
 
@@ -161,7 +161,7 @@ def _claims(claimed: Certificate | float | None) -> list[Bound]:
     if isinstance(claimed, Certificate):
         return [bound for bound in claimed.bounds() if bound.side == "at most"]
     if not 0 <= claimed <= 1:
-        raise ParameterError("claimed", "must be a Certificate or a distance in [0, 1]", claimed)
+        raise DataError(f"claimed must be a Certificate or a distance in [0, 1]; got {claimed!r}.")
     return [Bound("claimed at most", float(claimed), "at most", INK)]
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 
 FloatArray = NDArray[np.float64]
 Estimator = Literal["betting", "sign"]
@@ -23,7 +23,7 @@ SOON_COMPUTED = 8_000_000
 def checked_delta(delta: float) -> float:
     """δ, the probability that a bound misses, strictly between 0 and 1."""
     if not 0 < delta < 1:
-        raise ParameterError("delta", "must be in (0, 1)", delta)
+        raise DataError(f"delta must be in (0, 1); got {delta!r}.")
     return float(delta)
 
 
@@ -56,7 +56,7 @@ def checked_draws(n: int, n_groups: int) -> int:
             f"must be at most {most:,} for {n_groups} groups, since the log-density of every draw under every group is "
             "kept, n_draws · groups² numbers"
         )
-        raise ParameterError("n_draws", rule, n)
+        raise DataError(f"n_draws {rule}; got {n!r}.")
     return n
 
 
@@ -94,7 +94,7 @@ def checked_priors(priors: ArrayLike | None, n_groups: int) -> FloatArray:
     if priors.shape != (n_groups,):
         raise ValueError(f"priors must hold one number for each of {n_groups} groups; got shape {priors.shape}.")
     if not np.all(priors >= 0) or not np.isclose(priors.sum(), 1, rtol=0, atol=1e-9):
-        raise ParameterError("priors", "must be non-negative and sum to 1", priors.tolist())
+        raise DataError(f"priors must be non-negative and sum to 1; got {priors.tolist()!r}.")
     return priors
 
 
@@ -102,7 +102,7 @@ def checked_distance(distance: ArrayLike, name: str = "distance") -> FloatArray:
     """Statistical distances, in [0, 1]."""
     distance = np.asarray(distance, dtype=np.float64)
     if not np.all((distance >= 0) & (distance <= 1)):
-        raise ParameterError(name, "must be in [0, 1]", distance.tolist())
+        raise DataError(f"{name} must be in [0, 1]; got {distance.tolist()!r}.")
     return distance
 
 

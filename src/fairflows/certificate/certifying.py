@@ -321,6 +321,9 @@ def _differences_in_fields(
         )
     try:
         settings = Settings.read(c, model, model.groups(rows))
+    except ValueError as error:
+        return [Difference("settings", f"No certificate can have these settings: {error}")]
+    try:
         candidates = None if density is None else best_densities(model.innermost, density, train, c.seed)
         again = make_certificate(model, rows, settings, name=name, look=c.look, attack=attack, candidates=candidates)
     except DataError as error:

@@ -27,7 +27,7 @@ from fairflows.compute.display import (
     new_axes,
     stated_bounds,
 )
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.table.json_text import parse_json, read_as, read_text, stated_fields
 from fairflows.table.persons import fingerprint
 
@@ -363,7 +363,7 @@ class Certificate:
             What to draw on; a new figure when not given.
         """
         if before is not None and not 0 <= before <= 1:
-            raise ParameterError("before", "must be a distance in [0, 1]", before)
+            raise DataError(f"before must be a distance in [0, 1]; got {before!r}.")
         raw = [] if before is None else [Bound("raw rows: attack reached at least", before, "at least", ATTACK)]
         bounds = [*raw, *self.bounds()]
         axes = ax if ax is not None else new_axes(6.5, height_of_bounds(len(bounds)))

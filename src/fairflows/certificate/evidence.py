@@ -30,7 +30,7 @@ from fairflows.bounds.published import sign_estimate, sign_upper_bound
 from fairflows.certificate.counted import FoldCounts
 from fairflows.encoder.base import Encoder, LatentLaw
 from fairflows.encoder.fair_flow import FairFlow, FlowLaw
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.release.released import Released
 from fairflows.table.table import Table
 
@@ -284,7 +284,7 @@ def _models(released: Released) -> list[tuple[int, int, FloatArray | None]]:
 def check_distance(evidence: Sequence[CellEvidence], target: float, delta: float, groups: Sequence[Hashable]) -> None:
     """Refuse a distance that these group sizes cannot reach even if the cells told nothing, with what it takes."""
     if target == 0:
-        raise ParameterError("target", "must be above 0 for a release of cells: no number of persons proves Δ = 0")
+        raise DataError("target must be above 0 for a release of cells: no number of persons proves Δ = 0.")
     each = delta_of_each(delta, len(evidence))
     if sum(part.share * float(cell_radius(part.n, each, eta=part.eta).max()) for part in evidence) > target:
         nothing, eta = np.ones((len(groups), 1)), max(part.eta for part in evidence)
@@ -300,7 +300,7 @@ def check_accuracy(
     room = target - pi.max()
     if room <= 0:
         rule = f"must be above that of a blind guess, {pi.max():.4g}, for a release of cells"
-        raise ParameterError("max_adversary_accuracy", rule, target)
+        raise DataError(f"max_adversary_accuracy {rule}; got {target!r}.")
     upper = 0.0
     for part in evidence:
         blind = part.n[:, None].astype(np.float64)  # one cell for all tells nothing

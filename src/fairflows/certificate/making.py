@@ -36,7 +36,7 @@ from fairflows.certificate.document import (
 )
 from fairflows.certificate.evidence import CandidateLaw, CellEvidence, ModelBounds, model_bounds
 from fairflows.encoder.base import LatentLaw
-from fairflows.exceptions import DataError, DataWarning, ParameterError, check_choice, check_count
+from fairflows.exceptions import DataError, DataWarning, check_choice, check_count
 from fairflows.release.released import Released
 from fairflows.table.table import Table
 
@@ -144,7 +144,7 @@ def _checked_draws(n: int, law: LatentLaw | None, n_groups: int) -> int:
     """The number of draws; where any are made, a table of them must fit."""
     check_count("n_draws", n, 1)
     if n > _MOST_DRAWS:
-        raise ParameterError("n_draws", f"must be at most {_MOST_DRAWS:,}", n)
+        raise DataError(f"n_draws must be at most {_MOST_DRAWS:,}; got {n!r}.")
     return checked_draws(int(n), n_groups) if law is not None and law.exact() is None else int(n)
 
 
@@ -164,12 +164,12 @@ def _enough_draws(law: LatentLaw | None, n_groups: int, estimator: Estimator, de
 
 def _check_target(target: float | None, accuracy: float | None, blind: float) -> None:
     if target is not None and accuracy is not None:
-        raise ParameterError(("target", "max_adversary_accuracy"), "exclude each other: give one, not both")
+        raise DataError("target and max_adversary_accuracy exclude each other: give one, not both.")
     if target is not None and not 0 <= target <= 1:
-        raise ParameterError("target", "must be a distance in [0, 1]", target)
+        raise DataError(f"target must be a distance in [0, 1]; got {target!r}.")
     if accuracy is not None and not blind <= accuracy <= 1:
         rule = f"must be at least that of a blind guess, {blind:.4g}, and at most 1"
-        raise ParameterError("max_adversary_accuracy", rule, accuracy)
+        raise DataError(f"max_adversary_accuracy {rule}; got {accuracy!r}.")
 
 
 def _checked_errors(errors: float | Sequence[float] | None, groups: Sequence[Hashable]) -> tuple[float, ...] | None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import typer
-from typer.core import TyperGroup, TyperOption
 
 from fairflows.compute.display import progress_bar
-from fairflows.exceptions import DataError, DataWarning, Message, Parameter
+from fairflows.exceptions import DataError, DataWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,9 +38,37 @@ names_of_files: dict[str, str] = {}
 _warned: set[str] = set()
 
 
-def with_option_names(message: Message) -> str:
-    """A message in one line, with parameters named as the command names them."""
-    return in_one_line(message.render(_as_option))
+_OPTIONS = {
+    "categorical": "--categorical",
+    "decimal": "--decimal",
+    "drop": "--drop",
+    "encoding": "--encoding",
+    "force": "--force",
+    "groups": "--groups",
+    "identifier": "--id",
+    "label": "--label",
+    "merge_small": "--merge-small",
+    "missing": "--missing",
+    "most_rows": "--most-rows",
+    "multiclass": "--multiclass",
+    "n_cells": "--cells",
+    "replace": "--replace",
+    "sensitive": "--sensitive",
+    "separator": "--separator",
+    "target": "--target",
+    "text_columns": "--text-columns",
+    "unseen": "--unseen",
+}
+"""The option of each parameter that a message may name."""
+
+_NAMED = re.compile(rf"\b({'|'.join(_OPTIONS)})(?:=| must)")
+
+
+def with_options(message: str) -> str:
+    """Return a message in one line, followed by the options of the parameters that it names."""
+    options = dict.fromkeys(_OPTIONS[name] for name in _NAMED.findall(message))
+    kind = "option" if len(options) == 1 else "options"
+    return in_one_line(f"{message} ({kind} {', '.join(options)})" if options else message)
 
 
 def in_one_line(text: str) -> str:
@@ -52,33 +78,6 @@ def in_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _as_option(parameter: Parameter) -> str:
-    """A parameter as an option of the running command, or else of `fit`, which made the model that the command uses."""
-    commands = cast(TyperGroup, typer.main.get_command(app)).commands
-    options = {
-        name: {option.name: option for option in command.params if isinstance(option, TyperOption)}
-        for name, command in commands.items()
-    }
-    running = next((word for word in sys.argv[1:] if word in commands), "fit")
-    if parameter.name in options[running]:
-        return _typed(options[running][parameter.name], parameter.value)
-    if parameter.name in options["fit"] and parameter.value is not None:
-        return f"fit again with {_typed(options['fit'][parameter.name], parameter.value)}"
-    return str(parameter)
-
-
-def _typed(option: TyperOption, value: object) -> str:
-    """What to type on the command line to give an option a value; the option alone where there is none to give."""
-    flag = option.opts[0]
-    if option.is_flag or value is None or value is ...:
-        return flag
-    if isinstance(value, dict):
-        value = [
-            f"{name}:{one if isinstance(one, str) else ','.join(f'{v:g}' for v in one)}" for name, one in value.items()
-        ]
-    return " ".join(f"{flag} {shlex.quote(str(one))}" for one in (value if isinstance(value, list) else [value]))
-
-
 def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """Print a `DataWarning` on one line, unless it was printed before with other counts; ignore other warnings."""
     if not isinstance(message, DataWarning):
@@ -86,7 +85,7 @@ def show_warning(message: Warning | str, category: type[Warning], *_: object, **
     kind = re.sub(r"\d[\d,]*", "#", str(message))
     if kind not in _warned:
         _warned.add(kind)
-        typer.echo(f"fairflows: {with_option_names(message)}", err=True)
+        typer.echo(f"fairflows: {with_options(str(message))}", err=True)
 
 
 def print_frame(frame: pd.DataFrame, as_json: bool, title: str) -> None:

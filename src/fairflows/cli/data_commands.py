@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from fairflows.cli.base import app, print_frame, print_json, stages, with_option_names
+from fairflows.cli.base import app, print_frame, print_json, stages, with_options
 from fairflows.cli.options import (
     Delta,
     Drop,
@@ -102,7 +102,7 @@ def describe(
     )
     needed = find_needed(table, missing=missing, multiclass=multiclass)
     plan = {"certifying": 1 / _MODELS, "delta": delta / _MODELS}
-    found = [with_option_names(each) for each in [*named, *needed, *find_problems(table, **plan)]]
+    found = [with_options(str(each)) for each in [*named, *needed, *find_problems(table, **plan)]]
     bounds = best_bounds(table, **plan)
     if as_json:
         summary, columns = (json.loads(part.to_json(orient="index")) for part in (table.summary(), table.columns()))

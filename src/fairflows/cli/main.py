@@ -18,9 +18,8 @@ import typer
 
 from fairflows import __version__
 from fairflows.cli import data_commands, model_commands
-from fairflows.cli.base import app, in_one_line, show_warning, with_option_names
+from fairflows.cli.base import app, show_warning, with_options
 from fairflows.compute.resources import one_thread_by_default
-from fairflows.exceptions import Message
 
 __all__ = ["app", "data_commands", "main", "model_commands"]
 
@@ -65,8 +64,7 @@ def _outcome() -> tuple[int | str | None, str]:
     except SystemExit as end:
         return end.code, ""
     except (ValueError, OSError, OverflowError, MemoryError) as error:  # a DataError is a ValueError
-        text = with_option_names(error) if isinstance(error, Message) else in_one_line(str(error))
-        return 2, text or type(error).__name__
+        return 2, with_options(str(error)) or type(error).__name__
     except Exception as error:
         if os.environ.get("FAIRFLOWS_DEBUG"):
             traceback.print_exc()

@@ -36,7 +36,7 @@ from fairflows.cli.options import (
     sampled,
     written_to,
 )
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.table.dialect import Dialect
 
 if TYPE_CHECKING:
@@ -614,7 +614,7 @@ def _refuse_what_ray_does_not_use(dialect: Dialect, n_workers: int | None) -> No
     name = next((name for name, value in stated.items() if value is not None), None)
     if name is not None:
         rule = "exclude each other: Ray reads folders of Parquet files, with as many workers as its cluster has"
-        raise ParameterError(("engine", name), rule)
+        raise DataError(f"engine and {name} {rule}.")
 
 
 def _say_done(n_rows: int, out: Path, as_json: bool, quiet: bool) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 
 if TYPE_CHECKING:
     import torch
@@ -36,10 +36,10 @@ def chosen_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise ParameterError("device", "must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'", name)
+        raise DataError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'; got {name!r}.")
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
-        raise ParameterError(
-            "device", f"must name one of the GPUs that torch can use ({torch.cuda.device_count()} here)", name
+        raise DataError(
+            f"device must name one of the GPUs that torch can use ({torch.cuda.device_count()} here); got {name!r}."
         )
     return torch.device(name)
 

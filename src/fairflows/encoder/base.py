@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairflows.bounds.arguments import checked_draws
 from fairflows.codec.outside import Outside
-from fairflows.exceptions import DataError, Parameter, warn_user
+from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import Dtype, TableColumns
 from fairflows.table.frames import (
     ColumnLike,
@@ -59,9 +59,7 @@ _CELL = pd.Index(["cell"])  # which takes pandas longer to make than a table of 
 
 FRESH_COINS = (
     "No identifier says which rows are the same person, so every row gets fresh randomness. Encoding a person twice "
-    "then tells more about her than encoding her once: give ",
-    Parameter("identifier", ...),
-    " if a person may come again.",
+    "then tells more about her than encoding her once: give identifier=... if a person may come again."
 )
 
 
@@ -126,14 +124,13 @@ class Rows:
     def persons_or_fresh(self) -> Persons:
         """The persons whose coins and noise the rows get; warns where nobody named them, and all of it is fresh."""
         if not self.persons.named:
-            warn_user(*FRESH_COINS)
+            warn_user(FRESH_COINS)
         return self.persons
 
     def named_persons(self) -> Persons:
         """The persons whose coins were used before, which nobody can repeat who does not know their names."""
         if not self.persons.named:
-            identifier = Parameter("identifier", ...)
-            raise DataError("Decoding repeats each person's coin, so the rows must be named: give ", identifier, ".")
+            raise DataError("Decoding repeats each person's coin, so the rows must be named: give identifier=....")
         return self.persons
 
     def count_unknown(self, groups: Sequence[Hashable]) -> dict[Hashable, int]:

@@ -31,7 +31,7 @@ from fairflows.bounds.counts import cell_radius
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
 from fairflows.encoder.base import FloatArray
 from fairflows.encoder.scores import Score, predicted_scores
-from fairflows.exceptions import DataError, Parameter
+from fairflows.exceptions import DataError
 from fairflows.table.columns import TableColumns
 from fairflows.table.persons import Places
 
@@ -334,9 +334,7 @@ class PlannedProgramme:
             raise DataError(
                 f"target {target} is out of reach for {best.channel.shape[1]} cells and "
                 f"{self.n_certify[0].sum():,.0f} certifying persons: the bound to expect is {best.planned:.3f}. Take "
-                "fewer cells, a higher target, or more persons (",
-                Parameter("n_certify", ...),
-                ").",
+                "fewer cells, a higher target, or more persons (n_certify=...)."
             )
         if high < len(_DISTANCES):
             above = self.at(_DISTANCES[high])
@@ -369,8 +367,6 @@ class PlannedProgramme:
             return
         needed = rows_needed(target, self.delta, shares=n / n.sum())
         raise DataError(
-            f"target {target} cannot be certified by {n.sum():,.0f} persons, whatever the cells: the bound is at least "
-            f"{radius:.3f}. It takes more than {int(needed.sum()):,} persons (",
-            Parameter("n_certify", ...),
-            ").",
+            f"target {target} cannot be certified by {n.sum():,.0f} persons, whatever the cells: the bound is at "
+            f"least {radius:.3f}. It takes more than {int(needed.sum()):,} persons (n_certify=...)."
         )

@@ -17,7 +17,7 @@ from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, 
 from fairflows.encoder.labels import Classifier, Label, check_classifier
 from fairflows.encoder.scores import fit_score
 from fairflows.encoder.task_score import ScoredCells
-from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice, check_count, warn_user
+from fairflows.exceptions import DataError, check_choice, check_count, warn_user
 from fairflows.table.columns import shown
 from fairflows.table.frames import Values
 from fairflows.table.persons import Persons
@@ -129,7 +129,7 @@ class FairCells(ScoredCells):
         except DataError as error:
             if not of_several:
                 raise
-            warn_user(*error.parts)
+            warn_user(str(error))
             return None
         return {
             "binned_": binned,
@@ -277,9 +277,8 @@ class FairCells(ScoredCells):
     def _refuse_attribute(self, sensitive_features: Role | None) -> None:
         if not self.needs_attribute and sensitive_features is not None:
             raise DataError(
-                "FairCells was fitted to encode without the sensitive attribute (",
-                Parameter("attribute", "training"),
-                "), and would not use the one that came: pass none.",
+                "FairCells was fitted to encode without the sensitive attribute (attribute='training'), and would "
+                "not use the one that came: pass none."
             )
 
     def _names_out(self) -> list[str]:
@@ -296,10 +295,10 @@ class FairCells(ScoredCells):
             check_count("n_certify", self.n_certify, 2)
         for name, value in (("chance", self.chance), ("delta", self.delta)):
             if not (isinstance(value, Real) and 0 < value < 1):
-                raise ParameterError(name, "must be in (0, 1)", value)
+                raise DataError(f"{name} must be in (0, 1); got {value!r}.")
         for target in targets:
             if not (isinstance(target, Real) and 0 < target <= 1):
-                raise ParameterError("target", "must be in (0, 1]", target)
+                raise DataError(f"target must be in (0, 1]; got {target!r}.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -26,7 +26,7 @@ from fairflows.encoder.cell_model import (
     output_names,
     to_output,
 )
-from fairflows.exceptions import DataError, ParameterError, check_choice
+from fairflows.exceptions import DataError, check_choice
 from fairflows.table.frames import TableLike, Values
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role
@@ -289,7 +289,7 @@ def latent_laws(log_p: FloatArray, matched: IntArray, split: IntArray, gamma: fl
     shape (K, m). γ = 0 is the label split alone, the most accurate; γ = 1 is sort-and-match alone, the fairest.
     """
     if not 0.0 <= gamma <= 1.0:
-        raise ParameterError("gamma", "must be in [0, 1]", gamma)
+        raise DataError(f"gamma must be in [0, 1]; got {gamma!r}.")
     p = np.exp(log_p)
     by_matching, by_splitting = np.empty_like(p), np.empty_like(p)
     np.put_along_axis(by_matching, matched, p, axis=1)

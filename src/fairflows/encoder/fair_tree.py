@@ -21,7 +21,7 @@ from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
 from fairflows.encoder.rows_given_cell import RowsGivenCell
 from fairflows.encoder.scores import Score, fit_score, predicted_scores
 from fairflows.encoder.task_score import ScoredCells
-from fairflows.exceptions import ParameterError, check_choice, check_count, warn_user
+from fairflows.exceptions import DataError, check_choice, check_count, warn_user
 from fairflows.table.columns import Dtype, TableColumns, check_known
 from fairflows.table.frames import Values
 from fairflows.table.schema import Schema
@@ -285,15 +285,15 @@ class FairTree(ScoredCells):
         if self.n_certify is not None:
             check_count("n_certify", self.n_certify, 1)
         if not 0 < self.calibration < 1:
-            raise ParameterError("calibration", "must be above 0 and below 1", self.calibration)
+            raise DataError(f"calibration must be above 0 and below 1; got {self.calibration!r}.")
         if not self.label_weight >= 0:
-            raise ParameterError("label_weight", "must not be negative", self.label_weight)
+            raise DataError(f"label_weight must not be negative; got {self.label_weight!r}.")
         if self.target is not None and not 0 < self.target <= 1:
-            raise ParameterError("target", "must be in (0, 1]", self.target)
+            raise DataError(f"target must be in (0, 1]; got {self.target!r}.")
         for name in self.targets if self.targets is not None else ():
             check_known(name, X.columns, "target")
         if self.targets is not None and not len(self.targets):
-            raise ParameterError("targets", "must name a column at least", self.targets)
+            raise DataError(f"targets must name a column at least; got {self.targets!r}.")
 
 
 @dataclass(frozen=True)
@@ -365,9 +365,9 @@ def _estimator_of(label: Label, estimator: BaseEstimator | None, *, weighted: bo
         check_classifier(estimator, weighted=weighted)
         return estimator
     if not is_regressor(estimator):
-        raise ParameterError("label_score", "must be a regressor for a label of numbers", type(estimator).__name__)
+        raise DataError(f"label_score must be a regressor for a label of numbers; got {type(estimator).__name__!r}.")
     if weighted and not takes_weights(estimator):
-        raise ParameterError("label_score", "must take sample_weight, as rows have weights", type(estimator).__name__)
+        raise DataError(f"label_score must take sample_weight, as rows have weights; got {type(estimator).__name__!r}.")
     return estimator
 
 

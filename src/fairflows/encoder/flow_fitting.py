@@ -29,7 +29,7 @@ from fairflows.density.base import FreshNoise
 from fairflows.density.known import InModelSpace
 from fairflows.encoder.base import FloatArray, Groups, LabelledRows
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
-from fairflows.exceptions import DataError, ParameterError, check_count
+from fairflows.exceptions import DataError, check_count
 from fairflows.training.algorithm1 import MOST_COMPARED
 from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, train
@@ -285,7 +285,7 @@ def _bijection(settings: FairFlow, n_features: int, n_groups: int, seeds: Sequen
         return bijection
     kinds = {"realnvp": RealNVP, "spline": NeuralSpline}
     if settings.bijection not in kinds:
-        raise ParameterError("bijection", f"must be one of {', '.join(kinds)}, or a Bijection", settings.bijection)
+        raise DataError(f"bijection must be one of {', '.join(kinds)}, or a Bijection; got {settings.bijection!r}.")
     if n_features == 1:  # a coupling needs a second feature to look at
         return ElementwiseSpline(1, n_groups=n_groups, seeds=seeds)
     shape = {"n_groups": n_groups, "n_blocks": settings.n_blocks, "hidden": settings.hidden, "seeds": seeds}

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, validate
 from fairflows.codec.outside import Outside
 from fairflows.encoder.base import Encoder, FloatArray, Given, Groups, LabelledRows, Learnt, Rows, RowsLike
 from fairflows.encoder.labels import Label, read_labels
-from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice
+from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import Dtype, TableColumns, check_kinds, check_known, places_in, shown, sorted_values
 from fairflows.table.frames import (
     TableLike,
@@ -126,7 +126,7 @@ class GroupEncoder(Encoder):
     def _check_strengths(self, strengths: Sequence[float]) -> None:
         for strength in strengths:
             if not (isinstance(strength, Real) and 0 <= strength <= 1):
-                raise ParameterError(self.strength_name, "must be in [0, 1]", strength)
+                raise DataError(f"{self.strength_name} must be in [0, 1]; got {strength!r}.")
 
     def _rule_for_missing(self, X: RowsLike) -> Literal["error", "category"]:
         """What is done with missing values."""
@@ -197,9 +197,8 @@ class GroupEncoder(Encoder):
         if not needed:
             return Persons.unnamed(len(table))
         raise DataError(
-            f"The encoder knows persons by their {self.identifier!r} (",
-            Parameter("identifier", self.identifier),
-            "), which these rows lack: add that column, or make it the index.",
+            f"The encoder knows persons by their {self.identifier!r} (identifier={self.identifier!r}), which these "
+            "rows lack: add that column, or make it the index."
         )
 
     def _read_label(self, rows: LabelledRows) -> Groups | None:

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import sparse
 
 from fairflows.codec.one_column import Levels, Places, Ranges
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.table.columns import Dtype, distinct, has_order
 from fairflows.table.frames import only_used_categories
 from fairflows.table.persons import Secret, keyed_hashes
@@ -148,7 +148,7 @@ class RowsGivenCell:
         cells = _checked_cells(cells, n_cells)
         who = np.arange(len(X)) if persons is None else np.asarray(persons)
         if n_classes is not None and n_classes < 1:
-            raise ParameterError("n_classes", "must be at least 1", n_classes)
+            raise DataError(f"n_classes must be at least 1; got {n_classes!r}.")
         parts = [_fit_part(str(name), column) for name, column in whole.items()]
         codes = np.column_stack([part.codes(column) for part, (_, column) in zip(parts, whole.items(), strict=True)])
         sizes = np.array([len(part) for part in parts])

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.encoder.base import Encoder
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.table.frames import TableLike
 from fairflows.table.table import Role, Table
 
@@ -60,7 +60,7 @@ class MatchedPairs:
         """
         groups = list(self.sides)
         if to is None and len(groups) > 2:
-            raise ParameterError("to", f"must say which of {len(groups)} groups to match to")
+            raise DataError(f"to must say which of {len(groups)} groups to match to.")
         own = pd.Index(groups).get_indexer(self.group)
         other = 1 - own if to is None else np.full(len(own), self._place(to))
         row, match = (_picked([self.sides[g] for g in groups], side) for side in (own, other))
@@ -130,7 +130,7 @@ class MatchedPairs:
 
     def _place(self, group: Hashable) -> int:
         if group not in self.sides:
-            raise ParameterError("group", f"must be one of {list(self.sides)}", group)
+            raise DataError(f"group must be one of {list(self.sides)}; got {group!r}.")
         return list(self.sides).index(group)
 
 

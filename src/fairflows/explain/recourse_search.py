@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairflows.compute.display import new_axes
 from fairflows.encoder.base import Rows
 from fairflows.encoder.fair_flow import FairFlow
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.table.columns import TableColumns, check_known, floats, has_order, is_time
 from fairflows.table.frames import Frame, has_names, to_pandas
 from fairflows.table.persons import Persons
@@ -162,9 +162,9 @@ def recourse(
     True
     """
     if n_steps < 2:
-        raise ParameterError("n_steps", "must be at least 2", n_steps)
+        raise DataError(f"n_steps must be at least 2; got {n_steps!r}.")
     if n_candidates < 1:
-        raise ParameterError("n_candidates", "must be at least 1", n_candidates)
+        raise DataError(f"n_candidates must be at least 1; got {n_candidates!r}.")
     frame, attribute = _read(encoder, X, sensitive_features)
     features = list(encoder.codec_.columns_)
     conditions = Conditions.on(frame[features], keep, increase, decrease)
@@ -348,7 +348,7 @@ def _acceptance(encoder: FairFlow, classifier: Classifier | None, favourable: Ha
     classes = encoder.label_classes if classifier is None else classifier.classes_
     favourable = classes[-1] if favourable is None else favourable
     if favourable not in classes:
-        raise ParameterError("favourable", f"must be one of the classes {list(classes)}", favourable)
+        raise DataError(f"favourable must be one of the classes {list(classes)}; got {favourable!r}.")
     place = int(np.flatnonzero(np.asarray(classes) == favourable)[0])
 
     if classifier is None:

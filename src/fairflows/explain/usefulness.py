@@ -15,7 +15,7 @@ from fairflows.compute.display import new_axes
 from fairflows.compute.resources import one_thread
 from fairflows.density.cell_density import one_hot
 from fairflows.encoder.labels import is_continuous
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
 from fairflows.table.columns import floats, has_order, numbers, places_in
 from fairflows.table.table import Table
@@ -169,7 +169,7 @@ def still_tells(
     (True, True)
     """
     if most_rows < 1:
-        raise ParameterError("most_rows", "must be at least 1", most_rows)
+        raise DataError(f"most_rows must be at least 1; got {most_rows!r}.")
     if list(train.X) != list(test.X):
         raise DataError("train and test must have the same columns.")
     generator = np.random.default_rng(random_state)

@@ -10,7 +10,7 @@ from fairflows.bounds.counts import chance_of_merging
 from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.certificate.evidence import CellEvidence, check_accuracy, check_distance
 from fairflows.encoder.base import Encoder, FloatArray, IntArray
-from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
+from fairflows.exceptions import DataError, warn_user
 from fairflows.frontiers.frontier import Frontier, counted_laws
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released, repeatable_persons
@@ -30,11 +30,11 @@ class Target:
 
     def __post_init__(self) -> None:
         if not 0 < self.delta < 1:
-            raise ParameterError("delta", "must be in (0, 1)", self.delta)
+            raise DataError(f"delta must be in (0, 1); got {self.delta!r}.")
         if self.distance is not None and not 0 < self.distance <= 1:
-            raise ParameterError("target", "must be in (0, 1]", self.distance)
+            raise DataError(f"target must be in (0, 1]; got {self.distance!r}.")
         if self.accuracy is not None and not 0 < self.accuracy <= 1:
-            raise ParameterError("max_adversary_accuracy", "must be in (0, 1]", self.accuracy)
+            raise DataError(f"max_adversary_accuracy must be in (0, 1]; got {self.accuracy!r}.")
 
     @property
     def limit(self) -> float | None:
@@ -74,7 +74,7 @@ class Target:
         groups = rows.groups
         if self.accuracy is not None and self.accuracy < 1 / len(groups):
             rule = f"must be above that of a blind guess, 1/{len(groups)}"
-            raise ParameterError("max_adversary_accuracy", rule, self.accuracy)
+            raise DataError(f"max_adversary_accuracy {rule}; got {self.accuracy!r}.")
         self._warn_if_empty(len(groups))
         if not cells:
             return
@@ -96,9 +96,7 @@ class Target:
             warn_user(
                 f"The target of {100 * self.accuracy:.0f} % says next to nothing: of {n_groups} groups a blind guess "
                 f"is right {100 / n_groups:.0f} % of the time, and with a release that {told} a guess is right "
-                f"{200 / n_groups:.0f} % of the time. Limit how far two groups may be apart instead (",
-                Parameter("target", 0.1),
-                ").",
+                f"{200 / n_groups:.0f} % of the time. Limit how far two groups may be apart instead (target=0.1)."
             )
         if self.distance == 1:
             warn_user("Every release meets a distance of 1, also one that gives the group away: set a smaller target.")

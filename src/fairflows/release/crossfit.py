@@ -28,7 +28,7 @@ from fairflows.encoder.base import (
     RowsLike,
 )
 from fairflows.encoder.labels import label_columns
-from fairflows.exceptions import DataError, Parameter, check_count, warn_user
+from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.columns import Dtype, check_known, is_among, shown
 from fairflows.table.field_types import check_texts
 from fairflows.table.frames import ColumnLike, Frame, Values, has_names, only_used_categories, to_pandas
@@ -316,18 +316,15 @@ class CrossFit(Encoder):
         """Of rows that nobody named, refuse those that are known by their values."""
         if self.identifier is not None:
             raise DataError(
-                f"CrossFit knows the model that has not seen a person by her {self.identifier!r} (",
-                Parameter("identifier", self.identifier),
-                "), which these rows lack: add that column, or make it the index.",
+                f"CrossFit knows the model that has not seen a person by her {self.identifier!r} "
+                f"(identifier={self.identifier!r}), which these rows lack: add that column, or make it the index."
             )
         used = Ledger(self.key_, self.ledger_.used[:1]).already_used(_seen(rows.X, None, self.key_))
         if used:
             raise DataError(
                 f"The models were fitted to {used:,} of these rows at least, and without an identifier nobody knows "
                 "which of the models has not seen whom. fit_transform releases the table that it is fitted to, and "
-                "transform takes new persons. Or name the persons (",
-                Parameter("identifier", ...),
-                ").",
+                "transform takes new persons. Or name the persons (identifier=...)."
             )
 
     def cells(self, rows: Rows) -> Cells:
@@ -365,7 +362,7 @@ class CrossFit(Encoder):
         """What is done with the rows of each fold that has any, and how to put them back into their order."""
         persons = rows.persons
         if not persons.named:
-            warn_user(*FRESH_COINS, " Rows that the models were fitted to are not covered.")
+            warn_user(f"{FRESH_COINS} Rows that the models were fitted to are not covered.")
             persons = Persons.newly_named(len(rows.X))
         fold = _folds(persons, self.key_, self.n_folds)
         parts, order = [], []

@@ -13,7 +13,7 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 
 from fairflows.encoder.base import Cells, Encoder, IntArray, Rows, wrap_output
-from fairflows.exceptions import DataError, Parameter, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.release.cell_release import CellRelease
 from fairflows.table.columns import TableColumns
 from fairflows.table.frames import TableLike, Values, columns_of, to_pandas
@@ -151,7 +151,7 @@ class Released:
         if not table.persons.named:
             if given is None or given == 1:
                 return 1
-            raise ParameterError("most_rows", "must be 1 where no identifier says whose rows these are", given)
+            raise DataError(f"most_rows must be 1 where no identifier says whose rows these are; got {given!r}.")
         if given is not None:
             return given
         if self.encoder is not None and self.encoder.most_rows_ is not None:
@@ -159,10 +159,8 @@ class Released:
         if int(table.persons.rows_each().max()) == 1:
             return 1
         raise DataError(
-            "The rows name their persons, some of whom have several, but the model was fitted without persons: fit it "
-            "to a Table with an identifier, or state the most rows that a person may have (",
-            Parameter("most_rows", ...),
-            ").",
+            "The rows name their persons, some of whom have several, but the model was fitted without persons: fit "
+            "it to a Table with an identifier, or state the most rows that a person may have (most_rows=...)."
         )
 
     def encode(self, table: Table) -> pd.DataFrame:

@@ -26,7 +26,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from fairflows.encoder.model_state import State, Storable, built_from, state_of
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Secret
 
@@ -127,7 +127,7 @@ class OwnParts:
                 self._modules.append(part)
             else:
                 rule = "must hold classes that have to_state and from_state, and torch modules"
-                raise ParameterError("own", rule, part)
+                raise DataError(f"own {rule}; got {part!r}.")
 
     def object_of(self, name: str, state: State) -> Any:
         """The object of a class of this name that these values describe."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pandas.api.extensions import ExtensionDtype
 
 from fairflows.encoder.base import Encoder
-from fairflows.exceptions import DataError, Parameter, check_choice, warn_user
+from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.released import Model, Released, check_apart
 from fairflows.stream.tables import plain_type, to_arrow
 from fairflows.table import schema as kinds
@@ -275,11 +275,7 @@ def sensitive_columns(encoder: Encoder, given: str | Sequence[str] | None) -> li
     """The columns that hold the sensitive attribute, as given or as the encoder was told."""
     names = given if given is not None else encoder.sensitive
     if names is None:
-        raise DataError(
-            "The model does not say which column holds the sensitive attribute: name it (",
-            Parameter("sensitive", ...),
-            ").",
-        )
+        raise DataError("The model does not say which column holds the sensitive attribute: name it (sensitive=...).")
     return [names] if isinstance(names, str) else list(dict.fromkeys(names))
 
 

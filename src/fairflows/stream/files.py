@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.compute.resources import one_thread
-from fairflows.exceptions import DataError, ParameterError
+from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released, beside, role_values
 from fairflows.stream.batches import (
     BatchEncoder,
@@ -271,7 +271,7 @@ def _buckets(reader: TableReader) -> int:
 
 def _checked_workers(n_workers: int | None) -> int:
     if n_workers is not None and n_workers < 1:
-        raise ParameterError("n_workers", "must be at least 1", n_workers)
+        raise DataError(f"n_workers must be at least 1; got {n_workers!r}.")
     return n_workers or os.cpu_count() or 1
 
 

@@ -18,7 +18,7 @@ import pyarrow.dataset
 from pyarrow.fs import FileSystem, FileType, LocalFileSystem
 
 from fairflows.compute.resources import import_ray, one_thread
-from fairflows.exceptions import DataError, DataWarning, Parameter
+from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Model
 from fairflows.stream.batches import BatchEncoder, Precision, say_what_is_unknown
 from fairflows.stream.files import BATCH_ROWS
@@ -94,10 +94,8 @@ def encode_folder(
     encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
     if encode.needs_identifier:
         raise DataError(
-            "On a cluster a task may run twice, and must give a person the same coins: name the column that says whose "
-            "row it is (",
-            Parameter("identifier", ...),
-            ").",
+            "On a cluster a task may run twice, and must give a person the same coins: name the column that says "
+            "whose row it is (identifier=...)."
         )
     (origin, folder), (destination, place) = _located(source, filesystem), _located(target, filesystem)
     rows = _dataset(origin, folder, source)
@@ -157,7 +155,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._counts: Counter[Hashable] = Counter()
-        self._refusal: tuple[str | Parameter, ...] | None = None
+        self._refusal: str | None = None
 
     def add(self, counts: Counter[Hashable]) -> None:
         """Counts of a batch."""
@@ -167,11 +165,11 @@ class Tally:
         """Counts of all batches."""
         return self._counts
 
-    def refuse(self, *parts: str | Parameter) -> None:
+    def refuse(self, message: str) -> None:
         """The message of a `DataError`."""
-        self._refusal = parts
+        self._refusal = message
 
-    def refusal(self) -> tuple[str | Parameter, ...] | None:
+    def refusal(self) -> str | None:
         """The last one."""
         return self._refusal
 
@@ -227,7 +225,7 @@ def _encoded(rows: pa.Table, encode: BatchEncoder, keys: list[bytes], tally: Act
                 batches.append(encoded.table)
                 unknown.update(encoded.unknown)
         except DataError as error:
-            import_ray().get(tally.refuse.remote(*error.parts))  # Ray would hand over its text alone
+            import_ray().get(tally.refuse.remote(str(error)))  # Ray would hand over its text alone
             raise
     if unknown.total():
         import_ray().get(tally.add.remote(unknown))  # else it may arrive after the total was asked for

@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api import types
 from pandas.api.extensions import ExtensionDtype
 
-from fairflows.exceptions import DataError, Parameter, check_choice
+from fairflows.exceptions import DataError, check_choice
 from fairflows.table.frames import check_names, with_plain_times
 from fairflows.table.grid import find_grid
 
@@ -335,13 +335,10 @@ def check_complete(X: TableColumns, *, can_drop: bool = False) -> None:
     gaps = {name: is_missing for name in X if (is_missing := missing(X[name])).any()}
     if gaps:
         shown = ", ".join(f"{name!r} ({int(is_missing.sum()):,})" for name, is_missing in gaps.items())
-        drop = (" or drop their rows (", Parameter("missing", "drop"), ")") if can_drop else ()
+        drop = " or drop their rows (missing='drop')" if can_drop else ""
         raise DataError(
-            f"Missing values (NaN) are not accepted; found in column {shown}. Keep them as a category of their own (",
-            Parameter("missing", "category"),
-            ")",
-            *drop,
-            ".",
+            f"Missing values (NaN) are not accepted; found in column {shown}. Keep them as a category of their own "
+            f"(missing='category'){drop}."
         )
 
 

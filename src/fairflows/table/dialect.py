@@ -6,7 +6,7 @@ import codecs
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fairflows.exceptions import ParameterError
+from fairflows.exceptions import DataError
 
 _SEPARATORS = {",": "comma separated", "\t": "tab separated"}
 _MARKS = {",": "comma", ".": "point", " ": "blank", "'": "apostrophe"}
@@ -45,19 +45,19 @@ class Dialect:
     def __post_init__(self) -> None:
         separator = self.separator
         if separator is not None and (len(separator) != 1 or not separator.isascii() or separator.isalnum()):
-            raise ParameterError("separator", "must be one character that is no letter or digit", separator)
+            raise DataError(f"separator must be one character that is no letter or digit; got {separator!r}.")
         if separator in ('"', "'", "\n", "\r", ".", "+", "-"):
-            raise ParameterError("separator", "must not be a quote, a line end, a sign or a point", separator)
+            raise DataError(f"separator must not be a quote, a line end, a sign or a point; got {separator!r}.")
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _canonical(self.encoding))
         if self.decimal not in (None, ".", ","):
-            raise ParameterError("decimal", "must be '.' or ','", self.decimal)
+            raise DataError(f"decimal must be '.' or ','; got {self.decimal!r}.")
         if self.thousands not in (None, "", *_MARKS):
-            raise ParameterError(
-                "thousands", "must be ',', '.', a blank, an apostrophe, or '' for none", self.thousands
+            raise DataError(
+                f"thousands must be ',', '.', a blank, an apostrophe, or '' for none; got {self.thousands!r}."
             )
         if self.decimal is not None and self.decimal == self.thousands:
-            raise ParameterError(("decimal", "thousands"), f"must differ; both are {self.decimal!r}")
+            raise DataError(f"decimal and thousands must differ; both are {self.decimal!r}.")
 
     @property
     def is_stated(self) -> bool:
@@ -99,6 +99,6 @@ def _canonical(encoding: str) -> str:
         "".encode(encoding)  # looking a codec up would also find those that are not about text
     except LookupError:
         rule = "must be an encoding of text that Python knows, such as 'utf-8' or 'cp1252'"
-        raise ParameterError("encoding", rule, encoding) from None
+        raise DataError(f"encoding {rule}; got {encoding!r}.") from None
     name = codecs.lookup(encoding).name
     return "utf-8" if name == "utf-8-sig" else name

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairflows.exceptions import DataError, Parameter
+from fairflows.exceptions import DataError
 from fairflows.table.dialect import Dialect
 from fairflows.table.schema import BOOLEANS, DATES, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema
 
@@ -120,7 +120,7 @@ def _decimal(shown: Evidence, dialect: Dialect, usual: Dialect) -> str:
         return "," if dialect.thousands == "." else "."
     point = shown.get("decimal .") or shown.get("thousands ,") or shown.get("grouped .")
     comma = shown.get("decimal ,") or shown.get("thousands .") or shown.get("grouped ,")
-    either = Parameter("decimal", "."), Parameter("decimal", ",")
+    either = "decimal='.'", "decimal=','"
     if point and comma:
         raise _ambiguous(f"{point}, and {comma}: say which is the decimal mark", *either)
     if comma and dialect.separator == "," and usual.decimal != ",":
@@ -132,7 +132,7 @@ def _decimal(shown: Evidence, dialect: Dialect, usual: Dialect) -> str:
     for mark in (",",) if dialect.separator == "," else (",", "."):
         if perhaps := shown.get(f"perhaps {mark}"):
             reason = f"{perhaps}, which may have thousands or decimals: say what the mark is"
-            raise _ambiguous(reason, Parameter("thousands", mark), Parameter("decimal", mark))
+            raise _ambiguous(reason, f"thousands={mark!r}", f"decimal={mark!r}")
     return "."
 
 
@@ -140,7 +140,7 @@ def _thousands(shown: Evidence, decimal: str, usual: Dialect) -> str:
     proven = [mark for mark in _MARKS if mark != decimal and f"thousands {mark}" in shown]
     if len(proven) > 1:
         one, other = (shown[f"thousands {mark}"] for mark in proven[:2])
-        either = (Parameter("thousands", mark) for mark in proven[:2])
+        either = (f"thousands={mark!r}" for mark in proven[:2])
         raise _ambiguous(f"{one}, and {other}: say what groups thousands", *either)
     if proven:
         return proven[0]
@@ -149,12 +149,12 @@ def _thousands(shown: Evidence, decimal: str, usual: Dialect) -> str:
     other_mark = "," if decimal == "." else "."
     if perhaps := shown.get(f"perhaps {other_mark}"):
         reason = f"{perhaps}: say whether that groups thousands, or is text"
-        raise _ambiguous(reason, Parameter("thousands", other_mark), Parameter("thousands", ""))
+        raise _ambiguous(reason, f"thousands={other_mark!r}", "thousands=''")
     return ""
 
 
-def _ambiguous(reason: str, one: Parameter, other: Parameter) -> DataError:
-    return DataError(f"{reason} (", one, " or ", other, ").")
+def _ambiguous(reason: str, one: str, other: str) -> DataError:
+    return DataError(f"{reason} ({one} or {other}).")
 
 
 def _evidence(batches: Iterable[pa.RecordBatch], kinds: Mapping[str, str]) -> Evidence:
@@ -357,9 +357,7 @@ def check_texts(parts: Sequence[pd.DataFrame], stated: Collection[Hashable]) -> 
             raise DataError(
                 f"Column {name!r} is text in the persons of one fold, and in those of another all its values read as "
                 f"{others[0]}: the type of a column must not depend on the persons that a model encodes. Say that it "
-                "is text (",
-                Parameter("text_columns", [name]),
-                "), or replace the values that are none.",
+                f"is text (text_columns={[name]!r}), or replace the values that are none."
             )
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 import numpy as np
 import pandas as pd
 
-from fairflows.exceptions import DataError, Parameter, ParameterError, warn_user
+from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import check_known, floats, is_number, shown, sorted_values
 from fairflows.table.json_text import read_as
 from fairflows.table.schema import TEXT, Schema, kind_of_values
@@ -148,7 +148,7 @@ class GroupRules:
 
     def __post_init__(self) -> None:
         if self.merge_small < 0:
-            raise ParameterError("merge_small", "must be 0 or more persons", self.merge_small)
+            raise DataError(f"merge_small must be 0 or more persons; got {self.merge_small!r}.")
         object.__setattr__(self, "cuts", {str(name): _checked_cuts(name, cuts) for name, cuts in self.cuts.items()})
 
     @classmethod
@@ -158,9 +158,9 @@ class GroupRules:
         for text in texts:
             column, colon, points = text.rpartition(":")
             if not (colon and column and points):
-                raise ParameterError("groups", "must be COLUMN:40, COLUMN:30,50 or COLUMN:quantiles=4", text)
+                raise DataError(f"groups must be COLUMN:40, COLUMN:30,50 or COLUMN:quantiles=4; got {text!r}.")
             if column in cuts:
-                raise ParameterError("groups", f"must name each column once; {column!r} occurs again", text)
+                raise DataError(f"groups must name each column once; {column!r} occurs again; got {text!r}.")
             cuts[column] = points
         return cls(cuts, merge_small, keep_case)
 
@@ -203,10 +203,8 @@ class GroupRules:
         if n_merged == len(ascending):
             raise DataError(
                 f"Fewer than two groups of {group.name!r} remain when groups of fewer than {self.merge_small:,} "
-                "persons become one (",
-                Parameter("merge_small", self.merge_small),
-                f"): the largest, {ascending.index[-1]!r}, has {ascending.iloc[-1]:,}, and all others together "
-                f"{ascending.iloc[:-1].sum():,}.",
+                f"persons become one (merge_small={self.merge_small!r}): the largest, {ascending.index[-1]!r}, has "
+                f"{ascending.iloc[-1]:,}, and all others together {ascending.iloc[:-1].sum():,}."
             )
         small = sorted(ascending.index[:n_merged])
         other = next((name for name in ascending.index if name.casefold() == OTHER), OTHER)
@@ -236,14 +234,14 @@ def _checked_cuts(name: Hashable, cuts: CutsLike) -> list[float] | int:
         try:
             cuts = int(cuts.removeprefix(_QUANTILES)) if is_number_of_quantiles else [*map(float, cuts.split(","))]
         except ValueError:
-            raise ParameterError("groups", rule, cuts) from None
+            raise DataError(f"groups {rule}; got {cuts!r}.") from None
     if isinstance(cuts, int):
         if cuts < 2:
-            raise ParameterError("groups", f"must ask for two quantiles or more of column {name!r}", cuts)
+            raise DataError(f"groups must ask for two quantiles or more of column {name!r}; got {cuts!r}.")
         return cuts
     points = [float(point) for point in cuts]
     if not points or not np.isfinite(points).all() or any(b <= a for a, b in pairwise(points)):
-        raise ParameterError("groups", rule, cuts)
+        raise DataError(f"groups {rule}; got {cuts!r}.")
     return points
 
 
@@ -310,9 +308,8 @@ def _spellings(name: str, column: pd.Series) -> dict[str, str]:
         chosen[folded] = frequent.strip() if len(values) > 1 else frequent
         if len(values) > 1:
             warn_user(
-                f"{name}: {_listed(values)} count as one group, {chosen[folded]!r}. Keep them apart with ",
-                Parameter("keep_case", True),
-                ".",
+                f"{name}: {_listed(values)} count as one group, {chosen[folded]!r}. Keep them apart with "
+                "keep_case=True."
             )
     return chosen
 

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from fairflows.exceptions import DataError, Parameter
+from fairflows.exceptions import DataError
 from fairflows.table.columns import distinct, distinct_values, floats, is_number, is_time, missing, numbers
 
 if TYPE_CHECKING:
@@ -290,9 +290,8 @@ class Persons:
         if m.max(initial=0) > most:
             raise DataError(
                 f"A person must have at most {most:,} row{'s' * (most > 1)}, which is what was stated or seen in "
-                f"training; one of these persons has {int(m.max()):,}. State the most rows that anybody may have (",
-                Parameter("most_rows", ...),
-                ").",
+                f"training; one of these persons has {int(m.max()):,}. State the most rows that anybody may have "
+                "(most_rows=...)."
             )
         if most <= 1 or not self.named:
             return np.arange(len(self.codes))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from fairflows.bounds.planning import delta_of_look, planned_cell_bound, rows_needed
-from fairflows.exceptions import Message, Parameter
 from fairflows.table.columns import has_order, is_number, is_time, shown
 from fairflows.table.table import Table, naming_rows
 
@@ -41,17 +41,21 @@ _DISGUISES = {
 }
 
 
-class Finding(Message):
+@dataclass(frozen=True)
+class Finding:
     """One thing about a table that its owner should know before fitting: the column it is about, and the words."""
 
-    def __init__(self, column: str | None, *message: str | Parameter) -> None:
-        self.column, self.args = column, message
+    column: str | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
     """Text columns in which every row differs, which cannot be features; some columns are none anyway."""
     return [
-        Finding(str(name), *naming_rows(str(name), f"{name} is text", len(frame)))
+        Finding(str(name), naming_rows(str(name), f"{name} is text", len(frame)))
         for name, column in frame.items()
         if name not in apart_from and _is_text(column) and 2 < len(frame) == column.nunique(dropna=False)
     ]
@@ -63,12 +67,11 @@ def find_needed(table: Table, *, missing: str, multiclass: bool) -> list[Finding
     counts = table.X.isna().sum()
     if missing == "error" and counts.any():
         gaps = _first([f"{name} ({count:,})" for name, count in counts[counts > 0].sort_values().items()])
-        keep, drop = Parameter("missing", "category"), Parameter("missing", "drop")
-        said = f"Values are missing: {gaps}. Keep them as a category of their own ("
-        found.append(Finding(None, said, keep, ") or drop their rows (", drop, ")."))
+        keep = "Keep them as a category of their own (missing='category') or drop their rows (missing='drop')."
+        found.append(Finding(None, f"Values are missing: {gaps}. {keep}"))
     if table.y is not None and len(table.labels) > 2 and not multiclass:
-        said = f"{table.y.name} has {len(table.labels):,} values: say "
-        found.append(Finding(str(table.y.name), said, Parameter("multiclass", True), "."))
+        said = f"{table.y.name} has {len(table.labels):,} values: say multiclass=True."
+        found.append(Finding(str(table.y.name), said))
     return found
 
 
@@ -100,7 +103,6 @@ def best_bounds(table: Table, *, certifying: float, delta: float = 0.05) -> pd.D
 
 
 def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
-    drop = Parameter("drop", [name])
     n_values = column.nunique(dropna=False)
     if n_values == 1:
         return  # said of all such columns at once
@@ -108,11 +110,7 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
         yield Finding(
             name,
             f"{name} has {n_values:,} different values in {len(column):,} rows: if it names persons or rows, make it "
-            "the identifier (",
-            Parameter("identifier", name),
-            ") or drop it (",
-            drop,
-            ").",
+            f"the identifier (identifier={name!r}) or drop it (drop=[{name!r}]).",
         )
     if disguised := _disguised(column):
         yield Finding(name, f"{name} holds text: {disguised}")
@@ -121,17 +119,15 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
         yield Finding(
             name,
             f"{name} alone tells {table.a.name} for {right:.0%} of the rows (the largest group has {largest:.0%}): "
-            "hiding the group then hides this column too. Drop it if nobody needs it (",
-            drop,
-            ").",
+            f"hiding the group then hides this column too. Drop it if it is not needed (drop=[{name!r}]).",
         )
 
 
 def _of_constants(table: Table) -> Iterator[Finding]:
     same = [str(name) for name, column in table.X.items() if column.nunique(dropna=False) == 1]
     if same:
-        found = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them ("
-        yield Finding(same[0] if len(same) == 1 else None, found, Parameter("drop", same), ").")
+        found = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them (drop={same})."
+        yield Finding(same[0] if len(same) == 1 else None, found)
 
 
 def _of_label(table: Table) -> Iterator[Finding]:
@@ -162,11 +158,8 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
         yield Finding(
             name,
             f"{name} holds numbers with {len(groups):,} different values, each of which is a group. Cut it at a value "
-            "of your choice, such as the median (",
-            Parameter("groups", {name: [median]}),
-            "), or into groups of about equal size (",
-            Parameter("groups", {name: "quantiles=4"}),
-            ").",
+            f"of your choice, such as the median (groups={ {name: [median]} }), or into groups of about equal size "
+            f"(groups={ {name: 'quantiles=4'} }).",
         )
         return
     n, largest = certifying * persons, max(certifying * persons.max(), 1)
@@ -181,15 +174,15 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
         int(rows_needed(distance, first, probabilities=alike)[0] / certifying) for distance in (_MODEST, _GOOD)
     )
     listed = _first([f"{groups[a]} ({persons[a]:,})" for a in sorted(small, key=lambda a: persons[a])])
-    parts: tuple[str | Parameter, ...] = (
+    said = (
         f"{name}: too few persons to certify a distance of {_MODEST} in {len(small):,} group{'s' * (len(small) > 1)}: "
         f"{listed}. That takes about {modest:,} persons of each group in the file with {CELLS[0]} cells; a distance of "
-        f"{_GOOD} takes {good:,}.",
+        f"{_GOOD} takes {good:,}."
     )
     least = min(modest, persons.max(), persons.sum() - persons.max())  # more would leave one group
     if len(groups) > 2 and least > persons.min():
-        parts = (*parts, " Small groups can be merged into one (", Parameter("merge_small", int(least)), ").")
-    yield Finding(name, *parts)
+        said += f" Small groups can be merged into one (merge_small={int(least)})."
+    yield Finding(name, said)
 
 
 def _persons_by_group(table: Table) -> npt.NDArray[np.int64]:

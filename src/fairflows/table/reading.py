@@ -24,7 +24,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
-from fairflows.exceptions import DataError, Parameter, warn_user
+from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import check_known, distinct
 from fairflows.table.dialect import Dialect, own_dialect
 from fairflows.table.field_types import as_types, column_types, number_marks
@@ -122,7 +122,7 @@ def open_table(path: Path, dialect: Dialect, usual: Dialect | None = None) -> Te
             return ExcelText(path, dialect)
         if dialect.is_stated:
             name = next(name for name, value in dialect.to_dict().items() if value is not None)
-            raise DataError("a Parquet file itself says how it is written: leave out ", Parameter(name), ".")
+            raise DataError(f"a Parquet file itself says how it is written: leave out {name}.")
         return ParquetRows(path)
 
 
@@ -245,9 +245,7 @@ def explaining_errors(path: Path) -> Iterator[None]:
     except DataError:
         raise
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: not {error.encoding.upper()} text: name its encoding (", Parameter("encoding", ...), ")."
-        ) from None
+        raise DataError(f"{path}: not {error.encoding.upper()} text: name its encoding (encoding=...).") from None
     except (
         OSError,
         EOFError,
@@ -270,7 +268,7 @@ def naming_file(path: Path) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(f"{path}: ", *error.parts) from None
+        raise DataError(f"{path}: {error}") from None
 
 
 class ParquetRows:

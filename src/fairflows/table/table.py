@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.compute.display import Columns, html_card
-from fairflows.exceptions import DataError, Parameter, ParameterError, check_choice
+from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import (
     KINDS,
     Kind,
@@ -420,9 +420,7 @@ class Table:
             if column is not None and column.isna().any():
                 raise DataError(
                     f"The {role} column {column.name!r} must be known in every row; {int(column.isna().sum()):,} "
-                    "values are missing. Drop those rows (",
-                    Parameter("missing", "drop"),
-                    ").",
+                    "values are missing. Drop those rows (missing='drop')."
                 )
         if missing == "error":
             check_complete(TableColumns(self.X), can_drop=True)
@@ -448,9 +446,7 @@ class Table:
             if not self.multiclass:
                 raise DataError(
                     f"The label column {self.y.name!r} must have two values; it has {n_labels}: {few}. Ask for "
-                    "several classes (",
-                    Parameter("multiclass", True),
-                    ").",
+                    "several classes (multiclass=True)."
                 )
 
 
@@ -512,17 +508,14 @@ def _check_not_a_name(name: str, column: pd.Series, declared: bool) -> None:
     if column.nunique(dropna=False) == len(column):
         is_text = column.dtype == object or isinstance(column.dtype, pd.StringDtype)
         what = f"Column {name!r} is {'text' if is_text else f'of type {column.dtype}'}"
-        raise DataError(*naming_rows(name, what, len(column)))
+        raise DataError(naming_rows(name, what, len(column)))
 
 
-def naming_rows(name: str, what: str, n_rows: int) -> tuple[str | Parameter, ...]:
+def naming_rows(name: str, what: str, n_rows: int) -> str:
     """What to do about a column, `what` it is, in which every row differs."""
     return (
-        f"{what} with as many values as rows ({n_rows:,}): it names the rows and cannot be learnt from. Drop it (",
-        Parameter("drop", [name]),
-        "), or make it the identifier (",
-        Parameter("identifier", name),
-        ").",
+        f"{what} with as many values as rows ({n_rows:,}): it names the rows and cannot be learnt from. Drop it "
+        f"(drop=[{name!r}]), or make it the identifier (identifier={name!r})."
     )
 
 
@@ -534,5 +527,5 @@ def _names_columns(given: Role, table: TableColumns) -> TypeGuard[Sequence[str]]
 
 def _checked_number(columns: pd.DataFrame, role: str) -> pd.DataFrame:
     if columns.shape[1] > 1 and role != "sensitive":
-        raise ParameterError(role, "must be one column", list(columns))
+        raise DataError(f"{role} must be one column; got {list(columns)!r}.")
     return columns

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from fairflows.exceptions import DataError, Parameter
+from fairflows.exceptions import DataError
 from fairflows.table.dialect import Dialect, is_tab_separated
 from fairflows.table.field_types import PLAIN
 from fairflows.table.frames import check_names
@@ -107,7 +107,7 @@ class CsvText:
 
     def __init__(self, path: Path, dialect: Dialect, usual: Dialect | None = None) -> None:
         if dialect.sheet is not None:
-            raise DataError("only Excel files have sheets: leave out ", Parameter("sheet"), ".")
+            raise DataError("only Excel files have sheets: leave out sheet.")
         self.path = path
         usual = usual or Dialect()
         encoding = dialect.encoding or _encoding_of(self._open, usual.encoding)
@@ -197,11 +197,7 @@ class CsvText:
         if "\n" in row.text:
             return DataError(f"{reason} It holds a line end in quotes: is one of them never closed?")
         comma = " A number with a decimal comma must then be in quotes." if self.separator == "," else ""
-        return DataError(
-            f"{reason} They are separated by {self.separator!r}: if not, say so (",
-            Parameter("separator", ...),
-            f").{comma}",
-        )
+        return DataError(f"{reason} They are separated by {self.separator!r}: if not, say so (separator=...).{comma}")
 
     def _lines(self) -> io.TextIOWrapper:
         encoding = "utf-8-sig" if self.dialect.encoding == "utf-8" else self.dialect.encoding
@@ -225,9 +221,8 @@ def _encoding_of(open_file: OpenFile, usual: str | None) -> str:
                 return name
         if b"\0" in data:
             raise DataError(
-                "holds bytes of zero, which no text has, except UTF-16 without a byte order mark: name its encoding (",
-                Parameter("encoding", "utf-16-le"),
-                ").",
+                "holds bytes of zero, which no text has, except UTF-16 without a byte order mark: name its encoding "
+                "(encoding='utf-16-le')."
             )
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
@@ -246,10 +241,8 @@ def _encoding_of(open_file: OpenFile, usual: str | None) -> str:
             if not line.isascii() and (doubtful := _NOT_WESTERN.search(line)):
                 word = line[max(doubtful.start() - 8, 0) : doubtful.end() + 8].strip()
                 raise DataError(
-                    f"neither UTF-8 text nor plainly Windows-1252: line {number:,} would hold {word!r}. Name "
-                    "its encoding (",
-                    Parameter("encoding", ...),
-                    ").",
+                    f"neither UTF-8 text nor plainly Windows-1252: line {number:,} would hold {word!r}. Name its "
+                    "encoding (encoding=...)."
                 )
     return "cp1252"
 
@@ -265,9 +258,7 @@ def _separator_of(text: io.TextIOBase, usual: str | None) -> str:
         return usual
     if len(found) > 1:
         names = " or ".join(repr(mark) for mark in found)
-        raise DataError(
-            f"its fields could be separated by {names}: say which (", Parameter("separator", found[0]), ")."
-        )
+        raise DataError(f"its fields could be separated by {names}: say which (separator={found[0]!r}).")
     return found[0] if found else ","
 
 
@@ -327,13 +318,13 @@ class ExcelText:
     def __init__(self, path: Path, dialect: Dialect) -> None:
         for name, plain in PLAIN.to_dict().items():
             if name != "sheet" and dialect.to_dict()[name] not in (None, plain):
-                raise DataError("a workbook itself says how it is written: leave out ", Parameter(name), ".")
+                raise DataError(f"a workbook itself says how it is written: leave out {name}.")
         sheets = {name: rows for name, rows in _sheets(path, dialect.sheet).items() if rows}
         if not sheets:
             raise DataError("the file is empty.")
         if len(sheets) > 1:
             names = ", ".join(map(repr, sheets))
-            raise DataError(f"holds several sheets ({names}): name one (", Parameter("sheet", next(iter(sheets))), ").")
+            raise DataError(f"holds several sheets ({names}): name one (sheet={next(iter(sheets))!r}).")
         ((header, *self._rows),) = sheets.values()
         self.path = path
         self.dialect = replace(PLAIN, sheet=dialect.sheet)  # as `_text` writes numbers

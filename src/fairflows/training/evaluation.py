@@ -95,7 +95,7 @@ def log_density_table(
 
     Raises
     ------
-    ParameterError
+    DataError
         There are so many groups that the table cannot be kept.
     """
     K = densities.n_groups

@@ -16,7 +16,7 @@ from fairflows.compute.display import progress_bar
 from fairflows.compute.steps import AdamSteps, SecondStream, fastest_threads, milestone_rate
 from fairflows.density import GroupDensities
 from fairflows.density.base import FreshNoise
-from fairflows.exceptions import ParameterError
+from fairflows.exceptions import DataError
 from fairflows.training.algorithm1 import (
     Batch,
     Losses,
@@ -75,13 +75,11 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         if self.scalarisation not in get_args(Scalarisation):
-            raise ParameterError("scalarisation", "must be 'convex' or 'chebyshev'", self.scalarisation)
+            raise DataError(f"scalarisation must be 'convex' or 'chebyshev'; got {self.scalarisation!r}.")
         if self.scalarisation == "chebyshev" and self.ramp_epochs >= self.epochs:
-            raise ParameterError(
-                "ramp_epochs",
-                f"must be less than the {self.epochs} epochs with scalarisation='chebyshev', which begins once γ has "
-                "risen",
-                self.ramp_epochs,
+            raise DataError(
+                f"ramp_epochs must be less than the {self.epochs} epochs with scalarisation='chebyshev', which begins "
+                f"once γ has risen; got {self.ramp_epochs!r}."
             )
 
 
@@ -410,9 +408,9 @@ def _check(
             f"{densities.n_groups} and encoders of {n_groups}."
         )
     if len(gamma) != n_models or len(seeds) != n_models:
-        raise ParameterError(("gamma", "seeds"), f"must have one value for each of {n_models} models")
+        raise DataError(f"gamma and seeds must have one value for each of {n_models} models.")
     if not all(0 <= g <= 1 for g in gamma):
-        raise ParameterError("gamma", "must be in [0, 1]", list(gamma))
+        raise DataError(f"gamma must be in [0, 1]; got {list(gamma)!r}.")
     if (head is None) != (data.y is None):
         raise ValueError("labels and a task head go together; got only one of them.")
     if data.smallest == 0:

@@ -18,7 +18,7 @@ from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import Encoder, FloatArray
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.exceptions import DataError, Parameter, ParameterError, check_count
+from fairflows.exceptions import DataError, check_count
 from fairflows.explain.usefulness import still_tells
 from fairflows.frontiers.frontier import Frontier
 from fairflows.frontiers.selection import Candidate, Target
@@ -132,8 +132,7 @@ def fit_table(
     """
     given = [value for value in (target, max_adversary_accuracy, gamma) if value is not None]
     if len(given) > 1:
-        names = "target", "max_adversary_accuracy", "gamma"
-        raise ParameterError(names, "exclude each other: give one of them")
+        raise DataError("target, max_adversary_accuracy and gamma exclude each other: give one of them.")
     if with_label and table.y is None:
         raise DataError("The label is to be released, but the table has none.")
     if with_label and table.y is not None and str(table.y.name) == "cell":
@@ -142,13 +141,11 @@ def fit_table(
         method = "auto"  # only a frontier has trade-offs to choose from
     method = _checked_method(method, release, table, without_attribute)
     if gamma is not None and method in ("tree", "cells"):
-        raise ParameterError(
-            ("gamma", "method"), f"exclude each other: {method!r} has no such trade-off; give a target"
-        )
+        raise DataError(f"gamma and method exclude each other: {method!r} has no such trade-off; give a target.")
     if n_cells is not None:
         check_count("n_cells", n_cells, 2)
         if release == "latent":
-            raise ParameterError(("n_cells", "release"), "exclude each other: a latent has no cells")
+            raise DataError("n_cells and release exclude each other: a latent has no cells.")
     goal = Target(target, max_adversary_accuracy, delta)
     if method == "tree" or method == "cells":
         encoder = _cells_encoder(method, table, goal, n_cells, cross_fit, without_attribute, random_state)
@@ -215,18 +212,18 @@ def fit_table(
 def _checked_method(method: Method | None, release: Release, table: Table, without_attribute: bool) -> Method:
     """The method that was asked for, or the one that fits; refused where it cannot do what is asked."""
     if release not in ("rows", "cells", "latent"):
-        raise ParameterError("release", "must be 'rows', 'cells' or 'latent'", release)
+        raise DataError(f"release must be 'rows', 'cells' or 'latent'; got {release!r}.")
     if method is None:
         method = "auto" if release == "latent" else "cells" if without_attribute else "tree"
     if method not in ("tree", "cells", "auto", "flow", "matching", "transport"):
         rule = "must be 'tree', 'cells', 'auto', 'flow', 'matching' or 'transport'"
-        raise ParameterError("method", rule, method)
+        raise DataError(f"method {rule}; got {method!r}.")
     if release == "latent" and method in ("tree", "cells"):
-        raise ParameterError("method", "must be 'auto', 'flow', 'matching' or 'transport' for a latent", method)
+        raise DataError(f"method must be 'auto', 'flow', 'matching' or 'transport' for a latent; got {method!r}.")
     if without_attribute and method != "cells":
-        raise ParameterError("method", "must be 'cells' to encode without the sensitive attribute", method)
+        raise DataError(f"method must be 'cells' to encode without the sensitive attribute; got {method!r}.")
     if method == "cells" and table.y is None:
-        raise DataError("Cells are made for a label, and the table has none: name it (", Parameter("label", ...), ").")
+        raise DataError("Cells are made for a label, and the table has none: name it (label=...).")
     return method
 
 
@@ -351,11 +348,10 @@ def refuse_a_release_that_tells_more(before: Audit, after: Audit, force: bool) -
     if after.attack_lower <= raw or force:
         return
     raise DataError(
-        f"What would be released tells more of the group than the raw rows do: adversaries are right at least "
+        "What would be released tells more of the group than the raw rows do: adversaries are right at least "
         f"{50 * (1 + after.attack_lower):.1f} % of the time with it (groups counted alike), and about "
-        f"{50 * (1 + raw):.1f} % with the raw rows. Release rows or cells instead of a latent, or go on all the same (",
-        Parameter("force", True),
-        ").",
+        f"{50 * (1 + raw):.1f} % with the raw rows. Release rows or cells instead of a latent, or go on all the same "
+        "(force=True)."
     )
 
 
@@ -422,7 +418,6 @@ def _refuse_more_rows(table: Table, most: int, known: str) -> None:
     largest = int(table.persons.rows_each().max())
     if largest > most:
         raise DataError(
-            f"A person has {largest:,} rows, and {known} {most:,}: state the most rows that a person may have (",
-            Parameter("most_rows", largest),
-            ").",
+            f"A person has {largest:,} rows, and {known} {most:,}: state the most rows that a person may have "
+            f"(most_rows={largest!r})."
         )

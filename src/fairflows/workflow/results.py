@@ -17,7 +17,7 @@ from fairflows.certificate.checking import difference_from_counts
 from fairflows.certificate.document import MEANING, Certificate
 from fairflows.certificate.file_list import file_sha256
 from fairflows.compute.display import Columns, html_card
-from fairflows.exceptions import DataError, Parameter
+from fairflows.exceptions import DataError
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, Transformer, beside
@@ -381,9 +381,8 @@ def refuse_earlier_result(out: Path) -> None:
     """Refuse a folder that holds a result: its key, without which its files cannot be matched, would be gone."""
     if (out / RUN).is_file():
         raise DataError(
-            f"{out}: holds the model and the key of an earlier fit; choose another folder, or replace them (",
-            Parameter("replace", True),
-            ").",
+            f"{out}: holds the model and the key of an earlier fit; choose another folder, or replace them "
+            "(replace=True)."
         )
 
 
