@@ -203,7 +203,7 @@ def short_made():
 def run():
     """Run the command in this process: exit code, standard output, standard error.
 
-    Warnings are left out, or said as a user sees them; standard input can be given as bytes or as a binary file.
+    Warnings are left out, or said as a user sees them.
     """
 
     import typer
@@ -213,9 +213,8 @@ def run():
     # Typer reads the signatures of all commands again for each call.
     command = functools.cache(typer.main.get_command)
 
-    def call(*words, stdin=b"", notices="ignore"):
-        files = (io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin, io.BytesIO(), io.BytesIO())
-        given, out, err = (io.TextIOWrapper(file, encoding="utf-8") for file in files)
+    def call(*words, notices="ignore"):
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
         with (
             pytest.MonkeyPatch.context() as patch,
             redirect_stdout(out),
@@ -224,7 +223,6 @@ def run():
         ):
             patch.setattr(sys, "argv", ["fairflows", *map(str, words)])
             patch.setattr(sys.modules["__main__"], "__package__", None)  # a script, also where it is `python -m pytest`
-            patch.setattr(sys, "stdin", given)
             patch.setattr(typer.main, "get_command", command)
             warnings.simplefilter(notices)
             with pytest.raises(SystemExit) as end:

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from fairflows.storage.saving import load as load
     from fairflows.storage.saving import save as save
     from fairflows.stream.batches import encode_batch as encode_batch
-    from fairflows.stream.batches import encoded_schema as encoded_schema
     from fairflows.stream.files import decode_file as decode_file
     from fairflows.stream.files import encode_file as encode_file
     from fairflows.table.dialect import Dialect as Dialect
@@ -93,7 +92,7 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.release.crossfit": "CrossFit",
     "fairflows.reporting.page": "Report",
     "fairflows.storage.saving": "load save",
-    "fairflows.stream.batches": "encode_batch encoded_schema",
+    "fairflows.stream.batches": "encode_batch",
     "fairflows.stream.files": "decode_file encode_file",
     "fairflows.table.dialect": "Dialect",
     "fairflows.table.examples": "load_adult make_gaussians make_shifted_gaussians make_three_groups",

@@ -50,8 +50,6 @@ FIT = ["fit", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
         ([*FIT, "-o", "out", "--gamma", "0.5", "--method", "tree"], "gamma and method exclude each other: 'tree'"),
         (["encode", "model", ".", "--sensitive", "sex", "-o", "out", "--engine", "ray", "--separator", ";"],
          "engine and separator exclude each other: Ray reads folders of Parquet files"),
-        (["encode", "model", ".", "--sensitive", "sex", "-o", "out", "--engine", "ray", "--workers", "2"],
-         "engine and n_workers exclude each other"),
         ([*FIT, "-o", "out", "--max-adversary-accuracy", "0.3", "--release", "latent"],
          "max_adversary_accuracy must be above that of a blind guess, 1/2; got 0.3"),
         ([*FIT, "-o", "out", "--seed", "-1"], "--seed"),
@@ -62,7 +60,6 @@ FIT = ["fit", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
         (["recourse", "nowhere", "loans.csv", "-o", "loans.csv"], "would be lost"),
         (["report", "nowhere", "--keep", "age"], "name the rows (--recourse FILE)"),
         (["encode", "model", "loans.csv", "--sensitive", "sex", "-o", "loans.csv"], "would be lost"),
-        (["encode", "model", "loans.csv", "--sensitive", "sex", "-o", "z.csv", "--workers", "0"], "--workers"),
         (["reproduce", "figure-4a", "--device", "tpu"], "not one of 'auto', 'cpu', 'cuda'"),
     ],
 )  # fmt: skip

@@ -1,9 +1,8 @@
-"""Every command that reads a file takes it as people have it, from standard input too."""
+"""Every command that reads a file takes it as people have it."""
 
-import io
 import json
-import os
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -130,78 +129,7 @@ def test_an_ambiguous_file_names_the_option_to_type(run, tmp_path):
     assert record["dialect"]["separator"] == "\t"
 
 
-@pytest.mark.parametrize("name", ["german.csv", "new.parquet", "packed.csv.gz", "book.xlsx"])
-def test_standard_input_and_output(run, fitted, name, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    data = (fitted / name).read_bytes()
-    code, out, err = run("encode", fitted / "out", "-", "-o", "-", "--keep-order", stdin=data, notices="default")
-    assert code == 0, err
-    assert len(pd.read_csv(io.StringIO(out))) == 300
-    assert "300 rows written to standard output" in err
-    assert list(tmp_path.iterdir()) == []
-    assert "read as" not in err  # that of the fitted file is no news
-    words = ["describe", "-", "--sensitive", "sex", "--id", "person", "--json"]
-    _, out, err = run(*words, stdin=data, notices="default")
-    assert json.loads(out)["rows"] == 300
-    said = "standard input: read as ; separated, decimal comma, thousands point, Windows-1252.\n"
-    assert (said in err) == (name == "german.csv")
-
-
-def test_a_pipe_of_the_shell(run, fitted):
-    """It has no size, no end until it is closed, and no way back."""
-    out, into = os.pipe()
-    data = (fitted / "german.csv").read_bytes()
-    with open(out, "rb") as pipe, ThreadPoolExecutor() as pool:
-        pool.submit(lambda: write_and_close(into, data))
-        code, text, err = run("encode", fitted / "out", "-", "-o", "-", "--keep-order", stdin=pipe)
-    assert code == 0, err
-    assert len(pd.read_csv(io.StringIO(text))) == 300
-
-
-def write_and_close(into, data):
-    with open(into, "wb") as file:
-        file.write(data)
-
-
-def test_nothing_goes_to_standard_output_when_the_input_is_bad(run, fitted, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    data = (fitted / "plain.csv").read_bytes() + b"ann,01123,abc,weiblich,1\n"
-    code, out, err = run("encode", fitted / "out", "-", "-o", "-", stdin=data)
-    assert (code, out) == (2, "")
-    assert "fairflows: standard input: cannot be read: column 'income' must hold" in err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_standard_input_is_one_file(run, fitted):
-    code, _, err = run("certify", fitted / "out", "-", "--train", "-")
-    assert code == 2
-    assert "Only one file can come from standard input; got - for rows and train." in err
-    code, _, err = run("encode", fitted / "out", fitted / "plain.csv", "-o", "-", "--json")
-    assert code == 2
-    assert "--json prints on standard output" in err
-
-
-def test_a_released_file_is_checked_from_standard_input(run, fitted):
-    shared = next((fitted / "out").glob("shared.*")).read_bytes()
-    code, out, err = run("check", fitted / "out" / "certificate.json", "-", stdin=shared)
-    assert code == 0, out + err
-    assert "byte for byte, which the certificate names" in out
-    assert run("check", fitted / "out" / "certificate.json", "-", stdin=shared[:-9])[0] == 1
-
-
-def test_results_go_to_standard_output_where_that_makes_sense(run, fitted, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, out, _ = run("report", fitted / "out", "--public", "-o", "-")
-    assert code == 0
-    assert out.startswith("<!doctype html>")
-    assert out.rstrip().endswith("</html>")
-    code, _, err = run("certify", fitted / "out", fitted / "plain.csv", "-o", "-")
-    assert code == 2
-    assert "--json prints the certificate on standard output" in err
-    code, _, err = run("fit", fitted / "plain.csv", "--sensitive", "sex", "-o", "-")
-    assert code == 2
-    assert "-o must be a folder; got -" in err
-    code, _, err = run("recourse", fitted / "out", fitted / "plain.csv", "-o", "-", "--json")
-    assert code == 2
-    assert "--json prints on standard output" in err
-    assert list(tmp_path.iterdir()) == []
+def test_the_package_is_the_command(run):
+    command = [sys.executable, "-m", "fairflows", "--version"]
+    assert subprocess.run(command, capture_output=True, check=True).stdout.startswith(b"fairflows ")
+    assert run("encode", "-h")[:2] == run("encode", "--help")[:2]

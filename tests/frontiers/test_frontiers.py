@@ -161,7 +161,5 @@ def test_a_certificate_draws_afresh_after_a_choice(blobs):
 def test_wrong_settings(blobs):
     with pytest.raises(ValueError, match="at least one value"):
         frontier(FairFlow(), blobs, gammas=[])
-    with pytest.raises(ValueError, match="engine must be 'local' or 'ray'; got 'spark'"):
-        frontier(FairFlow(), blobs, engine="spark")
     with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got 2\."):
         frontier(FairFlow(), blobs, gammas=[2])

@@ -131,7 +131,7 @@ def test_small_files_have_the_law_of_large_ones(size, n_files, fitted, tmp_path)
     for _ in range(n_files):
         population.rows(rng, size).to_csv(tmp_path / "few.csv", index=False)
         with pytest.warns(DataWarning, match="fresh randomness"):
-            encode_file(model, tmp_path / "few.csv", tmp_path / "z.csv", sensitive="sex", keep=["sex"], n_workers=1)
+            encode_file(model, tmp_path / "few.csv", tmp_path / "z.csv", sensitive="sex", keep=["sex"])
         parts.append(pd.read_csv(tmp_path / "z.csv"))
     cells = pd.concat(parts)
     counts = pd.crosstab(cells["sex"], cells["cell"]).to_numpy()

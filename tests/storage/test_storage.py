@@ -620,7 +620,7 @@ def test_two_encodings_into_one_file_at_once(mixed, tmp_path):
 
     def encode(_):
         together.wait()
-        return encode_file(encoder, tmp_path / "rows.parquet", target, batch_rows=50, n_workers=1)
+        return encode_file(encoder, tmp_path / "rows.parquet", target)
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(encode, range(2))) == [len(table)] * 2

@@ -62,7 +62,7 @@ def test_a_csv_file_without_the_rare_words_is_encoded_as_the_text_it_holds(wrap,
     save(model, tmp_path / "model")
     later.to_csv(tmp_path / "later.csv", index=False)
     for encoder in (model, load(tmp_path / "model")):
-        encode_file(encoder, tmp_path / "later.csv", tmp_path / "z.parquet", keep_order=True, batch_rows=50)
+        encode_file(encoder, tmp_path / "later.csv", tmp_path / "z.parquet", keep_order=True)
         expected = model.transform(later[[*FEATURES, "sex"]])
         assert_frame_equal(pd.read_parquet(tmp_path / "z.parquet"), expected, check_dtype=False)
 

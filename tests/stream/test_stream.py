@@ -17,11 +17,16 @@ from fairflows import DataError, FairMatching, Table
 from fairflows.exceptions import DataWarning
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import load, save
-from fairflows.stream.files import decode_file, encode_file
-from fairflows.stream.tables import TableWriter, shuffled
+from fairflows.stream import files
+from fairflows.stream.files import TableWriter, decode_file, encode_file, shuffled
 from processes import start
 
 N = 1000
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr(files, "BATCH_ROWS", 100)
 
 
 def rows(n=N):
@@ -75,7 +80,7 @@ def read(path):
 @pytest.mark.parametrize("target", ["z.parquet", "z.csv"])
 def test_a_file_is_encoded_as_in_memory_and_decoded_exactly(source, target, frame, flow, tmp_path):
     source, target, back = (write(frame, tmp_path / source), tmp_path / target, tmp_path / "back.parquet")
-    roles = {"sensitive": "sex", "identifier": "person", "batch_rows": 128}
+    roles = {"sensitive": "sex", "identifier": "person"}
     n = encode_file(flow, source, target, keep=["sex", "person"], keep_order=True, precision="float64", **roles)
     assert n == N
     in_memory = flow.transform(frame[FEATURES].set_index(pd.Index(frame["person"])), sensitive_features=frame["sex"])
@@ -89,7 +94,7 @@ def test_a_file_is_encoded_as_in_memory_and_decoded_exactly(source, target, fram
 
 def test_rows_are_shuffled_and_nothing_else_is_released_unless_asked(frame, flow, tmp_path):
     source = write(frame, tmp_path / "a.parquet")
-    roles = {"sensitive": "sex", "identifier": "person", "batch_rows": 100}
+    roles = {"sensitive": "sex", "identifier": "person"}
     encode_file(flow, source, tmp_path / "ordered.parquet", keep_order=True, **roles)
     encode_file(flow, source, tmp_path / "shuffled.parquet", **roles)
     ordered, mixed = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("ordered", "shuffled"))
@@ -123,7 +128,7 @@ def test_without_identifier_every_row_gets_fresh_coins(frame, tmp_path):
     source, encoded = write(frame, tmp_path / "a.parquet"), []
     for name in ("one.parquet", "two.parquet"):
         with pytest.warns(DataWarning, match="fresh randomness"):
-            encode_file(encoder, source, tmp_path / name, sensitive="sex", keep_order=True, batch_rows=77)
+            encode_file(encoder, source, tmp_path / name, sensitive="sex", keep_order=True)
         encoded.append(pd.read_parquet(tmp_path / name)["town"].tolist())
     maps = [m.tolist() for m in (encoder.matched_, encoder.split_)]
     assert maps[0] == maps[1] or encoded[0] != encoded[1]
@@ -133,7 +138,7 @@ def test_an_attribute_from_another_file(frame, matching, tmp_path):
     source, target, back = write(frame, tmp_path / "a.csv"), tmp_path / "z.csv", tmp_path / "back.csv"
     encode_file(matching, source, target, identifier="person", keep=["person"], keep_order=True)
     write(frame[["sex"]], tmp_path / "attribute.csv")
-    settings = {"identifier": "person", "batch_rows": 300}
+    settings = {"identifier": "person"}
     decode_file(matching, target, back, sensitive_from=tmp_path / "attribute.csv", **settings)
     assert read(back)["town"].tolist() == frame["town"].tolist()
     for part, word in ((frame[["sex"]].head(500), "fewer"), (pd.concat([frame, frame])[["sex"]], "more")):
@@ -146,7 +151,7 @@ def test_an_attribute_from_another_file(frame, matching, tmp_path):
 def test_text_that_looks_like_numbers_in_some_batches_stays_text(matching, frame, tmp_path):
     ordered = frame.sort_values("town")  # the first batches hold "12" alone
     target = tmp_path / "z.csv"
-    encode_file(matching, write(ordered, tmp_path / "a.csv"), target, identifier="person", batch_rows=50)
+    encode_file(matching, write(ordered, tmp_path / "a.csv"), target, identifier="person")
     assert set(read(target)["town"]) == {"Ulm", "Bonn", "12"}
 
 
@@ -203,13 +208,11 @@ def test_what_does_not_fit_is_refused_and_leaves_no_file(change, message, frame,
 
 def test_a_target_is_what_its_name_says(frame, flow, tmp_path):
     source, settings = write(frame, tmp_path / "rows.csv"), {"sensitive": "sex", "identifier": "person"}
-    encode_file(flow, source, tmp_path / "z.tsv", keep_order=True, keep=["town", "town"], batch_rows=300, **settings)
+    encode_file(flow, source, tmp_path / "z.tsv", keep_order=True, keep=["town", "town"], **settings)
     encode_file(flow, source, tmp_path / "z.csv", keep_order=True, keep=["town"], **settings)
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "z.tsv", sep="\t"), pd.read_csv(tmp_path / "z.csv"))
     with pytest.raises(DataError, match="read but not written"):
         encode_file(flow, source, tmp_path / "z.csv.gz", **settings)
-    with pytest.raises(ValueError, match="n_workers must be at least 1; got 0"):
-        encode_file(flow, source, tmp_path / "z.csv", n_workers=0, **settings)
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataError, match="is a folder"):
         encode_file(flow, tmp_path / "folder.csv", tmp_path / "z.csv", **settings)
@@ -263,7 +266,8 @@ def encode_and_die(model, source, target):
             os.kill(os.getpid(), signal.SIGKILL)
 
     roles = {"sensitive": "sex", "identifier": "person"}
-    encode_file(load(model), source, target, batch_rows=100, on_progress=in_the_middle, **roles)
+    files.BATCH_ROWS = 100  # in this process
+    encode_file(load(model), source, target, on_progress=in_the_middle, **roles)
 
 
 def test_killed_in_the_middle_nothing_is_left_and_a_rerun_works(frame, matching, tmp_path):

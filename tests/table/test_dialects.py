@@ -14,7 +14,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.stream.tables import TableReader
+from fairflows.stream.files import TableReader
 from fairflows.table.dialect import Dialect
 from fairflows.table.reading import read_frame, recognise
 from fairflows.table.schema import NUMBERS, TEXT, Schema

@@ -18,7 +18,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows.codec.product import Codec
 from fairflows.exceptions import DataError
-from fairflows.stream.tables import TableReader
+from fairflows.stream.files import TableReader
 from fairflows.table.dialect import Dialect
 from fairflows.table.field_types import column_types
 from fairflows.table.frames import as_kind_of, to_pandas

@@ -13,7 +13,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows.exceptions import DataError
 from fairflows.storage.values import Reader, Writer
-from fairflows.stream.tables import TableReader
+from fairflows.stream.files import TableReader
 from fairflows.table.frames import to_pandas
 from fairflows.table.reading import read_frame
 from fairflows.table.schema import Schema

@@ -32,9 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-names_of_files: dict[str, str] = {}
-"""What messages call temporary files, by their paths."""
-
 _warned: set[str] = set()
 
 
@@ -72,9 +69,7 @@ def with_options(message: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """A message in one line, with temporary files called what they stand for."""
-    for path, name in names_of_files.items():
-        text = text.replace(path, name)
+    """A message in one line."""
     return " ".join(text.split())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -23,7 +23,6 @@ from fairflows.cli.options import (
     Multiclass,
     Quiet,
     Sensitive,
-    piped,
     reads_files,
 )
 from fairflows.exceptions import DataError
@@ -61,7 +60,7 @@ def datasets(as_json: Json = False, quiet: Quiet = False) -> None:
 @app.command()
 @reads_files
 def describe(
-    file: Annotated[Path, typer.Argument(help="A CSV, Excel or Parquet file, or - for standard input.")],
+    file: Annotated[Path, typer.Argument(help="A CSV, Excel or Parquet file.")],
     sensitive: Sensitive,
     label: Label = None,
     groups: Groups = None,
@@ -129,9 +128,7 @@ def describe(
 @app.command()
 def check(
     certificate: Annotated[Path, typer.Argument(help="The certificate.json that came with the file.")],
-    file: Annotated[
-        Path | None, typer.Argument(help="The released file, or - for standard input.", show_default=False)
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(help="The released file.", show_default=False)] = None,
     public_key: Annotated[
         Path | None, typer.Option("--public-key", help="The producer's public key.", show_default=False)
     ] = None,
@@ -149,8 +146,7 @@ def check(
     """
     from fairflows.certificate.checking import check as find_out
 
-    with piped({"file": file}) as readable:
-        checked = find_out(certificate, cast(Path | None, readable["file"]), public_key=public_key)
+    checked = find_out(certificate, file, public_key=public_key)
     if as_json:
         print_json(checked.to_dict())
     elif not quiet:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import signal
 import sys
@@ -27,34 +25,18 @@ __all__ = ["app", "data_commands", "main", "model_commands"]
 BUG = 70
 """The exit code of an unexpected error (EX_SOFTWARE of BSD's sysexits); 1 means that a target was missed."""
 
-_NEW_OBJECTS = 10_000  # after which garbage is looked for; by default 700
-
 
 def main() -> None:
     """Run the command. Wrong input gives one line on standard error and exit code 2."""
     warnings.showwarning = show_warning
     one_thread_by_default()  # batches and adversaries run side by side already
-    _look_for_garbage_rarely()
     with _signals() as stopped:
         code, message = _outcome()
     if stopped:
-        # An interrupted reader may have called it a damaged file. Everything is cleaned up by now; Python's shutdown is
-        # left out, since it may abort where a thread of Arrow still reads.
-        typer.echo("fairflows: interrupted", err=True)
-        os._exit(128 + stopped[0])
+        code, message = 128 + stopped[0], "interrupted"  # which a reader may have taken for a damaged file
     if message:
         typer.echo(f"fairflows: {message}", err=True)
     sys.exit(code)
-
-
-def _look_for_garbage_rarely() -> None:
-    """Look for garbage after many new objects only, and not when Python shuts down.
-
-    Most objects of a command are the packages that it loads, and these stay: looking through them again and again takes
-    a good part of a second.
-    """
-    gc.set_threshold(_NEW_OBJECTS)
-    atexit.register(gc.freeze)
 
 
 def _outcome() -> tuple[int | str | None, str]:

@@ -10,8 +10,6 @@ import typer
 
 from fairflows.cli.base import app, open_model, open_result, print_frame, print_json, row_counter, stages
 from fairflows.cli.options import (
-    STANDARD,
-    Config,
     Delta,
     Drop,
     Folder,
@@ -26,15 +24,11 @@ from fairflows.cli.options import (
     MostRows,
     Multiclass,
     Quiet,
-    Sample,
     Sensitive,
     SensitiveIfNotKnown,
     Target,
-    config_of,
     distinct,
     reads_files,
-    sampled,
-    written_to,
 )
 from fairflows.exceptions import DataError
 from fairflows.table.dialect import Dialect
@@ -48,14 +42,11 @@ OutFile = Annotated[
     typer.Option(
         "--out",
         "-o",
-        help="CSV (commas, UTF-8), TSV or Parquet file to write; - for CSV on standard output.",
+        help="CSV (commas, UTF-8), TSV or Parquet file to write.",
         show_default=False,
     ),
 ]
 Keep = Annotated[list[str] | None, typer.Option(help="Column to write as it is; may be repeated.", callback=distinct)]
-Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Batches at once; as many as processors when not given.")
-]
 
 
 @app.command()
@@ -64,9 +55,7 @@ def encode(
     folder: Folder,
     source: Annotated[
         Path,
-        typer.Argument(
-            help="CSV, Excel or Parquet file, or - for standard input; with Ray, a folder of Parquet files."
-        ),
+        typer.Argument(help="CSV, Excel or Parquet file; with Ray, a folder of Parquet files."),
     ],
     out: OutFile,
     sensitive: SensitiveIfNotKnown = None,
@@ -79,7 +68,6 @@ def encode(
         bool, typer.Option("--exact", help="Write encoded numbers in 64 bits, so that they decode exactly.")
     ] = False,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
-    n_workers: Workers = None,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
@@ -94,7 +82,6 @@ def encode(
     """
     from fairflows.stream.files import encode_file
 
-    _refuse_mixed_output(out, as_json)
     model, run = open_model(folder)
     settings: dict[str, Any] = {
         **_roles(run, sensitive, identifier),
@@ -104,16 +91,14 @@ def encode(
         "precision": "float64" if exact else "float32",
     }
     if engine == "ray":
-        from fairflows.stream.ray_folders import encode_folder
+        from fairflows.stream.on_ray import encode_folder
 
-        _refuse_what_ray_does_not_use(dialect, n_workers)
+        _refuse_dialect_on_ray(dialect)
         n_rows = encode_folder(model, source, out, **settings)
     else:
         known = dialect if run is None else run.dialect_of(source, model, dialect)
-        with written_to(out) as target, row_counter(quiet or as_json, "encoding") as count:
-            n_rows = encode_file(
-                model, source, target, dialect=known, n_workers=n_workers, on_progress=count, **settings
-            )
+        with row_counter(quiet or as_json, "encoding") as count:
+            n_rows = encode_file(model, source, out, dialect=known, on_progress=count, **settings)
     _say_done(n_rows, out, as_json, quiet)
 
 
@@ -121,7 +106,7 @@ def encode(
 @reads_files
 def decode(
     folder: Folder,
-    source: Annotated[Path, typer.Argument(help="CSV or Parquet file of encoded rows, or -.")],
+    source: Annotated[Path, typer.Argument(help="CSV or Parquet file of encoded rows.")],
     out: OutFile,
     sensitive: SensitiveIfNotKnown = None,
     sensitive_from: Annotated[
@@ -129,7 +114,6 @@ def decode(
     ] = None,
     identifier: Identifier = None,
     keep: Keep = None,
-    n_workers: Workers = None,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
@@ -142,16 +126,14 @@ def decode(
     from fairflows.stream.files import decode_file
 
     model, run = open_model(folder)
-    _refuse_mixed_output(out, as_json)
-    with written_to(out) as target, row_counter(quiet or as_json, "decoding") as count:
+    with row_counter(quiet or as_json, "decoding") as count:
         n_rows = decode_file(
             model,
             source,
-            target,
+            out,
             sensitive_from=sensitive_from,
             dialect=dialect,
             keep=keep or (),
-            n_workers=n_workers,
             on_progress=count,
             **_roles(run, sensitive, identifier),
         )
@@ -163,17 +145,16 @@ Fixed = Annotated[
 ]
 Rising = Annotated[list[str] | None, typer.Option("--increase", help="Column that may only rise.", callback=distinct)]
 Falling = Annotated[list[str] | None, typer.Option("--decrease", help="Column that may only fall.", callback=distinct)]
-HeldOut = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of rows that the model has not seen, or -.")]
+HeldOut = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of rows that the model has not seen.")]
 
 
 @app.command()
 @reads_files
 def fit(
-    context: typer.Context,
     table: Annotated[
         Path,
         typer.Argument(
-            help="A CSV, Excel or Parquet file, or - for standard input; with --sample, a folder of Parquet files.",
+            help="A CSV, Excel or Parquet file.",
             show_default=False,
         ),
     ],
@@ -184,7 +165,6 @@ def fit(
     merge_small: MergeSmall = 0,
     keep_case: KeepCase = False,
     identifier: Identifier = None,
-    sample: Sample = None,
     drop: Drop = None,
     missing: Missing = "error",
     multiclass: Multiclass = False,
@@ -240,7 +220,6 @@ def fit(
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
     ] = 0,
-    config: Config = None,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
@@ -252,10 +231,6 @@ def fit(
     identifier), `certificate.json`, `report-public.html` for the partner, `report.html` and the private model. By
     default every row is drawn from a cell, by a model that never saw the person, so that the certificate covers all of
     them; with `--no-cross-fit`, and for a frontier, it covers the 30 % that were held out, and later persons.
-
-    With `--sample` it reads all rows of so many random persons of a folder, and `shared.parquet` holds these. `encode`
-    then encodes all others: they are new to the models, and the certificate covers them as far as all rows of the
-    folder come from one population.
 
     Exit code 0: certified within the target, or a latent within it by its model; without a target, 0 says that there is
     such a bound, and not that it is small. 1: not so. 2: bad input. 70: a bug in fairflows. 130: interrupted.
@@ -280,13 +255,10 @@ def fit(
     reading = Reading(
         sensitive=sensitive, label=label, identifier=identifier, drop=drop or [], missing=missing, multiclass=multiclass
     )
-    if out == STANDARD:
-        raise DataError("-o must be a folder; got -, and a result of several files does not go to standard output.")
     rules = GroupRules.of(groups or [], merge_small, keep_case)
     refuse_other_folder(out, table)
     if not replace:
         refuse_earlier_result(out)
-    table = sampled(context, table, sample, identifier, f"seed {seed}".encode())
     shared = shared_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
@@ -318,7 +290,6 @@ def fit(
             out,
             {**asdict(reading), "dialect": known.to_dict(), "rows": len(rows), "seed": seed},
             shared=shared,
-            settings=config_of(context, known),
         )
     if as_json:
         chosen = None if made.chosen is None else made.chosen.to_dict()
@@ -332,12 +303,10 @@ def fit(
 @app.command()
 @reads_files
 def certify(
-    context: typer.Context,
     folder: Folder,
     rows: HeldOut,
     target: Target = None,
     max_adversary_accuracy: MaxAccuracy = None,
-    sample: Sample = None,
     delta: Delta = 0.05,
     most_rows: MostRows = None,
     train: Annotated[
@@ -363,24 +332,16 @@ def certify(
 
     Without a target, that of `fit` is used. Exit code 1 when it is missed, or the model refuted.
 
-    With `--sample`, so many random persons of a folder are read, chosen by the model's key: one model always reads the
-    same ones, so that nobody looks for a lucky sample. The certificate holds for the population that the folder's
-    persons come from, and not only for those that were read.
-
     Example: `fairflows certify out held-out.csv --max-adversary-accuracy 0.6`
     """
     from fairflows.attack.auditing import audit as attack
     from fairflows.certificate.certifying import certify as make
     from fairflows.certificate.document import Certificate
-    from fairflows.release.released import Released
     from fairflows.table.folders import check_file, new_file
 
-    if out == STANDARD:
-        raise DataError("-o takes a file; --json prints the certificate on standard output.")
     if out is not None:
         check_file(out, rows, train)  # a certificate that cannot be written would have spent its share all the same
     model, run = open_result(folder)
-    rows = sampled(context, rows, sample, run.identifier, Released.of(model).secret)
     table = run.table_of(rows, model, dialect=dialect)
     if max_adversary_accuracy is None and target is None:
         before = Certificate.read(folder / "certificate.json")
@@ -406,13 +367,11 @@ def certify(
 @app.command()
 @reads_files
 def verify(
-    context: typer.Context,
     folder: Folder,
     rows: Annotated[Path, typer.Argument(help="The certified rows, or the file that `fit` was given.")],
     certificate: Annotated[
         Path | None, typer.Option(help="The certificate; that of `fit` when not given.", show_default=False)
     ] = None,
-    sample: Sample = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing: the exit code does.")] = False,
     *,
@@ -420,19 +379,14 @@ def verify(
 ) -> None:
     """Compute a certificate again, and say what differs. Exit code 1 when anything does.
 
-    With `--sample` as it was given to `fit`, or with `--certificate` to `certify`, the same persons are read again.
-
     Example: `fairflows verify out loans.csv`
     """
     from fairflows.certificate.certifying import verify as check
     from fairflows.certificate.document import Certificate
-    from fairflows.release.released import Released
     from fairflows.workflow.results import certified_part
 
     model, run = open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
-    key = f"seed {run.seed}".encode() if certificate is None else Released.of(model).secret
-    rows = sampled(context, rows, sample, run.identifier, key)
     found = check(document, model, certified_part(run.table_of(rows, model, dialect=dialect), run, document, model))
     if as_json:
         print_json({"holds": bool(found), "differences": [d.text for d in found.differences]})
@@ -485,13 +439,11 @@ def audit(
 @reads_files
 def recourse(
     folder: Folder,
-    rows: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file with rejected rows among others, or -.")],
+    rows: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file with rejected rows among others.")],
     keep: Fixed = None,
     increase: Rising = None,
     decrease: Falling = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV file, one line per person; - for standard output.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file, one line per person.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
@@ -503,17 +455,14 @@ def recourse(
     """
     from fairflows.table.folders import check_file, new_file
 
-    _refuse_mixed_output(out, as_json)
     if out is not None:
         check_file(out, rows)
     with stages(quiet or as_json) as say:
         say("searching for what rejected rows would have to change")
         found = _recourse(folder, rows, keep, increase, decrease, dialect)
     if out is not None:
-        with written_to(out) as target, new_file(target) as side:
+        with new_file(out) as side:
             found.to_frame().to_csv(side, index=False)
-    if out == STANDARD:
-        return
     print_frame(found.summary().reset_index(), as_json, title="What it would take to be accepted")
 
 
@@ -551,9 +500,7 @@ def _recourse(
 @reads_files
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder that `fit` wrote.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write; - for standard output.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     public: Annotated[bool, typer.Option("--public", help="Leave out what shows single persons.")] = False,
     rejected: Annotated[
         Path | None, typer.Option("--recourse", help="File of rows to add what recourse the rejected ones have.")
@@ -577,18 +524,16 @@ def report(
 
     if rejected is None and (keep or increase or decrease):
         raise ValueError("--keep, --increase and --decrease are about recourse: name the rows (--recourse FILE).")
-    _refuse_mixed_output(out, as_json)
     check_file(out, rejected)
     page = read_report(folder)
     if rejected is not None and not public:  # a public page does not show it
         from fairflows.workflow.contents import recourse_contents
 
         page.contents["recourse"] = recourse_contents(_recourse(folder, rejected, keep, increase, decrease, dialect))
-    with written_to(out, "html") as target:
-        page.save(target, public=public)
+    page.save(out, public=public)
     if as_json:
         print_json({"out": str(out), "public": public})
-    elif not (quiet or out == STANDARD):
+    elif not quiet:
         typer.echo(f"wrote {out}")
 
 
@@ -603,23 +548,15 @@ def _roles(run: Run | None, sensitive: list[str] | None, identifier: str | None)
     }
 
 
-def _refuse_mixed_output(out: Path | None, as_json: bool) -> None:
-    if out == STANDARD and as_json:
-        raise DataError("--json prints on standard output, where the result goes (-o -): write it to a file.")
-
-
-def _refuse_what_ray_does_not_use(dialect: Dialect, n_workers: int | None) -> None:
-    """Parquet files say how they are written, and the cluster knows its workers."""
-    stated = {**asdict(dialect), "n_workers": n_workers}
-    name = next((name for name, value in stated.items() if value is not None), None)
+def _refuse_dialect_on_ray(dialect: Dialect) -> None:
+    """Raise if it is stated how the files are written: Parquet files say so themselves."""
+    name = next((name for name, value in asdict(dialect).items() if value is not None), None)
     if name is not None:
-        rule = "exclude each other: Ray reads folders of Parquet files, with as many workers as its cluster has"
-        raise DataError(f"engine and {name} {rule}.")
+        raise DataError(f"engine and {name} exclude each other: Ray reads folders of Parquet files.")
 
 
 def _say_done(n_rows: int, out: Path, as_json: bool, quiet: bool) -> None:
     if as_json:
         print_json({"rows": n_rows, "out": str(out)})
     elif not quiet:
-        where = "standard output" if out == STANDARD else out
-        typer.echo(f"{n_rows:,} rows written to {where}", err=out == STANDARD)
+        typer.echo(f"{n_rows:,} rows written to {out}")

@@ -1,4 +1,4 @@
-"""What a computation may use: which device, how many threads, and Ray where it is installed.
+"""What a computation may use: which device, and how many threads.
 
 Small batches, and tasks that run side by side, gain nothing from threads within each: on busy cores these threads only
 wait for each other.
@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairflows.exceptions import DataError
 
@@ -78,15 +76,3 @@ def _thread_pools(n_modules: int) -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
-
-
-def import_ray() -> Any:
-    """Ray, or an error that says how to get it."""
-    try:
-        data = import_module("ray.data")
-    except ImportError:
-        raise DataError("Ray is not installed: pip install 'fairflows[ray]'.") from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Ray's first context sets options that Ray deprecates
-        data.DataContext.get_current()
-    return import_module("ray")

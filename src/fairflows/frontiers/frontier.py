@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,12 +24,10 @@ from fairflows.bounds import (
 )
 from fairflows.bounds.arguments import CHOOSING, affordable_draws
 from fairflows.compute.display import Columns, html_card, new_axes
-from fairflows.compute.resources import import_ray
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.released import Released, repeatable_persons
-from fairflows.table.persons import new_key, secrets_in_pickles
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -173,7 +171,6 @@ def frontier(
     seeds: int | Sequence[int] = 1,
     validation: Table | None = None,
     n_draws: int = 10_000,
-    engine: Literal["local", "ray"] = "local",
 ) -> Frontier:
     """Train every gamma with every seed in one run, and measure all of them.
 
@@ -193,9 +190,6 @@ def frontier(
     n_draws : int
         Draws from each group that Δ is estimated from (standard error below 0.5/√n), at most 8,000,000/K² for
         K groups; an encoder of cells has it exactly.
-    engine : {"local", "ray"}
-        "ray" spreads the seeds over a Ray cluster (the extra ``fairflows[ray]``); the same models come out. The rows
-        and the secret key travel to the workers.
 
     Examples
     --------
@@ -207,16 +201,12 @@ def frontier(
     >>> front.select(max_adversary_accuracy=0.57).gamma
     0.9
     """
-    if engine not in ("local", "ray"):
-        raise ValueError(f"engine must be 'local' or 'ray'; got {engine!r}.")
     gammas = list(gammas)
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not gammas or not seeds:
         raise ValueError("gammas and seeds must each have at least one value.")
     if validation is None:
         table, validation = table.split(validation=0)
-    if engine == "ray":
-        return _frontier_on_ray(estimator, table, validation, gammas, seeds, n_draws)
     estimator = clone(estimator)
     settings = estimator.get_params(deep=False)
     if settings.get("kinds", table.kinds) is None:
@@ -236,43 +226,6 @@ def frontier(
     for ledger in ledgers.values():
         ledger.use(validation.X, validation.persons)  # what a model is chosen by cannot certify it
     return Frontier(encoders, pd.DataFrame(rows))
-
-
-def _frontier_on_ray(
-    estimator: Encoder, table: Table, validation: Table, gammas: list[float], seeds: list[int], n_draws: int
-) -> Frontier:
-    """`frontier` with the seeds spread over the processors of the Ray cluster.
-
-    Every worker trains all gammas of its seeds in one run: models of a run share densities, and do not depend on which
-    others are trained beside them.
-    """
-    ray = import_ray()
-    if estimator.key is None:
-        estimator = estimator.sharing(new_key(), share=1.0)  # one key for all parts
-    n_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
-    parts = [part.tolist() for part in np.array_split(seeds, min(n_workers, len(seeds)))]
-    with secrets_in_pickles():  # the key goes to the workers, and comes back with the ledgers of what they fitted
-        shared = [ray.put(thing) for thing in (estimator, table, validation)]
-    jobs = [ray.remote(_packed_frontier).remote(*shared, gammas, part, n_draws) for part in parts]
-    found: list[Frontier] = [ray.cloudpickle.loads(packed) for packed in ray.get(jobs)]
-    measured = pd.concat([part.measured for part in found], keys=range(len(found)), names=["part", "place"])
-    order = {(gamma, seed): i for i, (gamma, seed) in enumerate(product(gammas, seeds))}
-    measured = measured.iloc[np.argsort([order[key] for key in zip(measured["gamma"], measured["seed"], strict=True)])]
-    encoders = [found[part].encoders[place] for part, place in measured.index]
-    trained = [encoder for encoder in encoders if encoder.is_fitted]
-    for encoder in trained:  # the parts saw the same rows: one ledger counts the certificates of all
-        encoder.ledger_ = trained[0].ledger_
-    return Frontier(encoders, measured.reset_index(drop=True))
-
-
-def _packed_frontier(
-    estimator: Encoder, table: Table, validation: Table, gammas: list[float], seeds: list[int], n_draws: int
-) -> bytes:
-    """A part of the frontier, with its secrets, as a Ray worker sends it back."""
-    found = frontier(estimator, table, gammas=gammas, seeds=seeds, validation=validation, n_draws=n_draws)
-    with secrets_in_pickles():
-        packed: bytes = import_ray().cloudpickle.dumps(found)
-    return packed
 
 
 def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n_draws: int) -> dict[str, float]:

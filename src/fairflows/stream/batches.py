@@ -1,12 +1,12 @@
-"""Encode one Arrow batch at a time: rows in, encoded rows out, and nothing kept between batches.
+"""Encode one Arrow batch at a time: rows in, encoded rows out, no state between batches.
 
-Our own stream and Ray run on this, and so can any engine that moves Arrow batches: DuckDB, Dask, Spark, plain pyarrow.
+`encode_file` and `encode --engine ray` run on this, and so can any engine that moves Arrow batches.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeVar, get_args
@@ -19,10 +19,9 @@ from pandas.api.extensions import ExtensionDtype
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.released import Model, Released, check_apart
-from fairflows.stream.tables import plain_type, to_arrow
 from fairflows.table import schema as kinds
 from fairflows.table.columns import Dtype, TableColumns, check_known
-from fairflows.table.frames import check_names, columns_from_arrow
+from fairflows.table.frames import Values, as_arrow, check_names, columns_from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
 
@@ -55,33 +54,42 @@ def encode_batch(
     precision: Precision = "float32",
     key: bytes | Sequence[bytes] | None = None,
 ) -> Batch:
-    """Encode an Arrow record batch, or table: a function of the batch alone, for engines that move such batches.
+    """Encode an Arrow record batch or table. The result depends on the batch alone.
 
-    Each row becomes what `encode_file` makes of it, in the order of the batch. The result has the schema that
-    `encoded_schema` tells beforehand, also where the batch has no rows.
+    Each row becomes the same as in `encode_file`, in the order of the batch. An empty batch gives an empty result, and
+    so tells the schema of all results.
 
-    **Without an identifier** every row gets fresh coins and noise at every call, and a warning says so. Engines compute
-    a batch again when a worker is lost, or when a result that is not stored is used twice; two encodings of one person
-    with different coins tell more about her than the certificate says. So either name the persons, or encode once, and
-    use only what was stored. `CrossFit` looks for rows that its models were fitted to within each batch alone, where
-    few rows are seldom recognised: name the persons there. Rows that are drawn (``output="row"``) are fresh at every
-    call, with an identifier too, but of the person's own cell, so that the certificate covers all of them.
+    **Without an identifier** every row gets fresh coins and noise at each call, and a warning says so. An engine may
+    compute a batch twice, when a worker is lost or when a result that is not stored is used twice, and two encodings of
+    one person with different coins tell more than the certificate says. So either name the persons, or encode once and
+    use only the stored result. A cross-fitted release looks for its own training rows within each batch alone, and
+    seldom recognises few rows: name the persons there. Rows that are drawn (``output="row"``) are fresh at each call,
+    with an identifier too, but always from the person's own cell, so that the certificate covers all of them.
 
-    The order of rows may give persons away. Shuffle what is released, as `encode_file` does.
+    The order of rows may identify persons. Shuffle before you release, as `encode_file` does.
 
     Parameters
     ----------
     model : encoder or pipeline
-        Fitted.
+        Fitted model.
     batch : RecordBatch or Table
-        The rows, with the columns that the model was fitted on.
-    sensitive, grouping, identifier, label, keep, precision
-        As for `encode_file`.
+        Rows with the columns that the model was fitted on.
+    sensitive : str or list of str, optional
+        Columns that hold the sensitive attribute; by default those that the encoder was told.
+    grouping : Grouping, optional
+        How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
+    identifier : str, optional
+        Column that names the person of a row.
+    label : str, optional
+        Column of the label, written after the encoded ones, for a release that is certified together with the label.
+    keep : sequence of str, default=()
+        Columns of the batch that are written unchanged, after the others.
+    precision : {"float32", "float64"}, default="float32"
+        Type of encoded numbers. They are computed in float64. Whole rows in the table's own columns keep their types.
     key : bytes or sequence of bytes, optional
-        The model's secret key, ``bytes(model.key_)``, where an engine sends the model to its workers: it does so by a
-        pickle, which leaves the key out, and a model without its key encodes nothing. So it is you who decides whether
-        the workers get the key, and how: with the function, or from where secrets are kept. Of a pipeline with several
-        of our encoders, the key of each.
+        Secret key of the model, ``bytes(model.key_)``. Engines send a model to their workers as a pickle, which leaves
+        the key out, and a model without its key encodes nothing. So you decide whether the workers get the key, and
+        how. A pipeline with several of our encoders has one key for each.
 
     Returns
     -------
@@ -103,66 +111,32 @@ def encode_batch(
         encode.restore_keys([key] if isinstance(key, bytes) else key)
     is_table = isinstance(batch, pa.Table)
     encoded = encode(batch if is_table else pa.Table.from_batches([batch]))
-    say_what_is_unknown(encoded.unknown)
+    warn_of_unknown(encoded.unknown)
     if is_table:
         return encoded.table
     parts = encoded.table.combine_chunks().to_batches()
     return parts[0] if parts else pa.RecordBatch.from_pylist([], schema=encoded.table.schema)
 
 
-def encoded_schema(
-    model: Model,
-    schema: pa.Schema,
-    *,
-    sensitive: str | Sequence[str] | None = None,
-    grouping: Grouping | None = None,
-    identifier: str | None = None,
-    label: str | None = None,
-    keep: Sequence[str] = (),
-    precision: Precision = "float32",
-) -> pa.Schema:
-    """The schema of what `encode_batch` makes of batches, before there are any.
-
-    Parameters
-    ----------
-    model : encoder or pipeline
-        Fitted. A pipeline must end with one of our encoders: which columns another step gives, only its rows show.
-    schema : Schema
-        That of the batches to be encoded.
-    sensitive, grouping, identifier, label, keep, precision
-        As for `encode_batch`.
-    """
-    encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
-    if encode.types is None:
-        raise DataError(
-            "The model ends with a step that is none of our encoders, and which columns it gives is known only when "
-            "it has encoded rows: take the schema of an encoded batch."
-        )
-    return encode.output_schema(schema)
-
-
 @dataclass(frozen=True)
 class Encoded:
-    """An encoded batch."""
+    """An encoded batch, and the number of rows of each group with values outside the fitted domain."""
 
-    table: pa.Table  # the encoded rows and the columns to keep
-    # how many rows of each group held values that could not be brought back into the fitted domain
+    table: pa.Table
     unknown: Counter[Hashable]
 
 
 class BatchEncoder:
-    """Encodes Arrow tables that hold a file's columns; parameters are those of `encode_batch`.
+    """Encode Arrow tables that hold a file's columns; the parameters are those of `encode_batch`.
 
     Attributes
     ----------
     columns : list of str
-        The columns that it needs.
+        The columns that are needed.
     identifier : str or None
         The one that names a row's person.
     schema : Schema
-        What the features and the sensitive attribute held when the model was fitted.
-    types : pyarrow.Schema or None
-        The encoded columns; None where only encoded rows show them.
+        The kinds of the features and of the sensitive attribute when the model was fitted.
     """
 
     def __init__(
@@ -193,16 +167,17 @@ class BatchEncoder:
         # Rows in the table's own columns keep their types.
         self._single = precision == "float32" and not self._released.draws_rows
         last = self._released.last
-        self.types = None if last is None else _types(last, self._single)
+        # Only its rows tell which columns a step that is not ours gives.
+        self._types = None if last is None else _types(last, self._single)
 
     @property
     def needs_identifier(self) -> bool:
-        """Whether rows get coins or noise, and nothing says whose rows they are."""
+        """Whether rows get coins or noise, and no column names their persons."""
         return self.identifier is None and any(encoder.is_randomised for encoder in self._released.encoders)
 
     @property
     def keys(self) -> list[bytes]:
-        """The secret keys of the model's encoders, which have to be sent along where it is pickled."""
+        """The secret keys of the model's encoders, which a pickle leaves out."""
         return [bytes(encoder.key_) for encoder in self._released.encoders]
 
     def restore_keys(self, keys: Sequence[bytes]) -> None:
@@ -216,7 +191,7 @@ class BatchEncoder:
             encoder.restore_key(key)
 
     def check_label(self, columns: Sequence[str], path: object) -> None:
-        """Refuse rows without the label where it is to be written."""
+        """Raise if the label is to be written and the columns lack it."""
         if self._label is not None and self._label not in columns:
             raise DataError(
                 f"{path}: has no column {self._label!r}: this model is released and certified together with the label, "
@@ -224,19 +199,19 @@ class BatchEncoder:
             )
 
     def output_schema(self, source: pa.Schema) -> pa.Schema:
-        """The schema of the encoded batches of a source, where the encoded columns are known."""
+        """Return the schema of encoded batches of a source, as far as the encoded columns are known."""
         known = set(source.names)
         for name in self.columns:
             if name not in known:
                 check_known(name, pd.Index(source.names), "needed")
         if len(known) < len(source.names):
             check_names(source.names)
-        types = pa.schema([]) if self.types is None else self.types
+        types = pa.schema([]) if self._types is None else self._types
         check_apart(types.names, self._keep)
         return pa.schema([*types, *(pa.field(name, plain_type(source.field(name).type)) for name in self._keep)])
 
     def __call__(self, batch: pa.Table) -> Encoded:
-        """The encoded rows and the columns to keep."""
+        """Encode the rows of a table, and append the columns to keep."""
         schema = self.output_schema(batch.schema)
         if not batch.num_rows:
             return Encoded(schema.empty_table(), Counter())
@@ -246,7 +221,7 @@ class BatchEncoder:
         persons = None if self.identifier is None else Persons.of(rows[self.identifier])
         features = rows.part(self._features)  # which are checked as they are read
         encoded, unknown = self._released.encode_rows(features, attribute, persons)
-        table = to_arrow(encoded, self.types, self._single)
+        table = to_arrow(encoded, self._types, self._single)
         check_apart(table.schema.names, self._keep)
         for name in self._keep:
             kept = batch.column(name)
@@ -254,7 +229,7 @@ class BatchEncoder:
         return Encoded(table, Counter(unknown))
 
 
-def say_what_is_unknown(unknown: Counter[Hashable]) -> None:
+def warn_of_unknown(unknown: Counter[Hashable]) -> None:
     """Warn of rows with values that the training rows did not have, counted by group."""
     if total := unknown.total():
         counts = ", ".join(f"{group}: {count:,}" for group, count in unknown.items())
@@ -265,14 +240,14 @@ def say_what_is_unknown(unknown: Counter[Hashable]) -> None:
 
 
 def encoder_of(released: Released) -> Encoder:
-    """The encoder that rows reach first; somebody else's model does not say which columns it needs."""
+    """Return the encoder that rows reach first; raise for a model that is not ours."""
     if released.encoder is None:
         raise DataError(f"Files are encoded by fairflows' own encoders; got {type(released.model).__name__}.")
     return released.encoder
 
 
 def sensitive_columns(encoder: Encoder, given: str | Sequence[str] | None) -> list[str]:
-    """The columns that hold the sensitive attribute, as given or as the encoder was told."""
+    """Return the columns of the sensitive attribute, as given or as the encoder was told."""
     names = given if given is not None else encoder.sensitive
     if names is None:
         raise DataError("The model does not say which column holds the sensitive attribute: name it (sensitive=...).")
@@ -280,14 +255,31 @@ def sensitive_columns(encoder: Encoder, given: str | Sequence[str] | None) -> li
 
 
 def attribute_of(rows: TableColumns, names: list[str], grouping: Grouping | None) -> pd.Series | pd.DataFrame:
-    """The sensitive attribute of rows, in the groups that the model knows."""
+    """Return the sensitive attribute of rows, in the groups that the model knows."""
     if grouping is not None:
         return grouping.apply(rows.part(names).frame)
     return rows[names[0]] if len(names) == 1 else rows.part(names).frame
 
 
+def to_arrow(columns: Mapping[str, Values], schema: pa.Schema | None, single: bool) -> pa.Table:
+    """Convert columns to an Arrow table of a schema, or of their own types; with `single`, round floats to 32 bits."""
+    if schema is not None:  # whose types say so already
+        return as_arrow(columns, schema)
+    if single:
+        columns = {name: v.astype(np.float32) if v.dtype == np.float64 else v for name, v in columns.items()}
+    table = as_arrow(columns, None)
+    return table.cast(pa.schema([field.with_type(plain_type(field.type)) for field in table.schema]))
+
+
+def plain_type(given: pa.DataType) -> pa.DataType:
+    """Return a type that all batches of a column share: dictionaries differ between batches, and null has no type."""
+    if pa.types.is_dictionary(given):
+        return plain_type(given.value_type)
+    return pa.string() if pa.types.is_null(given) or pa.types.is_large_string(given) else given
+
+
 def _types(encoder: Encoder, single: bool) -> pa.Schema:
-    """The Arrow types of encoded columns: those of their own types, or of what columns of any objects hold."""
+    """Return the Arrow types of encoded columns; of columns of objects, by the values that they held at the fit."""
     dtypes, fields = encoder.encoded_dtypes(), []
     of_objects = {name for name, dtype in dtypes.items() if _holds_any(dtype)}
     held = {str(name): kind for name, kind in encoder.encoded_schema.kinds.items()} if of_objects else {}
@@ -305,11 +297,11 @@ def _types(encoder: Encoder, single: bool) -> pa.Schema:
 
 
 def _holds_any(dtype: Dtype) -> bool:
-    """Whether a column of this type may hold any objects, or categories that are."""
+    """Return whether a column of this type may hold any objects, or categories that are objects."""
     return dtype.kind == "O" if isinstance(dtype, np.dtype) else isinstance(dtype, pd.CategoricalDtype)
 
 
 @cache
 def _arrow_type(dtype: ExtensionDtype) -> pa.DataType:
-    """The Arrow type of columns of one of pandas' own types."""
+    """Return the Arrow type of columns of one of pandas' own types."""
     return plain_type(pa.Array.from_pandas(pd.Series(dtype=dtype)).type)

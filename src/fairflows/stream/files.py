@@ -1,16 +1,26 @@
-"""Encode and decode files of any size in bounded memory."""
+"""Encode and decode files of any size in bounded memory.
+
+The order of rows is information: a file is often sorted by place, date or name, and somebody with another copy of it
+finds persons by the place of their rows. Shuffling within batches would leave nearly all of that order. So rows are
+dealt out at random to buckets on disk, and each bucket, small enough for memory, is shuffled (Rao, 1961; Sandelius,
+1962): every order of all rows is equally likely.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from fairflows.compute.resources import one_thread
 from fairflows.exceptions import DataError
@@ -21,21 +31,33 @@ from fairflows.stream.batches import (
     Precision,
     attribute_of,
     encoder_of,
-    say_what_is_unknown,
     sensitive_columns,
+    to_arrow,
+    warn_of_unknown,
 )
-from fairflows.stream.tables import TableReader, TableWriter, number_of_buckets, shuffled, to_arrow
-from fairflows.table.columns import TableColumns
-from fairflows.table.dialect import Dialect
+from fairflows.table.columns import TableColumns, check_known
+from fairflows.table.dialect import Dialect, own_dialect
+from fairflows.table.field_types import as_types, column_types, number_marks
 from fairflows.table.folders import check_file, new_file, side_folder
-from fairflows.table.frames import columns_of
+from fairflows.table.frames import NULLABLE, columns_of, from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
-from fairflows.table.reading import naming_file
+from fairflows.table.reading import (
+    ParquetRows,
+    explaining_errors,
+    kind_of,
+    naming_file,
+    open_table,
+    say_what_was_recognised,
+    with_identifier,
+)
 from fairflows.table.schema import Schema
+from fairflows.table.text_files import COMPRESSION
 
-BATCH_ROWS = 2**14
-"""What a network makes of so many rows stays in a core's cache; of four times as many, each takes twice as long."""
+BATCH_ROWS = 2**14  # whose values in a network stay in a core's cache: four times as many take twice as long each
+ROWS_PER_BUCKET = 2**18
+MOST_BUCKETS = 512  # files that are open at once
+_ROW_GROUP = 2**17
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -55,55 +77,50 @@ def encode_file(
     keep: Sequence[str] = (),
     keep_order: bool = False,
     precision: Precision = "float32",
-    n_workers: int | None = None,
-    batch_rows: int = BATCH_ROWS,
     on_progress: OnProgress | None = None,
 ) -> int:
-    """Encode a CSV, Excel or Parquet file into another; memory does not grow with the file, but with an Excel sheet.
+    """Encode a CSV, Excel or Parquet file into another one. Memory grows with an Excel sheet, not with other files.
 
-    Rows come out in a random order, every order being equally likely, unless `keep_order` asks for the file's own. Only
-    the encoded columns are written, and those that `keep` names: a certificate speaks of the encoded columns alone.
-    The target appears when it is complete.
+    Rows are written in a random order, every order being equally likely, unless `keep_order` is set. Only the encoded
+    columns are written, and those that `keep` names: a certificate is about the encoded columns alone. The target
+    appears when it is complete.
 
     Parameters
     ----------
     model : encoder or pipeline
-        Fitted.
+        Fitted model.
     source, target : path
-        CSV or Parquet, by their names; they need not be of one kind. The source may be an Excel file. A CSV file is
-        written in UTF-8, with decimal points and commas, or tabs where its name ends in .tsv.
+        CSV or Parquet files, by their names; they need not be of one kind. The source may be an Excel file. A CSV file
+        is written in UTF-8, with decimal points and commas, or tabs where its name ends in .tsv.
     sensitive : str or list of str, optional
-        The columns that hold the sensitive attribute; those that the encoder was told when not given.
+        Columns that hold the sensitive attribute; by default those that the encoder was told.
     grouping : Grouping, optional
         How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
     identifier : str, optional
-        The column that names a row's person. Without one, rows are known by their number in the file.
+        Column that names the person of a row: noise, coin and fold are keyed hashes of it. Without one, every row gets
+        fresh randomness.
     label : str, optional
-        The column of the label, to be written after the encoded ones: for a release of both, certified together.
+        Column of the label, written after the encoded ones, for a release that is certified together with the label.
     dialect : Dialect, optional
         How the source is written; what it does not state is recognised, and a warning says as what.
-    keep : sequence of str
-        Columns of the source to write as they are, after the others.
-    keep_order : bool
-        Keep the rows in order.
-    precision : {"float32", "float64"}
-        How encoded numbers are written. They are computed in float64, which decoding needs to be exact. Whole rows in
-        the table's own columns are written as they are.
-    n_workers : int, optional
-        Batches that are encoded at once; the number of processors when not given.
-    batch_rows : int
-        Rows of a batch.
+    keep : sequence of str, default=()
+        Columns of the source that are written unchanged, after the others.
+    keep_order : bool, default=False
+        Whether rows keep their order, which may identify persons.
+    precision : {"float32", "float64"}, default="float32"
+        Type of encoded numbers. They are computed in float64, which exact decoding needs. Whole rows in the table's own
+        columns keep their types.
     on_progress : callable, optional
-        Called with the rows done and, where known, all rows.
+        Called with the number of encoded rows and, where known, of all rows.
 
     Returns
     -------
     int
-        How many rows were encoded.
+        The number of encoded rows.
     """
     check_file(Path(target), Path(source))
     encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
-    reader = TableReader(Path(source), batch_rows, encode.schema, encode.identifier, dialect)
+    reader = TableReader(Path(source), BATCH_ROWS, encode.schema, encode.identifier, dialect)
     encode.check_label(reader.columns, reader.path)
 
     def encoded(batch: pa.Table) -> Encoded:
@@ -111,10 +128,11 @@ def encode_file(
             return encode(batch)
 
     unknown: Counter[Hashable] = Counter()
-    tables = _counted(in_order(encoded, reader.tables(encode.columns), _checked_workers(n_workers)), unknown)
-    shown = _shown(tables, reader.n_rows, on_progress)
-    n_rows = _write(shown, Path(target), None if keep_order else _buckets(reader))
-    say_what_is_unknown(unknown)
+    tables = _counted(in_order(encoded, reader.tables(encode.columns)), unknown)
+    # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
+    n_buckets = number_of_buckets(reader.n_rows or reader.path.stat().st_size // 32)
+    n_rows = _write(_shown(tables, reader.n_rows, on_progress), Path(target), None if keep_order else n_buckets)
+    warn_of_unknown(unknown)
     return n_rows
 
 
@@ -129,8 +147,6 @@ def decode_file(
     identifier: str | None = None,
     dialect: Dialect | None = None,
     keep: Sequence[str] = (),
-    n_workers: int | None = None,
-    batch_rows: int = BATCH_ROWS,
     on_progress: OnProgress | None = None,
 ) -> int:
     """Decode a file of encoded rows, in their order.
@@ -138,43 +154,45 @@ def decode_file(
     Parameters
     ----------
     model : encoder
-        Fitted; a release of cells cannot be decoded.
+        Fitted encoder with an inverse. Cells cannot be decoded.
     source, target : path
-        CSV or Parquet.
+        CSV or Parquet files.
     sensitive : str or list of str, optional
-        The columns that hold the sensitive attribute, in the source or in `sensitive_from`.
+        Columns that hold the sensitive attribute, in the source or in `sensitive_from`; by default those that the
+        encoder was told.
     sensitive_from : path, optional
-        A file with the sensitive attribute of each row of the source, in the same order.
+        File with the sensitive attribute of each row of the source, in the same order.
     grouping : Grouping, optional
-        As for `encode_file`.
+        How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
     identifier : str, optional
-        The column that names a row's person, which randomised encoders need.
+        Column that names the person of a row, which randomised encoders need.
     dialect : Dialect, optional
-        How the source is written, as for `encode_file`; `sensitive_from` is recognised.
-    keep : sequence of str
-        Columns of the source to write as they are.
-    n_workers, batch_rows, on_progress
-        As for `encode_file`.
+        How the source is written; what it does not state is recognised, and a warning says as what. The file
+        `sensitive_from` is always recognised.
+    keep : sequence of str, default=()
+        Columns of the source that are written unchanged.
+    on_progress : callable, optional
+        Called with the number of decoded rows and, where known, of all rows.
 
     Returns
     -------
     int
-        How many rows were decoded.
+        The number of decoded rows.
     """
     check_file(Path(target), Path(source), None if sensitive_from is None else Path(sensitive_from))
     decode = RowDecoder(model, sensitive, identifier, keep, grouping)
-    reader = TableReader(Path(source), batch_rows, decode.schema, decode.identifier, dialect)
+    reader = TableReader(Path(source), BATCH_ROWS, decode.schema, decode.identifier, dialect)
     if sensitive_from is None:
         frames = reader.batches([*decode.columns, *decode.sensitive])
     else:
-        attributes = TableReader(Path(sensitive_from), batch_rows, decode.schema).batches(decode.sensitive)
+        attributes = TableReader(Path(sensitive_from), BATCH_ROWS, decode.schema).batches(decode.sensitive)
         frames = _side_by_side(reader.batches(decode.columns), attributes, reader.path, Path(sensitive_from))
-    decoded = in_order(decode, frames, _checked_workers(n_workers))
-    return _write(_shown(_of_one_schema(decoded), reader.n_rows, on_progress), Path(target), None)
+    decoded = _of_one_schema(in_order(decode, frames))
+    return _write(_shown(decoded, reader.n_rows, on_progress), Path(target), None)
 
 
 class RowDecoder:
-    """Decodes frames that hold encoded rows (`columns`) and the attribute (`sensitive`), of the types in `schema`."""
+    """Decode frames that hold encoded rows (`columns`) and the attribute (`sensitive`), of the types in `schema`."""
 
     def __init__(
         self,
@@ -182,7 +200,7 @@ class RowDecoder:
         sensitive: str | Sequence[str] | None,
         identifier: str | None,
         keep: Sequence[str],
-        grouping: Grouping | None = None,
+        grouping: Grouping | None,
     ) -> None:
         released = Released.of(model)
         encoder = encoder_of(released)
@@ -200,15 +218,186 @@ class RowDecoder:
         self.schema = taken if grouping is None else Schema(taken.kinds | grouping.schema(self.sensitive).kinds)
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The decoded rows, and the columns to keep, with the frame's index."""
+        """Decode the rows of a frame, and append the columns to keep."""
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
         attribute = attribute_of(TableColumns(frame), self.sensitive, self._grouping)
         X = self._encoder.inverse_transform(frame[self._names], sensitive_features=attribute, persons=persons)
         return beside(X, frame[self._keep]).set_axis(frame.index)
 
 
-def in_order(work: Callable[[Item], Result], items: Iterable[Item], n_workers: int) -> Iterator[Result]:
-    """``map`` by several threads, a few items ahead at most: NumPy and torch work outside Python's lock."""
+class TableReader:
+    """Read the rows of a CSV (plain or compressed), Excel or Parquet file in batches.
+
+    Columns of text files are read by the `schema`, where it has them. The `identifier`, which names persons, is always
+    text. Other columns are judged by the whole file. What `dialect` does not state is recognised, and a warning says
+    as what.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        batch_rows: int,
+        schema: Schema | None = None,
+        identifier: str | None = None,
+        dialect: Dialect | None = None,
+    ) -> None:
+        self.path, self._batch_rows = path, batch_rows
+        self._schema = Schema({}) if schema is None else schema
+        self._identifier = identifier
+        self._stated = dialect or Dialect()
+        self._rows = open_table(path, self._stated)
+        self.columns = self._rows.columns
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, where the file states it."""
+        return self._rows.n_rows if isinstance(self._rows, ParquetRows) else None
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """Yield these columns, each once, batch by batch, checked; the index counts the rows of the whole file."""
+        schema, start = self._schema.part(columns), 0
+        for table in self.tables(columns):
+            frame = from_arrow(table)
+            with naming_file(self.path):
+                schema.check(frame)
+            yield frame.set_axis(pd.RangeIndex(start, start + len(frame), name="row"))
+            start += len(frame)
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield these columns, each once, batch by batch, as Arrow tables."""
+        for name in columns:
+            check_known(name, pd.Index(self.columns), "needed")
+        columns = list(dict.fromkeys(columns))
+        n_rows = 0
+        with explaining_errors(self.path), naming_file(self.path):
+            for table in self._tables(columns, self._schema.part(columns)):
+                n_rows += table.num_rows
+                yield table
+        if not n_rows:
+            raise DataError(f"{self.path}: the table has no rows.")
+
+    def _tables(self, columns: list[str], schema: Schema) -> Iterator[pa.Table]:
+        if isinstance(self._rows, ParquetRows):
+            yield from self._rows.batches(columns, self._batch_rows)
+            return
+        # Marks and types must hold for the whole file: a batch of digits alone may be of a column of text.
+        *_, last = self.columns
+        fields = [*(name for name in columns if name != last), last]
+        kinds = with_identifier(schema.kinds, self._identifier)
+        dialect = number_marks(self._rows.batches(fields), self._rows.dialect, kinds)
+        say_what_was_recognised(self.path, self._stated, dialect)
+        types = column_types(self._rows.batches(fields), kinds, dialect)
+        for table in _slices(self._rows.batches(columns), self._batch_rows):
+            yield as_types(table, types, dialect)
+
+
+def _slices(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
+    """Yield the rows of the batches, so many at a time."""
+    waiting: pa.Table | None = None
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        waiting = table if waiting is None else pa.concat_tables([waiting, table])
+        while waiting.num_rows >= n_rows:
+            yield waiting.slice(0, n_rows)
+            waiting = waiting.slice(n_rows)
+    if waiting is not None and waiting.num_rows:
+        yield waiting
+
+
+class TableWriter:
+    """Write a CSV or Parquet file batch by batch. The first batch fixes the columns' types, and `name` the kind."""
+
+    def __init__(self, path: Path, name: Path) -> None:
+        self._path, self._kind = path, kind_of(name)
+        if name.suffix.lower() in COMPRESSION:
+            raise DataError(f"{name}: a packed CSV file is read but not written; choose .csv, .tsv or .parquet.")
+        if self._kind == "excel":
+            raise DataError(f"{name}: an Excel file is read but not written; choose .csv, .tsv or .parquet.")
+        self._separator = own_dialect(name).separator
+        self._file: Any = None  # a text file, or a writer of Parquet
+        self._waiting: list[pa.Table] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and self._waiting:
+                self._flush()
+        finally:
+            if self._file is not None:
+                self._file.close()
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows. They are written in groups of a size that suits readers of Parquet."""
+        self._waiting.append(table)
+        if sum(part.num_rows for part in self._waiting) >= _ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        table, self._waiting = pa.concat_tables(self._waiting), []
+        is_first = self._file is None
+        if self._kind == "csv":
+            if is_first:
+                self._file = self._path.open("w", encoding="utf-8", newline="")
+            has_gaps = any(column.null_count for column in table.columns)  # pandas makes floats of whole numbers then
+            frame = _with_texts(table).to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
+            frame.to_csv(self._file, sep=self._separator, index=False, header=is_first)
+            return
+        if is_first:
+            # Encoded numbers hardly repeat: dictionaries would only cost time.
+            texts = [field.name for field in table.schema if not pa.types.is_floating(field.type)]
+            self._file = pq.ParquetWriter(self._path, table.schema, use_dictionary=texts)
+        self._file.write_table(table)
+
+
+def _with_texts(table: pa.Table) -> pa.Table:
+    """Replace bytes by text, since pandas would write bytes as Python shows them."""
+    for j, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+            table = table.set_column(j, field.name, table.column(j).cast(pa.string()))
+    return table
+
+
+def number_of_buckets(n_rows: int) -> int:
+    """Return the number of buckets for about so many rows."""
+    return int(np.clip(-(-n_rows // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
+
+
+def shuffled(batches: Iterable[pa.Table], n_buckets: int, folder: Path) -> Iterator[pa.Table]:
+    """Yield the rows of all batches, of one schema, in random order, one bucket in memory at a time.
+
+    The folder for the buckets is empty and private.
+    """
+    rng = np.random.default_rng(secrets.randbits(128))  # an order that a seed repeats would be no secret
+    paths = [folder / f"{i}.arrow" for i in range(n_buckets)]
+    writers: list[pa.RecordBatchFileWriter] = []
+    try:
+        for table in batches:
+            if not writers:
+                writers = [pa.ipc.new_file(path, table.schema) for path in paths]
+            bucket = rng.integers(n_buckets, size=table.num_rows)
+            dealt = table.take(np.argsort(bucket, kind="stable"))
+            ends = np.cumsum(np.bincount(bucket, minlength=n_buckets))
+            for writer, start, end in zip(writers, [0, *ends[:-1]], ends, strict=True):
+                if end > start:
+                    writer.write_table(dealt.slice(int(start), int(end - start)))
+    finally:
+        for writer in writers:
+            writer.close()
+    for path in paths if writers else []:
+        with pa.OSFile(str(path)) as source:
+            rows = pa.ipc.open_file(source).read_all()
+        path.unlink()
+        if rows.num_rows:
+            yield rows.take(rng.permutation(rows.num_rows))
+
+
+def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Map by one thread per processor, a few items ahead at most: NumPy and torch work outside Python's lock."""
+    n_workers = os.cpu_count() or 1
     with one_thread(), ThreadPoolExecutor(n_workers) as pool:
         waiting: deque[Future[Result]] = deque()
         try:
@@ -224,18 +413,18 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], n_workers: i
 
 
 def _counted(encoded: Iterable[Encoded], unknown: Counter[Hashable]) -> Iterator[pa.Table]:
-    """Encoded batches of one schema; rows with unknown values are counted into `unknown`."""
+    """Yield encoded batches in one schema, and add the counts of rows with unknown values to `unknown`."""
     schema: pa.Schema | None = None
     for batch in encoded:
         unknown.update(batch.unknown)
-        # Where a model ends with somebody else's step, the first batch says what the columns are.
+        # Where a model ends with somebody else's step, the first batch fixes the columns.
         table = batch.table if schema is None else batch.table.cast(schema)
         schema = table.schema
         yield table
 
 
 def _of_one_schema(frames: Iterable[pd.DataFrame]) -> Iterator[pa.Table]:
-    """Frames as Arrow tables; the first one fixes the columns' types."""
+    """Yield frames as Arrow tables. The first one fixes the columns' types."""
     schema: pa.Schema | None = None
     for frame in frames:
         table = to_arrow(columns_of(frame), schema, single=False)
@@ -244,7 +433,7 @@ def _of_one_schema(frames: Iterable[pd.DataFrame]) -> Iterator[pa.Table]:
 
 
 def _shown(tables: Iterable[pa.Table], n_rows: int | None, on_progress: OnProgress | None) -> Iterator[pa.Table]:
-    """The tables; the rows so far are shown."""
+    """Yield the tables, and report the number of rows so far."""
     done = 0
     for table in tables:
         done += table.num_rows
@@ -264,20 +453,10 @@ def _write(tables: Iterable[pa.Table], target: Path, n_buckets: int | None) -> i
     return done
 
 
-def _buckets(reader: TableReader) -> int:
-    """A CSV file does not say how many rows it has; a row of fewer than 32 bytes would be rare."""
-    return number_of_buckets(reader.n_rows or reader.path.stat().st_size // 32)
-
-
-def _checked_workers(n_workers: int | None) -> int:
-    if n_workers is not None and n_workers < 1:
-        raise DataError(f"n_workers must be at least 1; got {n_workers!r}.")
-    return n_workers or os.cpu_count() or 1
-
-
 def _side_by_side(
     rows: Iterator[pd.DataFrame], attributes: Iterator[pd.DataFrame], path: Path, other: Path
 ) -> Iterator[pd.DataFrame]:
+    """Join the batches of two files. Raise if one of them has more rows."""
     while (part := next(rows, None)) is not None:
         beside = next(attributes, None)
         if beside is None or len(beside) != len(part):

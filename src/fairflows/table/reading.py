@@ -15,21 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
-from pyarrow.fs import FileSystem
 
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import check_known, distinct
 from fairflows.table.dialect import Dialect, own_dialect
 from fairflows.table.field_types import as_types, column_types, number_marks
 from fairflows.table.frames import check_names, from_arrow
-from fairflows.table.persons import Hashes, Persons, fingerprint, keyed_hashes
 from fairflows.table.schema import TEXT, Schema
 from fairflows.table.text_files import (
     COMPRESSION,
@@ -41,8 +36,6 @@ from fairflows.table.text_files import (
     TextFields,
 )
 
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # in the name of a folder
-_WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 _UNNAMED = re.compile(r"__index_level_\d+__")  # as pandas calls an index that has no name
 
 
@@ -108,10 +101,7 @@ def recognise(
 def open_table(path: Path, dialect: Dialect, usual: Dialect | None = None) -> TextFields | ParquetRows:
     """The rows of a file, by its kind. What is read of them later is to be read under the same two guards."""
     if path.is_dir():
-        raise DataError(
-            f"{path}: is a folder, not a file. Of Parquet files in a folder `fairflows fit` and `certify` read "
-            "a sample (--sample), and `encode --engine ray` encodes all rows."
-        )
+        raise DataError(f"{path}: is a folder, not a file; folders of Parquet files are read by `encode --engine ray`.")
     kind = kind_of(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
@@ -124,87 +114,6 @@ def open_table(path: Path, dialect: Dialect, usual: Dialect | None = None) -> Te
             name = next(name for name, value in dialect.to_dict().items() if value is not None)
             raise DataError(f"a Parquet file itself says how it is written: leave out {name}.")
         return ParquetRows(path)
-
-
-def parquet_folder(folder: str | Path, filesystem: FileSystem | None = None) -> pyarrow.dataset.FileSystemDataset:
-    """The Parquet files of a folder, or one such file; folders in it called ``year=2024`` give a column ``year``.
-
-    Such a column (Hive's way to write a table in parts) holds whole numbers where all its values are written as such,
-    and text otherwise: 01 is text. It stands after the columns of the files; ``partitioning.schema`` names it.
-    """
-    files = pyarrow.dataset.dataset(folder, filesystem=filesystem, format="parquet")
-    texts: dict[str, set[str]] = {}
-    for path in files.files:
-        for name, text in re.findall(r"([^/=]+)=([^/]*)/", path.removeprefix(str(folder))):
-            texts.setdefault(unquote(name), set()).add(text)
-    for name in texts:
-        if name in files.schema.names:
-            raise DataError(f"{folder}: {name!r} is a column of the files, and in the names of their folders too.")
-    whole = {name for name, found in texts.items() if all(map(_WHOLE.fullmatch, found - {_NO_VALUE}))}
-    parts = pa.schema([(name, pa.int64() if name in whole else pa.string()) for name in texts])
-    by_name = pyarrow.dataset.partitioning(parts, flavor="hive")
-    return pyarrow.dataset.dataset(folder, filesystem=filesystem, format="parquet", partitioning=by_name)
-
-
-def refuse_other_columns(
-    rows: pyarrow.dataset.FileSystemDataset, source: str | Path, columns: Sequence[str] | None = None
-) -> None:
-    """Refuse files whose columns, all or these, are not those of the first file.
-
-    Arrow reads all files by the schema of the first, and would leave out, empty or change what others hold: where the
-    first holds whole numbers, the texts 01 and 1 become one number, and two persons one.
-    """
-    in_names = rows.partitioning.schema.names
-    first = {field.name: field.type for field in rows.schema if field.name not in in_names}
-    for fragment in rows.get_fragments():
-        own = dict(zip(fragment.physical_schema.names, fragment.physical_schema.types, strict=True))
-        for name in [*first, *own] if columns is None else columns:
-            here, there = (str(found.get(name, "absent")).removeprefix("large_") for found in (first, own))
-            if here != there and there != "null":  # a column without any value, in this file
-                raise DataError(
-                    f"{source}: all files must have the same columns; {name!r} is {here} in the first, and {there} in "
-                    f"{Path(fragment.path).name}."
-                )
-
-
-def sample_persons(source: Path, target: Path, n: int, identifier: str | None, key: bytes) -> None:
-    """Write all rows of n random persons to a Parquet file; of all persons where there are no more.
-
-    Fitting and certifying hold their rows in memory, and need no more of them than a bound takes. Persons are sampled,
-    and not rows, since a certificate counts persons. Every set of n persons is equally likely to whoever does not know
-    the key; with the same key, one folder always gives the same persons. The folder is read twice, once for the
-    identifiers alone. Without an identifier, every row counts as another person.
-    """
-    with explaining_errors(source):
-        rows = parquet_folder(source)
-        if identifier is not None:
-            check_known(identifier, pd.Index(rows.schema.names), "identifier")
-        refuse_other_columns(rows, source)
-        lowest = np.empty(0, dtype=np.uint64)
-        names = rows.to_batches(columns=[] if identifier is None else [identifier])
-        for _, lots in _with_lots(names, identifier, key):
-            lowest = distinct(np.concatenate([lowest, lots]))[:n]
-        if not len(lowest):
-            raise DataError(f"{source}: the table has no rows.")
-        with pq.ParquetWriter(target, rows.schema) as writer:
-            for batch, lots in _with_lots(rows.to_batches(), identifier, key):
-                writer.write_batch(batch.filter(pa.array(lots <= lowest[-1])))
-
-
-def _with_lots(
-    batches: Iterator[pa.RecordBatch], identifier: str | None, key: bytes
-) -> Iterator[tuple[pa.RecordBatch, Hashes]]:
-    """Batches, each with the lot of every row: a keyed hash of its person, or for rows without names a random number.
-
-    The same numbers come again for the same folder, as its rows do.
-    """
-    generator = np.random.default_rng(int(fingerprint(["sample"], key), 16))
-    for batch in batches:
-        if identifier is None:
-            yield batch, generator.integers(2**64, size=batch.num_rows, dtype=np.uint64)
-        elif batch.num_rows:
-            persons = Persons.of(batch.column(identifier).to_pandas())
-            yield batch, keyed_hashes(np.asarray(persons.names), key, "sample")[persons.codes]
 
 
 def with_identifier(kinds: Mapping[str, str], identifier: str | None) -> dict[str, str]:

@@ -23,7 +23,8 @@ from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, Transformer, beside
 from fairflows.reporting.page import Report
 from fairflows.storage.saving import FILES, load, save
-from fairflows.stream.tables import TableWriter, to_arrow
+from fairflows.stream.batches import to_arrow
+from fairflows.stream.files import TableWriter
 from fairflows.table.dialect import Dialect
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import columns_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from fairflows.explain.usefulness import StillTells
     from fairflows.frontiers.selection import Candidate
 
-RUN, SETTINGS, MODEL, FORMAT = "run.json", "fit.toml", "model", 1
+RUN, MODEL, FORMAT = "run.json", "model", 1
 SHARED = {"csv": "shared.csv", "tsv": "shared.tsv", "excel": "shared.csv", "parquet": "shared.parquet"}
 """The file to share, by what the table came in."""
 
@@ -47,7 +48,6 @@ _FILES = {
     MODEL,
     "certificate.json",
     "certificate.files.json",
-    SETTINGS,
     "frontier.csv",
     "report.json",
     "report.html",
@@ -225,7 +225,6 @@ def write_fit(
     run: dict[str, Any],
     *,
     shared: str = "shared.parquet",
-    settings: str | None = None,
 ) -> None:
     """Write everything into one folder, which appears whole or not at all.
 
@@ -241,8 +240,6 @@ def write_fit(
         How the table was read; commands on the folder use it.
     shared : str
         The file to share, CSV or Parquet.
-    settings : str, optional
-        The options of the command as TOML, to run it again.
     """
     refuse_other_folder(Path(out))
     with new_folder(Path(out)) as folder:
@@ -266,8 +263,6 @@ def write_fit(
             "released": list(certificate.released),
         }
         (folder / RUN).write_text(json.dumps(record, indent=1), encoding="utf-8")
-        if settings is not None:
-            (folder / SETTINGS).write_text(settings, encoding="utf-8")
 
 
 def _write_shared(rows: pd.DataFrame, label: pd.Series | None, path: Path, *, single: bool) -> None:
