@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/adversaries.py [--seeds N] [--only NAME ...]
 
-30,000 rows of Adult with nine columns, without sex, are attacked as they are, as a transport at half strength gives
+30,000 rows of Adult with nine columns, without sex, are attacked as they are, as a matching at half strength gives
 them, as a matching at γ = .9 does, and as whole rows drawn from a matched tree. Printed are means over the seeds:
 processor seconds, the difference of an adversary's answers between the groups on validation persons, and the lower
 bound on Δ that it proves on test persons.
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from fit_command import COLUMNS
 
-from fairflows import FairMatching, FairTransport, FairTree, load_adult
+from fairflows import FairMatching, FairTree, load_adult
 from fairflows.attack.learners import LEARNERS
 from fairflows.attack.target import Target, without_gaps
 from fairflows.table.frames import to_pandas
@@ -62,7 +62,6 @@ def representations(train: Table, test: Table, seed: int) -> Iterator[tuple[str,
     raw = without_gaps({"train": train.X, "test": test.X})
     yield "raw", (raw["train"], raw["test"])
     encoders = {
-        "transport": FairTransport(0.5, random_state=seed),
         "matching": FairMatching(0.9, random_state=seed),
         "drawn from a tree": FairTree(64, output="row", random_state=seed),
     }

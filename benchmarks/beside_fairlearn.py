@@ -23,7 +23,7 @@ from fairlearn.preprocessing import CorrelationRemover
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import accuracy_score
 
-from fairflows import CellRelease, FairCells, FairTransport, Table, audit, load_adult
+from fairflows import CellRelease, FairCells, FairMatching, Table, audit, load_adult
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataWarning
 
@@ -87,10 +87,9 @@ METHODS: dict[str, Method] = {
     "boosted trees on the rows as they are | the rows": nothing,
     "fairlearn `ThresholdOptimizer` | answers": threshold_optimizer,
     "fairlearn `CorrelationRemover` | a table": correlation_remover,
-    "`FairTransport(density='counts')` | a table": encoder(lambda: FairTransport(density="counts")),
-    "`FairTransport(transport='score')` | a score": encoder(lambda: FairTransport(transport="score")),
-    "`CellRelease(FairTransport(transport='score'), 8, method='quantiles')` | one of 8 cells": encoder(
-        lambda: CellRelease(FairTransport(transport="score"), 8, method="quantiles")
+    "`FairMatching(density='counts')` | a table": encoder(lambda: FairMatching(density="counts")),
+    "`CellRelease(FairMatching(density='counts'), 8)` | one of 8 cells": encoder(
+        lambda: CellRelease(FairMatching(density="counts"), 8)
     ),
     "`FairCells(8, target=0.07)` | one of 8 cells": encoder(lambda: FairCells(8, target=0.07)),
     "`FairCells(8, target=0.1, attribute='training')` | one of 8 cells": encoder(

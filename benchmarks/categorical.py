@@ -19,9 +19,8 @@ import pandas as pd
 import torch
 
 from fairflows.bounds import exact_statistical_distance
-from fairflows.encoder import fair_matching, fair_transport
+from fairflows.encoder import fair_matching
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_transport import FairTransport
 from fairflows.table.examples import load_adult
 
 N_ROWS = 1_000_000
@@ -48,17 +47,12 @@ def main() -> None:
     seconds["matching: of which maps, laws and checks"] = maps
     with timed(seconds, "matching: encode a million rows"):
         fitted[2].transform(X, sensitive_features=a)
-    with timed(seconds, "transport: fit"), fitting_apart(fair_transport, seconds, "transport: of which densities"):
-        moved = FairTransport().fit(train.X, train.y, sensitive_features=train.a)
-    with timed(seconds, "transport: encode a million rows"):
-        moved.transform(X, sensitive_features=a)
 
     deltas = [exact_statistical_distance(encoder.latent_laws_) for encoder in fitted]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} CPU threads")
     for name, value in seconds.items():
         print(f"{name:<45}{value:8.2f} s")
     print("Δ of the model at γ = " + ", ".join(f"{g:g}: {d:.4f}" for g, d in zip(GAMMAS, deltas, strict=True)))
-    print(f"Δ of the model after transport: {exact_statistical_distance(moved.latent_laws_):.1e}")
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump({"seconds": seconds, "delta": deltas}, file, indent=2)

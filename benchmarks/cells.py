@@ -1,4 +1,4 @@
-"""What coarse cells after transport are certified at, on the five datasets, beside FARE's bound for the same cells.
+"""What coarse cells after matching are certified at, on the five datasets, beside FARE's bound for the same cells.
 
     python benchmarks/cells.py [--data adult compas crime health law] [--json FILE]
 
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from fairflows.bounds import cell_upper_bound, fare_upper_bound
-from fairflows.encoder.fair_transport import FairTransport
+from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataWarning
 from fairflows.metrics import count_predictions, group_metrics
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
@@ -56,7 +56,7 @@ def main() -> None:
 def on_dataset(name: str) -> list[dict[str, Any]]:
     train, validation, test = DATA[name]().split(random_state=0)
     most = int(train.persons.rows_each().max())
-    encoder = FairTransport(key=bytes(32)).fit(train)
+    encoder = FairMatching(key=bytes(32), density="counts").fit(train)
     rows = encoder.read(train, None, repeatable_persons(train))
     Z = encoder.encode(rows)
     parts = {

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the process that starts the others must stay small: its mem
     from fairflows.table.table import Table
 
 STAGES = ("fit", "encode", "certify", "audit")
-ENCODERS = ("FairTree", "FairCells", "FairTransport", "FairMatching", "FairFlow", "CrossFit", "CellRelease")
+ENCODERS = ("FairTree", "FairCells", "FairMatching", "FairFlow", "CrossFit", "CellRelease")
 FITTED_ROWS = 20_000
 AUDIT_LEARNS = 0.7
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ARROW_NUM_THREADS"), "1")
@@ -95,7 +95,7 @@ def all_points() -> Iterator[Point]:
                 for encoder in ENCODERS:
                     if axis == "columns" and value > MOST_COLUMNS.get(encoder, value):
                         continue
-                    if axis == "cells" and encoder in ("FairTransport", "FairMatching", "FairFlow"):
+                    if axis == "cells" and encoder in ("FairMatching", "FairFlow"):
                         continue  # which have no number of cells to choose
                     yield replace(Point(axis, encoder, stage), **{axis: value})
 
@@ -135,17 +135,16 @@ def as_table(rows: pd.DataFrame) -> Table:
 
 def encoder_named(name: str, n_cells: int = 64, *, briefly: bool = False) -> Encoder:
     """An encoder, not fitted, with its usual settings; `briefly` where it is not the fit that is measured."""
-    from fairflows import CellRelease, CrossFit, FairCells, FairFlow, FairMatching, FairTransport, FairTree
+    from fairflows import CellRelease, CrossFit, FairCells, FairFlow, FairMatching, FairTree
 
     made: dict[str, Callable[[], Encoder]] = {
         "FairTree": lambda: FairTree(n_cells),
         # A target in reach of few persons and many cells; how near it is does not change the work.
         "FairCells": lambda: FairCells(target=0.9, n_cells=n_cells, n_certify=10_000_000),
-        "FairTransport": FairTransport,
         "FairMatching": FairMatching,
         "FairFlow": lambda: FairFlow(n_epochs=2) if briefly else FairFlow(),
         "CrossFit": lambda: CrossFit(FairTree(n_cells)),
-        "CellRelease": lambda: CellRelease(FairTransport(), n_cells=n_cells),
+        "CellRelease": lambda: CellRelease(FairMatching(density="counts"), n_cells=n_cells),
     }
     return made[name]()
 

@@ -30,7 +30,7 @@ N_FITTED = 20_000
 WARM_UP = 20
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     name: lambda name=name: encoder_named(name, briefly=True)
-    for name in ("FairTree", "FairCells", "FairTransport", "FairMatching", "FairFlow", "CrossFit", "CellRelease")
+    for name in ("FairTree", "FairCells", "FairMatching", "FairFlow", "CrossFit", "CellRelease")
 } | {"FairTree, whole rows": lambda: FairTree(64, output="row")}
 
 

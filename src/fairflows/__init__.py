@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fairflows.encoder.fair_cells import FairCells as FairCells
     from fairflows.encoder.fair_flow import FairFlow as FairFlow
     from fairflows.encoder.fair_matching import FairMatching as FairMatching
-    from fairflows.encoder.fair_transport import FairTransport as FairTransport
     from fairflows.encoder.fair_tree import FairTree as FairTree
     from fairflows.exceptions import DataError as DataError
     from fairflows.exceptions import DataWarning as DataWarning
@@ -79,7 +78,6 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.encoder.fair_cells": "FairCells",
     "fairflows.encoder.fair_flow": "FairFlow",
     "fairflows.encoder.fair_matching": "FairMatching",
-    "fairflows.encoder.fair_transport": "FairTransport",
     "fairflows.encoder.fair_tree": "FairTree",
     "fairflows.exceptions": "DataError DataWarning",
     "fairflows.explain.comparison": "compare",

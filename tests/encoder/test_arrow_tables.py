@@ -10,7 +10,7 @@ import polars
 import pyarrow as pa
 import pytest
 
-from fairflows import CellRelease, CrossFit, FairMatching, FairTransport, FairTree, Table, audit, recourse
+from fairflows import CellRelease, CrossFit, FairMatching, FairTree, Table, audit, recourse
 from fairflows.exceptions import DataError, DataWarning
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -65,7 +65,7 @@ def test_names_are_kept_and_the_kind_of_table_too(form):
 @pytest.mark.parametrize(
     "encoder",
     [
-        CellRelease(FairTransport(density="counts", sensitive="sex", identifier="person", key=b"k" * 32), n_cells=2),
+        CellRelease(FairMatching(density="counts", sensitive="sex", identifier="person", key=b"k" * 32), n_cells=2),
         CrossFit(FairTree(n_cells=2, sensitive="sex", identifier="person", key=b"k" * 32)),
         FairMatching(density="counts", sensitive="sex", identifier="person", key=b"k" * 32),
     ],

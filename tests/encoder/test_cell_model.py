@@ -9,7 +9,6 @@ from sklearn.svm import LinearSVC
 
 from fairflows.density import cell_density as cells
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.persons import Key
 
@@ -64,17 +63,15 @@ class TestMemory:
 def test_a_classifier_without_weights(categorical):
     encoder = fit(categorical, classifier=KNeighborsClassifier(50))
     assert (encoder.predict(categorical.X, sensitive_features=categorical.a) == categorical.y).mean() > 0.7
-    for kind in (FairMatching, FairTransport):
-        with pytest.raises(ValueError, match="classifier must take sample_weight .*; KNeighborsClassifier does not"):
-            kind(density="counts", classifier=KNeighborsClassifier()).fit(
-                categorical.X, categorical.y, sensitive_features=categorical.a, sample_weight=np.ones(3000)
-            )
+    with pytest.raises(ValueError, match="classifier must take sample_weight .*; KNeighborsClassifier does not"):
+        FairMatching(density="counts", classifier=KNeighborsClassifier()).fit(
+            categorical.X, categorical.y, sensitive_features=categorical.a, sample_weight=np.ones(3000)
+        )
 
 
-@pytest.mark.parametrize("transport", ["cells", "score"])
-def test_a_classifier_without_probabilities(categorical, transport):
+def test_a_classifier_without_probabilities(categorical):
     with pytest.raises(ValueError, match=r"classifier must give probabilities \(predict_proba\); LinearSVC gives none"):
-        FairTransport(transport=transport, density="counts", classifier=LinearSVC()).fit(
+        FairMatching(density="counts", classifier=LinearSVC()).fit(
             categorical.X, categorical.y, sensitive_features=categorical.a
         )
 

@@ -9,7 +9,6 @@ from fairflows.certificate.certifying import certify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.cell_release import CellRelease
@@ -83,8 +82,7 @@ def test_a_table_names_its_persons_and_a_caller_may(named, unnamed):
 
 RANDOMISED = [
     FairMatching(0.5, **QUICK),
-    FairTransport(**QUICK),
-    CellRelease(FairMatching(1.0, **QUICK), 4, randomise=0.5),
+    CellRelease(FairMatching(0.5, **QUICK), 4),
 ]
 
 
@@ -136,7 +134,7 @@ def test_an_identifier_column_counts_whatever_the_index_is_called(frame):
 def test_training_persons_are_not_certified_on(frame, named, as_release):
     model = FairMatching(0.5, **QUICK, identifier="pid")
     if as_release:
-        model = CellRelease(model, n_cells=4, randomise=0.1)
+        model = CellRelease(model, n_cells=4)
     model.fit(features(frame), frame["label"], sensitive_features=frame["group"])
     with pytest.raises(DataError, match="fitted to, or chosen by, 3,000 of the 3,000 persons"):
         certify(model, named)
@@ -172,14 +170,6 @@ def test_decoding_without_coins_needs_no_identifier(frame, mixed):
     flow = FairFlow(**QUICK_FLOW, identifier="person").fit(mixed)
     back = flow.inverse_transform(flow.transform(mixed).to_numpy(), sensitive_features=mixed.a)
     np.testing.assert_array_equal(back[:, 0], mixed.X["age"])  # the noise is taken off by rounding
-
-
-def test_transport_samples_need_the_identifier_too(frame):
-    X, a = features(frame), frame["group"]
-    encoder = FairTransport(**QUICK, identifier="pid").fit(X, frame["label"], sensitive_features=a)
-    Z = encoder.transform(X, sensitive_features=a)
-    with pytest.raises(DataError, match="persons by their 'pid'"):
-        encoder.inverse_transform(Z, sensitive_features=a)
 
 
 def test_a_flow_takes_the_identifier_from_the_index(mixed):

@@ -9,7 +9,6 @@ from sklearn.linear_model import LogisticRegression
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("few_trees")
 
 KEY = Key(range(32))
 SETTINGS = {"density": "counts", "key": KEY, "identifier": "person"}
-ENCODERS = [FairMatching(**SETTINGS), FairTransport(**SETTINGS)]
+ENCODERS = [FairMatching(**SETTINGS)]
 
 WRONG = [
     ({"missing": "drop"}, "missing must be one of 'error', 'category'; got 'drop'"),
@@ -70,8 +69,6 @@ def test_a_later_fit_that_fails_leaves_the_model_as_it_was(categorical, encoder)
 TAKE_GAPS = {
     "flow": lambda **s: FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1), **s),
     "matching": lambda **s: FairMatching(density="counts", **s),
-    "cells": lambda **s: FairTransport(transport="cells", density="counts", **s),
-    "score": lambda **s: FairTransport(transport="score", classifier=LogisticRegression(), **s),
     "tree": lambda **s: FairTree(4, label_score=LogisticRegression(), **s),
     "crossed tree": lambda **s: CrossFit(FairTree(4, label_score=LogisticRegression(), **s)),
 }
@@ -101,7 +98,7 @@ def test_the_tables_rule_for_missing_values_is_the_encoders(categorical, name):
         complete.transform(gaps.drop(columns=["group", "label"]), sensitive_features=table.a)
 
 
-@pytest.mark.parametrize("kind", [FairMatching, FairTransport, FairFlow, FARE, Unencoded])
+@pytest.mark.parametrize("kind", [FairMatching, FairFlow, FARE, Unencoded])
 def test_the_key_does_not_show(kind):
     encoder = kind(key=b"very secret key")
     later = kind().set_params(key=b"very secret key")

@@ -18,7 +18,6 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError
 from fairflows.table.columns import TableColumns
@@ -73,10 +72,6 @@ class Matching(_NeedsEveryLabel, FairMatching):
     pass
 
 
-class Transport(_NeedsEveryLabel, FairTransport):
-    pass
-
-
 class Tree(_NeedsEveryLabel, FairTree):
     pass
 
@@ -89,7 +84,6 @@ CELLS = {"density": "counts", "output": "codes", "max_cells": 5000}
 ENCODERS = {
     "flow": Flow(n_epochs=2, n_blocks=2, hidden=(8,), head=(8,), density=MixtureDensity(1), dequantise=False),
     "matching": Matching(1.0, **CELLS),
-    "transport": Transport(transport="cells", **CELLS),
     "tree": Tree(4, min_rows=1),
     "cells": BestCells(2, target=1.0, n_certify=10**6, n_bins=4, missing="error"),
 }
@@ -107,7 +101,6 @@ EXPECTED = {
         "in distribution, not number by number",
     },
     "matching": OF_CELLS,
-    "transport": OF_CELLS,
     "cells": {
         **dict.fromkeys(
             [
@@ -148,7 +141,7 @@ def test_scikit_learn_checks(estimator, check):
 
 def test_encoders_say_whether_they_repeat_themselves():
     """The tag that makes scikit-learn leave out what fresh coins would fail."""
-    tossing = [FairFlow(), Matching(0.5, **CELLS), ENCODERS["transport"]]
+    tossing = [FairFlow(), Matching(0.5, **CELLS)]
     assert all(get_tags(encoder).non_deterministic for encoder in tossing)
     assert not any(get_tags(ENCODERS[name]).non_deterministic for name in ("flow", "matching"))
     named = [clone(encoder).set_params(identifier="person") for encoder in tossing]

@@ -10,7 +10,6 @@ from fairflows.certificate.certifying import certify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_transport import FairTransport
 from fairflows.exceptions import DataError
 from fairflows.frontiers.frontier import Frontier, frontier
 from fairflows.table.examples import make_gaussians
@@ -113,8 +112,6 @@ def test_models_that_diverged_are_counted_and_have_no_numbers():
 def test_encoders_of_cells_have_frontiers_too(categorical_table):
     matching = frontier(FairMatching(density="counts"), categorical_table, gammas=[0, 1], seeds=1).to_frame()
     assert matching["delta"].iloc[1] < matching["delta"].iloc[0]
-    transport = frontier(FairTransport(density="counts"), categorical_table, gammas=[0.0, 0.5, 1.0]).to_frame()
-    assert transport["delta"].iloc[2] < 1e-6 < transport["delta"].iloc[1] < transport["delta"].iloc[0]
 
 
 @pytest.fixture(scope="module")

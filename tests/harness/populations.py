@@ -28,7 +28,7 @@ class Population:
     identifier : str or None
         The column that names persons in the files; None where nobody does.
     strength : float
-        How strongly the score is transported: 1 makes the groups alike, 0 leaves it as it is.
+        The strength γ of the encoder: 1 makes the groups alike, 0 leaves it as it is.
     """
 
     name: str

@@ -28,14 +28,14 @@ REPEATED = 40
 
 
 HOW = {
-    "transport": lambda population: ["--method", "transport", "--gamma", population.strength],
+    "matching": lambda population: ["--method", "matching", "--gamma", population.strength],
     "tree": lambda population: ["--n-cells", "4"],
     "no attribute": lambda population: ["--without-attribute", "--target", "0.9"],
 }
 """The ways to fit: one model chosen from a frontier; the default, cross-fitted; cells that need no attribute."""
 
 
-def fit(run, population: Population, folder: Path, seed: int, how: str = "transport") -> dict:
+def fit(run, population: Population, folder: Path, seed: int, how: str = "matching") -> dict:
     """Run `fit` on persons of the population; the certificate."""
     rng = np.random.default_rng(seed)
     population.rows(rng, population.n_persons).to_csv(folder / "rows.csv", index=False)
@@ -53,7 +53,7 @@ def fitted(run, undrawn_figures, few_trees, few_measured, few_passes, short_made
     """The folder and the certificate of a population's first run, made once for the tests that only read it."""
     made: dict[tuple[str, str], tuple[Path, dict]] = {}
 
-    def of(population: Population, how: str = "transport") -> tuple[Path, dict]:
+    def of(population: Population, how: str = "matching") -> tuple[Path, dict]:
         if (population.name, how) not in made:
             folder = tmp_path_factory.mktemp("fitted")
             made[population.name, how] = folder, fit(run, population, folder, 0, how)
@@ -98,7 +98,7 @@ def population(request) -> Population:
 
 
 OFTEN = {
-    "transport": ("words", "visits", "few", "unnamed", "three groups"),
+    "matching": ("words", "visits", "few", "unnamed", "three groups"),
     "tree": ("words", "visits", "three groups"),
     "no attribute": ("codes", "heavy", "unnamed"),
 }

@@ -173,7 +173,7 @@ def test_the_blobs_in_tiny(tmp_path, monkeypatch):
 def test_baselines_in_tiny(tmp_path, monkeypatch, few_rows):
     monkeypatch.setattr(attacks, "load_adult", few_rows(load_adult))
     result = run("table-1", quick=True, seeds=1, out=tmp_path)
-    assert result.table["method"].tolist()[-2:] == ["FNF", "transport, 16 cells"]
+    assert result.table["method"].tolist()[-2:] == ["FNF", "FairTree, 16 cells"]
     assert result.table["bound"].notna().tolist() == [False] * 7 + [True] * 2
 
 

@@ -135,7 +135,7 @@ def test_no_training_person_finds_her_own_row(release):
 
 
 def test_saved_and_loaded(tmp_path):
-    release = CellRelease(Unencoded(), 2, method="kmeans", output="row").fit(table())
+    release = CellRelease(Unencoded(), 2, output="row").fit(table())
     ff.save(release, tmp_path / "model")
     loaded = ff.load(tmp_path / "model")
     cells = np.arange(2).repeat(50)

@@ -5,28 +5,25 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import chisquare
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from fairflows import FairTransport, Table, load_adult
-from fairflows.bounds import cell_upper_bound, delta_of_look, randomised_counts
+from fairflows import FairMatching, Table, load_adult
+from fairflows.bounds import delta_of_look
 from fairflows.encoder.group_encoder import Unencoded
-from fairflows.exceptions import DataError, DataWarning
+from fairflows.exceptions import DataError
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released, beside
 from sklearn_checks import run_check
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
-METHODS = ["tree", "quantiles", "kmeans"]
-
 
 def cells_of(release, X):
-    """Each row's own cell, before any randomisation."""
+    """Each row's cell."""
     return release.cells(release.read(X))
 
 
@@ -46,7 +43,7 @@ EXPECTED = {
 }
 
 
-@parametrize_with_checks([CellRelease(None, n_cells=4), CellRelease(None, n_cells=4, method="kmeans")])
+@parametrize_with_checks([CellRelease(None, n_cells=4)])
 def test_scikit_learn_conventions(estimator, check):
     run_check(check, estimator, EXPECTED)
 
@@ -56,10 +53,9 @@ def test_scikit_learn_conventions_of_drawn_rows(estimator, check):
     run_check(check, estimator, EXPECTED | {"check_fit_idempotent": "every call draws other rows"})
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_releases_a_number_below_k(blobs, method):
+def test_releases_a_number_below_k(blobs):
     z, y = blobs
-    release = CellRelease(None, n_cells=8, method=method).fit(z, y)
+    release = CellRelease(None, n_cells=8).fit(z, y)
     released = release.transform(z)
     assert list(released) == ["cell"] == release.get_feature_names_out().tolist()
     assert released.index.equals(z.index)
@@ -86,46 +82,6 @@ def test_tree_cells_are_ordered_by_label_rate(blobs):
     assert pd.Series(y).groupby(cells).mean().is_monotonic_increasing
 
 
-def test_quantiles_of_one_column_are_even_bins():
-    score = np.random.default_rng(1).random((8000, 1))
-    release = CellRelease(None, n_cells=8, method="quantiles").fit(score)
-    assert np.bincount(cells_of(release, score)).tolist() == [1000] * 8
-    assert np.array_equal(np.argsort(score[:, 0]), np.argsort(cells_of(release, score) + score[:, 0]))
-
-
-@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
-def test_times_are_cut_like_numbers(zone):
-    days = np.random.default_rng(0).integers(900, size=4000)
-    since = (pd.Timestamp("2020-01-01", tz=zone) + pd.to_timedelta(days, unit="D")).to_series(index=range(4000))
-    release = CellRelease(None, n_cells=4, method="quantiles").fit(pd.DataFrame({"since": since}))
-    cells = cells_of(release, pd.DataFrame({"since": since}))
-    assert np.bincount(cells).min() > 900
-    assert (np.diff(cells[np.argsort(days)]) >= 0).all()
-    lengths = pd.DataFrame({"stay": pd.to_timedelta(days, unit="h")})
-    assert (cells_of(CellRelease(None, n_cells=4, method="quantiles").fit(lengths), lengths) == cells).all()
-
-
-def test_ties_give_fewer_cells_not_empty_ones():
-    score = np.repeat([[0.0], [0.5], [1.0]], [700, 200, 100], axis=0)
-    release = CellRelease(None, n_cells=8, method="quantiles").fit(score)
-    assert np.bincount(cells_of(release, score)).min() > 0
-    assert release.n_cells_ == 2, "seven of eight quantiles are the same number"
-
-
-def test_typical_rows_are_in_the_tables_own_columns(blobs):
-    z, y = blobs
-    rows = pd.DataFrame({"age": np.arange(4000) % 60 + 20, "town": z["town"].to_numpy()}, index=z.index)
-    release = CellRelease(None, n_cells=4, output="typical").fit(rows, y)
-    released = release.transform(rows)
-    assert list(released) == ["age", "town"] == release.get_feature_names_out().tolist()
-    assert released.dtypes.equals(rows.dtypes)
-    assert released.drop_duplicates().shape[0] <= release.n_cells_
-    for cell in range(release.n_cells_):
-        mine = rows[cells_of(release, rows) == cell]
-        assert release.typical_rows_.loc[cell, "town"] == mine["town"].mode()[0]
-        assert (mine["age"] <= release.typical_rows_.loc[cell, "age"]).mean() >= 0.5
-
-
 def test_same_kind_of_table_out_as_in(blobs):
     import polars
 
@@ -142,67 +98,6 @@ def test_predicts_the_label_of_the_cell(blobs):
     z, y = blobs
     release = CellRelease(None, n_cells=8).fit(z, np.where(y, "yes", "no"))
     assert (release.predict(z) == np.where(y, "yes", "no")).mean() > 0.8
-    with pytest.raises(DataError, match="without a label"):
-        CellRelease(None, method="kmeans").fit(z).predict(z)
-
-
-def randomised(z, y, randomise, **names):
-    return CellRelease(Unencoded(**names), n_cells=4, randomise=randomise).fit(z, y)
-
-
-def test_randomised_response_follows_its_channel_and_the_person(blobs):
-    z, y = blobs
-    release = randomised(z, y, 0.6, identifier="person")
-    released = release.transform(z)
-    assert released.equals(release.transform(z)), "a second encoding with a fresh coin would give the cell away"
-    shuffled = z.sample(frac=1, random_state=0)
-    assert release.transform(shuffled).sort_index().equals(released.sort_index())
-    own, seen = cells_of(release, z), released["cell"].to_numpy()
-    for cell in range(4):
-        counts = np.bincount(seen[own == cell], minlength=4)
-        assert chisquare(counts, counts.sum() * release.channel_[cell]).pvalue > 1e-6
-    soft, eta = randomised_counts([np.bincount(own), np.bincount(own)], release.channel_)
-    assert eta == pytest.approx(0.4)
-    assert cell_upper_bound(soft, 0.05, eta=eta) < cell_upper_bound([np.bincount(own)] * 2, 0.05)
-    assert CellRelease(None, n_cells=4).fit(z, y).channel_ is None
-
-
-@pytest.mark.parametrize("place", ["index", "column"])
-def test_the_rows_of_a_person_share_her_coin(blobs, place):
-    z, y = blobs
-    z = (
-        z.set_axis(pd.Index([f"p{i // 4}" for i in range(len(z))], name="who"))
-        if place == "index"
-        else z.assign(who=[f"p{i // 4}" for i in range(len(z))])
-    )
-    everywhere = randomised(z, y, 0.999, identifier="who").transform(z)["cell"].to_numpy().reshape(-1, 4)
-    alike = (everywhere == everywhere[:, :1]).all(axis=1)
-    assert alike.mean() > 0.98, "nearly everybody's cell is drawn, and for all of her rows alike"
-    assert len(np.unique(everywhere)) == 4
-
-
-@pytest.mark.parametrize("name", [None, "row", "person", "index"])
-def test_nobody_is_known_by_a_row_number_or_by_a_name_of_the_index(blobs, name):
-    """Coins of rows that nobody named are fresh: one file per person must not give everybody the coin of row 0."""
-    z, y = blobs
-    z = z.reset_index(drop=True).rename_axis(name)
-    release = randomised(z, y, 0.999)
-    with pytest.warns(DataWarning, match=r"every row gets fresh randomness.*give identifier="):
-        first, second = (release.transform(z)["cell"].to_numpy() for _ in range(2))
-    assert 0.6 < (first != second).mean() < 0.9, "three of four draws differ"
-    with pytest.warns(DataWarning, match="every row gets fresh randomness"):
-        alone = [int(release.transform(z.iloc[[i]])["cell"].iloc[0]) for i in range(40)]
-    assert len(set(alone)) == 4
-
-
-def test_a_column_called_row_can_be_the_identifier(blobs):
-    z, y = blobs
-    z = z.reset_index(drop=True).assign(row=np.arange(len(z)) // 4)
-    release = randomised(z, y, 0.999, identifier="row")
-    released = release.transform(z)["cell"].to_numpy()
-    assert (released == release.transform(z)["cell"].to_numpy()).all()
-    assert (released.reshape(-1, 4) == released.reshape(-1, 4)[:, :1]).all(axis=1).mean() > 0.98
-    assert release.most_rows_ == 4
 
 
 def test_auto_takes_the_most_cells_within_the_target(blobs):
@@ -227,9 +122,7 @@ def test_auto_takes_the_most_cells_within_the_target(blobs):
     [
         ({"n_cells": 1}, "n_cells must be .* at least 2; got 1"),
         ({"n_cells": "many"}, "n_cells must be .* got 'many'"),
-        ({"method": "magic"}, "method must be .* got 'magic'"),
         ({"output": "all"}, "output must be .* got 'all'"),
-        ({"randomise": 1.0}, r"randomise must be in \[0, 1\); got 1.0"),
         ({"n_cells": "auto"}, "set target"),
     ],
 )
@@ -242,8 +135,6 @@ def test_what_a_method_cannot_do_without_is_named(blobs):
     z, y = blobs
     with pytest.raises(DataError, match="requires y"):
         CellRelease(None).fit(z)
-    with pytest.raises(DataError, match="two classes"):
-        CellRelease(None, method="quantiles").fit(z, np.arange(len(z)) % 3)
     with pytest.raises(DataError, match="pass sensitive_features"):
         CellRelease(None, n_cells="auto", target=0.1).fit(z, y)
 
@@ -267,22 +158,19 @@ def as_table(frame):
 
 def test_around_an_encoder(adult):
     train, test = map(as_table, adult)
-    release = CellRelease(FairTransport(density="counts"), "auto", target=0.3, output="typical").fit(train)
+    release = CellRelease(FairMatching(0.9, density="counts"), "auto", target=0.3, output="row").fit(train)
     released = release.transform(test)
-    assert list(released) == list(train.X), "typical rows are rows of the table"
-    assert len(released.drop_duplicates()) <= release.n_cells_
+    assert list(released) == [*train.X, "income"], "what is drawn are rows of the table"
     assert released.index.equals(test.X.index)
-    by_hand = release.typical_rows_.iloc[cells_of(release, test)]
-    assert (released.to_numpy() == by_hand.to_numpy()).all()
     assert 0.6 < (release.predict(test) == test.y).mean() < 1
     assert clone(release).get_params()["encoder__density"] == "counts"
 
 
 def test_an_encoder_that_reads_columns_gives_the_same_cells_as_a_table(adult):
     frame, test = (part.drop(columns="income") for part in adult)
-    encoder = FairTransport(density="counts", sensitive="sex", identifier="who", key=bytes(32))
+    encoder = FairMatching(0.9, density="counts", sensitive="sex", identifier="who", key=bytes(32))
     of_columns = CellRelease(encoder, 4).fit(frame, adult[0]["income"])
-    of_table = CellRelease(FairTransport(density="counts", key=bytes(32)), 4).fit(as_table(adult[0]))
+    of_table = CellRelease(FairMatching(0.9, density="counts", key=bytes(32)), 4).fit(as_table(adult[0]))
     expected = of_table.transform(as_table(adult[1]))["cell"].to_numpy()
     assert (of_columns.transform(test)["cell"].to_numpy() == expected).all()
     assert (of_columns.transform(as_table(adult[1]))["cell"].to_numpy() == expected).all()
@@ -290,7 +178,7 @@ def test_an_encoder_that_reads_columns_gives_the_same_cells_as_a_table(adult):
 
 def test_cells_as_the_last_step_of_a_pipeline(adult):
     frame, test = (part.drop(columns="income") for part in adult)
-    encoder = FairTransport(density="counts", sensitive="sex", identifier="who")
+    encoder = FairMatching(0.9, density="counts", sensitive="sex", identifier="who")
     pipeline = make_pipeline(encoder, CellRelease(None, 4)).fit(frame, adult[0]["income"])
     released = Released.of(pipeline)
     assert released.n_cells == 4
@@ -298,17 +186,6 @@ def test_cells_as_the_last_step_of_a_pipeline(adult):
     table = as_table(adult[1])
     assert (released.encode(table)["cell"].to_numpy() == expected).all()
     assert (released.cells(table) == expected).all()
-
-
-def test_the_coins_of_a_later_step_belong_to_the_same_persons(adult):
-    """A release at the end of a pipeline knows no identifier, but the table does."""
-    frame = adult[0].drop(columns=["income", "sex"])
-    encoder = Unencoded(identifier="who")
-    pipeline = make_pipeline(encoder, CellRelease(None, 4, randomise=0.9)).fit(frame, adult[0]["income"])
-    table, released = as_table(adult[1]), Released.of(pipeline)
-    once = released.encode(table)["cell"].to_numpy()
-    assert (once == released.encode(table)["cell"].to_numpy()).all()
-    assert (once != released.cells(table)).mean() > 0.5
 
 
 def test_cells_of_somebody_elses_representation(adult):
@@ -321,14 +198,6 @@ def test_cells_of_somebody_elses_representation(adult):
     assert list(released.encode(table)) == ["cell"]
     assert released.ledger is None
     assert released.secret == b""
-
-
-def test_typical_rows_show_no_group_and_no_person(adult):
-    frame = adult[0].drop(columns="income")
-    encoder = FairTransport(density="counts", sensitive="sex", identifier="who")
-    release = CellRelease(encoder, n_cells="auto", target=0.5, output="typical").fit(frame, adult[0]["income"])
-    assert list(release.typical_rows_) == [name for name in frame if name not in ("sex", "who")]
-    assert release.planned_, "the attribute was found in its column"
 
 
 def test_cells_are_planned_for_the_law_of_rows():
@@ -352,17 +221,19 @@ def test_cells_are_planned_for_the_law_of_rows():
 
 def test_several_rows_take_an_identifier():
     """How many rows a person may have can be stated only where somebody says whose rows they are."""
-    frame = pd.DataFrame({"x": np.arange(200) % 2, "a": np.arange(200) // 2 % 2, "who": np.arange(200) // 4})
-    nobody = Table(frame.drop(columns="who"), sensitive="a", kinds={"x": "categorical"})
-    named = Table(frame, sensitive="a", identifier="who", kinds={"x": "categorical"})
-    release = Released.of(CellRelease(None, 2, method="kmeans").fit(nobody))
+    frame = pd.DataFrame(
+        {"x": np.arange(200) % 2, "a": np.arange(200) // 2 % 2, "y": np.arange(200) % 2, "who": np.arange(200) // 4}
+    )
+    nobody = Table(frame.drop(columns="who"), sensitive="a", label="y", kinds={"x": "categorical"})
+    named = Table(frame, sensitive="a", label="y", identifier="who", kinds={"x": "categorical"})
+    release = Released.of(CellRelease(None, 2).fit(nobody))
     assert release.most_rows(nobody) == 1
     assert release.most_rows(named, 6) == 6
     with pytest.raises(DataError, match=r"most_rows must be 1 where no identifier .*; got 6\."):
         release.most_rows(nobody, 6)
     with pytest.raises(DataError, match=r"fitted without persons.*state the most rows.*\(most_rows=\.\.\.\)"):
         release.most_rows(named)
-    assert Released.of(CellRelease(None, 2, method="kmeans").fit(named)).most_rows(named) == 4
+    assert Released.of(CellRelease(None, 2).fit(named)).most_rows(named) == 4
 
 
 def test_what_is_written_beside_the_release_does_not_replace_it():

@@ -44,10 +44,7 @@ MODELS = {
     "matching": (lambda: ff.FairMatching(0.5, density="counts"), ["town", "owns"]),
     "matched codes": (lambda: ff.FairMatching(0.5, density="counts", output="codes"), ["town", "owns"]),
     "one-hot": (lambda: ff.FairMatching(0.5, density="counts", output="one-hot"), ["town", "owns"]),
-    "transported cells": (lambda: ff.FairTransport(density="counts"), ["town", "owns"]),
-    "transported score": (lambda: ff.FairTransport(), ["age", "income"]),
     "cells": (lambda: ff.FairCells(n_cells=4, target=0.5, n_bins=16), FEATURES),
-    "typical rows": (lambda: ff.CellRelease(n_cells=4, output="typical"), FEATURES),
     "crossed cells": (lambda: ff.CrossFit(ff.FairTree(n_cells=4)), FEATURES),
     "rows": (lambda: ff.FairTree(n_cells=4, output="row"), FEATURES),
     "crossed rows": (lambda: ff.CrossFit(ff.FairTree(n_cells=4, output="row")), FEATURES),
@@ -182,7 +179,7 @@ def test_a_pipeline_may_end_with_another_step(models):
     np.testing.assert_allclose(encoded.to_pandas().to_numpy(), model[-1].transform(Z.to_numpy()), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["flow", "cells", "typical rows", "crossed rows"])
+@pytest.mark.parametrize("name", ["flow", "cells", "crossed rows"])
 def test_a_worker_encodes_only_with_the_key_that_was_sent_along(name, models):
     batch, roles = arrow(rows()), {"sensitive": "sex", "identifier": "person"}
     sent = pickle.loads(pickle.dumps(models[name]))
@@ -202,7 +199,7 @@ def test_a_worker_encodes_only_with_the_key_that_was_sent_along(name, models):
 def test_each_encoder_of_a_pipeline_has_a_key(models):
     frame = rows()
     table = ff.Table(frame[["age", "income", "sex", "person"]], sensitive="sex", identifier="person")
-    cells = ff.CellRelease(None, 4, method="kmeans", randomise=0.5).fit(models["flow"].transform(table))
+    cells = ff.CellRelease(None, 4).fit(models["flow"].transform(table), frame["repaid"])
     encode = BatchEncoder(make_pipeline(models["flow"], cells), "sex", identifier="person")
     sent = pickle.loads(pickle.dumps(encode))
     with pytest.raises(ff.DataError, match="has 2 encoders, each with a key of its own; got 1"):

@@ -273,10 +273,10 @@ class CellEvidence:
 
 def _models(released: Released) -> list[tuple[int, int, FloatArray | None]]:
     """For each of the models that share out the persons: its first cell, its number of cells, its channel."""
-    channel, found, first = None if released.last is None else released.last.channel_, [], 0
+    found: list[tuple[int, int, FloatArray | None]] = []
+    first = 0
     for k in released.cells_of_models:
-        own = slice(first, first + k)
-        found.append((first, k, None if channel is None else channel[own, own]))
+        found.append((first, k, None))
         first += k
     return found
 

@@ -169,10 +169,10 @@ def fit(
     missing: Missing = "error",
     multiclass: Multiclass = False,
     method: Annotated[
-        Literal["tree", "cells", "auto", "flow", "matching", "transport"] | None,
+        Literal["tree", "cells", "flow", "matching"] | None,
         typer.Option(
             help="tree: cells for many purposes (the default). cells: the best ones for the label. The others train a "
-            "frontier of the paper's encoders and choose from it; auto takes those that fit.",
+            "frontier of the paper's encoders and choose from it.",
             show_default=False,
         ),
     ] = None,

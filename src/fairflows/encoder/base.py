@@ -489,13 +489,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         """Names of the encoded columns."""
 
     def cells(self, rows: Rows) -> Cells:
-        """Each row's own cell, before any randomisation: what a certificate counts, and never what is released."""
+        """Each row's cell, which a certificate counts."""
         raise DataError(f"{type(self).__name__} does not give cells.")
-
-    @property
-    def channel_(self) -> FloatArray | None:
-        """The law of what is released for a person in each cell, (k, k); None where it is the cell itself."""
-        return None
 
     @overload
     def transform(self, X: Table | pd.DataFrame, *, sensitive_features: Role | None = None) -> pd.DataFrame: ...

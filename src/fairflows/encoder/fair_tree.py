@@ -77,7 +77,7 @@ class FairTree(ScoredCells):
     n_certify : int, optional
         With "auto": how many persons will certify; as many as the tree is fitted to when not given.
     kinds, unseen, missing, sensitive, identifier, key, random_state
-        As for `FairTransport`.
+        As for `FairMatching`.
     progress : bool
         Show a progress bar while fitting.
 

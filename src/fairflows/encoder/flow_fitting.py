@@ -329,7 +329,7 @@ def _check_size(settings: FairFlow, n_features: int, n_groups: int, batch_size: 
         raise DataError(
             f"FairFlow compares each of {n_groups} groups with {min(n_groups - 1, MOST_COMPARED)} others in every "
             f"step, {n_models} models at a time, which takes about {numbers(n_groups) * 4 / 2**30:,.0f} GiB of memory; "
-            f"{fitting} groups fit. Join small groups, lower batch_size (now {batch_size}), or use FairTransport."
+            f"{fitting} groups fit. Join small groups, lower batch_size (now {batch_size}), or use FairTree."
         )
 
 

@@ -181,7 +181,7 @@ def frontier(
     table : Table
         Rows to train on.
     gammas : sequence of float
-        The trade-offs; for `FairTransport` these are strengths, for `FairTree` numbers of cells.
+        The trade-offs; for `FairTree` these are numbers of cells.
     seeds : int or sequence of int
         How many seeds, or which.
     validation : Table, optional

@@ -107,7 +107,7 @@ class Candidate:
     """One encoder, with or without cells, as judged on validation persons."""
 
     method: str  # which encoder it is
-    # Its place on the frontier; for transport gamma is the strength.
+    # Its place on the frontier.
     gamma: float
     seed: int
     model: Encoder  # what would be released
@@ -189,8 +189,7 @@ def _releases(encoder: Encoder, train: Table, sizes: Sequence[int]) -> Iterable[
     rows = encoder.read(train)
     Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
     for n_cells in sizes:
-        release = CellRelease(None, n_cells, method="kmeans" if train.y is None else "tree")
-        release.fit_around(encoder, rows, Z, train.y)
+        release = CellRelease(None, n_cells).fit_around(encoder, rows, Z, train.y)
         if release.n_cells_ > most:
             most = release.n_cells_
             yield release

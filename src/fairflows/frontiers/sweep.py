@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.fair_transport import FairTransport
 from fairflows.frontiers.frontier import frontier
 from fairflows.frontiers.selection import Candidate, Target, choose, judge_cells, judge_latents
-from fairflows.table.columns import Kind
 from fairflows.table.table import Table
 
-Swept = Literal["auto", "flow", "matching", "transport"]
+Swept = Literal["flow", "matching"]
 Say = Callable[[str], None]
 
 N_CELLS = (2, 4, 8, 16, 32, 64)
 GAMMAS = (0.0, 0.1, 0.5, 0.9, 0.99)
-STRENGTHS = (0.0, 0.5, 0.8, 0.95, 1.0)
-NAMES = {"FairFlow": "FNF, flows", "FairMatching": "FNF, matching", "FairTransport": "transport"}
+NAMES = {"flow": "FNF, flows", "matching": "FNF, matching"}
 
 
 @dataclass(frozen=True)
 class Sweep:
     """What to train and to choose from."""
 
-    method: Swept  # "auto" takes the invertible encoder that fits the column kinds and, for cells, transport
+    method: Swept
     cells: bool  # whether cells are released, and not the latent
     gamma: float | None  # the only trade-off to train; several when not given
     # Settings of the encoders.
@@ -45,7 +42,7 @@ class Sweep:
         frontiers = {}
         for name, estimator in self._estimators(train).items():
             say(f"training: {name}")
-            gammas = self._gammas(estimator, train)
+            gammas = self._gammas()
             frontiers[name] = frontier(estimator, train, gammas=gammas, validation=validation)
         say("choosing on validation persons")
         if self.cells:
@@ -59,31 +56,17 @@ class Sweep:
 
     def _estimators(self, train: Table) -> dict[str, Encoder]:
         """The encoders to try, by name."""
-        kinds: Mapping[str, Kind] = train.kinds
-        categorical = all(kind == "categorical" for kind in kinds.values())
-        wanted = [self.method] if self.method != "auto" else ["matching" if categorical else "flow"]
-        if self.method == "auto" and self.cells and (train.y is not None or categorical):
-            wanted.append("transport")
-        common: dict[str, Any] = {
-            "kinds": kinds,
+        settings: dict[str, Any] = {
+            "kinds": train.kinds,
             "unseen": "other",
             "identifier": None if train.identifier is None else str(train.identifier.name),
             "random_state": self.random_state,
         }
-        of_density: dict[str, Any] = {} if self.density is None else {"density": self.density}
-        makers: dict[str, Callable[[], Any]] = {
-            "flow": lambda: FairFlow(**common, **of_density),
-            "matching": lambda: FairMatching(**common, **of_density),
-            "transport": lambda: FairTransport(**common, **(of_density if categorical else {})),
-        }
-        made = [makers[name]() for name in wanted]
-        return {NAMES[type(estimator).__name__]: estimator for estimator in made}
+        if self.density is not None:
+            settings["density"] = self.density
+        return {NAMES[self.method]: FairFlow(**settings) if self.method == "flow" else FairMatching(**settings)}
 
-    def _gammas(self, estimator: Encoder, train: Table) -> Sequence[float]:
+    def _gammas(self) -> Sequence[float]:
         if self.gamma is not None:
             return [self.gamma]
-        if not isinstance(estimator, FairTransport):
-            return GAMMAS[1::2] if self.quick else GAMMAS
-        if train.y is None:
-            return [1.0]  # without labels to spare there is nothing to trade the distance for
-        return STRENGTHS[1::2] if self.quick else STRENGTHS
+        return GAMMAS[1::2] if self.quick else GAMMAS

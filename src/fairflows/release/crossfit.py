@@ -10,7 +10,6 @@ from typing import Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.validation import _num_samples
@@ -20,7 +19,6 @@ from fairflows.encoder.base import (
     FRESH_COINS,
     Cells,
     Encoder,
-    FloatArray,
     Given,
     IntArray,
     LabelsLike,
@@ -178,16 +176,6 @@ class CrossFit(Encoder):
             return of_model
         return of_model | {str(name): dtype for name, dtype in self.types_.items() if str(name) in of_model}
 
-    @property
-    def channel_(self) -> FloatArray | None:
-        """The law of what is released for a person in each cell; None where no model is randomised in its cells."""
-        self._check_fitted()
-        channels = [model.channel_ for model in self.models_]
-        if all(channel is None for channel in channels):
-            return None
-        known = [np.eye(k) if c is None else c for k, c in zip(self.cells_of_models, channels, strict=True)]
-        return np.asarray(block_diag(*known), dtype=np.float64)
-
     def fit_transform(
         self,
         X: RowsLike,
@@ -328,7 +316,7 @@ class CrossFit(Encoder):
             )
 
     def cells(self, rows: Rows) -> Cells:
-        """Each row's own cell, before any randomisation; those of model 1 follow those of model 0, and so on."""
+        """Each row's cell; those of model 1 follow those of model 0, and so on."""
         self._check_fitted()
         parts, order = self._by_fold(rows, lambda f, part: self._first_cell(f) + self.models_[f].cells(part))
         return np.concatenate(parts)[order]
@@ -337,20 +325,10 @@ class CrossFit(Encoder):
         """What is released for each row, by the model of its person's fold; rows have the table's own types."""
         self._check_fitted()
         if self.gives_cell_numbers:
-            return {"cell": self._released_cells(rows)}
+            return {"cell": self.cells(rows)}
         parts, order = self._by_fold(rows, lambda f, part: self.models_[f].encode(part))
         whole = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True)
         return only_used_categories(whole.astype({name: self.types_[name] for name in whole if name in self.types_}))
-
-    def _released_cells(self, rows: Rows) -> Cells:
-        """The number of the cell that is released for each row; numbered as `cells` does."""
-
-        def released(f: int, part: Rows) -> Cells:
-            (cells,) = self.models_[f].encode_columns(part).values()
-            return self._first_cell(f) + cells
-
-        parts, order = self._by_fold(rows, released)
-        return np.concatenate(parts)[order]
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The label that is suggested by what is given for each row, by the model of its person's fold."""

@@ -1,7 +1,4 @@
-"""Encoded rows as numbers, whatever their columns hold, and three ways to cut their space into k cells.
-
-Each is a few arrays, so that it can be read and stored.
-"""
+"""Encoded rows as numbers, whatever their columns hold, and the leaves of a tree that cut their space into k cells."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.cluster import KMeans
-from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from fairflows.encoder.trees import ThresholdTrees
@@ -121,60 +116,6 @@ class TreePartition:
         """Return the leaf of each row."""
         single = features.astype(np.float32)  # the precision in which scikit-learn chose the thresholds
         return self.cell[self.tree.leaves(single.astype(np.float64))[0]]
-
-
-@dataclass(frozen=True)
-class QuantilePartition:
-    """Quantile bins of a score, features · weights."""
-
-    weights: FloatArray  # (n_features,): a one for a single column; else those of a logistic regression of the label
-    edges: FloatArray  # (n_cells - 1,): a score equal to an edge belongs to the bin above
-
-    @classmethod
-    def fit(cls, features: FloatArray, y: IntArray | None, n_cells: int) -> QuantilePartition:
-        """Score the rows, and cut the score into bins that hold about equally many."""
-        weights = np.ones(1)
-        if features.shape[1] > 1:
-            weights = LogisticRegression(max_iter=1000).fit(features, y).coef_[0]
-        score = features @ weights
-        edges = np.unique(np.quantile(score, np.arange(1, n_cells) / n_cells))
-        return cls(weights, edges[edges > score.min()])
-
-    @property
-    def n_cells(self) -> int:
-        """How many bins there are; fewer than asked for where the score has ties."""
-        return len(self.edges) + 1
-
-    def cells(self, features: FloatArray) -> IntArray:
-        """Each row's bin."""
-        return np.searchsorted(self.edges, features @ self.weights, side="right")
-
-
-@dataclass(frozen=True)
-class CentrePartition:
-    """The nearest of k centres."""
-
-    centres: FloatArray  # (n_cells, n_features)
-
-    @classmethod
-    def fit(cls, features: FloatArray, n_cells: int, random_state: int) -> CentrePartition:
-        """Find the centres by k-means."""
-        different = len(np.unique(features, axis=0))
-        found = KMeans(min(n_cells, different), n_init=4, random_state=random_state).fit(features)
-        return cls(found.cluster_centers_.astype(np.float64))
-
-    @property
-    def n_cells(self) -> int:
-        """How many centres there are."""
-        return len(self.centres)
-
-    def cells(self, features: FloatArray) -> IntArray:
-        """Each row's nearest centre."""
-        # |x - c|² without the |x|² that all centres share.
-        return ((self.centres**2).sum(axis=1) - 2 * features @ self.centres.T).argmin(axis=1)
-
-
-Partition = TreePartition | QuantilePartition | CentrePartition
 
 
 def _fit_column(

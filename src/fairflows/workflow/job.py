@@ -90,11 +90,10 @@ def fit_table(
     ----------
     table : Table
         All rows.
-    method : {"tree", "cells", "auto", "flow", "matching", "transport"}, optional
+    method : {"tree", "cells", "flow", "matching"}, optional
         "tree", the default, is `FairTree`, for many purposes and without a label too. "cells" is `FairCells`, the best
         cells for the label. The others train a frontier of encoders on one part of the persons, and choose on another:
-        "auto" takes the paper's encoder that fits the column kinds and, for cells, transport; it is the default for a
-        latent.
+        "flow" is `FairFlow`, "matching" `FairMatching`, the default for a latent where every column is categorical.
     release : {"rows", "cells", "latent"}
         Whole rows in the table's own columns, drawn from cells; the cells' numbers; or the latent, which keeps
         everything, invertibly, under a certificate that takes the model for the truth.
@@ -138,7 +137,7 @@ def fit_table(
     if with_label and table.y is not None and str(table.y.name) == "cell":
         raise DataError("The label is called 'cell', as the column of released cells is: rename it to release both.")
     if gamma is not None and method is None:
-        method = "auto"  # only a frontier has trade-offs to choose from
+        method = _paper_method(table)  # only a frontier has trade-offs to choose from
     method = _checked_method(method, release, table, without_attribute)
     if gamma is not None and method in ("tree", "cells"):
         raise DataError(f"gamma and method exclude each other: {method!r} has no such trade-off; give a target.")
@@ -214,17 +213,21 @@ def _checked_method(method: Method | None, release: Release, table: Table, witho
     if release not in ("rows", "cells", "latent"):
         raise DataError(f"release must be 'rows', 'cells' or 'latent'; got {release!r}.")
     if method is None:
-        method = "auto" if release == "latent" else "cells" if without_attribute else "tree"
-    if method not in ("tree", "cells", "auto", "flow", "matching", "transport"):
-        rule = "must be 'tree', 'cells', 'auto', 'flow', 'matching' or 'transport'"
-        raise DataError(f"method {rule}; got {method!r}.")
+        method = _paper_method(table) if release == "latent" else "cells" if without_attribute else "tree"
+    if method not in ("tree", "cells", "flow", "matching"):
+        raise DataError(f"method must be 'tree', 'cells', 'flow' or 'matching'; got {method!r}.")
     if release == "latent" and method in ("tree", "cells"):
-        raise DataError(f"method must be 'auto', 'flow', 'matching' or 'transport' for a latent; got {method!r}.")
+        raise DataError(f"method must be 'flow' or 'matching' for a latent; got {method!r}.")
     if without_attribute and method != "cells":
         raise DataError(f"method must be 'cells' to encode without the sensitive attribute; got {method!r}.")
     if method == "cells" and table.y is None:
         raise DataError("Cells are made for a label, and the table has none: name it (label=...).")
     return method
+
+
+def _paper_method(table: Table) -> Method:
+    """The paper's encoder that fits the kinds of the columns."""
+    return "matching" if all(kind == "categorical" for kind in table.kinds.values()) else "flow"
 
 
 def _cells_encoder(

@@ -24,7 +24,6 @@ from fairflows.compute.resources import chosen_device
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
-from fairflows.encoder.fair_transport import FairTransport
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataWarning
 from fairflows.metrics import count_labels, group_metrics
@@ -112,7 +111,6 @@ def _methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, 
         "FairCells, no attribute": (changed(with_attribute, attribute="training"), TARGETS),
         "FairCells, no attribute, 2 cells": (changed(with_attribute, attribute="training", n_cells=2), TARGETS),
         "FairTree": (FairTree(unit=unit), (8, 16, 64, 256)),
-        "FairTransport": (CellRelease(FairTransport(transport="score"), 8, method="quantiles"), (0, 0.5, 0.8, 1)),
         "FairFlow": (CellRelease(FairFlow(n_epochs=short, device=device), 8), (0.02, 0.1, 0.5, 0.9)),
         "FARE": (FARE(), (0.0, 0.5, 0.8, 0.9, 0.95)),
         **{name: (CellRelease(changed(one, **settings), 8), strengths) for name, (one, strengths) in neural.items()},
@@ -267,7 +265,6 @@ REUSED: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
 
 REUSE_AT = {
     "FairTree": (8, 16, 64, 256),
-    "FairTransport": (1,),
     "FairCells": (0.05,),
     "FARE": (0.8, 0.95),
     "FairFlow": (0.9,),
@@ -278,7 +275,6 @@ ATTACK_AT = {
     "FairTree": (64,),
     "FairCells": (0.08, 0.2),
     "FairCells, no attribute": (0.08, 0.2),
-    "FairTransport": (1,),
     "FairFlow": (0.9,),
     "FARE": (0.8,),
 }
