@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 from training_step import SIZES, Size, random_rows
 
 from fairflows.bijection import RealNVP, StackedMLP
-from fairflows.compute.steps import AdamSteps
+from fairflows.bijection.steps import AdamSteps
 from fairflows.training.algorithm1 import Batch, algorithm_1
 from fairflows.training.loop import Feed, FreshDraws, GroupRows
 
@@ -41,7 +41,7 @@ class Steps:
         gamma = torch.linspace(0.1, 0.9, n_models)
 
         def loss_of(batch: Batch) -> Tensor:
-            return algorithm_1(bijection.prepared(), head, densities, batch, gamma).L.sum()
+            return algorithm_1(bijection, head, densities, batch, gamma).L.sum()
 
         loss: Callable[[Batch], Tensor] = torch.compile(loss_of) if compiled else loss_of
         self._feed = Feed(FreshDraws(GroupRows(rows, labels), densities, seeds=seeds, batch_size=size.batch_size))

@@ -75,6 +75,5 @@ def test_couplings_and_their_gradients_are_those_of_the_processor(direction):
         gradients = torch.autograd.grad(moved.square().sum() + log_det.sin().sum(), [points, *g.parameters()])
         return [part.detach().cpu() for part in (moved, log_det, *gradients)]
 
-    # Gradients by weights are rounded to TF32 in single precision only.
     for on_gpu, expected in zip(found("cuda"), found("cpu"), strict=True):
         torch.testing.assert_close(on_gpu, expected, rtol=1e-9, atol=1e-9)

@@ -18,7 +18,7 @@ from fairflows.attack.white_box import Constraint
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.document import AttackResult, Certificate, Plain
-from fairflows.compute.display import (
+from fairflows.display import (
     ATTACK,
     INK,
     Bound,
@@ -29,10 +29,10 @@ from fairflows.compute.display import (
     new_axes,
     progress_bar,
 )
-from fairflows.compute.resources import one_thread
 from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model
+from fairflows.resources import one_thread
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
-from fairflows.compute.resources import one_thread
+from fairflows.resources import one_thread
 from fairflows.table.columns import distinct
 
 FloatArray = npt.NDArray[np.float64]

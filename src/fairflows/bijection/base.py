@@ -13,7 +13,7 @@ from fairflows.bijection.networks import Stacked, shown
 from fairflows.exceptions import DataError
 
 
-class BothWays(Protocol):
+class Invertible(Protocol):
     """The two directions of a bijection."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,10 +50,6 @@ class Bijection(Stacked, ABC):
     @abstractmethod
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
-
-    def prepared(self) -> BothWays:
-        """The same map for several calls before the weights change: what its calls share may be computed once."""
-        return self
 
     def anew(self, n_features: int, *, n_groups: int, seeds: Sequence[int]) -> Self:
         """A bijection of so many features and groups, with the same other settings, and one new model per seed."""

@@ -19,16 +19,13 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-
-from fairflows.compute.steps import SecondStream
 
 
 def padded(width: int) -> int:
@@ -115,100 +112,11 @@ class Stacked(nn.Module):
         return part
 
 
-def activations(x: Tensor, matrices: Sequence[Tensor]) -> list[Tensor]:
-    """x̄ (N, B, w₀), what each hidden layer of N networks W̄_l (N, w_l, w_{l+1}) makes of it, and the output."""
-    layers = [x]
-    for weight in matrices[:-1]:
-        layers.append(torch.bmm(layers[-1], weight).relu_())
-    return [*layers, torch.bmm(layers[-1], matrices[-1])]
-
-
-def backpropagate(
-    grad: Tensor,
-    layers: Sequence[Tensor],
-    matrices: Sequence[Tensor],
-    weight_grads: Sequence[Tensor] | None,
-    beside: SecondStream,
-) -> Tensor:
-    """From the gradient by the output of networks to that by x̄ W̄_0; `layers` are x̄ and the hidden layers.
-
-    The gradients by the weights, which only the optimiser reads, are written to `weight_grads` where they are wanted,
-    beside the other work.
-    """
-    for i in reversed(range(len(matrices))):
-        if weight_grads is not None:
-            beside.run(_weight_gradient, layers[i], grad, weight_grads[i])
-        if i > 0:
-            grad = torch.bmm(grad, matrices[i].mT)
-            torch.ops.aten.threshold_backward.grad_input(grad, layers[i], 0, grad_input=grad)
-    return grad
-
-
-class _Networks(torch.autograd.Function):
-    """ReLU networks, one per batch item: x̄ (N, B, w₀) through W̄_l (N, w_l, w_{l+1}).
-
-    Written out by hand because activations are most of the memory a step touches: the ReLU and its derivative work in
-    place, and no gradient is formed for weights that are held fixed (a density's).
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, *matrices: Tensor) -> Tensor:
-        *layers, output = activations(x, matrices)
-        ctx.save_for_backward(*layers, *matrices)
-        return output
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        depth = len(ctx.saved_tensors) // 2
-        layers, matrices = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
-        weight_grads = [torch.empty_like(weight) for weight in matrices] if any(ctx.needs_input_grad[1:]) else None
-        beside = SecondStream(grad.device, "gradients")
-        grad = backpropagate(grad, layers, matrices, weight_grads, beside)
-        grad_x = torch.bmm(grad, matrices[0].mT) if ctx.needs_input_grad[0] else None
-        beside.join()
-        return (grad_x, *([None] * depth if weight_grads is None else weight_grads))
-
-
-def _weight_gradient(layer: Tensor, grad: Tensor, out: Tensor) -> None:
-    """The gradient by a weight matrix; on a GPU in TF32, four times as fast as float32.
-
-    Tensor cores round the factors to 10 bits and add up the rows of the batch in full. That moves results no more than
-    the last bits of the first weights do; the other products, rounded, move them twice as much (benchmarks/tf32.py).
-    """
-    with _tf32() if grad.is_cuda else nullcontext():
-        torch.bmm(layer.mT, grad, out=out)
-
-
-@contextmanager
-def _tf32() -> Iterator[None]:
-    """Products of a GPU in TF32; as the user wants them where she chose by torch's newer settings, which do not mix."""
-    try:
-        precision = torch.get_float32_matmul_precision()
-    except RuntimeError:
-        yield
-        return
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(precision)
-
-
 def apply_networks(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     """Send x̄ (N, B, w₀) through N networks whose effective matrices (N, w_l, w_{l+1}) are given layer by layer."""
-    if not is_transformed():
-        return _Networks.apply(x, *matrices)
-    return activations(x, matrices)[-1]
-
-
-def is_transformed() -> bool:
-    """Whether a transform of torch.func (vmap, grad, jacrev, ...) is at work.
-
-    Transforms see through plain operations only. Gradients that are written out by hand, for speed, are for training;
-    torch asks the same question before it applies them.
-    """
-    return torch._C._are_functorch_transforms_active()
+    for weight in matrices[:-1]:
+        x = torch.bmm(x, weight).relu_()
+    return torch.bmm(x, matrices[-1])
 
 
 class StackedMLP(Stacked):

@@ -16,7 +16,7 @@ from fairflows.bounds.derived import (
     selection_ratio_lower_bound,
 )
 from fairflows.certificate.counted import CountedStatement
-from fairflows.compute.display import (
+from fairflows.display import (
     ATTACK,
     GUESS,
     Bound,

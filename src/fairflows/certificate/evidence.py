@@ -105,9 +105,9 @@ def best_densities(
     """
     import torch
 
-    from fairflows.compute.resources import chosen_device
     from fairflows.density.base import Density, GroupDensities
     from fairflows.encoder.flow_fitting import density_of
+    from fairflows.resources import chosen_device
 
     if not isinstance(encoder, FairFlow):
         raise ValueError(f"density is for encoders of continuous tables (FairFlow); got {type(encoder).__name__}.")

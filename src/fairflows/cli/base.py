@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fairflows.compute.display import progress_bar
+from fairflows.display import progress_bar
 from fairflows.exceptions import DataError, DataWarning
 
 if TYPE_CHECKING:

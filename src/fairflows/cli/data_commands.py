@@ -267,8 +267,8 @@ def reproduce(
     """
     import pandas as pd
 
-    from fairflows.compute.resources import chosen_device
     from fairflows.paper.experiments import list_experiments, run_many
+    from fairflows.resources import chosen_device
     from fairflows.table.folders import check_folder
 
     known = list_experiments()

@@ -10,8 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fairflows.compute.resources import chosen_device
-from fairflows.compute.steps import AdamSteps, fastest_threads
+from fairflows.bijection.steps import AdamSteps, chosen_threads
 from fairflows.density.cell_density import (
     ROWS_PER_CHUNK,
     CellCounts,
@@ -25,6 +24,7 @@ from fairflows.density.cell_density import (
     one_hot,
     training_and_validation,
 )
+from fairflows.resources import chosen_device
 
 
 class CategoricalMADE(CountedDensity):
@@ -192,7 +192,7 @@ def _train(models: Sequence[CategoricalMADE], data: Sequence[tuple[CellCounts, C
         return -lead.n_batches * train.log_likelihood(parameters, masks, next(batches)).sum()
 
     steps = AdamSteps(loss, parameters, learning_rate=lead.learning_rate, weight_decay=lead.weight_decay)
-    with fastest_threads(device) as run:
+    with chosen_threads(device) as run:
         for epoch in range(lead.n_epochs):
             steps.set_learning_rate(lead.learning_rate * 0.1 ** (epoch // max(1, lead.n_epochs // 2)))
             batches = train.batches(lead.n_batches, generators)

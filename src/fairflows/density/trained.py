@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fairflows.bijection import Bijection, NeuralSpline, RealNVP
 from fairflows.bijection.networks import Stacked, StackedMLP, apply_networks, augment
-from fairflows.compute.steps import AdamSteps, fastest_threads, milestone_rate
+from fairflows.bijection.steps import AdamSteps, chosen_threads, milestone_rate
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
 
 _ROUND = 64  # steps whose rows are drawn at once
@@ -128,7 +128,7 @@ class TrainedDensity(Density):
             weight_decay=self.weight_decay,
             capture=device.type == "cuda",
         )
-        with fastest_threads(device) as run:
+        with chosen_threads(device) as run:
             for step in range(self.n_steps):
                 if step % _ROUND == 0:
                     uniform = torch.rand(*shape, generator=generator, device=device, dtype=torch.float64)

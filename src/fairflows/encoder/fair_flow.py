@@ -204,7 +204,7 @@ class FairFlow(ColumnEncoder):
         """What each of the models predicts for the rows of a table, which are brought to model space once for all."""
         import torch
 
-        from fairflows.compute.resources import chosen_device
+        from fairflows.resources import chosen_device
 
         rows = self.read(table, None, persons)
         x, _ = self._to_model_space(rows)
@@ -334,7 +334,7 @@ class FlowLaw:
         """Draws from every group's law and their log-density under every group."""
         import torch
 
-        from fairflows.compute.resources import chosen_device
+        from fairflows.resources import chosen_device
         from fairflows.training.evaluation import log_density_table
 
         densities = self.flow.densities if label is None else self.flow.of_label(label, self.classes)

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_cell_bound
-from fairflows.compute.display import ShowProgress, progress_bar
+from fairflows.display import ShowProgress, progress_bar
 from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows
 from fairflows.encoder.labels import Label, check_classifier, label_columns, takes_weights
 from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP, check_bijection
-from fairflows.compute.resources import chosen_device
 from fairflows.density import (
     AutoregressiveDensity,
     Density,
@@ -30,6 +29,7 @@ from fairflows.density.known import InModelSpace
 from fairflows.encoder.base import FloatArray, Groups, LabelledRows
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
 from fairflows.exceptions import DataError, check_count
+from fairflows.resources import chosen_device
 from fairflows.training.algorithm1 import MOST_COMPARED
 from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, train

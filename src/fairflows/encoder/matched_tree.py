@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from fairflows.compute.display import ShowProgress
+from fairflows.display import ShowProgress
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.table.persons import Places
 

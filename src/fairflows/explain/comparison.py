@@ -12,12 +12,12 @@ from fairflows.bounds.arguments import CHOOSING
 from fairflows.certificate.certifying import gives_each_row_another_value, refuse_used_rows
 from fairflows.certificate.document import Certificate
 from fairflows.certificate.making import Settings, make_certificate
-from fairflows.compute.resources import one_thread
 from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
 from fairflows.explain.usefulness import predicted_labels
 from fairflows.metrics import count_predictions, group_metrics
 from fairflows.release.released import Model, Released
+from fairflows.resources import one_thread
 from fairflows.table.looks import open_book
 from fairflows.table.table import Table
 

@@ -17,7 +17,7 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.compute.display import new_axes
+from fairflows.display import new_axes
 from fairflows.encoder.base import Rows
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError

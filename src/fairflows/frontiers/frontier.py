@@ -23,7 +23,7 @@ from fairflows.bounds import (
     statistical_distance,
 )
 from fairflows.bounds.arguments import CHOOSING, affordable_draws
-from fairflows.compute.display import Columns, html_card, new_axes
+from fairflows.display import Columns, html_card, new_axes
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.metrics import count_labels, group_metrics

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.compute.display import Columns, html_card
+from fairflows.display import Columns, html_card
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import (
     KINDS,

@@ -30,8 +30,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fairflows.bijection import StackedMLP
-from fairflows.bijection.base import BothWays
-from fairflows.compute.steps import SecondStream
+from fairflows.bijection.base import Invertible
 from fairflows.density import GroupDensities
 
 MOST_COMPARED = 4
@@ -66,7 +65,7 @@ def convex(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
 
 
 def algorithm_1(
-    f: BothWays,
+    f: Invertible,
     h: StackedMLP | None,
     p: GroupDensities,
     batch: Batch,
@@ -81,14 +80,12 @@ def algorithm_1(
     N = batch.log_p_x.shape[-1]
     z, log_det = f.forward(batch.x)  # z_a = f_a(x_a)
     z_rows, z_draws = z.split([z.shape[2] - N, N], dim=2)
-    beside = SecondStream(z.device, "classification")  # classified and decoded at the same time
-    L_clf = beside.run(classification_loss, h, z_rows, batch.y)
+    L_clf = classification_loss(h, z_rows, batch.y)
     log_p_z = batch.log_p_x - log_det[..., -N:]  # log p̂_Za(z_a), eq. 4
     z_compared, log_p_z_compared = (draws_compared(values, p.n_labels) for values in (z_draws, log_p_z))
     log_p_z_others = log_prob_under_others(f, p, z_compared)  # log p̂_Zb(z_a) for every b ≠ a
     L_a = (log_p_z_compared - log_p_z_others).mean((2, 3))  # (M, K): L_0, L_1, ...
     L_KL = L_a.mean(1)  # (L_0 + L_1) / 2 for two groups
-    beside.join()
     L = scalarise(L_KL, L_clf, gamma)
     return Losses(L_clf, L_KL, L)
 
@@ -110,7 +107,7 @@ def draws_compared(draws: Tensor, n_labels: int, most: int = MOST_COMPARED) -> T
     return torch.stack(shares, dim=2).flatten(3, 4)
 
 
-def log_prob_under_others(f: BothWays, p: GroupDensities, z: Tensor) -> Tensor:
+def log_prob_under_others(f: Invertible, p: GroupDensities, z: Tensor) -> Tensor:
     """log p̂_Zb(z_a) of draws z_a for every other group b = a − 1, a − 2, ... (mod K): (M, K, K − 1, N).
 
     The draws are those that a and b are compared on, (M, K, K − 1, N, D). With densities by group and label they are
@@ -180,7 +177,7 @@ def without_kl(scalarise: Scalarise, kl_is_trained: Tensor) -> Scalarise:
 class WithoutKLGradient:
     """Encoders f whose inverse passes no gradient on to models that L_KL does not train (`kl_is_trained`, (M,))."""
 
-    f: BothWays
+    f: Invertible
     kl_is_trained: Tensor
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

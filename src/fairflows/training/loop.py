@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from fairflows.bijection import Bijection, StackedMLP
 from fairflows.bijection.networks import generator_of
-from fairflows.compute.display import progress_bar
-from fairflows.compute.steps import AdamSteps, SecondStream, fastest_threads, milestone_rate
+from fairflows.bijection.steps import AdamSteps, chosen_threads, milestone_rate
 from fairflows.density import GroupDensities
 from fairflows.density.base import FreshNoise
+from fairflows.display import progress_bar
 from fairflows.exceptions import DataError
 from fairflows.training.algorithm1 import (
     Batch,
@@ -164,9 +164,7 @@ def train(
 
     def loss() -> Tensor:
         """The loss of the next step; captured, so every tensor that it reads or writes keeps its address."""
-        f = bijection.prepared()
-        if not kl_trains_all:
-            f = WithoutKLGradient(f, kl_is_trained)
+        f = bijection if kl_trains_all else WithoutKLGradient(bijection, kl_is_trained)
         losses = algorithm_1(f, head, densities, feed.next(), ramp.gamma, scalarise)
         record.add(losses)
         return losses.L.sum()  # the gradient of each model reaches its own weights only
@@ -182,7 +180,7 @@ def train(
     )
     steps_per_epoch = -(-data.smallest // settings.batch_size)
     history = x.new_empty(settings.epochs, 3, bijection.n_models)
-    with progress_bar("training", enabled=settings.progress) as show, fastest_threads(x.device) as run:
+    with progress_bar("training", enabled=settings.progress) as show, chosen_threads(x.device) as run:
         for epoch in range(settings.epochs):
             ramp.set(epoch)
             steps.set_learning_rate(milestone_rate(settings.learning_rate, epoch, settings.epochs))
@@ -292,31 +290,21 @@ class FreshDraws:
 
 
 class Feed:
-    """Hands each step its batch, from buffers at fixed addresses, as a captured step needs.
-
-    On a GPU the next batches are drawn beside the steps that use the last ones.
-    """
+    """Hands each step its batch, from buffers at fixed addresses, as a captured step needs."""
 
     def __init__(self, draws: Draws):
         self._draws = draws
         self._buffers = draws.take(_STEPS_AT_ONCE)
         self._n_used = 0
-        device = self._buffers.x.device
-        self._beside = SecondStream(device, "batches")
-        self._drawn_ahead: Batch | None = None
-        self._position = torch.zeros((), dtype=torch.long, device=device)
+        self._position = torch.zeros((), dtype=torch.long, device=self._buffers.x.device)
         self._n_streams = self._buffers.x.shape[1]
 
     def refill_when_empty(self) -> None:
         """Fill in new batches once all have been used. To be called before each step, outside the captured part."""
         if self._n_used == _STEPS_AT_ONCE:
-            fresh_batches = self._drawn_ahead or self._draws.take(_STEPS_AT_ONCE)
-            self._beside.join()
-            for buffer, fresh in zip(self._buffers, fresh_batches, strict=True):
+            for buffer, fresh in zip(self._buffers, self._draws.take(_STEPS_AT_ONCE), strict=True):
                 if buffer is not None and fresh is not None:
                     buffer.copy_(fresh)
-            if self._buffers.x.is_cuda:
-                self._drawn_ahead = self._beside.run(self._draws.take, _STEPS_AT_ONCE)
             self._position.zero_()
             self._n_used = 0
         self._n_used += 1

@@ -17,7 +17,6 @@ from sklearn.decomposition import PCA
 from fairflows.attack.auditing import Audit
 from fairflows.bounds.counts import FEWEST_PERSONS
 from fairflows.certificate.document import Certificate
-from fairflows.compute.resources import one_thread
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, DataWarning
@@ -29,6 +28,7 @@ from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Released, repeatable_persons
+from fairflows.resources import one_thread
 from fairflows.table.columns import is_number
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table

@@ -16,7 +16,7 @@ from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.certificate.checking import difference_from_counts
 from fairflows.certificate.document import MEANING, Certificate
 from fairflows.certificate.file_list import file_sha256
-from fairflows.compute.display import Columns, html_card
+from fairflows.display import Columns, html_card
 from fairflows.exceptions import DataError
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fairflows.bijection.networks import Stacked, StackedMLP, generator_of
-from fairflows.compute.resources import chosen_device, one_thread
-from fairflows.compute.steps import AdamSteps
+from fairflows.bijection.steps import AdamSteps
 from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
+from fairflows.resources import chosen_device, one_thread
 
 Side = Literal["encoder", "adversary"]
 Turns = Sequence[Sequence[Side]]

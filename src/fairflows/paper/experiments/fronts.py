@@ -20,7 +20,6 @@ from sklearn.base import clone
 
 from fairflows.attack.auditing import audit
 from fairflows.bounds import cell_upper_bound, total_variation
-from fairflows.compute.resources import chosen_device
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
@@ -34,6 +33,7 @@ from fairflows.paper.experiments.problems import at_hand, cells_by_group, change
 from fairflows.paper.experiments.result import COLOURS, Result, Setting, in_processes, new_figure
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released
+from fairflows.resources import chosen_device
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
 

@@ -1,4 +1,4 @@
-"""What a computation may use: which device, and how many threads.
+"""Choose the device and the number of threads of a computation.
 
 Small batches, and tasks that run side by side, gain nothing from threads within each: on busy cores these threads only
 wait for each other.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def chosen_device(name: str) -> torch.device:
-    """The device of that name; "auto" is a GPU where torch can use one, else the CPU.
+    """Return the device of that name; "auto" is a GPU where torch can use one, else the CPU.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def one_thread_by_default() -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread in torch, BLAS and OpenMP for the block; afterwards as many as before.
+    """Limit torch, BLAS and OpenMP to one thread in the block; afterwards they have as many as before.
 
     OpenMP counts threads for each calling thread, BLAS and torch for the whole process. Tasks in a pool of threads
     therefore enter this guard each on their own (for OpenMP), and the thread that owns the pool enters it around all
@@ -72,7 +72,7 @@ def one_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _thread_pools(n_modules: int) -> ThreadpoolController:
-    """The thread pools of all loaded libraries. Finding them takes milliseconds: again only after other imports."""
+    """Find the thread pools of all loaded libraries. This takes milliseconds, so only after other imports again."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from fairflows.compute.resources import chosen_device, one_thread, one_thread_by_default
+from fairflows.resources import chosen_device, one_thread, one_thread_by_default
 
 
 @pytest.mark.parametrize("name", ["tpu", "", "cuda:x", "cuda:-1"])

@@ -1,15 +1,12 @@
-"""How work and its results look to a person: progress bars, HTML for notebooks, and bounds drawn on one scale."""
+"""Show work and results to a person: progress bars, HTML for notebooks, and bounds drawn on one scale."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
-
-from markupsafe import Markup
 
 from fairflows.bounds.derived import rounded_down, rounded_up
 
@@ -20,62 +17,26 @@ if TYPE_CHECKING:
 ShowProgress = Callable[[int, int | None, str], None]
 """Called with what is done, of how much (None if that is not known), and a text to show beside the bar."""
 
-_SECONDS_BETWEEN_UPDATES = 0.2  # in a notebook, where each one is a message to the browser
-
 
 @contextmanager
 def progress_bar(verb: str, *, enabled: bool) -> Iterator[ShowProgress]:
-    """A bar with the verb before it and a text and the time left behind it: on standard error, or in the notebook."""
+    """Show a bar on standard error, with the verb before it, and a text and the time left behind it."""
     if not enabled:
         yield lambda done, total, text: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
-    if console.is_jupyter:
-        with _notebook_bar(verb) as show:
-            yield show
-        return
-    text_column = TextColumn("{task.description}", markup=False)
-    columns = (TextColumn(verb), BarColumn(), text_column, TimeRemainingColumn())
+    columns = (
+        TextColumn(verb),
+        BarColumn(),
+        TextColumn("{task.description}", markup=False),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True, force_jupyter=False)  # in a notebook rich would ask for widgets
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
-
-
-@contextmanager
-def _notebook_bar(verb: str) -> Iterator[ShowProgress]:
-    """A bar as one output of the cell, replaced as work goes on; it needs no widgets, and stays in the saved file."""
-    from IPython.display import DisplayHandle
-
-    handle, start, shown_at = DisplayHandle(), time.monotonic(), 0.0
-    now_shown: tuple[int, int | None, str] = (0, None, "")
-    handle.display(_bar(verb, *now_shown, 0.0), raw=True)
-
-    def show(done: int, total: int | None, text: str) -> None:
-        nonlocal shown_at, now_shown
-        now_shown = done, total, text
-        if time.monotonic() - shown_at >= _SECONDS_BETWEEN_UPDATES:
-            shown_at = time.monotonic()
-            handle.update(_bar(verb, *now_shown, shown_at - start), raw=True)
-
-    try:
-        yield show
-    finally:
-        handle.update(_bar(verb, *now_shown, time.monotonic() - start), raw=True)
-
-
-def _bar(verb: str, done: int, total: int | None, text: str, seconds: float) -> dict[str, str]:
-    """The bar as HTML and as text; with the seconds left where they are known, else those that have passed."""
-    left = None if not total or not 0 < done < total else seconds * (total - done) / done
-    clock = f"{left:.0f} s left" if left is not None else f"{seconds:.0f} s"
-    value = Markup(' max="{}" value="{}"').format(total, done) if total else ""
-    html = Markup("<div>{} <progress{} style='vertical-align:middle'></progress> {} {}</div>")
-    return {
-        "text/html": html.format(verb, value, text, clock),
-        "text/plain": f"{verb} {done}{f'/{total}' if total else ''} {text} {clock}",
-    }
 
 
 @dataclass(frozen=True)
@@ -103,7 +64,7 @@ def html_card(heading: str, *parts: str | Columns | Sequence[str], badge: tuple[
 def _template() -> Template:
     from jinja2 import Environment, PackageLoader
 
-    loader = PackageLoader("fairflows.compute", ".")
+    loader = PackageLoader("fairflows", ".")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.get_template("card.html.jinja")
 

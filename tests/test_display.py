@@ -1,25 +1,9 @@
 """Progress bars, HTML cards, and bounds on one scale."""
 
 import matplotlib.pyplot as plt
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
-from fairflows.compute.display import Bound, Columns, draw_bounds, html_card, progress_bar, stated_bounds
-
-LONG_WORK = """
-from fairflows.compute.display import progress_bar
-
-with progress_bar("counting", enabled=True) as show:
-    for done in range(20_000):
-        show(done + 1, 20_000, "<b>rows</b>")
-"""
-
-STOPPED = """
-with progress_bar("counting", enabled=True) as show:
-    show(3, 20, "")
-    raise KeyError("stopped")
-"""
+from fairflows.display import Bound, Columns, draw_bounds, html_card, progress_bar, stated_bounds
 
 
 def test_a_progress_bar_writes_to_standard_error_only_if_enabled(capsys):
@@ -29,21 +13,6 @@ def test_a_progress_bar_writes_to_standard_error_only_if_enabled(capsys):
         shown = capsys.readouterr()
         assert shown.out == ""
         assert ("counting" in shown.err and "[one] of two" in shown.err) == enabled
-
-
-@pytest.mark.filterwarnings("ignore")  # of Jupyter's own
-def test_in_a_notebook_a_progress_bar_is_one_output_that_changes():
-    cells = [nbformat.v4.new_code_cell(code) for code in (LONG_WORK, STOPPED)]
-    cells[1].metadata["tags"] = ["raises-exception"]
-    notebook = NotebookClient(nbformat.v4.new_notebook(cells=cells), kernel_name="python3").execute()
-    finished, stopped = (cell.outputs for cell in notebook.cells)
-    assert [output.output_type for output in finished] == ["display_data"]
-    html = finished[0].data["text/html"]
-    assert 'max="20000" value="20000"' in html, "the last state is shown, however fast the work was"
-    assert "<b>" not in html
-    assert finished[0].data["text/plain"].startswith("counting 20000/20000 <b>rows</b>")
-    assert [output.output_type for output in stopped] == ["display_data", "error"]
-    assert 'max="20" value="3"' in stopped[0].data["text/html"]
 
 
 def test_a_card_escapes_every_text():

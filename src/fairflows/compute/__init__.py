@@ -1,1 +1,0 @@
-"""Where and how numbers are crunched, and how progress and results look: devices, threads, steps, bars, cards."""
