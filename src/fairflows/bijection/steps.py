@@ -136,20 +136,21 @@ def chosen_threads(device: torch.device) -> Iterator[Callable[[Step], None]]:
     """
     n_before = torch.get_num_threads()
     most = min(n_before, cpu_count())
+    n_timed = 2 * _TRIED if device.type == "cpu" and most > 1 else 0
     seconds: list[float] = []
 
     def run(step: Step) -> None:
-        if len(seconds) < 2 * _TRIED:
-            torch.set_num_threads(1 if len(seconds) < _TRIED else most)
-            start = time.perf_counter()
+        if len(seconds) == n_timed:
             step()
-            seconds.append(time.perf_counter() - start)
-            if len(seconds) == 2 * _TRIED and min(seconds[:_TRIED]) < min(seconds[_TRIED:]):
-                torch.set_num_threads(1)
-        else:
-            step()
+            return
+        torch.set_num_threads(1 if len(seconds) < _TRIED else most)
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+        if len(seconds) == n_timed and min(seconds[:_TRIED]) < min(seconds[_TRIED:]):
+            torch.set_num_threads(1)
 
     try:
-        yield run if device.type == "cpu" and most > 1 else lambda step: step()
+        yield run
     finally:
         torch.set_num_threads(n_before)
