@@ -44,15 +44,7 @@ from fairflows.bounds.model import (
     statistical_distance,
     statistical_distance_upper_bound,
 )
-from fairflows.bounds.planning import (
-    delta_of_each,
-    delta_of_look,
-    expected_cell_distance,
-    most_useful_within,
-    planned_cell_bound,
-    rows_needed,
-)
-from fairflows.bounds.published import (
+from fairflows.bounds.paper import (
     fare_upper_bound,
     hoeffding_radius,
     kl_upper_bound,
@@ -60,6 +52,14 @@ from fairflows.bounds.published import (
     sign_estimate,
     sign_upper_bound,
     weissman_upper_bound,
+)
+from fairflows.bounds.planning import (
+    delta_of_each,
+    delta_of_look,
+    expected_cell_distance,
+    most_useful_within,
+    planned_cell_bound,
+    rows_needed,
 )
 
 __all__ = [

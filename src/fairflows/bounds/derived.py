@@ -143,7 +143,7 @@ def four_fifths_rate(distance: ArrayLike) -> FloatArray | float:
 
 
 def true_distance_upper_bound(distance: float, density_errors: ArrayLike) -> float:
-    """The paper's theorem: Δ of the true law, when someone vouches for how far the densities are from it.
+    """Return a bound on Δ of the true law from the error of the densities (the paper's Theorem 5.5).
 
     Δ(p_Z) ≤ Δ(p̂_Z) + TV(p̂_a, p_a) + TV(p̂_b, p_b), as encoders keep TV and TV obeys the triangle inequality. TV is
     ½∫|p̂ - p|, with the half. For K groups, where `distance` is of the worst pair, the two largest errors count.
@@ -169,8 +169,8 @@ def true_distance_upper_bound(distance: float, density_errors: ArrayLike) -> flo
 def density_error_lower_bound(attack_lower: float, model_upper: float) -> float:
     """How wrong the densities are at least, TV(p̂_a, p_a) + TV(p̂_b, p_b), when an attack beats the model's bound.
 
-    The theorem turned round. Positive means refuted, with confidence 1 - δ_a - δ_m for a lower bound at δ_a and an
-    upper bound at δ_m.
+    Theorem 5.5 turned round. A positive value refutes the densities, with confidence 1 - δ_a - δ_m for a lower bound at
+    δ_a and an upper bound at δ_m.
 
     Examples
     --------

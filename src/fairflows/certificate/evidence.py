@@ -25,8 +25,8 @@ from fairflows.bounds.model import (
     statistical_distance,
     statistical_distance_upper_bound,
 )
+from fairflows.bounds.paper import sign_estimate, sign_upper_bound
 from fairflows.bounds.planning import delta_of_each, rows_needed
-from fairflows.bounds.published import sign_estimate, sign_upper_bound
 from fairflows.certificate.counted import FoldCounts
 from fairflows.encoder.base import Encoder, LatentLaw
 from fairflows.encoder.fair_flow import FairFlow, FlowLaw

@@ -225,8 +225,9 @@ def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntA
     """The bijection of smallest statistical distance: the k-th likeliest cell goes to the reference's k-th likeliest.
 
     With i and j sorting p_ref and p_group, f(x_{j_k}) = x_{i_k}. Swapping two images of an optimal map that is out of
-    order cannot raise Δ = ½ Σ_z |p_ref(z) − p_group(f⁻¹(z))|, so the sorted map attains the minimum (Balunović et
-    al., 2022). Equal probabilities are matched in the order of their codes, so that a law matched to itself stays put.
+    order cannot raise Δ = ½ Σ_z |p_ref(z) − p_group(f⁻¹(z))|, so the sorted map attains the minimum (Lemma
+    5.4 of Balunović et al., 2022). Equal probabilities are matched in the order of their codes, so that a law matched
+    to itself stays put.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds import cell_upper_bound, exact_statistical_distance, statistical_distance_upper_bound
-from fairflows.bounds.published import hoeffding_radius
+from fairflows.bounds.paper import hoeffding_radius
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_tree import FairTree

@@ -1,4 +1,4 @@
-"""Published bounds: those of the paper itself, and two for cells, to set ours beside.
+"""Bounds of the paper (Lemma 5.1 to 5.3), and two published ones for cells, to compare ours with.
 
 Balunović, Ruoss and Vechev, "Fair Normalizing Flows", ICLR 2022: its estimator counts how often the optimal adversary
 is right, and adds Hoeffding's radius; it is kept so that the paper's figures can be reproduced, with its lemma on KL
@@ -19,7 +19,7 @@ from fairflows.exceptions import DataError
 
 
 def sign_estimate(log_densities: ArrayLike) -> float:
-    r"""The paper's estimate of the statistical distance, from the decisions of the optimal adversary.
+    r"""Estimate the statistical distance by the decisions of the optimal adversary (the paper's Lemma 5.1).
 
     .. math:: \hatΔ = \Bigl|\tfrac1n \sum_i μ^*(z_i^0) - \tfrac1n \sum_i μ^*(z_i^1)\Bigr|, \quad
               μ^*(z) = 1\{\hat p_{Z0}(z) \le \hat p_{Z1}(z)\}
@@ -37,7 +37,9 @@ def sign_estimate(log_densities: ArrayLike) -> float:
 
 
 def hoeffding_radius(n: int, delta: float) -> float:
-    r"""What the paper adds to its estimate: :math:`ε = \sqrt{-2 \log((1 - \sqrt{1-δ})/2) / n}`, n draws a group.
+    r"""Return the radius of the paper's Lemma 5.2, :math:`ε = \sqrt{-2 \log((1 - \sqrt{1-δ})/2) / n}`.
+
+    It is added to the estimate from n draws per group.
 
     Examples
     --------
@@ -50,7 +52,7 @@ def hoeffding_radius(n: int, delta: float) -> float:
 
 
 def samples_needed(epsilon: float, delta: float) -> int:
-    r"""Draws a group for which the paper's estimate errs by at most ε with probability at least 1 - δ.
+    r"""Return the draws per group for which the estimate errs by at most ε with probability 1 - δ (Lemma 5.2).
 
     .. math:: n \ge -2 \log\Bigl(\frac{1 - \sqrt{1-δ}}{2}\Bigr) / ε^2
 
@@ -65,14 +67,17 @@ def samples_needed(epsilon: float, delta: float) -> int:
 
 
 def sign_upper_bound(log_densities: ArrayLike, delta: float) -> float:
-    """The paper's upper bound on Δ: `sign_estimate` + `hoeffding_radius`, at δ / (K choose 2) for K > 2 groups."""
+    """Return the upper bound on Δ of the paper's Lemma 5.2: `sign_estimate` + `hoeffding_radius`.
+
+    For K > 2 groups the radius is that of δ / (K choose 2).
+    """
     table = checked_table(log_densities)
     n, K, _ = table.shape
     return min(1.0, sign_estimate(table) + hoeffding_radius(n, checked_delta(delta) / math.comb(K, 2)))
 
 
 def kl_upper_bound(symmetrised_kl: ArrayLike) -> FloatArray | float:
-    r"""Largest statistical distance that two laws with J = KL(p, q) + KL(q, p) can have.
+    r"""Return the largest statistical distance of two laws with J = KL(p, q) + KL(q, p) (Lemma 5.3, made tight).
 
     .. math:: J \ge 4 Δ \,\mathrm{artanh}\, Δ
 
