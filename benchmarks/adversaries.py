@@ -20,7 +20,7 @@ import pandas as pd
 from fit_command import COLUMNS
 
 from fairflows import FairMatching, FairTree, load_adult
-from fairflows.attack.learners import LEARNERS
+from fairflows.attack.adversaries import LEARNERS
 from fairflows.attack.target import Target, without_gaps
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table

@@ -144,7 +144,7 @@ def few_trees():
     """Boosted trees are few and small, where how well they predict is not the question."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    from fairflows.attack import learners
+    from fairflows.attack import adversaries
     from fairflows.encoder import fair_tree
 
     with pytest.MonkeyPatch.context() as patch:
@@ -152,7 +152,7 @@ def few_trees():
         for boosting in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
             patch.setitem(boosting.__init__.__kwdefaults__, "max_iter", 10)
             patch.setitem(boosting.__init__.__kwdefaults__, "max_leaf_nodes", 8)
-        patch.setattr(learners, "_MOST_TREES", 20)
+        patch.setattr(adversaries, "_MOST_TREES", 20)
         yield
 
 

@@ -16,10 +16,10 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from fairflows import FairMatching, Table, load_adult, make_shifted_gaussians, make_three_groups
 from fairflows.attack import target as attack_target
 from fairflows.attack import white_box
-from fairflows.attack.auditing import audit
-from fairflows.attack.learners import (
+from fairflows.attack.adversaries import (
     LEARNERS,
 )
+from fairflows.attack.auditing import audit
 from fairflows.attack.target import Target
 from fairflows.attack.white_box import Reference
 from fairflows.bounds.derived import rounded_down, rounded_up

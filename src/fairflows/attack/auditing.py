@@ -12,7 +12,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
-from fairflows.attack.learners import Attack
+from fairflows.attack.adversaries import Attack
 from fairflows.attack.target import Representation, Target
 from fairflows.attack.white_box import Constraint
 from fairflows.bounds.arguments import checked_delta
@@ -183,7 +183,7 @@ def audit(
     """Attack a release: many adversaries, the best chosen on validation persons, a rigorous bound on test persons.
 
     Black-box adversaries see what is released: boosted trees, a random forest, nearest neighbours, logistic
-    regression, networks with and without standardising, a stack of five learners, and the frequencies of exact values.
+    regression, networks with and without standardising, a stack of three learners, and the frequencies of exact values.
     White-box ones also know the encoders: the model's likelihood ratio, the grid test, and trees and the stack on
     everything that every group's inverse tells (`fairflows.attack.white_box`). With more than two groups each adversary
     attacks the pair that it tells apart best.

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.attack.learners import (
+from fairflows.attack.adversaries import (
     DENSITY_LEARNERS,
     LEARNERS,
     QUICK_LEARNERS,

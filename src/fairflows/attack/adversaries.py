@@ -1,0 +1,276 @@
+"""Adversaries that guess the group: each gives every group a score, and the pair and threshold that suit it best.
+
+The models are scikit-learn's. They learn from the same share of every group where there are enough rows, and are
+judged by the difference of their answers between two groups, for which thresholds are tuned: the shares of the groups
+need no weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
+from fairflows.resources import one_thread
+from fairflows.table.columns import distinct
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
+Make = Callable[[int, int, int], ClassifierMixin]
+"""Makes a classifier for a seed, a number of rows to learn from and a number of groups among them."""
+
+_SMALLEST = 1e-12
+_DECIMALS = 10  # a matrix product rounds by a row's place; equal rows must lie on one side of a threshold
+_LARGEST = 1e30  # of a number that a learner sees
+_MOST_TREES = 4_000  # of one learner: minutes
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features of rows; released cells repeat, so that few of a million rows are different."""
+
+    different: FloatArray  # (m, F): the different rows
+    place: IntArray  # (n,): which of them each row is
+
+    @classmethod
+    def of(cls, rows: FloatArray) -> Features:
+        """Return rows each of which counts as different."""
+        return cls(rows, np.arange(len(rows)))
+
+    def take(self, rows: IntArray) -> Features:
+        """Return the rows at these places."""
+        met, place = np.unique(self.place[rows], return_inverse=True)
+        return Features(self.different[met], place)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A classifier of the group."""
+
+    make: Make
+    most_rows: int  # how many rows it learns from at most
+    # How many different rows it is judged on at most, a random part of more. Its bound then rests on fewer persons, and
+    # holds as well.
+    most_judged: int = 100_000
+
+    def judged_rows(self, rows: Features, group: IntArray, seed: int) -> IntArray:
+        """Return the places of the rows that it is judged on."""
+        if len(rows.different) <= self.most_judged:
+            return np.arange(len(group))
+        return np.sort(stratified_sample(group, self.most_judged, seed))
+
+    def scores(self, fit: Features, group: IntArray, others: Sequence[Features], seed: int) -> list[FloatArray]:
+        """Return log-probabilities of the groups, (n, K), for other rows than those it learns from."""
+        K, n = group.max() + 1, np.bincount(group)
+        chosen = stratified_sample(group, self.most_rows, seed)
+        chosen = chosen[n[group[chosen]] > 1]  # a single row cannot be learnt from and stopped by
+        # The audit runs learners side by side; a learner that enormous numbers overwhelm is weak, which is no error.
+        with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+            learner = self.make(seed, len(chosen), len(np.unique(group[chosen])))
+            learnt = learner.fit(_bounded(fit.different[fit.place[chosen]]), group[chosen])
+            found = [np.full((len(rows.different), K), _SMALLEST) for rows in others]
+            for probabilities, rows in zip(found, others, strict=True):
+                known = learnt.predict_proba(_bounded(rows.different))
+                probabilities[:, learnt.classes_] = np.maximum(known, _SMALLEST)
+        scores = [np.log(probabilities).round(_DECIMALS) for probabilities in found]
+        return [score[rows.place] for score, rows in zip(scores, others, strict=True)]
+
+
+def _bounded(x: FloatArray) -> FloatArray:
+    """Clip numbers so that single precision holds them, and double precision their squares."""
+    return np.clip(x, -_LARGEST, _LARGEST)
+
+
+def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
+    """Return places of at most so many rows at random, as many of each group as of the others where it has so many.
+
+    Two groups are told apart as well as the smaller of them allows.
+    """
+    order = np.random.default_rng(seed).permutation(len(group))
+    by_group, n = order[np.argsort(group[order], kind="stable")], np.bincount(group)
+    rank = np.arange(len(group)) - np.repeat(np.cumsum(n) - n, n)  # within each group
+    return by_group[np.argsort(rank, kind="stable")[:most]]
+
+
+def _boosting(rounds: int) -> Make:
+    """Make boosted trees; every round grows a tree per group, so that many groups get fewer rounds."""
+    return lambda seed, n_rows, n_groups: _trees(rounds, seed, n_groups)
+
+
+def _trees(rounds: int, seed: int, n_groups: int, **settings: int | bool) -> ClassifierMixin:
+    rounds = max(1, min(rounds, _MOST_TREES // n_groups))
+    return HistGradientBoostingClassifier(learning_rate=0.2, max_iter=rounds, random_state=seed, **settings)
+
+
+def _forest(seed: int, n_rows: int, n_groups: int) -> ClassifierMixin:
+    return RandomForestClassifier(50, min_samples_leaf=3, max_samples=0.5, class_weight="balanced", random_state=seed)
+
+
+def _neighbours(n: int) -> Make:
+    return lambda seed, n_rows, n_groups: make_pipeline(StandardScaler(), KNeighborsClassifier(min(n, n_rows)))
+
+
+def _network(hidden: tuple[int, ...], epochs: int) -> Make:
+    """Make a network that stops once rows that it does not learn from are classified no better."""
+    return lambda seed, n_rows, n_groups: MLPClassifier(
+        hidden,
+        batch_size=min(256, n_rows),
+        max_iter=epochs,
+        early_stopping=n_rows >= 20 * n_groups,  # which keeps a tenth of the rows aside, of every group at least one
+        n_iter_no_change=3,
+        random_state=seed,
+    )
+
+
+def _logistic(seed: int, n_rows: int, n_groups: int) -> ClassifierMixin:
+    return LogisticRegression(max_iter=300, class_weight="balanced")
+
+
+def _standardised(make: Make) -> Make:
+    return lambda seed, n_rows, n_groups: make_pipeline(StandardScaler(), make(seed, n_rows, n_groups))
+
+
+def _stacked(seed: int, n_rows: int, n_groups: int) -> ClassifierMixin:
+    """Make three learners and a logistic regression on their answers for the half of the rows that they did not see.
+
+    Boosted trees learn without early stopping, which would need two rows of every group in each half.
+    """
+    learners = {
+        "trees": _trees(40, seed, 4 * n_groups, early_stopping=False, max_leaf_nodes=4),
+        "forest": RandomForestClassifier(25, min_samples_leaf=5, class_weight="balanced", random_state=seed),
+        "logistic": _standardised(_logistic)(seed, n_rows, n_groups),
+    }
+    last = LogisticRegression(max_iter=300, class_weight="balanced")
+    return StackingClassifier(list(learners.items()), last, cv=2, stack_method="predict_proba")
+
+
+# The slowest first: they run side by side, and a slow one that starts last is waited for.
+LEARNERS = {
+    "random forest": Learner(_forest, 24_000, 50_000),
+    "stacked learners": Learner(_stacked, 12_000, 20_000),
+    "network 200, 200, standardised": Learner(_standardised(_network((200, 200), 15)), 20_000),
+    "nearest neighbours": Learner(_neighbours(50), 10_000, 20_000),
+    "network 50, 50, standardised": Learner(_standardised(_network((50, 50), 20)), 20_000),
+    "network 50, 50": Learner(_network((50, 50), 20), 20_000),
+    "boosted trees": Learner(_boosting(100), 150_000),
+    "logistic regression": Learner(_standardised(_logistic), 100_000),
+}
+
+# They see five times as many columns.
+WHITE_BOX_LEARNERS = {
+    "stacked learners": LEARNERS["stacked learners"],
+    "random forest": Learner(_forest, 12_000, 20_000),
+    "boosted trees": LEARNERS["boosted trees"],
+}
+
+DENSITY_LEARNERS = {name: WHITE_BOX_LEARNERS[name] for name in ("random forest", "boosted trees")}
+
+QUICK_LEARNERS = {
+    "boosted trees": Learner(_boosting(40), 20_000),
+    "logistic regression": LEARNERS["logistic regression"],
+}
+
+QUICK_WHITE_BOX_LEARNERS = {"boosted trees": QUICK_LEARNERS["boosted trees"]}
+
+
+def frequency_scores(fit: npt.NDArray, group: IntArray, others: list[npt.NDArray]) -> list[FloatArray]:
+    """Log of each group's share of rows with exactly this value, (n, K); half a row is added to each count."""
+    values = distinct(fit)
+    K = group.max() + 1
+    counts = np.full((len(values) + 1, K), 0.5)
+    np.add.at(counts, (np.searchsorted(values, fit), group), 1)
+    log_shares = np.log(counts / np.bincount(group, minlength=K))
+    log_shares[-1] = 0  # a value that was never seen says nothing
+    found = []
+    for rows in others:
+        place = np.minimum(np.searchsorted(values, rows), len(values) - 1)
+        found.append(log_shares[np.where(values[place] == rows, place, len(values))])
+    return found
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One adversary and what it reached.
+
+    Attributes
+    ----------
+    name : str
+        The adversary.
+    box : {"black", "white"}
+        Whether it saw the release alone, or knows the encoders too.
+    validation : float
+        The difference of its answers between the two groups, on validation persons: how it was tuned and chosen.
+    expected : float
+        The lower bound that this promises on the test persons: what adversaries are chosen by.
+    lower : float
+        The lower bound on Δ from the test persons; holds with probability 1 − δ for each adversary by itself.
+    groups : tuple of int
+        The pair of groups that it tells apart.
+    n : tuple of int
+        How many test persons of these two groups it was judged on.
+    method : str
+        How the lower bound was computed, chosen on validation persons.
+    """
+
+    name: str
+    box: str
+    validation: float
+    expected: float
+    lower: float
+    groups: tuple[int, int]
+    n: tuple[int, int]
+    method: Method
+
+
+def judge(
+    name: str,
+    box: str,
+    scores: tuple[FloatArray, FloatArray],
+    groups: tuple[IntArray, IntArray],
+    delta: float,
+) -> Attack:
+    """Fix pair, threshold and method on validation rows, then bound Δ from below on test rows.
+
+    `scores` of the groups, (n, K), and `groups` are those of validation and of test rows.
+    """
+    (s_val, s_test), (g_val, g_test) = scores, groups
+    K = s_val.shape[1]
+    n_val, n_test = (np.bincount(g, minlength=K) for g in groups)
+    rows_of = [np.flatnonzero(g_val == a) for a in range(K)]
+    best: Attack | None = None
+    for a, b in combinations(range(K), 2):
+        of_pair = {g: s_val[rows_of[g], b] - s_val[rows_of[g], a] for g in (a, b)}
+        threshold, gap = _best_threshold(of_pair[a], of_pair[b])
+        k_val = np.zeros(K)  # of the pair, which alone counts
+        k_val[[a, b]] = [(of_pair[g] >= threshold).sum() for g in (a, b)]
+        method = better_method(k_val, n_val, n_test, delta, groups=(a, b))
+        expected = np.floor(k_val * n_test / np.maximum(n_val, 1))
+        promised = float(attack_lower_bound(expected, n_test, delta, method=method, groups=(a, b)))
+        if best is None or (promised, gap) > (best.expected, best.validation):
+            k_test = np.bincount(g_test[s_test[:, b] - s_test[:, a] >= threshold], minlength=K)
+            lower = float(attack_lower_bound(k_test, n_test, delta, method=method, groups=(a, b)))
+            best = Attack(name, box, gap, promised, lower, (a, b), (int(n_test[a]), int(n_test[b])), method)
+    if best is None:
+        raise ValueError("an attack needs at least two groups.")
+    return best
+
+
+def _best_threshold(of_a: FloatArray, of_b: FloatArray) -> tuple[float, float]:
+    """The threshold from which on to answer b, and the difference of the answers' rates in b and in a."""
+    of_pair = [np.sort(of_a), np.sort(of_b)]
+    values = np.unique(np.concatenate(of_pair))
+    above = [1 - np.searchsorted(scores, values) / max(len(scores), 1) for scores in of_pair]
+    gap = above[1] - above[0]  # of answering b where the score is at least the value
+    best = int(gap.argmax())
+    return float(values[best]), float(gap[best])
