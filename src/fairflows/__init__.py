@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from fairflows.stream.batches import encode_batch as encode_batch
     from fairflows.stream.files import decode_file as decode_file
     from fairflows.stream.files import encode_file as encode_file
-    from fairflows.table.dialect import Dialect as Dialect
     from fairflows.table.examples import load_adult as load_adult
     from fairflows.table.examples import make_gaussians as make_gaussians
     from fairflows.table.examples import make_shifted_gaussians as make_shifted_gaussians
@@ -92,7 +91,6 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.storage.saving": "load save",
     "fairflows.stream.batches": "encode_batch",
     "fairflows.stream.files": "decode_file encode_file",
-    "fairflows.table.dialect": "Dialect",
     "fairflows.table.examples": "load_adult make_gaussians make_shifted_gaussians make_three_groups",
     "fairflows.table.grouping": "GroupRules Grouping",
     "fairflows.table.table": "Table",

@@ -444,7 +444,7 @@ def test_values_that_repeat_without_a_grid_are_reported():
         (pd.DataFrame({"x": [1 + 2j, 0j]}), "'x': Complex data not supported"),
         (pd.DataFrame({"x": pd.Series(["a", 1], dtype=object)}), "'x' must hold values of one type; got int, str"),
         (pd.DataFrame({"x": pd.Series([[1], [2]], dtype=object)}), "'x' must hold plain values; got list"),
-        (pd.DataFrame({"x": [b"ok", b"caf\xe9"]}), "'x' holds bytes that are no text in UTF-8, such as b'caf"),
+        (pd.DataFrame({"x": [b"ok", b"caf\xe9"]}), "'x' holds bytes that are not UTF-8 text: b'caf"),
         (pd.DataFrame({"x": []}), "at least one row"),
     ],
 )

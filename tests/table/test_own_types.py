@@ -6,7 +6,7 @@ import pytest
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import TableColumns
-from fairflows.table.field_types import check_texts
+from fairflows.table.reading import check_texts
 from fairflows.table.schema import Schema, common_schema, own_types, plain_numbers
 
 

@@ -16,9 +16,9 @@ from fairflows.certificate.counted import CountedStatement, FoldCounts
 from fairflows.certificate.document import Certificate, Plain
 from fairflows.certificate.file_list import FileList, canonical_sha256, file_sha256, is_signed, list_beside
 from fairflows.certificate.making import status_of
-from fairflows.table.dialect import own_dialect
 from fairflows.table.json_text import read_text
 from fairflows.table.reading import kind_of, read_frame
+from fairflows.table.text_format import own_format
 
 Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
 
@@ -305,7 +305,7 @@ def _check_histogram(path: Path, names: list[str], c: Certificate) -> Result:
 
 def difference_from_counts(path: Path, certificate: Certificate) -> str:
     """How a file's rows differ from the counts of a random row, all groups together; empty where they do not."""
-    frame = read_frame(path, dialect=own_dialect(path) if kind_of(path) == "csv" else None)
+    frame = read_frame(path, text_format=own_format(path) if kind_of(path) == "csv" else None)
     if "cell" not in frame:
         return "It has no column 'cell', and should hold the cells that were counted."
     n_counted = sum(certificate.n.values())

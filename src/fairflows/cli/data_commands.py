@@ -26,7 +26,7 @@ from fairflows.cli.options import (
     reads_files,
 )
 from fairflows.exceptions import DataError
-from fairflows.table.dialect import Dialect
+from fairflows.table.text_format import TextFormat
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +74,7 @@ def describe(
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    dialect: Dialect,
+    text_format: TextFormat,
 ) -> None:
     """Say what a table holds, what will go wrong with it, and what can be certified with so many persons.
 
@@ -82,11 +82,10 @@ def describe(
     """
     from fairflows.table.grouping import GroupRules
     from fairflows.table.prospects import best_bounds, find_names, find_needed, find_problems
-    from fairflows.table.reading import read_frame, recognise
+    from fairflows.table.reading import read_frame
     from fairflows.table.table import Table
 
-    known = recognise(file, dialect, identifier=identifier)
-    frame = read_frame(file, identifier=identifier, dialect=known)
+    frame = read_frame(file, identifier=identifier, text_format=text_format)
     named = find_names(frame, [*sensitive, *filter(None, [label, identifier]), *(drop or [])])
     table = Table(
         frame,
@@ -108,7 +107,6 @@ def describe(
         record = {
             "name": table.name,
             "rows": len(table),
-            "dialect": known.to_dict(),
             "groups": summary,
             "columns": columns,
             "notes": table.notes,

@@ -31,7 +31,7 @@ from fairflows.cli.options import (
     reads_files,
 )
 from fairflows.exceptions import DataError
-from fairflows.table.dialect import Dialect
+from fairflows.table.text_format import TextFormat
 
 if TYPE_CHECKING:
     from fairflows.explain.recourse_search import Recourse
@@ -71,7 +71,7 @@ def encode(
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    dialect: Dialect,
+    text_format: TextFormat,
 ) -> None:
     """Encode a file of any size; memory does not grow with it, and the target appears when it is complete.
 
@@ -93,12 +93,11 @@ def encode(
     if engine == "ray":
         from fairflows.stream.on_ray import encode_folder
 
-        _refuse_dialect_on_ray(dialect)
+        _refuse_format_on_ray(text_format)
         n_rows = encode_folder(model, source, out, **settings)
     else:
-        known = dialect if run is None else run.dialect_of(source, model, dialect)
         with row_counter(quiet or as_json, "encoding") as count:
-            n_rows = encode_file(model, source, out, dialect=known, on_progress=count, **settings)
+            n_rows = encode_file(model, source, out, text_format=text_format, on_progress=count, **settings)
     _say_done(n_rows, out, as_json, quiet)
 
 
@@ -117,7 +116,7 @@ def decode(
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    dialect: Dialect,
+    text_format: TextFormat,
 ) -> None:
     """Decode a file of encoded rows (written with `--exact`, `--keep-order`, and the columns that are needed).
 
@@ -132,7 +131,7 @@ def decode(
             source,
             out,
             sensitive_from=sensitive_from,
-            dialect=dialect,
+            text_format=text_format,
             keep=keep or (),
             on_progress=count,
             **_roles(run, sensitive, identifier),
@@ -223,7 +222,7 @@ def fit(
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    dialect: Dialect,
+    text_format: TextFormat,
 ) -> None:
     """Turn a table into one that can be shared, with a certificate and a report.
 
@@ -262,8 +261,7 @@ def fit(
     shared = shared_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
-        known = reading.dialect_of(table, None, dialect)
-        rows = reading.table_of(table, dialect=known, rules=rules)
+        rows = reading.table_of(table, text_format=text_format, rules=rules)
         if identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         made = fit_table(
@@ -288,7 +286,7 @@ def fit(
             made,
             rows,
             out,
-            {**asdict(reading), "dialect": known.to_dict(), "rows": len(rows), "seed": seed},
+            {**asdict(reading), "rows": len(rows), "seed": seed},
             shared=shared,
         )
     if as_json:
@@ -326,7 +324,7 @@ def certify(
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    dialect: Dialect,
+    text_format: TextFormat,
 ) -> None:
     """Certify a model on held-out rows. Each certificate from the same rows spends its share of δ.
 
@@ -342,7 +340,7 @@ def certify(
     if out is not None:
         check_file(out, rows, train)  # a certificate that cannot be written would have spent its share all the same
     model, run = open_result(folder)
-    table = run.table_of(rows, model, dialect=dialect)
+    table = run.table_of(rows, model, text_format=text_format)
     if max_adversary_accuracy is None and target is None:
         before = Certificate.read(folder / "certificate.json")
         max_adversary_accuracy, target = before.target_accuracy, before.target
@@ -351,7 +349,7 @@ def certify(
     with stages(quiet or as_json) as say:
         if train is not None:
             say("attacking")
-            found = attack(model, run.table_of(train, model, dialect=dialect), table, n_jobs=2, **settings)
+            found = attack(model, run.table_of(train, model, text_format=text_format), table, n_jobs=2, **settings)
         say("certifying")
         accuracy = max_adversary_accuracy
         certificate = make(
@@ -375,7 +373,7 @@ def verify(
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing: the exit code does.")] = False,
     *,
-    dialect: Dialect,
+    text_format: TextFormat,
 ) -> None:
     """Compute a certificate again, and say what differs. Exit code 1 when anything does.
 
@@ -387,7 +385,9 @@ def verify(
 
     model, run = open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
-    found = check(document, model, certified_part(run.table_of(rows, model, dialect=dialect), run, document, model))
+    found = check(
+        document, model, certified_part(run.table_of(rows, model, text_format=text_format), run, document, model)
+    )
     if as_json:
         print_json({"holds": bool(found), "differences": [d.text for d in found.differences]})
     elif not quiet:
@@ -408,7 +408,7 @@ def audit(
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    dialect: Dialect,
+    text_format: TextFormat,
 ) -> None:
     """Attack what a model releases with many adversaries, and report what the best of them proves.
 
@@ -417,11 +417,11 @@ def audit(
     from fairflows.attack.auditing import audit as attack
 
     model, run = open_result(folder)
-    table = run.table_of(rows, model, dialect=dialect)
+    table = run.table_of(rows, model, text_format=text_format)
     if train is None:
         learn, judged = table.split(test=0.5, validation=0)
     else:
-        learn, judged = run.table_of(train, model, dialect=dialect), table
+        learn, judged = run.table_of(train, model, text_format=text_format), table
     found = attack(
         model,
         learn,
@@ -447,7 +447,7 @@ def recourse(
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    dialect: Dialect,
+    text_format: TextFormat,
 ) -> None:
     """Say what rejected rows would have to change to be accepted. The result shows single rows.
 
@@ -459,7 +459,7 @@ def recourse(
         check_file(out, rows)
     with stages(quiet or as_json) as say:
         say("searching for what rejected rows would have to change")
-        found = _recourse(folder, rows, keep, increase, decrease, dialect)
+        found = _recourse(folder, rows, keep, increase, decrease, text_format)
     if out is not None:
         with new_file(out) as side:
             found.to_frame().to_csv(side, index=False)
@@ -472,7 +472,7 @@ def _recourse(
     keep: list[str] | None,
     increase: list[str] | None,
     decrease: list[str] | None,
-    dialect: Dialect,
+    text_format: TextFormat,
 ) -> Recourse:
     from fairflows.encoder.fair_flow import FairFlow
     from fairflows.explain import recourse as find
@@ -485,7 +485,7 @@ def _recourse(
             f"Recourse needs an encoder with an inverse and densities of rows; this model is a "
             f"{type(encoder).__name__}. Fit with --method flow."
         )
-    table = replace(run, label=None).table_of(rows, model, dialect=dialect)
+    table = replace(run, label=None).table_of(rows, model, text_format=text_format)
     return find(
         encoder,
         table.X.drop(columns=[run.label], errors="ignore"),
@@ -511,7 +511,7 @@ def report(
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    dialect: Dialect,
+    text_format: TextFormat,
 ) -> None:
     """Write the report of a result as one HTML file, for internal use or for the public.
 
@@ -529,7 +529,9 @@ def report(
     if rejected is not None and not public:  # a public page does not show it
         from fairflows.workflow.contents import recourse_contents
 
-        page.contents["recourse"] = recourse_contents(_recourse(folder, rejected, keep, increase, decrease, dialect))
+        page.contents["recourse"] = recourse_contents(
+            _recourse(folder, rejected, keep, increase, decrease, text_format)
+        )
     page.save(out, public=public)
     if as_json:
         print_json({"out": str(out), "public": public})
@@ -548,9 +550,9 @@ def _roles(run: Run | None, sensitive: list[str] | None, identifier: str | None)
     }
 
 
-def _refuse_dialect_on_ray(dialect: Dialect) -> None:
+def _refuse_format_on_ray(text_format: TextFormat) -> None:
     """Raise if it is stated how the files are written: Parquet files say so themselves."""
-    name = next((name for name, value in asdict(dialect).items() if value is not None), None)
+    name = next((name for name, value in asdict(text_format).items() if value is not None), None)
     if name is not None:
         raise DataError(f"engine and {name} exclude each other: Ray reads folders of Parquet files.")
 

@@ -10,17 +10,15 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from fairflows.table.dialect import Dialect
+from fairflows.table.text_format import TextFormat
 
-_about_file = functools.partial(typer.Option, rich_help_panel="How the file is written (recognised when not given)")
+_about_file = functools.partial(typer.Option, rich_help_panel="How a CSV file is written")
 _OPTIONS = {
-    "separator": Annotated[str | None, _about_file(help="What separates fields: , ; | or tab.")],
-    "encoding": Annotated[str | None, _about_file(help="How text is encoded: utf-8, cp1252, utf-16, ...")],
-    "decimal": Annotated[Literal[".", ","] | None, _about_file(help="The decimal mark.")],
-    "thousands": Annotated[str | None, _about_file(help="What groups thousands: , . ' blank, or none.")],
-    "sheet": Annotated[str | None, _about_file(help="The sheet of an Excel file.")],
+    "separator": Annotated[str | None, _about_file(help="Between two fields; by default as in the header.")],
+    "encoding": Annotated[str | None, _about_file(help="How text is encoded; by default utf-8.")],
+    "decimal": Annotated[Literal[".", ","] | None, _about_file(help="By default a comma with ;, else a point.")],
 }
-_NAMES = {"tab": "\t", "\\t": "\t", "blank": " ", "none": ""}
+_NAMES = {"tab": "\t", "\\t": "\t"}
 
 
 def distinct(names: list[str] | None) -> list[str] | None:
@@ -73,9 +71,9 @@ Delta = Annotated[float, typer.Option(help="Probability that the certificate is 
 
 
 def reads_files(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take the options of a `Dialect`, handed to it as one."""
+    """Let a command take the options of a `TextFormat`, handed to it as one."""
     signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "dialect"]
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "text_format"]
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
         for name, annotation in _OPTIONS.items()
@@ -84,8 +82,8 @@ def reads_files(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**given: object) -> None:
         stated = {name: cast(str | None, given.pop(name)) for name in _OPTIONS}
-        dialect = Dialect(**{name: _NAMES.get(value or "", value) for name, value in stated.items()})
-        command(**given, dialect=dialect)
+        text_format = TextFormat(**{name: _NAMES.get(value or "", value) for name, value in stated.items()})
+        command(**given, text_format=text_format)
 
     run.__dict__["__signature__"] = signature.replace(parameters=[*own, *options])
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}

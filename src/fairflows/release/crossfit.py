@@ -28,10 +28,10 @@ from fairflows.encoder.base import (
 from fairflows.encoder.labels import label_columns
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.columns import Dtype, check_known, is_among, shown
-from fairflows.table.field_types import check_texts
 from fairflows.table.frames import ColumnLike, Frame, Values, has_names, only_used_categories, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.persons import Key, Persons, Places, content_hashes, fingerprint, keyed_hashes, new_key
+from fairflows.table.reading import check_texts
 from fairflows.table.schema import Schema, common_schema, own_type, own_types, plain_numbers
 from fairflows.table.table import Role, Table
 

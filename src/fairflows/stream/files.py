@@ -36,23 +36,13 @@ from fairflows.stream.batches import (
     warn_of_unknown,
 )
 from fairflows.table.columns import TableColumns, check_known
-from fairflows.table.dialect import Dialect, own_dialect
-from fairflows.table.field_types import as_types, column_types, number_marks
 from fairflows.table.folders import check_file, new_file, side_folder
 from fairflows.table.frames import NULLABLE, columns_of, from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
-from fairflows.table.reading import (
-    ParquetRows,
-    explaining_errors,
-    kind_of,
-    naming_file,
-    open_table,
-    say_what_was_recognised,
-    with_identifier,
-)
+from fairflows.table.reading import PACKED_SUFFIXES, kind_of, naming_file, open_table, with_identifier
 from fairflows.table.schema import Schema
-from fairflows.table.text_files import COMPRESSION
+from fairflows.table.text_format import TextFormat, own_format
 
 BATCH_ROWS = 2**14  # whose values in a network stay in a core's cache: four times as many take twice as long each
 ROWS_PER_BUCKET = 2**18
@@ -73,7 +63,7 @@ def encode_file(
     grouping: Grouping | None = None,
     identifier: str | None = None,
     label: str | None = None,
-    dialect: Dialect | None = None,
+    text_format: TextFormat | None = None,
     keep: Sequence[str] = (),
     keep_order: bool = False,
     precision: Precision = "float32",
@@ -101,8 +91,8 @@ def encode_file(
         fresh randomness.
     label : str, optional
         Column of the label, written after the encoded ones, for a release that is certified together with the label.
-    dialect : Dialect, optional
-        How the source is written; what it does not state is recognised, and a warning says as what.
+    text_format : TextFormat, optional
+        How the source is written, if it is a CSV file whose header does not show it.
     keep : sequence of str, default=()
         Columns of the source that are written unchanged, after the others.
     keep_order : bool, default=False
@@ -120,7 +110,7 @@ def encode_file(
     """
     check_file(Path(target), Path(source))
     encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
-    reader = TableReader(Path(source), BATCH_ROWS, encode.schema, encode.identifier, dialect)
+    reader = TableReader(Path(source), BATCH_ROWS, encode.schema, encode.identifier, text_format)
     encode.check_label(reader.columns, reader.path)
 
     def encoded(batch: pa.Table) -> Encoded:
@@ -145,7 +135,7 @@ def decode_file(
     sensitive_from: str | Path | None = None,
     grouping: Grouping | None = None,
     identifier: str | None = None,
-    dialect: Dialect | None = None,
+    text_format: TextFormat | None = None,
     keep: Sequence[str] = (),
     on_progress: OnProgress | None = None,
 ) -> int:
@@ -166,9 +156,8 @@ def decode_file(
         How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
     identifier : str, optional
         Column that names the person of a row, which randomised encoders need.
-    dialect : Dialect, optional
-        How the source is written; what it does not state is recognised, and a warning says as what. The file
-        `sensitive_from` is always recognised.
+    text_format : TextFormat, optional
+        How the source and `sensitive_from` are written, if they are CSV files whose headers do not show it.
     keep : sequence of str, default=()
         Columns of the source that are written unchanged.
     on_progress : callable, optional
@@ -181,11 +170,12 @@ def decode_file(
     """
     check_file(Path(target), Path(source), None if sensitive_from is None else Path(sensitive_from))
     decode = RowDecoder(model, sensitive, identifier, keep, grouping)
-    reader = TableReader(Path(source), BATCH_ROWS, decode.schema, decode.identifier, dialect)
+    reader = TableReader(Path(source), BATCH_ROWS, decode.schema, decode.identifier, text_format)
     if sensitive_from is None:
         frames = reader.batches([*decode.columns, *decode.sensitive])
     else:
-        attributes = TableReader(Path(sensitive_from), BATCH_ROWS, decode.schema).batches(decode.sensitive)
+        beside = TableReader(Path(sensitive_from), BATCH_ROWS, decode.schema, text_format=text_format)
+        attributes = beside.batches(decode.sensitive)
         frames = _side_by_side(reader.batches(decode.columns), attributes, reader.path, Path(sensitive_from))
     decoded = _of_one_schema(in_order(decode, frames))
     return _write(_shown(decoded, reader.n_rows, on_progress), Path(target), None)
@@ -228,9 +218,8 @@ class RowDecoder:
 class TableReader:
     """Read the rows of a CSV (plain or compressed), Excel or Parquet file in batches.
 
-    Columns of text files are read by the `schema`, where it has them. The `identifier`, which names persons, is always
-    text. Other columns are judged by the whole file. What `dialect` does not state is recognised, and a warning says
-    as what.
+    The `schema` says what columns of a CSV file must hold, and the `identifier` is always text. Other columns are
+    judged by the whole file.
     """
 
     def __init__(
@@ -239,19 +228,18 @@ class TableReader:
         batch_rows: int,
         schema: Schema | None = None,
         identifier: str | None = None,
-        dialect: Dialect | None = None,
+        text_format: TextFormat | None = None,
     ) -> None:
         self.path, self._batch_rows = path, batch_rows
         self._schema = Schema({}) if schema is None else schema
         self._identifier = identifier
-        self._stated = dialect or Dialect()
-        self._rows = open_table(path, self._stated)
+        self._rows = open_table(path, text_format)
         self.columns = self._rows.columns
 
     @property
     def n_rows(self) -> int | None:
         """Number of rows, where the file states it."""
-        return self._rows.n_rows if isinstance(self._rows, ParquetRows) else None
+        return self._rows.n_rows
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """Yield these columns, each once, batch by batch, checked; the index counts the rows of the whole file."""
@@ -269,39 +257,13 @@ class TableReader:
             check_known(name, pd.Index(self.columns), "needed")
         columns = list(dict.fromkeys(columns))
         n_rows = 0
-        with explaining_errors(self.path), naming_file(self.path):
-            for table in self._tables(columns, self._schema.part(columns)):
+        kinds = with_identifier(self._schema.part(columns), self._identifier)
+        with naming_file(self.path):
+            for table in self._rows.batches(columns, self._batch_rows, kinds):
                 n_rows += table.num_rows
                 yield table
         if not n_rows:
             raise DataError(f"{self.path}: the table has no rows.")
-
-    def _tables(self, columns: list[str], schema: Schema) -> Iterator[pa.Table]:
-        if isinstance(self._rows, ParquetRows):
-            yield from self._rows.batches(columns, self._batch_rows)
-            return
-        # Marks and types must hold for the whole file: a batch of digits alone may be of a column of text.
-        *_, last = self.columns
-        fields = [*(name for name in columns if name != last), last]
-        kinds = with_identifier(schema.kinds, self._identifier)
-        dialect = number_marks(self._rows.batches(fields), self._rows.dialect, kinds)
-        say_what_was_recognised(self.path, self._stated, dialect)
-        types = column_types(self._rows.batches(fields), kinds, dialect)
-        for table in _slices(self._rows.batches(columns), self._batch_rows):
-            yield as_types(table, types, dialect)
-
-
-def _slices(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of the batches, so many at a time."""
-    waiting: pa.Table | None = None
-    for batch in batches:
-        table = pa.Table.from_batches([batch])
-        waiting = table if waiting is None else pa.concat_tables([waiting, table])
-        while waiting.num_rows >= n_rows:
-            yield waiting.slice(0, n_rows)
-            waiting = waiting.slice(n_rows)
-    if waiting is not None and waiting.num_rows:
-        yield waiting
 
 
 class TableWriter:
@@ -309,11 +271,11 @@ class TableWriter:
 
     def __init__(self, path: Path, name: Path) -> None:
         self._path, self._kind = path, kind_of(name)
-        if name.suffix.lower() in COMPRESSION:
+        if name.suffix.lower() in PACKED_SUFFIXES:
             raise DataError(f"{name}: a packed CSV file is read but not written; choose .csv, .tsv or .parquet.")
         if self._kind == "excel":
             raise DataError(f"{name}: an Excel file is read but not written; choose .csv, .tsv or .parquet.")
-        self._separator = own_dialect(name).separator
+        self._separator = own_format(name).separator
         self._file: Any = None  # a text file, or a writer of Parquet
         self._waiting: list[pa.Table] = []
 

@@ -261,13 +261,11 @@ def check_column(name: str, column: pd.Series) -> None:
         if found and found[0] in {"list", "dict", "set", "ndarray", "tuple"}:
             raise DataError(f"Column {name!r} must hold plain values; got {found[0]}.")
         if found == ["bytes"]:  # text, as some programs write it into Parquet files
-            for value in distinct_values(column)[1]:
+            for value in column.dropna().unique():
                 try:
                     value.decode()
                 except UnicodeDecodeError:
-                    raise DataError(
-                        f"Column {name!r} holds bytes that are no text in UTF-8, such as {value!r}."
-                    ) from None
+                    raise DataError(f"Column {name!r} holds bytes that are not UTF-8 text: {value!r}.") from None
 
 
 def step_text(step: float, dtype: np.dtype) -> str:

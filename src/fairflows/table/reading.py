@@ -1,226 +1,433 @@
-"""Reading a user's file, with an error that says what is wrong with it and where.
+"""Read CSV, Excel and Parquet files, in one piece or in batches.
 
-A file of text says neither how it is written (its `Dialect`) nor what its columns hold (`column_types`), so rules have
-to, and the same ones wherever a file is read, in one piece or in a stream.
+A CSV file does not say how it is written. Its separator is read off the header line, a decimal comma comes with ``;``,
+and everything else is stated (`TextFormat`). A file that could be read in two ways is an error that names the settings
+that decide.
+
+Nor does it say what its columns hold. A column holds whole numbers, numbers, true and false, dates or times if every
+field can be read so without loss, else text. Leading zeros ("00123") and whole numbers beyond 64 bits make a column
+text, because a number would change them. An empty field is missing; NA, null and the like are missing among numbers and
+times, and text among text.
 """
 
 from __future__ import annotations
 
 import csv
-import lzma
+import io
 import re
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.dataset
+import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.dialect import Dialect, own_dialect
-from fairflows.table.field_types import as_types, column_types, number_marks
 from fairflows.table.frames import check_names, from_arrow
-from fairflows.table.schema import TEXT, Schema
-from fairflows.table.text_files import (
-    COMPRESSION,
-    CSV_SUFFIXES,
-    EXCEL_SUFFIXES,
-    PARQUET_SUFFIXES,
-    CsvText,
-    ExcelText,
-    TextFields,
-)
+from fairflows.table.schema import BOOLEANS, DATES, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema
+from fairflows.table.text_format import TextFormat, tab_by_name
 
-_UNNAMED = re.compile(r"__index_level_\d+__")  # as pandas calls an index that has no name
+PACKED_SUFFIXES = {".gz", ".bz2", ".zst", ".lz4"}  # which pyarrow opens
+_KINDS: dict[str, Literal["csv", "excel", "parquet"]] = {
+    **dict.fromkeys((".csv", ".tsv", ".txt", ".data"), "csv"),
+    **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+}
+_SEPARATORS = (",", ";", "\t", "|")
+_BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
+_UNNAMED = re.compile(r"__index_level_\d+__")  # pandas' name of an index without a name
+
+_MISSING = pa.array(["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"])
+_TRUTHS = pa.array(["True", "TRUE", "true", "False", "FALSE", "false"])
+_NOT_A_NUMBER = r"^[+-]?0[0-9xX]"  # leading zeros, which a number would lose, and 0x10, which Arrow would take for 16
+_LONG = r"^[+-]?[0-9]{19,}$"  # whole numbers that floats would round
+
+_NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
+_DAYS = (pa.date32(), pa.timestamp("us"))
+_MOMENTS = (pa.timestamp("us", "UTC"),)
+_ANY = (*_NUMBERS, pa.bool_(), *_DAYS, *_MOMENTS, pa.string())
+_OF_KIND = {
+    TEXT: (pa.string(),),
+    BOOLEANS: (pa.bool_(),),
+    WHOLE: _NUMBERS,  # the codec rounds or refuses a number in between
+    NUMBERS: (pa.float64(),),
+    DATES: _DAYS,
+    TIMES: _DAYS,
+    MOMENTS: _MOMENTS,
+}
 
 
 def read_frame(
-    path: str | Path, schema: Schema | None = None, identifier: str | None = None, dialect: Dialect | None = None
-) -> pd.DataFrame:
-    """The table in a CSV (plain or compressed), Excel or Parquet file, its values unchanged.
-
-    A CSV or Excel column is what all its fields can be read as: numbers, true and false, ISO dates and times; else
-    text, as is a column with leading zeros. An empty field is missing; NA, NaN, null and the like are missing among
-    numbers and times, and text among text. No column becomes the index.
-
-    The `schema`, a model's `schema_`, says what some columns must hold, so that they are read as the model was fitted
-    on them. The `identifier` is text, whatever it looks like: of names such as 12e4 numbers would make one person of
-    several. What the `dialect` does not state is recognised, and a warning says as what. A `DataError` says what is
-    wrong with the file, or could be read in two ways.
-    """
-    path, stated = Path(path), dialect or Dialect()
-    rows = open_table(path, stated)
-    with explaining_errors(path), naming_file(path):
-        if isinstance(rows, ParquetRows):
-            frame = from_arrow(rows.read())
-        else:
-            batches = list(rows.batches(rows.columns))
-            kinds = with_identifier({} if schema is None else schema.kinds, identifier)
-            known = number_marks(batches, rows.dialect, kinds)
-            say_what_was_recognised(path, stated, known)
-            types = column_types(batches, kinds, known)
-            frame = from_arrow(as_types(pa.Table.from_batches(batches), types, known))
-    if schema is None:
-        return frame
-    with naming_file(path):
-        return schema.apply(frame)
-
-
-def recognise(
     path: str | Path,
-    dialect: Dialect | None = None,
-    *,
-    kinds: Mapping[str, str] | None = None,
+    schema: Schema | None = None,
     identifier: str | None = None,
-    usual: Dialect | None = None,
-) -> Dialect:
-    """How a file is written, all of it; a warning says what was recognised. Nothing for a Parquet file.
+    text_format: TextFormat | None = None,
+) -> pd.DataFrame:
+    """Read a CSV (plain or compressed), Excel or Parquet file into a frame, with its values unchanged.
 
-    `dialect` is what is known of it. Where a model will encode the file, `kinds` says what its columns must hold, as a
-    `Schema` has it, and only these are looked at; `usual` is how the file was written that the model was fitted on, and
-    decides where this one shows nothing. The column `identifier` is text, whatever it looks like.
+    The `schema` of a model says what columns must hold, so that they are read as those the model was fitted on. The
+    `identifier` is read as text, because numbers such as 12e4 and 120000 would make one person of two.
     """
-    path, stated = Path(path), dialect or Dialect()
-    rows = open_table(path, stated, usual)
-    if isinstance(rows, ParquetRows):
-        return stated
-    with explaining_errors(path), naming_file(path):
-        columns = [name for name in rows.columns if not kinds or name in kinds]
-        batches = rows.batches(columns) if columns else []
-        known = number_marks(batches, rows.dialect, with_identifier(kinds or {}, identifier), usual)
-    if known != usual:
-        say_what_was_recognised(path, stated, known)
-    return known
+    path = Path(path)
+    rows = open_table(path, text_format)
+    with naming_file(path):
+        frame = from_arrow(rows.read(with_identifier(schema, identifier)))
+        return frame if schema is None else schema.apply(frame)
 
 
-def open_table(path: Path, dialect: Dialect, usual: Dialect | None = None) -> TextFields | ParquetRows:
-    """The rows of a file, by its kind. What is read of them later is to be read under the same two guards."""
+def open_table(path: Path, text_format: TextFormat | None = None) -> TextRows | ParquetRows:
+    """Open a file by its kind. Wrap later reads in `naming_file`, too."""
     if path.is_dir():
         raise DataError(f"{path}: is a folder, not a file; folders of Parquet files are read by `encode --engine ray`.")
     kind = kind_of(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
-    with explaining_errors(path), naming_file(path):
+    with naming_file(path):
         if kind == "csv":
-            return CsvText(path, dialect, usual)
-        if kind == "excel":
-            return ExcelText(path, dialect)
-        if dialect.is_stated:
-            name = next(name for name, value in dialect.to_dict().items() if value is not None)
-            raise DataError(f"a Parquet file itself says how it is written: leave out {name}.")
-        return ParquetRows(path)
-
-
-def with_identifier(kinds: Mapping[str, str], identifier: str | None) -> dict[str, str]:
-    """What columns must hold, with the one that names persons: text, whatever it looks like."""
-    return dict(kinds) if identifier is None else {**kinds, identifier: TEXT}
-
-
-def say_what_was_recognised(path: Path, stated: Dialect, known: Dialect) -> None:
-    """Warn of a dialect that nobody stated, and that is not the one that every program writes."""
-    usual, said = own_dialect(path).to_dict(), stated.to_dict()
-    if any(said[name] is None and value not in (usual[name], None) for name, value in known.to_dict().items()):
-        warn_user(f"{path}: read as {known}.")
+            return CsvRows(path, text_format or TextFormat())
+        if text_format is not None and text_format != TextFormat():
+            raise DataError("only a CSV file is read with separator, encoding and decimal: leave them out.")
+        return ExcelRows(path) if kind == "excel" else ParquetRows(path)
 
 
 def kind_of(path: Path) -> Literal["csv", "excel", "parquet"]:
-    """The kind of a file, by its name; what is packed and has no other suffix is a CSV file."""
-    is_packed = path.suffix.lower() in COMPRESSION
-    kind = (Path(path.stem) if is_packed else path).suffix.lower()
-    if kind in PARQUET_SUFFIXES | EXCEL_SUFFIXES and is_packed:
-        raise DataError(f"{path}: a {kind} file is compressed within; unpack it first.")
-    if kind in PARQUET_SUFFIXES:
-        return "parquet"
-    if kind in EXCEL_SUFFIXES:
-        return "excel"
-    if kind in CSV_SUFFIXES or (is_packed and not kind):
-        return "csv"
-    if kind in (".xls", ".xlsb", ".ods"):
-        raise DataError(f"{path}: a workbook must be an .xlsx file; save it as one.")
-    known = ", ".join(sorted(CSV_SUFFIXES | PARQUET_SUFFIXES | EXCEL_SUFFIXES))
-    raise DataError(f"{path}: a table must be a CSV, Excel or Parquet file ({known}); got {kind or 'no suffix'!r}.")
+    """Return the kind of a file, by its name."""
+    packed = path.suffix.lower() in PACKED_SUFFIXES
+    suffix = Path(path.stem if packed else path.name).suffix.lower()
+    kind = _KINDS.get(suffix)
+    if kind is None or (packed and kind != "csv"):
+        known = ", ".join(_KINDS)
+        raise DataError(
+            f"{path}: a table must be a CSV, Excel or Parquet file ({known}), and only a CSV file may be compressed "
+            f"({', '.join(sorted(PACKED_SUFFIXES))}); got {''.join(path.suffixes) or 'no suffix'!r}."
+        )
+    return kind
 
 
-@contextmanager
-def explaining_errors(path: Path) -> Iterator[None]:
-    """Turn errors while a file is read into a DataError with a message of one line."""
-    try:
-        yield
-    except DataError:
-        raise
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not {error.encoding.upper()} text: name its encoding (encoding=...).") from None
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        lzma.LZMAError,
-        zlib.error,
-        csv.Error,
-    ) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        if path.suffix.lower() in COMPRESSION and not isinstance(error, ValueError):
-            raise DataError(f"{path}: the compressed file is damaged or cut off ({reason}).") from None
-        raise DataError(f"{path}: cannot be read: {reason}") from None
+def with_identifier(schema: Schema | None, identifier: str | None) -> dict[str, str]:
+    """Return what columns must hold, by the schema; the column that names persons holds text."""
+    return {**({} if schema is None else schema.kinds), **({} if identifier is None else {identifier: TEXT})}
 
 
 @contextmanager
 def naming_file(path: Path) -> Iterator[None]:
-    """Put the file's name before the message of a DataError."""
+    """Turn errors while a file is read into a `DataError` of one line that begins with the file's name."""
     try:
         yield
     except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+        message = str(error)
+        raise DataError(message if message.startswith(f"{path}: ") else f"{path}: {message}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not {error.encoding.upper()} text; {_other_encoding(path)}") from None
+    except (OSError, EOFError, ValueError, RuntimeError, csv.Error) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if "invalid UTF8" in reason:
+            raise DataError(f"{path}: is not UTF-8 text; {_other_encoding(path)}") from None
+        raise DataError(f"{path}: cannot be read: {reason}") from None
+
+
+def _other_encoding(path: Path) -> str:
+    """Return the setting that reads a file that is not UTF-8."""
+    with pa.input_stream(str(path)) as stream:
+        start = stream.read(1000)
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "state encoding='utf-16'."
+    if b"\0" in start:
+        return "state encoding='utf-16-le'."
+    return "state its encoding: encoding='cp1252' if it is from Windows in western Europe, 'cp1250' in central Europe."
+
+
+class TextRows:
+    """Rows whose fields are text, and what their columns hold."""
+
+    columns: list[str]
+    n_rows: int | None = None
+    decimal: str = "."
+    other_decimal: str | None = None  # the mark that numbers must not have, if nobody stated which one they have
+
+    def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield these columns as text, with empty fields missing, some thousand rows at a time."""
+        raise NotImplementedError
+
+    def read(self, kinds: Mapping[str, str]) -> pa.Table:
+        """Return all rows; `kinds` says what some columns must hold, as a `Schema` does."""
+        texts = list(self.texts(self.columns))
+        return self._typed(pa.Table.from_batches(texts), self._types(texts, kinds))
+
+    def batches(self, columns: Sequence[str], batch_rows: int, kinds: Mapping[str, str]) -> Iterator[pa.Table]:
+        """Yield these columns, `batch_rows` rows at a time.
+
+        The file is read twice, because a column of digits may hold a word further down.
+        """
+        types = self._types(self.texts(columns), kinds)
+        for table in _slices(self.texts(columns), batch_rows):
+            yield self._typed(table, types)
+
+    def _types(self, texts: Iterable[pa.RecordBatch], kinds: Mapping[str, str]) -> dict[str, pa.DataType]:
+        return column_types(texts, kinds, self.decimal, self.other_decimal)
+
+    def _typed(self, table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
+        columns = {name: _as_type(table[name], types[name], self.decimal) for name in table.schema.names}
+        return pa.table(columns)
+
+
+class CsvRows(TextRows):
+    """The rows of a CSV file; every row has as many fields as the header."""
+
+    def __init__(self, path: Path, stated: TextFormat) -> None:
+        self.path = path
+        self.encoding = stated.encoding or "utf-8"
+        self.separator = stated.separator or tab_by_name(path) or self._separator()
+        usual = "," if self.separator == ";" else "."
+        self.decimal = stated.decimal or usual
+        self.other_decimal = None if stated.decimal else {",": ".", ".": ","}[usual]
+        with self._lines() as lines:
+            header = next(filter(None, csv.reader(lines, delimiter=self.separator)), [])
+        self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
+        check_names(self.columns)
+        if stated.separator is None and self.separator == ";":
+            mark = "" if stated.decimal else " with a decimal comma (decimal=',')"
+            warn_user(f"{path}: read as fields separated by ';' (separator=';'){mark}.")
+
+    def _separator(self) -> str:
+        """Return the separator that the header line has; a comma if it has none."""
+        with self._lines() as lines:
+            line = next((line for line in lines if line.strip()), "")
+        if not line:
+            raise DataError("the file is empty.")
+        if "\0" in line:
+            raise DataError(f"is not UTF-8 text; {_other_encoding(self.path)}")
+        found = [mark for mark in _SEPARATORS if len(next(csv.reader([line], delimiter=mark))) > 1]
+        if len(found) > 1:
+            settings = " or ".join(f"separator={mark!r}" for mark in found)
+            raise DataError(f"the header line has several separators: state the one between two fields ({settings}).")
+        return found[0] if found else ","
+
+    def _lines(self) -> io.TextIOWrapper:
+        encoding = "utf-8-sig" if self.encoding.lower() in ("utf-8", "utf8") else self.encoding
+        return io.TextIOWrapper(pa.input_stream(str(self.path)), encoding, newline="")
+
+    def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield these columns as text, with empty fields missing, some thousand rows at a time."""
+        fields = [f"f{self.columns.index(name)}" for name in columns]
+        # Columns go by their place, because names may be empty: the header is read as a row, and dropped.
+        reader = pyarrow.csv.open_csv(
+            str(self.path),
+            pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=_BLOCK, autogenerate_column_names=True, encoding=self.encoding
+            ),
+            pyarrow.csv.ParseOptions(delimiter=self.separator, newlines_in_values=True),
+            pyarrow.csv.ConvertOptions(
+                include_columns=fields,
+                column_types=dict.fromkeys(fields, pa.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+        has_line_ends = False
+        for number, batch in enumerate(reader):
+            rows = batch.slice(0 if number else 1)
+            has_line_ends = has_line_ends or any(_matches(column, "[\\r\\n]") for column in rows.columns)
+            yield pa.RecordBatch.from_arrays(rows.columns, names=list(columns))
+        if has_line_ends:
+            self._refuse_open_quotes()
+
+    def _refuse_open_quotes(self) -> None:
+        """Raise if a quote is never closed: Arrow would take the rows after it for one field."""
+        with self._lines() as lines:
+            rows = csv.reader(lines, delimiter=self.separator, strict=True)
+            try:
+                for _ in rows:
+                    pass
+            except csv.Error as error:
+                raise DataError(f"a quote before line {rows.line_num:,} is never closed ({error}).") from None
+
+
+class ExcelRows(TextRows):
+    """The first sheet of a workbook. Needs the extra ``fairflows[excel]``."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with pd.ExcelFile(path) as book:
+                first, *others = map(str, book.sheet_names)
+                self._frame = pd.read_excel(book, dtype=str, keep_default_na=False, na_values=[""])
+        except ImportError:
+            raise DataError("Excel files need openpyxl: pip install 'fairflows[excel]', or save as CSV.") from None
+        except Exception as error:  # a damaged archive of XML raises errors of many classes
+            raise DataError(f"the workbook cannot be read: {error}") from None
+        if others:
+            warn_user(f"{path}: only the first sheet, {first!r}, is read.")
+        self.columns = [str(name) for name in self._frame.columns]
+
+    def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield these columns as text, with empty cells missing."""
+        arrays = [pa.array(self._frame.iloc[:, self.columns.index(name)], pa.string()) for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 class ParquetRows:
-    """The columns of a Parquet file as Arrow tables.
-
-    An index that pandas stored under a name is a column with that name. One without a name is left out: it numbers the
-    rows of the frame that was written, and says nothing about them.
-    """
+    """The rows of a Parquet file, without an index that pandas stored under no name, because it only numbers rows."""
 
     def __init__(self, path: Path) -> None:
         self._file = pq.ParquetFile(path)
-        self.n_rows = self._file.metadata.num_rows
-        schema = self._file.schema_arrow
-        index = (schema.pandas_metadata or {}).get("index_columns", [])
-        unnamed = {name for name in index if isinstance(name, str) and _UNNAMED.fullmatch(name)}
-        # pandas stores an index that counts as three numbers; under other tools they may outlive the rows they counted.
-        counts = {
-            part["name"]: range(part["start"], part["stop"], part["step"])
-            for part in index
-            if isinstance(part, dict) and part["name"] is not None
-        }
-        self._counts = {name: count for name, count in counts.items() if len(count) == self.n_rows}
-        self.columns = [*(name for name in schema.names if name not in unnamed), *self._counts]
+        self.n_rows: int | None = self._file.metadata.num_rows
+        self.columns = [name for name in self._file.schema_arrow.names if not _UNNAMED.fullmatch(name)]
         check_names(self.columns)
 
-    def read(self) -> pa.Table:
-        """All rows and columns."""
-        return self._completed(self._file.read(self._stored(self.columns)), self.columns, 0)
+    def read(self, kinds: Mapping[str, str]) -> pa.Table:
+        """Return all rows."""
+        return self._file.read(self.columns).replace_schema_metadata(None)
 
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.Table]:
-        """These columns, so many rows at a time."""
-        start = 0
-        for batch in self._file.iter_batches(batch_rows, columns=self._stored(columns), use_threads=False):
-            yield self._completed(pa.Table.from_batches([batch]), columns, start)
-            start += batch.num_rows
+    def batches(self, columns: Sequence[str], batch_rows: int, kinds: Mapping[str, str]) -> Iterator[pa.Table]:
+        """Yield these columns, `batch_rows` rows at a time."""
+        for batch in self._file.iter_batches(batch_rows, columns=list(columns), use_threads=False):
+            yield pa.Table.from_batches([batch]).replace_schema_metadata(None).select(list(columns))
 
-    def _stored(self, columns: Sequence[str]) -> list[str]:
-        return [name for name in columns if name not in self._counts]
 
-    def _completed(self, table: pa.Table, columns: Sequence[str], start: int) -> pa.Table:
-        """The rows from `start` on, with the index that counts, and without pandas' notes about it."""
-        stop = start + table.num_rows
-        for name in columns:
-            if name in self._counts:
-                table = table.append_column(name, pa.array(self._counts[name][start:stop], pa.int64()))
-        return table.replace_schema_metadata(None).select(list(columns))
+def _slices(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
+    """Yield the rows of the batches, `n_rows` at a time."""
+    waiting: pa.Table | None = None
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        waiting = table if waiting is None else pa.concat_tables([waiting, table])
+        while waiting.num_rows >= n_rows:
+            yield waiting.slice(0, n_rows)
+            waiting = waiting.slice(n_rows)
+    if waiting is not None and waiting.num_rows:
+        yield waiting
+
+
+def column_types(
+    batches: Iterable[pa.RecordBatch],
+    kinds: Mapping[str, str] | None = None,
+    decimal: str = ".",
+    other_decimal: str | None = None,
+) -> dict[str, pa.DataType]:
+    """Return the type of each column of text over all batches; a column without a value counts as numbers.
+
+    A field that does not fit `kinds`, what a column must hold, is a `DataError`. So is text that would be numbers with
+    the other decimal mark, if one is given.
+    """
+    kinds = kinds or {}
+    types: dict[str, pa.DataType] = {}
+    n_rows = 1  # the header
+    for batch in batches:
+        for name in batch.schema.names:
+            fields, candidates = _known(batch[name]), _OF_KIND.get(kinds.get(name, ""), _ANY)
+            found = _narrowest(fields, candidates, decimal)
+            if found is None:
+                place = next(j for j in range(len(fields)) if not _can_be(fields[j : j + 1], candidates[-1], decimal))
+                raise DataError(
+                    f"column {name!r} must hold {kinds[name]}, as in the rows that the model was fitted on; row "
+                    f"{n_rows + place + 1} (the header is row 1) holds {batch[name][place].as_py()!r}."
+                )
+            if other_decimal and found == pa.string() and candidates == _ANY:
+                _refuse_other_decimal(name, fields, decimal, other_decimal)
+            types[name] = _join(types.get(name, pa.null()), found)
+        n_rows += batch.num_rows
+    return {name: pa.float64() if pa.types.is_null(kind) else kind for name, kind in types.items()}
+
+
+def _refuse_other_decimal(name: str, fields: pa.Array, decimal: str, other: str) -> None:
+    if _narrowest(fields, _ANY, other) == pa.float64():
+        raise DataError(
+            f"column {name!r} holds numbers with {other!r} as the decimal mark, such as {fields.drop_null()[0]}: state "
+            f"that (decimal={other!r}), or that they are text (decimal={decimal!r})."
+        )
+
+
+def _as_type(column: pa.ChunkedArray, kind: pa.DataType, decimal: str) -> pa.ChunkedArray:
+    if kind == pa.string():
+        return column
+    fields = _known(column)
+    return pc.cast(_with_points(fields, decimal) if kind in _NUMBERS else fields, kind)
+
+
+def _known(text: pa.Array) -> pa.Array:
+    """Return the fields without blanks around them; words for a missing value are missing."""
+    trimmed = pc.ascii_trim_whitespace(text)
+    return pc.if_else(pc.is_in(trimmed, value_set=_MISSING), pa.scalar(None, pa.string()), trimmed)
+
+
+def _narrowest(known: pa.Array, candidates: tuple[pa.DataType, ...], decimal: str) -> pa.DataType | None:
+    """Return the first of the types that holds all fields."""
+    if candidates == _OF_KIND[TEXT]:
+        return pa.string()
+    known = known.drop_null()
+    if not len(known):
+        return pa.null()
+    found = next((kind for kind in candidates if _can_be(known, kind, decimal)), None)
+    return pa.string() if found == pa.float64() and candidates == _ANY and _matches(known, _LONG) else found
+
+
+def _can_be(known: pa.Array, kind: pa.DataType, decimal: str) -> bool:
+    if kind == pa.string():
+        return True
+    if kind == pa.bool_():
+        return pc.all(pc.is_in(known.drop_null(), value_set=_TRUTHS), min_count=0).as_py()
+    # Arrow goes on to the end after a failure: most are found at once, among the first fields.
+    return _can_cast(known[:64], kind, decimal) and _can_cast(known, kind, decimal)
+
+
+def _can_cast(known: pa.Array, kind: pa.DataType, decimal: str) -> bool:
+    if kind in _NUMBERS:
+        if _matches(known, _NOT_A_NUMBER) or (decimal == "," and _matches(known, r"\.")):
+            return False
+        known = _with_points(known, decimal)
+    try:
+        pc.cast(known, kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _with_points(fields: pa.Array, decimal: str) -> pa.Array:
+    return pc.replace_substring(fields, ",", ".") if decimal == "," else fields
+
+
+def _matches(fields: pa.Array, pattern: str) -> bool:
+    """Return whether a field matches a regular expression."""
+    return bool(pc.any(pc.match_substring_regex(fields, pattern)).as_py())
+
+
+def _join(one: pa.DataType, two: pa.DataType) -> pa.DataType:
+    """Return the narrowest type that holds what both hold."""
+    if one == two or pa.types.is_null(two):
+        return one
+    if pa.types.is_null(one):
+        return two
+    if pa.float64() in (one, two) and {one, two} <= set(_NUMBERS):
+        return pa.float64()
+    if {one, two} == set(_DAYS):
+        return pa.timestamp("us")
+    return pa.string()
+
+
+def check_texts(parts: Sequence[pd.DataFrame], stated: Collection[Hashable]) -> None:
+    """Raise if a column is text only because of some parts of a table, and reads as another type in the others.
+
+    Columns that are stated to be text are accepted.
+    """
+    schemas = [Schema.of(part) for part in parts]
+    for name in parts[0]:
+        if name in stated or any(schema.kinds[name] != TEXT for schema in schemas):
+            continue
+        reads = [_read_type(part[name]) for part in parts]
+        others = [read for read in reads if read != pa.string()]
+        if others and len(others) < len(reads):
+            raise DataError(
+                f"Column {name!r} is text in the persons of one fold, and in those of another all its values read as "
+                f"{others[0]}: the type of a column must not depend on the persons that a model encodes. Say that it "
+                f"is text (text_columns={[name]!r}), or replace the values that are none."
+            )
+
+
+def _read_type(column: pd.Series) -> pa.DataType:
+    """Return the type that a file with these texts would be read as."""
+    texts = pd.Series(column.dropna().unique()).astype(str)
+    batch = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["column"])
+    return column_types([batch])["column"]

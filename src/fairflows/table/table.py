@@ -30,13 +30,13 @@ from fairflows.table.columns import (
     sorted_values,
     step_text,
 )
-from fairflows.table.dialect import Dialect
 from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
 from fairflows.table.grid import find_grid
 from fairflows.table.grouping import CutsLike, Grouping, GroupRules, joined
 from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
 from fairflows.table.reading import read_frame
 from fairflows.table.schema import Schema
+from fairflows.table.text_format import TextFormat
 
 PARTS = ("train", "validation", "test")
 
@@ -167,24 +167,37 @@ class Table:
 
     @classmethod
     def read(
-        cls, path: str | Path, schema: Schema | None = None, *, dialect: Dialect | None = None, **settings: Any
+        cls,
+        path: str | Path,
+        schema: Schema | None = None,
+        *,
+        separator: str | None = None,
+        encoding: str | None = None,
+        decimal: str | None = None,
+        **settings: Any,
     ) -> Table:
-        """The table in a CSV, Excel or Parquet file.
+        """Read a table from a CSV, Excel or Parquet file.
 
         Parameters
         ----------
         path : path
-            The file, by its name; CSV files may be packed.
+            The file; its name says of which kind it is. A CSV file may be compressed.
         schema : Schema, optional
             What columns must hold: a model's `schema_`.
-        dialect : Dialect, optional
-            How a CSV file is written; what it does not state is recognised, and a warning says as what.
+        separator : str, optional
+            The character between two fields of a CSV file. By default, the one of ``,`` ``;`` tab ``|`` that the header
+            line has.
+        encoding : str, default="utf-8"
+            The encoding of a CSV file.
+        decimal : {".", ","}, optional
+            The decimal mark of a CSV file. By default ``","`` if fields are separated by ``";"``, else ``"."``.
         **settings
-            As for `Table`.
+            The parameters of `Table`.
         """
+        text_format = TextFormat(separator, encoding, decimal)
         identifier = settings.get("identifier")
         name = identifier if isinstance(identifier, str) else None
-        return cls(read_frame(path, schema, name, dialect), **{"name": Path(path).name, **settings})
+        return cls(read_frame(path, schema, name, text_format), **{"name": Path(path).name, **settings})
 
     def __len__(self) -> int:
         return len(self.X)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,14 +25,14 @@ from fairflows.reporting.page import Report
 from fairflows.storage.saving import FILES, load, save
 from fairflows.stream.batches import to_arrow
 from fairflows.stream.files import TableWriter
-from fairflows.table.dialect import Dialect
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import columns_of
 from fairflows.table.grouping import Grouping, GroupRules
 from fairflows.table.json_text import read_as, read_json, stated_fields
-from fairflows.table.reading import kind_of, recognise
+from fairflows.table.reading import kind_of
 from fairflows.table.schema import Schema
 from fairflows.table.table import Table
+from fairflows.table.text_format import TextFormat
 
 if TYPE_CHECKING:
     from fairflows.attack.auditing import Audit
@@ -298,24 +298,18 @@ class Reading:
     missing: Literal["error", "category", "drop"] = "error"
     multiclass: bool = False
     grouping: Grouping | None = None
-    dialect: Dialect | None = None
-
-    def dialect_of(self, path: Path, model: Transformer | None, stated: Dialect) -> Dialect:
-        """How a file is written: as stated, as it shows, else as the file that was fitted."""
-        kinds = {} if model is None else self._schema(model).kinds
-        return recognise(path, stated, kinds=kinds, identifier=self.identifier, usual=self.dialect or Dialect())
 
     def table_of(
-        self, path: Path, model: Transformer | None = None, *, dialect: Dialect, rules: GroupRules | None = None
+        self, path: Path, model: Transformer | None = None, *, text_format: TextFormat, rules: GroupRules | None = None
     ) -> Table:
         """A file's table, its columns read and grouped as the model's own rows were.
 
-        The `dialect` is what is stated of the file; before there is a model, `rules` say which groups to make.
+        `text_format` says how a CSV file is written. Before a model exists, `rules` say which groups to make.
         """
         return Table.read(
             path,
             schema=None if model is None else self._schema(model),
-            dialect=self.dialect_of(path, model, dialect),
+            **asdict(text_format),
             groups=self.grouping or rules,
             sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
             label=self.label,
