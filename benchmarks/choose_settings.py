@@ -24,8 +24,8 @@ import pandas as pd
 from fairflows import FairFlow, load_adult, load_compas, load_crime, make_gaussians
 from fairflows.density import AutoregressiveDensity, FlowDensity
 from fairflows.density.made import CategoricalMADE, fit_together
-from fairflows.paper.experiments.adversaries import adversary_accuracies
 from fairflows.paper.experiments.problems import labels_of, train_and_test
+from fairflows.paper.experiments.trained_heads import adversary_accuracies
 
 SEEDS = range(3)  # of densities
 BLOB_SEEDS = range(10)

@@ -34,19 +34,12 @@ from sklearn.neural_network import MLPClassifier
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fairflows import FairFlow, Table, load_adult
+from fairflows import FairFlow, Table, explain, load_adult
 from fairflows.bijection import RealNVP, StackedMLP
 from fairflows.density import Density, GroupDensities
 from fairflows.density.base import FreshNoise
-from fairflows.explain import matched_pairs
 from fairflows.paper.datasets import load_health
 from fairflows.paper.experiments import problems
-from fairflows.paper.experiments.adversaries import (
-    adversary_accuracies,
-    balanced_accuracy,
-    latents,
-    standardised,
-)
 from fairflows.paper.experiments.applications import N_CLUSTERS, PAPER_MATCHES, PAPER_RECOURSE, TRANSFER_EPOCHS
 from fairflows.paper.experiments.attacks import BASELINES, PAPER_BASELINES
 from fairflows.paper.experiments.dataset_tables import AUTHORS, network_accuracies
@@ -61,6 +54,12 @@ from fairflows.paper.experiments.problems import (
 from fairflows.paper.experiments.result import Setting
 from fairflows.paper.experiments.trade_offs import PAPER_AREAS, SCALARISATION_GAMMAS
 from fairflows.paper.experiments.trade_offs import area as area_under
+from fairflows.paper.experiments.trained_heads import (
+    adversary_accuracies,
+    balanced_accuracy,
+    latents,
+    standardised,
+)
 from fairflows.table.persons import Persons
 from fairflows.training.loop import GroupRows, TrainingSettings, train
 
@@ -87,7 +86,7 @@ def matches(setting: Setting) -> pd.DataFrame:
     fitted = fit_crime(setting, setting.seed_list(), [0.0])
     rows = []
     for seed, encoder in zip(setting.seed_list(), fitted.frontier.encoders, strict=True):
-        pairs = matched_pairs(encoder, fitted.train.X, sensitive_features=fitted.train.a)
+        pairs = explain.matches(encoder, fitted.train.X, sensitive_features=fitted.train.a)
         everybody = pairs.summary(np.zeros(len(fitted.train), dtype=int)).iloc[0]
         clusters = pairs.summary(pairs.clusters(n_clusters=N_CLUSTERS))["log p(match)"]
         rows.append({

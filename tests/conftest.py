@@ -159,7 +159,7 @@ def few_trees():
 @pytest.fixture(scope="module")
 def few_measured():
     """What released rows still tell is measured on few of them, by few trees, where how much it is does not matter."""
-    from fairflows.explain import usefulness
+    from fairflows import usefulness
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(usefulness, "_WORK", 0)

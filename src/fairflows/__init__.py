@@ -29,13 +29,8 @@ if TYPE_CHECKING:
     from fairflows.encoder.fair_tree import FairTree as FairTree
     from fairflows.exceptions import DataError as DataError
     from fairflows.exceptions import DataWarning as DataWarning
-    from fairflows.explain.comparison import compare as compare
-    from fairflows.explain.pairs import MatchedPairs as MatchedPairs
-    from fairflows.explain.pairs import matched_pairs as matched_pairs
-    from fairflows.explain.recourse_search import Recourse as Recourse
+    from fairflows.explain.pairs import matches as matches
     from fairflows.explain.recourse_search import recourse as recourse
-    from fairflows.explain.usefulness import StillTells as StillTells
-    from fairflows.explain.usefulness import still_tells as still_tells
     from fairflows.frontiers.frontier import Frontier as Frontier
     from fairflows.frontiers.frontier import frontier as frontier
     from fairflows.paper.datasets import describe_datasets as describe_datasets
@@ -58,6 +53,8 @@ if TYPE_CHECKING:
     from fairflows.table.grouping import Grouping as Grouping
     from fairflows.table.grouping import GroupRules as GroupRules
     from fairflows.table.table import Table as Table
+    from fairflows.usefulness import StillTells as StillTells
+    from fairflows.usefulness import still_tells as still_tells
     from fairflows.workflow.job import fit_table as fit_table
     from fairflows.workflow.job import report as report
     from fairflows.workflow.results import write_fit as write_fit
@@ -79,10 +76,9 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.encoder.fair_matching": "FairMatching",
     "fairflows.encoder.fair_tree": "FairTree",
     "fairflows.exceptions": "DataError DataWarning",
-    "fairflows.explain.comparison": "compare",
-    "fairflows.explain.recourse_search": "Recourse recourse",
-    "fairflows.explain.pairs": "MatchedPairs matched_pairs",
-    "fairflows.explain.usefulness": "StillTells still_tells",
+    "fairflows.explain.recourse_search": "recourse",
+    "fairflows.explain.pairs": "matches",
+    "fairflows.usefulness": "StillTells still_tells",
     "fairflows.frontiers.frontier": "Frontier frontier",
     "fairflows.paper.datasets": "describe_datasets load_compas load_crime load_health load_law_school",
     "fairflows.release.cell_release": "CellRelease",

@@ -18,7 +18,10 @@ from fairflows.paper.experiments import (
     problems,
     run,
 )
-from fairflows.paper.experiments.adversaries import (
+from fairflows.paper.experiments.problems import apart_from
+from fairflows.paper.experiments.result import Setting
+from fairflows.paper.experiments.trade_offs import area
+from fairflows.paper.experiments.trained_heads import (
     adversary_accuracies,
     balanced_accuracy,
     predicted,
@@ -26,9 +29,6 @@ from fairflows.paper.experiments.adversaries import (
     thirds_in_batches,
     trained_networks,
 )
-from fairflows.paper.experiments.problems import apart_from
-from fairflows.paper.experiments.result import Setting
-from fairflows.paper.experiments.trade_offs import area
 
 ON_CRIME = ["table-5", *(pytest.param(name, marks=pytest.mark.slow) for name in ("table-2", "figure-7", "figure-8"))]
 

@@ -1,11 +1,9 @@
-"""Explanations: recourse, matches between groups of an invertible encoder, what a release tells, models side by side.
+"""Explanations: recourse, and matches between groups of an invertible encoder.
 
-The first two show single rows of the table, and must not be part of a public report.
+Both show single rows of the table, and must not be part of a public report.
 """
 
-from fairflows.explain.comparison import compare
-from fairflows.explain.pairs import MatchedPairs, matched_pairs
+from fairflows.explain.pairs import Matches, matches
 from fairflows.explain.recourse_search import Recourse, recourse
-from fairflows.explain.usefulness import StillTells, still_tells
 
-__all__ = ["MatchedPairs", "Recourse", "StillTells", "compare", "matched_pairs", "recourse", "still_tells"]
+__all__ = ["Matches", "Recourse", "matches", "recourse"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +22,11 @@ from fairflows.exceptions import DataError
 from fairflows.table.frames import TableLike
 from fairflows.table.table import Role, Table
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class MatchedPairs:
+class Matches:
     """Each row as it is in its own group, and as every other group would have it.
 
     Attributes
@@ -103,26 +99,6 @@ class MatchedPairs:
         points = self._scaled_points(group)
         return TSNE(perplexity=min(perplexity, (len(points) - 1) / 3), random_state=random_state).fit_transform(points)
 
-    def plot(
-        self, clusters: npt.NDArray[np.intp] | None = None, perplexity: float = 30.0, random_state: int = 0
-    ) -> Figure:
-        """The groups' sides beside each other: dots are rows, crosses matches, colours the clusters they share."""
-        import matplotlib.pyplot as plt
-
-        colours = self.clusters(random_state=random_state) if clusters is None else clusters
-        figure, axes = plt.subplots(1, len(self.sides), figsize=(5 * len(self.sides), 4.5), squeeze=False)
-        for ax, group in zip(axes[0], self.sides, strict=True):
-            place, real = self.embedding(group, perplexity, random_state), self.group == group
-            for marker, rows in (("o", real), ("x", ~real)):
-                ax.scatter(
-                    *place[rows].T, c=colours[rows], marker=marker, s=12, cmap="tab10", vmin=0, vmax=9, alpha=0.7
-                )
-            ax.set_title(f"group {group}: rows (dots) and matches (crosses)")
-            ax.set_xticks([])
-            ax.set_yticks([])
-        figure.tight_layout()
-        return figure
-
     def _scaled_points(self, group: Hashable) -> Array:
         """One group's side in model space, every dimension with mean 0 and deviation 1; the last group's for None."""
         points = list(self.points.values())[-1 if group is None else self._place(group)]
@@ -134,7 +110,7 @@ class MatchedPairs:
         return list(self.sides).index(group)
 
 
-def matched_pairs(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role | None = None) -> MatchedPairs:
+def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role | None = None) -> Matches:
     """Every row, and the rows of the other groups that share its representation.
 
     Parameters
@@ -151,7 +127,7 @@ def matched_pairs(encoder: Encoder, X: TableLike | Table, *, sensitive_features:
     >>> from fairflows import FairFlow, make_gaussians
     >>> table, densities = make_gaussians(400, random_state=0)
     >>> encoder = FairFlow(gamma=1, density=densities, n_epochs=20).fit(table.X, table.y, sensitive_features=table.a)
-    >>> pairs = matched_pairs(encoder, table.X, sensitive_features=table.a)
+    >>> pairs = matches(encoder, table.X, sensitive_features=table.a)
     >>> list(pairs.to_frame())
     ['group', 'x1', 'x2', 'match x1', 'match x2', 'log p(x)', 'log p(match)']
     """
@@ -165,7 +141,7 @@ def matched_pairs(encoder: Encoder, X: TableLike | Table, *, sensitive_features:
     inversions = encoder.inversions(encoder.encode(rows))
     if inversions is None:
         raise refused
-    return MatchedPairs(
+    return Matches(
         pd.Index(names).take(rows.group).to_numpy(),
         {name: side.rows.set_axis(index) for name, side in zip(names, inversions, strict=True)},
         {name: side.x for name, side in zip(names, inversions, strict=True)},

@@ -20,7 +20,6 @@ from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.explain.usefulness import StillTells, boosted_prediction
 from fairflows.frontiers.frontier import Frontier
 from fairflows.frontiers.selection import Candidate, Target
 from fairflows.frontiers.sweep import NAMES
@@ -32,6 +31,7 @@ from fairflows.resources import one_thread
 from fairflows.table.columns import is_number
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
+from fairflows.usefulness import StillTells, boosted_prediction
 
 _MOST_POINTS, _MOST_MATCHES, _BINS = 800, 2_000, 16
 _NOT_SHOWN = ("key", "kinds", "progress", "encoder", "release")

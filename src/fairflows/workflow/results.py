@@ -36,8 +36,8 @@ from fairflows.table.text_format import TextFormat
 
 if TYPE_CHECKING:
     from fairflows.attack.auditing import Audit
-    from fairflows.explain.usefulness import StillTells
     from fairflows.frontiers.selection import Candidate
+    from fairflows.usefulness import StillTells
 
 RUN, MODEL, FORMAT = "run.json", "model", 1
 SHARED = {"csv": "shared.csv", "tsv": "shared.tsv", "excel": "shared.csv", "parquet": "shared.parquet"}

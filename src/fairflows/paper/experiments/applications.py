@@ -15,18 +15,18 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 from fairflows.bounds import statistical_distance
-from fairflows.explain import matched_pairs, recourse
+from fairflows.explain import matches, recourse
 from fairflows.paper.datasets import HealthLabel, load_health
 from fairflows.paper.experiments import problems
-from fairflows.paper.experiments.adversaries import (
+from fairflows.paper.experiments.problems import changed, fit_crime, labels_of
+from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, new_figure
+from fairflows.paper.experiments.trained_heads import (
     balanced_accuracy,
     latents,
     plain_accuracy,
     predicted,
     trained_networks,
 )
-from fairflows.paper.experiments.problems import changed, fit_crime, labels_of
-from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, new_figure
 
 PAPER_MATCHES = {0.0: (-4.3, -130.1), 1.0: (-2.8, -3.0)}  # mean log-likelihood of one cluster and of its match
 N_CLUSTERS = 6
@@ -51,7 +51,7 @@ def run_matches(setting: Setting) -> Result:
     rows, clusters_of = [], {}
     figure, axes = new_figure(2, 2, 4.2, 3.8)
     for panel, (gamma, encoder) in zip(axes, zip(PAPER_MATCHES, fitted.frontier.encoders, strict=True), strict=True):
-        pairs = matched_pairs(encoder, fitted.train.X, sensitive_features=fitted.train.a)
+        pairs = matches(encoder, fitted.train.X, sensitive_features=fitted.train.a)
         clusters = pairs.clusters(n_clusters=N_CLUSTERS)
         summary = pairs.summary(clusters)
         clusters_of[f"gamma-{gamma:g}"] = summary.reset_index()

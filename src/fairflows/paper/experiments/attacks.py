@@ -26,15 +26,6 @@ from fairflows.encoder.fair_tree import FairTree
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialForgetting, MaxEntARL
 from fairflows.paper.baselines.adversarial import Players
 from fairflows.paper.baselines.neural import NeuralBaseline
-from fairflows.paper.experiments.adversaries import (
-    adversary_accuracies,
-    balanced_accuracy,
-    latents,
-    predicted,
-    standardised,
-    task_accuracy,
-    trained_networks,
-)
 from fairflows.paper.experiments.problems import (
     PROBLEMS,
     Trained,
@@ -47,6 +38,15 @@ from fairflows.paper.experiments.problems import (
     train_and_test,
 )
 from fairflows.paper.experiments.result import COLOURS, Result, Setting, bounds_figure, in_processes, new_figure
+from fairflows.paper.experiments.trained_heads import (
+    adversary_accuracies,
+    balanced_accuracy,
+    latents,
+    predicted,
+    standardised,
+    task_accuracy,
+    trained_networks,
+)
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
 

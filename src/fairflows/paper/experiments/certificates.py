@@ -31,13 +31,6 @@ from fairflows.density.base import GroupDensities
 from fairflows.encoder.base import Encoder
 from fairflows.metrics import count_predictions, group_metrics
 from fairflows.paper.baselines.fare import FARE
-from fairflows.paper.experiments.adversaries import (
-    latents,
-    plain_accuracy,
-    predicted,
-    task_accuracy,
-    trained_networks,
-)
 from fairflows.paper.experiments.attacks import N_DRAWS, model_upper
 from fairflows.paper.experiments.problems import (
     AUTHORS_STEPS,
@@ -63,6 +56,13 @@ from fairflows.paper.experiments.result import (
     bounds_figure,
     in_processes,
     new_figure,
+)
+from fairflows.paper.experiments.trained_heads import (
+    latents,
+    plain_accuracy,
+    predicted,
+    task_accuracy,
+    trained_networks,
 )
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +11,12 @@ from joblib import Parallel, delayed
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 from fairflows.density.cell_density import one_hot
-from fairflows.display import new_axes
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
 from fairflows.resources import one_thread
 from fairflows.table.columns import floats, has_order, numbers, places_in
 from fairflows.table.table import Table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -33,7 +28,6 @@ _ROWS_PER_TREE = 10_000  # twice as many take longer, and tell hardly more
 _COLUMNS = 12  # that tell most of a value: what a forest looks at
 _FINE, _COARSE = (32, 63), (4, 20)  # bins of numbers and most frequent categories, to learn from and to be predicted
 _MOST_LEVELS = 250  # of a category that trees tell apart
-_BAR, _REST = "#0072B2", "#dadce0"
 
 
 @dataclass(frozen=True)
@@ -92,24 +86,6 @@ class StillTells:
             "label": None if self.label is None else self.label.to_dict(),
             "n": self.n,
         }
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Bars of what is told of each column, with a line where the other columns of the raw table are."""
-        lines = [*self.columns, self.sensitive]
-        size = 9 if len(lines) <= 30 else 7
-        height = 1.2 + len(lines) * (0.26 if size == 9 else 0.17)
-        axes = ax if ax is not None else new_axes(6.5, height)
-        place = np.arange(len(lines))
-        axes.barh(place, 100.0, color=_REST, height=0.7, alpha=0.4)
-        axes.barh(place, [100 * line.told for line in lines], color=_BAR, height=0.7)
-        raw = [100 * _avoided(line.raw, line.majority) for line in lines]
-        axes.plot(raw, place, "k|", markersize=size, label="told by the other columns of the raw table")
-        axes.set_yticks(place, [line.name for line in lines], fontsize=size, parse_math=False)
-        axes.set_ylim(len(lines) - 0.4, -0.6)
-        axes.set_xlim(0, 100)
-        axes.set_xlabel("% of a blind guess's errors that the released row avoids", fontsize=size)
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=size)  # above, where no bar is
-        return axes
 
     def __repr__(self) -> str:
         width = max(len(line.name) for line in [*self.columns, self.sensitive])
@@ -280,19 +256,8 @@ class _View:
 def _label_accuracy(
     fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, y_judged: pd.Series, random_state: int
 ) -> float:
-    truth, predicted = predicted_labels(fit, judged, y, y_judged, random_state)
-    return float((predicted == truth).mean())
-
-
-def predicted_labels(
-    fit: pd.DataFrame, judged: pd.DataFrame, y: pd.Series, y_judged: pd.Series, random_state: int
-) -> tuple[IntArray, IntArray]:
-    """The labels of judged rows as whole numbers, and as boosted trees predict them that have learnt from other rows.
-
-    Of a number its quarter is predicted.
-    """
     target = _label_codes(y, y_judged)
-    return target.test, boosted_prediction(fit, target.train, judged, random_state)
+    return float((boosted_prediction(fit, target.train, judged, random_state) == target.test).mean())
 
 
 def _label_codes(train: pd.Series, test: pd.Series) -> _Codes:
