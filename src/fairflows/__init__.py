@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from fairflows.table.examples import make_gaussians as make_gaussians
     from fairflows.table.examples import make_shifted_gaussians as make_shifted_gaussians
     from fairflows.table.examples import make_three_groups as make_three_groups
-    from fairflows.table.grouping import Grouping as Grouping
-    from fairflows.table.grouping import GroupRules as GroupRules
     from fairflows.table.table import Table as Table
     from fairflows.usefulness import StillTells as StillTells
     from fairflows.usefulness import still_tells as still_tells
@@ -88,7 +86,6 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.stream.batches": "encode_batch",
     "fairflows.stream.files": "decode_file encode_file",
     "fairflows.table.examples": "load_adult make_gaussians make_shifted_gaussians make_three_groups",
-    "fairflows.table.grouping": "GroupRules Grouping",
     "fairflows.table.table": "Table",
     "fairflows.workflow.job": "fit_table report",
     "fairflows.workflow.results": "write_fit",

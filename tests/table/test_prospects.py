@@ -7,7 +7,6 @@ import pytest
 import fairflows as ff
 from fairflows.bounds import planned_cell_bound
 from fairflows.bounds.planning import delta_of_look
-from fairflows.table.grouping import GroupRules
 from fairflows.table.prospects import best_bounds, find_names, find_needed, find_problems
 
 N = 1200
@@ -114,7 +113,7 @@ def test_groups_that_are_too_small_and_what_helps():
     assert "too few persons to certify a distance of 0.25 in 2 groups: d (5), c (15)." in said
     least = int(said.split("merge_small=")[1].rstrip(")."))
     with pytest.warns(ff.DataWarning, match="'other'"):
-        merged = ff.Table(rows(level=level), sensitive="level", groups=GroupRules(merge_small=least))
+        merged = ff.Table(rows(level=level), sensitive="level", merge_small=least)
     assert said_of("level", merged) == []
 
 

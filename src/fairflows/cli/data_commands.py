@@ -16,7 +16,6 @@ from fairflows.cli.options import (
     Groups,
     Identifier,
     Json,
-    KeepCase,
     Label,
     MergeSmall,
     Missing,
@@ -65,7 +64,6 @@ def describe(
     label: Label = None,
     groups: Groups = None,
     merge_small: MergeSmall = 0,
-    keep_case: KeepCase = False,
     identifier: Identifier = None,
     drop: Drop = None,
     missing: Missing = "error",
@@ -80,7 +78,7 @@ def describe(
 
     Example: `fairflows describe loans.csv --sensitive sex --label repaid`
     """
-    from fairflows.table.grouping import GroupRules
+    from fairflows.table.grouping import read_cuts
     from fairflows.table.prospects import best_bounds, find_names, find_needed, find_problems
     from fairflows.table.reading import read_frame
     from fairflows.table.table import Table
@@ -92,7 +90,8 @@ def describe(
         name=file.name,
         sensitive=sensitive,
         label=label,
-        groups=GroupRules.of(groups or [], merge_small, keep_case),
+        groups=read_cuts(groups or []),
+        merge_small=merge_small,
         identifier=identifier,
         drop=[*(drop or []), *(str(finding.column) for finding in named)],
         missing="category" if missing == "error" else missing,

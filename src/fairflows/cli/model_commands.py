@@ -16,7 +16,6 @@ from fairflows.cli.options import (
     Groups,
     Identifier,
     Json,
-    KeepCase,
     Label,
     MaxAccuracy,
     MergeSmall,
@@ -162,7 +161,6 @@ def fit(
     label: Label = None,
     groups: Groups = None,
     merge_small: MergeSmall = 0,
-    keep_case: KeepCase = False,
     identifier: Identifier = None,
     drop: Drop = None,
     missing: Missing = "error",
@@ -240,7 +238,7 @@ def fit(
 
     `fairflows fit loans.csv --sensitive sex --sensitive race --label repaid --id person --missing category -o out`
     """
-    from fairflows.table.grouping import GroupRules
+    from fairflows.table.grouping import read_cuts
     from fairflows.workflow.job import fit_table
     from fairflows.workflow.results import (
         Reading,
@@ -254,14 +252,14 @@ def fit(
     reading = Reading(
         sensitive=sensitive, label=label, identifier=identifier, drop=drop or [], missing=missing, multiclass=multiclass
     )
-    rules = GroupRules.of(groups or [], merge_small, keep_case)
+    cuts = read_cuts(groups or [])
     refuse_other_folder(out, table)
     if not replace:
         refuse_earlier_result(out)
     shared = shared_name(table)
     with stages(quiet or as_json) as say:
         say(f"reading {table}")
-        rows = reading.table_of(table, text_format=text_format, rules=rules)
+        rows = reading.table_of(table, text_format=text_format, cuts=cuts, merge_small=merge_small)
         if identifier is None:
             say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
         made = fit_table(

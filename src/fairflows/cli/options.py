@@ -52,9 +52,6 @@ Groups = Annotated[
 MergeSmall = Annotated[
     int, typer.Option("--merge-small", min=0, help="Groups of fewer persons become one group, 'other'.")
 ]
-KeepCase = Annotated[
-    bool, typer.Option("--keep-case", help="Keep groups apart whose names differ in blanks or case only.")
-]
 MaxAccuracy = Annotated[
     float | None, typer.Option("--max-adversary-accuracy", help="How often a guess of the group may be right.")
 ]

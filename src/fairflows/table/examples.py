@@ -82,15 +82,30 @@ def paper_parts(n_rows: int, *held_out: str) -> npt.NDArray[np.object_]:
     return parts
 
 
-def coded_table(data: pd.DataFrame, *, sensitive: pd.Series, label: pd.Series, **settings: Any) -> Table:
-    """A table with 0/1 codes, its texts as categories that every part knows, seen there or not."""
+def coded_table(
+    data: pd.DataFrame,
+    *,
+    sensitive: pd.Series,
+    group_names: dict[Any, str],
+    label: pd.Series,
+    label_names: dict[Any, str],
+    parts: npt.NDArray[np.object_],
+    notes: Sequence[str] = (),
+    **settings: Any,
+) -> Table:
+    """Return a table with 0/1 codes and a published split.
+
+    Text becomes categories that every part of the table knows.
+    """
     texts = [name for name in data if pd.api.types.is_string_dtype(data[name].dtype)]
-    return Table(
+    table = Table(
         data.astype(dict.fromkeys(texts, "category")),
         sensitive=sensitive.astype(np.int64),
         label=label.astype(np.int64),
         **settings,
     )
+    table.group_names, table.label_names, table.parts, table.notes = group_names, label_names, parts, tuple(notes)
+    return table
 
 
 def make_gaussians(n_samples: int = 2000, *, random_state: int | None = None) -> tuple[Table, list[Distribution]]:

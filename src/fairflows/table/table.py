@@ -32,7 +32,7 @@ from fairflows.table.columns import (
 )
 from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
 from fairflows.table.grid import find_grid
-from fairflows.table.grouping import CutsLike, Grouping, GroupRules, joined
+from fairflows.table.grouping import CutsLike, Grouping, joined, make_grouping
 from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
 from fairflows.table.reading import read_frame
 from fairflows.table.schema import Schema
@@ -57,10 +57,11 @@ class Table:
         where one of them is). Several columns make intersectional groups. Any number of groups, any labels.
     label : str or array, optional
         What downstream users want to predict: a column of `data`, or one value per row.
-    groups : dict, GroupRules or Grouping, optional
+    groups : dict or Grouping, optional
         Cut points for sensitive columns of numbers (``{"age": [30, 50]}``; a whole number asks for so many groups of
-        equal size), or `GroupRules` with more; or the `grouping` of another table, to be applied as it is. In any case
-        but the last, text that differs only in blanks around it or in upper and lower case is one group.
+        about equal size), or the `grouping` of another table.
+    merge_small : int, default=0
+        Groups of fewer persons become one group, "other".
     identifier : str or array, optional
         Which rows are the same person. Splits never part a person, and a person's noise is always the same. Without
         one, each row counts as a person.
@@ -76,12 +77,6 @@ class Table:
         do with later rows what it says.
     name : str
         Shown in the repr.
-    group_names, label_names : dict, optional
-        Readable text for the values of a and y, where these are codes.
-    parts : array of {"train", "validation", "test"}, optional
-        A published split, which `paper_split` returns.
-    notes : sequence of str
-        What a reader of any result on this table must know.
 
     Attributes
     ----------
@@ -97,6 +92,12 @@ class Table:
         The kind of each feature.
     missing : str
         What is done with missing values.
+    group_names, label_names : dict
+        Readable text for the values of a and y, if these are codes.
+    parts : array of {"train", "validation", "test"}, or None
+        The part of each row in a published split, which `paper_split` returns.
+    notes : tuple of str
+        What a reader of any result on this table must know.
 
     Examples
     --------
@@ -121,17 +122,14 @@ class Table:
         *,
         sensitive: Any,
         label: Any = None,
-        groups: Mapping[str, CutsLike] | GroupRules | Grouping | None = None,
+        groups: Mapping[str, CutsLike] | Grouping | None = None,
+        merge_small: int = 0,
         identifier: Any = None,
         drop: str | Sequence[str] = (),
         kinds: Mapping[str, str] | None = None,
         multiclass: bool = False,
         missing: Literal["error", "category", "drop"] = "error",
         name: str = "table",
-        group_names: Mapping[Any, str] | None = None,
-        label_names: Mapping[Any, str] | None = None,
-        parts: Any = None,
-        notes: Sequence[str] = (),
     ) -> None:
         check_choice("missing", missing, ("error", "category", "drop"))
         frame = to_pandas(data)
@@ -153,15 +151,13 @@ class Table:
         _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
         self._name_rows()
-        self.parts = None if parts is None else _checked_parts(parts, len(frame))
-        self.name = name
-        self.group_names = dict(group_names or {})
-        self.label_names = dict(label_names or {})
-        self.multiclass = multiclass
-        self.notes = tuple(notes)
-        self.missing = missing
+        self.name, self.missing, self.multiclass = name, missing, multiclass
+        self.notes: tuple[str, ...] = ()
+        self.group_names: dict[Any, str] = {}
+        self.label_names: dict[Any, str] = {}
+        self.parts: npt.NDArray[np.object_] | None = None
         kept = self._settle_missing(missing)
-        self._group(raw[kept], groups)
+        self._group(raw[kept], groups, merge_small)
         self._check(kinds or {})
         self._declared = {str(column): cast(Kind, kind) for column, kind in (kinds or {}).items()}
 
@@ -408,13 +404,12 @@ class Table:
         self.y = None if self.y is None else self.y.set_axis(index)
         self.identifier = self.identifier.set_axis(index)
 
-    def _group(self, columns: pd.DataFrame, groups: Mapping[str, CutsLike] | GroupRules | Grouping | None) -> None:
+    def _group(self, columns: pd.DataFrame, groups: Mapping[str, CutsLike] | Grouping | None, merge_small: int) -> None:
         """Make groups of the values of the sensitive columns."""
         if isinstance(groups, Grouping):
             self.grouping = groups
         else:
-            rules = groups if isinstance(groups, GroupRules) else GroupRules(groups or {})
-            self.grouping = rules.fit(columns, self.identifier)
+            self.grouping = make_grouping(columns, groups, merge_small, self.identifier)
         self.a = self.grouping.apply(columns).set_axis(self.a.index).rename(self.a.name)
         self.notes = (*self.notes, *self.grouping.notes)
 
@@ -503,15 +498,6 @@ def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:
             if column in roles:
                 raise DataError(f"Column {column!r} cannot be both the {roles[column]} and the {role} column.")
             roles[column] = role
-
-
-def _checked_parts(parts: Any, n_rows: int) -> np.ndarray:
-    parts = np.asarray(parts)
-    if parts.shape != (n_rows,):
-        raise ValueError(f"parts must be one per row ({n_rows:,} rows); got shape {parts.shape}.")
-    if unknown := set(parts.tolist()) - set(PARTS):
-        raise ValueError(f"parts must be {', '.join(PARTS)}; got {min(unknown, key=str)!r}.")
-    return parts
 
 
 def _check_not_a_name(name: str, column: pd.Series, declared: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +28,7 @@ from fairflows.stream.batches import to_arrow
 from fairflows.stream.files import TableWriter
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import columns_of
-from fairflows.table.grouping import Grouping, GroupRules
+from fairflows.table.grouping import CutsLike, Grouping
 from fairflows.table.json_text import read_as, read_json, stated_fields
 from fairflows.table.reading import kind_of
 from fairflows.table.schema import Schema
@@ -300,17 +301,25 @@ class Reading:
     grouping: Grouping | None = None
 
     def table_of(
-        self, path: Path, model: Transformer | None = None, *, text_format: TextFormat, rules: GroupRules | None = None
+        self,
+        path: Path,
+        model: Transformer | None = None,
+        *,
+        text_format: TextFormat,
+        cuts: Mapping[str, CutsLike] | None = None,
+        merge_small: int = 0,
     ) -> Table:
         """A file's table, its columns read and grouped as the model's own rows were.
 
-        `text_format` says how a CSV file is written. Before a model exists, `rules` say which groups to make.
+        `text_format` says how a CSV file is written. Before a model exists, `cuts` and `merge_small` say which
+        groups to make.
         """
         return Table.read(
             path,
             schema=None if model is None else self._schema(model),
             **asdict(text_format),
-            groups=self.grouping or rules,
+            groups=self.grouping or cuts,
+            merge_small=merge_small,
             sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
             label=self.label,
             identifier=self.identifier,
