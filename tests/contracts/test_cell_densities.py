@@ -4,16 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from fairflows.density.cell_density import (
+from fairflows.density.cell_counts import (
     CellCounts,
+    SmoothedCounts,
     cell_codes,
     cell_levels,
     cell_space,
-    choose_density,
     log_prob_on_support,
     observed_support,
 )
-from fairflows.density.cell_families import LatentClassMixture, SmoothedCounts
 from fairflows.density.made import CategoricalMADE, fit_together
 from fairflows.exceptions import DataError
 
@@ -23,7 +22,6 @@ SAME_TRAINING = {"rtol": 0, "atol": 1e-3}
 DENSITIES = {
     "made": lambda levels, n_epochs=8: CategoricalMADE(levels, hidden=(12, 12), n_epochs=n_epochs, n_batches=8),
     "counts": SmoothedCounts,
-    "latent classes": lambda levels: LatentClassMixture(levels, n_classes=(1, 2, 4)),
 }
 every_density = pytest.mark.parametrize("make", DENSITIES.values(), ids=DENSITIES)
 
@@ -198,16 +196,6 @@ def test_made_on_a_gpu_gives_the_same_kind_of_density(sample, validation):
     assert abs(np.exp(density.log_prob_of_all_cells()).sum() - 1.0) < 1e-10
 
 
-def test_latent_classes_are_chosen_by_held_out_likelihood():
-    generator = np.random.default_rng(0)
-    hidden_class = generator.integers(0, 2, 3000)
-    x = (generator.random((3000, 4)) < np.where(hidden_class[:, None] == 1, 0.9, 0.1)).astype(int)
-    fitted = LatentClassMixture([2] * 4, n_classes=(1, 2)).fit(x[:2000], validation=x[2000:])
-    np.testing.assert_allclose(np.exp(fitted.log_pi_), [0.5, 0.5], atol=0.06)
-    independent = generator.integers(0, 2, (3000, 4))
-    assert len(LatentClassMixture([2] * 4).fit(independent[:2000], validation=independent[2000:]).log_pi_) <= 2
-
-
 def test_smoothed_counts_trust_large_samples_more(law):
     weights = []
     for n in (100, 100_000):
@@ -215,13 +203,6 @@ def test_smoothed_counts_trust_large_samples_more(law):
         held_out = np.random.default_rng(1).choice(len(law), 20_000, p=law)
         weights.append(SmoothedCounts(LEVELS).fit(codes, validation=held_out).weight_)
     assert weights[1] < 0.1 < weights[0]
-
-
-def test_choose_density_returns_the_best_on_held_out_rows(sample, validation):
-    candidates = [make(LEVELS) for make in DENSITIES.values()]
-    best, scores = choose_density(candidates, sample, validation)
-    assert best is candidates[int(np.argmax(scores))]
-    np.testing.assert_allclose(scores, [density.log_prob(validation).mean() for density in candidates], atol=1e-10)
 
 
 def test_counts_are_of_distinct_cells():

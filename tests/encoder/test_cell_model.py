@@ -7,7 +7,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from fairflows.density import cell_density as cells
+from fairflows.density import cell_counts as cells
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.persons import Key
@@ -21,25 +21,21 @@ def fit(table, sample_weight=None, **settings):
 
 
 class TestMemory:
-    def test_all_that_is_held_counts(self):
-        plain = cells.cell_space([10, 20], 2, pairs=False)
-        assert cells.cell_space([10, 20], 2, n_classes=3, pairs=False).n_bytes > plain.n_bytes + 200 * 3 * 8
-        with_pairs = cells.cell_space([10, 20], 2)
-        assert with_pairs.n_bytes - plain.n_bytes == with_pairs.n_bytes_of_densities >= 2 * 30**2 * 8
+    def test_the_scores_of_classes_count(self):
+        assert cells.cell_space([10, 20], 2, n_classes=3).n_bytes > cells.cell_space([10, 20], 2).n_bytes + 200 * 3 * 8
 
-    def test_cells_that_do_not_fit_are_not_enumerated(self):
-        small, large = (cells.cell_space([1000, 1000], 2, memory=memory) for memory in (2**28, 2**40))
-        assert large.enumerable
+    def test_cells_that_do_not_fit_are_not_enumerated(self, monkeypatch):
+        monkeypatch.setattr(cells, "_machine_memory", lambda: 2**40)
+        assert cells.cell_space([1000, 1000], 2).enumerable
+        monkeypatch.setattr(cells, "_machine_memory", lambda: 2**28)
+        small = cells.cell_space([1000, 1000], 2)
         assert not small.enumerable
-        assert str(small) == "1,000,000 cells, 868 MiB if enumerated and there are 256 MiB: only observed cells are " \
+        assert str(small) == "1,000,000 cells, 502 MiB if enumerated and there are 256 MiB: only observed cells are " \
             "used, with a tail."  # fmt: skip
 
     def test_too_many_levels_for_a_density(self):
-        space = cells.cell_space([9_999_999], 20)
-        assert not space.enumerable
-        with pytest.raises(DataError, match=r"9,999,999 cells .* take [\d,]+ MiB, and there are [\d,]+ MiB"):
-            space.check_densities()
-        cells.cell_space([9_999_999], 20, pairs=False).check_densities()
+        with pytest.raises(DataError, match=r"with 9,999,999 levels take [\d,]+ MiB, and there are [\d,]+ MiB"):
+            cells.check_pairs_fit([9_999_999], 20)
 
     def test_the_choice_is_made_by_the_memory_at_hand(self, categorical, monkeypatch):
         monkeypatch.setattr(cells, "_machine_memory", lambda: 20_000)
@@ -47,7 +43,7 @@ class TestMemory:
             encoder = fit(categorical)
         assert encoder.model_.support is not None
         monkeypatch.setattr(cells, "_machine_memory", lambda: 10_000)
-        with pytest.raises(DataError, match="Densities of 48 cells"):
+        with pytest.raises(DataError, match="Densities over columns with 11 levels"):
             fit(categorical)
 
     def test_the_choice_is_said_when_all_cells_are_enumerated(self, categorical, caplog):
@@ -76,14 +72,13 @@ def test_a_classifier_without_probabilities(categorical):
         )
 
 
-@pytest.mark.parametrize("density", ["counts", "latent_class"])
-def test_a_group_with_few_rows_that_count(categorical, density):
+def test_a_group_with_few_rows_that_count(categorical):
     young = np.flatnonzero(categorical.a == "young")
     weight = np.ones(len(categorical))
     weight[young[12:]] = 0
-    encoder = fit(categorical, weight, density=density)
+    encoder = fit(categorical, weight)
     counted = categorical.take(weight > 0)
-    same = fit(counted, density=density)
+    same = fit(counted)
     np.testing.assert_allclose(encoder.model_.log_p, same.model_.log_p)
 
 

@@ -32,7 +32,7 @@ from fairflows.density import (
     KnownDensity,
     MixtureDensity,
 )
-from fairflows.density.cell_families import LatentClassMixture, SmoothedCounts
+from fairflows.density.cell_counts import SmoothedCounts
 from fairflows.density.made import CategoricalMADE
 from fairflows.encoder.model_state import model_hash
 from fairflows.release.cell_release import CellRelease
@@ -88,7 +88,6 @@ ENCODERS = {
     "flow, one column": (FairFlow(**QUICK, density=MixtureDensity(1)), lambda t: one_column(t)),
     "matching": (FairMatching(0.4, density="counts", **CELLS), categorical),
     "matching, made": (FairMatching(0.4, density="made", hidden=(8,), output="one-hot", **CELLS), categorical),
-    "matching, latent classes": (FairMatching(density="latent_class", output="codes", **CELLS), categorical),
     "matching, few cells": (FairMatching(0.4, density="counts", max_cells=2, **CELLS), categorical),
 }
 
@@ -345,7 +344,7 @@ def test_a_class_that_only_has_the_name_of_one_of_ours_is_refused(tmp_path):
         save(namesake(), tmp_path / "model")
 
 
-@pytest.mark.parametrize("family", [SmoothedCounts, LatentClassMixture, lambda m: CategoricalMADE(m, (8,), n_epochs=2)])
+@pytest.mark.parametrize("family", [SmoothedCounts, lambda m: CategoricalMADE(m, (8,), n_epochs=2)])
 def test_a_density_of_cells_alone(family, tmp_path):
     x = np.random.default_rng(0).integers(0, [2, 3, 4], (200, 3))
     density = family([2, 3, 4]).fit(x)

@@ -105,8 +105,8 @@ def best_densities(
     """
     import torch
 
+    from fairflows.density import density_of
     from fairflows.density.base import Density, GroupDensities
-    from fairflows.encoder.flow_fitting import density_of
     from fairflows.resources import chosen_device
 
     if not isinstance(encoder, FairFlow):

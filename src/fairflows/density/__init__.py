@@ -24,6 +24,14 @@ _HOME = {
     "check_density": "fairflows.density.base",
 }
 
+_BY_NAME = {
+    "mixture": ("MixtureDensity", {}),
+    "realnvp": ("FlowDensity", {"kind": "realnvp"}),
+    "spline": ("FlowDensity", {"kind": "spline"}),
+    "autoregressive": ("AutoregressiveDensity", {}),
+    "kde": ("KernelDensity", {}),
+}
+
 __all__ = [*_HOME]
 
 if not TYPE_CHECKING:
@@ -32,3 +40,15 @@ if not TYPE_CHECKING:
         if name not in _HOME:
             raise AttributeError(f"module 'fairflows.density' has no attribute {name!r}")
         return getattr(import_module(_HOME[name]), name)
+
+
+def density_of(given: object) -> "Density":
+    """Return a density to be fitted, by its name or as it is."""
+    from fairflows.density.base import Density
+
+    if isinstance(given, Density):
+        return given
+    if not (isinstance(given, str) and given in _BY_NAME):
+        raise ValueError(f"density must be one of {', '.join(_BY_NAME)}, or a density; got {given!r}.")
+    family, settings = _BY_NAME[given]
+    return getattr(import_module(_HOME[family]), family)(**settings)

@@ -7,6 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, Protocol, Self
 
 import torch
@@ -107,7 +108,8 @@ class Density(nn.Module, ABC):
 
     def to_state(self) -> dict[str, Any]:
         """What is saved: the settings, and what was fitted."""
-        fitted = {**self._parameters, **self._buffers, **self._modules}
+        tensors = [*self.named_parameters(recurse=False), *self.named_buffers(recurse=False)]
+        fitted = dict([*tensors, *self.named_children()])
         return {"settings": self.settings(), "n_features": self.n_features, "fitted": fitted}
 
     @classmethod
@@ -122,7 +124,8 @@ class Density(nn.Module, ABC):
             if isinstance(part, nn.Module):
                 self.add_module(name, part.requires_grad_(False))
             else:
-                self._parameters.pop(name, None)  # one that the constructor made
+                if isinstance(getattr(self, name, None), nn.Parameter):  # one that the constructor made
+                    delattr(self, name)
                 self.register_buffer(name, part)
         return self
 
@@ -203,7 +206,7 @@ class GroupDensities(nn.Module):
         if len({density.n_features for row in table for density in row}) > 1:
             raise ValueError("the densities must have the same number of features.")
         self._stack: DensityStack | None = None
-        self._restack()
+        self._stacked_on: object = None
 
     @property
     def members(self) -> list[Density]:
@@ -285,14 +288,16 @@ class GroupDensities(nn.Module):
         return log_p.reshape(*lead, n_groups, n_rows)
 
     def _log_prob(self, x: Tensor) -> Tensor:
-        if self._stack is not None:
-            return self._stack.log_prob(x)
+        stack = self._stacked()
+        if stack is not None:
+            return stack.log_prob(x)
         return torch.stack([member.log_prob(part) for member, part in zip(self.members, x, strict=True)])
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Draws (K, L·n, D): n of every density, label after label."""
-        if self._stack is not None:
-            draws = self._stack.sample(n, generator)
+        stack = self._stacked()
+        if stack is not None:
+            draws = stack.sample(n, generator)
         else:
             draws = torch.stack([member.sample(n, generator) for member in self.members])
         return draws.reshape(self.n_groups, self.n_labels * n, self.n_features)
@@ -301,14 +306,15 @@ class GroupDensities(nn.Module):
         """Mean log-likelihood of each group's held-out rows; with labels, of the K·L blocks of rows."""
         return [member.score(x) for member, x in zip(self.members, rows, strict=True)]
 
-    def _restack(self) -> None:
-        families = {type(member) for member in self.members}
-        self._stack = families.pop().stack(self.members) if len(families) == 1 else None
-
-    def _apply(self, *args: Any, **kwargs: Any) -> Self:
-        moved = super()._apply(*args, **kwargs)
-        self._restack()  # the stack holds copies, which must follow to the new device or precision
-        return moved
+    def _stacked(self) -> DensityStack | None:
+        """Return all densities as one computation, made again once they are on another device or in other precision."""
+        tensor = next(chain(self.buffers(), self.parameters()), None)
+        place = None if tensor is None else (tensor.device, tensor.dtype)
+        if place is not None and place != self._stacked_on:
+            families = {type(member) for member in self.members}
+            self._stack = families.pop().stack(self.members) if len(families) == 1 else None
+            self._stacked_on = place
+        return self._stack
 
     def to_state(self) -> dict[str, Any]:
         """What is saved."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -32,19 +32,30 @@ class KnownDensity(Density):
     torch.Size([5])
     """
 
+    place: Tensor
+
     def __init__(self, distribution: Any):
         super().__init__()
         self.distribution = copy.deepcopy(distribution)
         if isinstance(self.distribution, nn.Module):
             self.distribution.requires_grad_(False)
-        for part in _parts(self.distribution):
-            part._validate_args = False  # a model that diverges is reported by the training, not by an argument check
+        self._made_of = list(_parts(self.distribution))
+        for part in self._made_of:
+            # torch has no public name for this. A check of arguments would wait for the device, and raise where a model
+            # diverges, which the training reports.
+            part._validate_args = False
+        tensors = [value for _, _, value in _tensors(self._made_of)]
+        widest = max(tensors, key=lambda value: value.element_size(), default=torch.zeros(()))
+        self.register_buffer("place", widest.new_zeros(()), persistent=False)  # follows .to() and .double()
         self.n_features = self._drawn_features()
         check_density(self, type(self.distribution).__name__)
 
     def _torch_distribution(self) -> Any:
-        # A zuko flow is a module that gives a distribution when called.
-        return self.distribution() if isinstance(self.distribution, nn.Module) else self.distribution
+        if isinstance(self.distribution, nn.Module):  # a zuko flow is a module that gives a distribution when called
+            return self.distribution()
+        for part, name, value in list(_tensors(self._made_of)):
+            vars(part)[name] = value.to(self.place)
+        return self.distribution
 
     def _drawn_features(self) -> int:
         name = type(self.distribution).__name__
@@ -77,14 +88,6 @@ class KnownDensity(Density):
             if device.type == "cuda":
                 torch.cuda.manual_seed(seed)
             return self._torch_distribution().sample((n,)).detach()
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        moved = super()._apply(fn, recurse)
-        for part in _parts(self.distribution):
-            for name, value in vars(part).items():
-                if isinstance(value, Tensor):
-                    vars(part)[name] = fn(value)
-        return moved
 
     def to_state(self) -> dict[str, Any]:
         """What is saved; of a module, such as a zuko flow, the weights, and the log-density of a few points.
@@ -176,3 +179,11 @@ def _parts(source: Any) -> Iterator[Any]:
         for value in list(vars(source).values()):
             for item in value if isinstance(value, list | tuple) else [value]:
                 yield from _parts(item)
+
+
+def _tensors(parts: Sequence[Any]) -> Iterator[tuple[Any, str, Tensor]]:
+    """Yield the floating-point tensors of a distribution's parts: their owner, their name, and themselves."""
+    for part in parts:
+        for name, value in vars(part).items():
+            if isinstance(value, Tensor) and value.is_floating_point():
+                yield part, name, value

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fairflows.bijection.steps import AdamSteps, chosen_threads
-from fairflows.density.cell_density import (
+from fairflows.density.cell_counts import (
     ROWS_PER_CHUNK,
     CellCounts,
     CountedDensity,

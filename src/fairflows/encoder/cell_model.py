@@ -18,11 +18,12 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from fairflows.codec.cell_codec import CellCodec
-from fairflows.density.cell_density import (
+from fairflows.density.cell_counts import (
     MOST_CELLS_ENUMERATED,
     CellDensity,
+    SmoothedCounts,
     cell_space,
-    choose_density,
+    check_pairs_fit,
     level_columns,
     log_prob_on_support,
     observed_support,
@@ -41,7 +42,6 @@ Output = Literal["categories", "one-hot", "codes"]
 
 _logger = logging.getLogger(__name__)
 
-DENSITIES = ("made", "counts", "latent_class", "best")
 _HELD_OUT = 0.2
 _ROWS_PER_CHUNK = 2**18
 
@@ -164,9 +164,9 @@ def fit_cell_models(
     samples = [whole.take(rows.group == a) for a in range(K)]
     if y is not None:
         check_classifier(settings.classifier, weighted=rows.weight is not None)
-    pairs = settings.density in ("made", "counts", "best")
-    space = cell_space(codec.shape_, K, settings.max_cells, n_classes=n_classes, pairs=pairs)
-    space.check_densities()
+    if not callable(settings.density):
+        check_pairs_fit(codec.shape_, K)
+    space = cell_space(codec.shape_, K, settings.max_cells, n_classes)
     if space.enumerable:
         _logger.info("%s", space)
     else:
@@ -289,41 +289,35 @@ def _fit_densities(
         fit, rest = _held_out(len(counted.cells), rng)
         train.append(counted.take(fit))
         held.append(counted.take(rest))
+    densities = [_density(settings, levels, seed) for _ in samples]
     if settings.density == "made":
         from fairflows.density.made import CategoricalMADE, fit_together
 
-        models = [CategoricalMADE(levels, settings.hidden, random_state=seed, device=settings.device) for _ in samples]
+        models = [density for density in densities if isinstance(density, CategoricalMADE)]
         cells, weights = zip(*train, strict=True)
         fit_together(models, cells, weights, *zip(*held, strict=True))
-        densities: list[CellDensity] = list(models)
     else:
-        densities = []
-        for (x, w), (v, vw) in zip(train, held, strict=True):
-            candidates = _candidates(settings, levels, seed)
-            densities.append(choose_density(candidates, x, v, sample_weight=w, validation_weight=vw)[0])
+        for density, (x, w), (v, vw) in zip(densities, train, held, strict=True):
+            density.fit(x, sample_weight=w, validation=v, validation_weight=vw)
     scores = [float(np.average(d.log_prob(v), weights=w)) for d, (v, w) in zip(densities, held, strict=True)]
     return densities, np.array(scores)
 
 
-def _candidates(settings: CellModelEncoder, levels: Sequence[int], seed: int) -> list[CellDensity]:
-    from fairflows.density.cell_families import LatentClassMixture, SmoothedCounts
-    from fairflows.density.made import CategoricalMADE
+def _density(settings: CellModelEncoder, levels: Sequence[int], seed: int) -> CellDensity:
+    """Return a density to be fitted, by its name or by the function that makes one."""
+    if callable(settings.density):
+        return settings.density(levels)
+    if settings.density == "made":
+        from fairflows.density.made import CategoricalMADE
 
-    density = settings.density
-    if callable(density):
-        return [density(levels)]
-    if density not in DENSITIES:
-        raise ValueError(f"density must be one of {', '.join(DENSITIES)}, or a function of levels; got {density!r}.")
-    known: dict[str, Callable[[], CellDensity]] = {
-        "made": lambda: CategoricalMADE(levels, settings.hidden, random_state=seed, device=settings.device),
-        "counts": lambda: SmoothedCounts(levels, random_state=seed),
-        "latent_class": lambda: LatentClassMixture(levels, random_state=seed),
-    }
-    return [make() for make in known.values()] if density == "best" else [known[density]()]
+        return CategoricalMADE(levels, settings.hidden, random_state=seed, device=settings.device)
+    if settings.density == "counts":
+        return SmoothedCounts(levels, random_state=seed)
+    raise ValueError(f"density must be 'made', 'counts' or a function of levels; got {settings.density!r}.")
 
 
 def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """A fifth of the rows, by whose likelihood a density is chosen; all rows on both sides when there are too few."""
+    """A fifth of the rows, by whose likelihood a density is tuned; all rows on both sides when there are too few."""
     if n < 10:
         return np.arange(n), np.arange(n)
     order = rng.permutation(n)

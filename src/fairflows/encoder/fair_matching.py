@@ -44,9 +44,9 @@ class FairMatching(CellModelEncoder):
     ----------
     gamma : float
         0 is the label split alone, the most accurate; 1 is sort-and-match alone, the fairest.
-    density : {"made", "counts", "latent_class", "best"} or callable
-        The density of cells p̂_a: an autoregressive network, smoothed counts, a latent-class mixture, the one of these
-        with the best held-out likelihood, or a function that makes one from the level counts.
+    density : {"made", "counts"} or callable, default="made"
+        The density of cells p̂_a: an autoregressive network, smoothed counts, or a function that makes a density from
+        the level counts.
     criterion : {"demographic_parity", "equalized_odds"}
         With equalized odds, densities p̂(cell | a, y) are fitted too, and a certificate states Δ_y within each label;
         the maps are the same.

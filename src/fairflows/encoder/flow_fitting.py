@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,15 +15,7 @@ import torch
 from torch import Tensor
 
 from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP, check_bijection
-from fairflows.density import (
-    AutoregressiveDensity,
-    Density,
-    FlowDensity,
-    GroupDensities,
-    KernelDensity,
-    KnownDensity,
-    MixtureDensity,
-)
+from fairflows.density import Density, GroupDensities, KnownDensity, density_of
 from fairflows.density.base import FreshNoise
 from fairflows.density.known import InModelSpace
 from fairflows.encoder.base import FloatArray, Groups, LabelledRows
@@ -36,14 +28,6 @@ from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings,
 
 if TYPE_CHECKING:
     from fairflows.encoder.fair_flow import FairFlow, GroupDensity
-
-DENSITIES: dict[str, Callable[[], Density]] = {
-    "mixture": MixtureDensity,
-    "realnvp": lambda: FlowDensity("realnvp"),
-    "spline": lambda: FlowDensity("spline"),
-    "autoregressive": AutoregressiveDensity,
-    "kde": KernelDensity,
-}
 
 _FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all its rows for training
 _MOST_NUMBERS = 2**32  # in single precision, kept for the gradient of a step: 16 GiB
@@ -245,15 +229,6 @@ def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, Gro
         noise=rows.noise,
     )
     return densities, by_label, numbers
-
-
-def density_of(given: object) -> Density:
-    """A density to be fitted, by its name or as it is."""
-    if isinstance(given, Density):
-        return given
-    if not (isinstance(given, str) and given in DENSITIES):
-        raise ValueError(f"density must be one of {', '.join(DENSITIES)}, or a density; got {given!r}.")
-    return DENSITIES[given]()
 
 
 def _known(settings: FairFlow, given: Sequence[GroupDensity]) -> GroupDensities:

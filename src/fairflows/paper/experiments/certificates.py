@@ -211,7 +211,7 @@ def claims(name: str, setting: Setting) -> list[Claim]:
     problem = PROBLEMS[name]().at(setting)
     train, test = problem.tables()
     train = apart_from(train, test)
-    changes = {"density": "best"} if name in CATEGORICAL else {"dequantise": True}
+    changes = {} if name in CATEGORICAL else {"dequantise": True}
     encoder = changed(problem.encoder, kinds=train.kinds, **changes)
     encoders = encoder.fit_many(train, strengths=problem.gammas, seeds=setting.seed_list(full=1)[:1])
     best = None

@@ -1,4 +1,4 @@
-"""What densities over cells share: the sample as distinct cells with weights, choice by held-out likelihood, tails.
+"""Densities over cells: the sample as distinct cells with weights, tails, and smoothed counts.
 
 A *cell* is one combination of levels of D categorical variables with m_1, ..., m_D levels. Its code is the mixed-radix
 number with the last variable fastest, as in `numpy.ravel_multi_index`; there are m_1 ⋯ m_D of them.
@@ -12,14 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.optimize import minimize_scalar
+from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import distinct
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -27,9 +28,8 @@ FloatArray = NDArray[np.float64]
 MOST_CELLS_ENUMERATED = 10_000_000
 ROWS_PER_CHUNK = 8_192  # whose one-hot columns are in memory at a time
 _HELD_OUT_SHARE = 0.2
-# Measured. Held per cell and group: log p̂ (8), two maps (16), a coupling and its tables for drawing both ways (128).
-# On top, once, what building a coupling takes while it runs.
-_BYTES_HELD, _BYTES_AT_WORK = 152, 222
+_SMALLEST_WEIGHT = 1e-4  # of the tree of pairs in smoothed counts
+_BYTES_HELD, _BYTES_AT_WORK = 152, 222  # per cell and group, and per cell while maps are built; generous
 _BYTES_OF_A_SCORE = 24  # per cell and class: the classifier's probability, and two arrays of its size at work
 _BYTES_OF_A_PAIR = 48  # per group and pair of levels: what a tree of pairs, or a network's direct connections, take
 _MEMORY_WHERE_UNKNOWN = 8 * 2**30
@@ -61,9 +61,6 @@ class CellDensity(Protocol):
 
     def sample(self, n: int, generator: np.random.Generator) -> IntArray:
         """Draw n cells from p̂, as levels of shape (n, D)."""
-
-
-Density = TypeVar("Density", bound=CellDensity)
 
 
 @dataclass(frozen=True)
@@ -235,84 +232,54 @@ class CountedDensity(ABC):
         return self.log_prob(np.arange(number_of_cells(self.levels)))
 
 
-def choose_density(
-    candidates: Sequence[Density],
-    x: ArrayLike,
-    validation: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    validation_weight: ArrayLike | None = None,
-) -> tuple[Density, FloatArray]:
-    """Fit every candidate; return the one of largest held-out mean log-likelihood, and all their values."""
-    held_out = CellCounts.of(validation, candidates[0].levels, validation_weight)
-    for density in candidates:
-        density.fit(x, sample_weight=sample_weight, validation=validation, validation_weight=validation_weight)
-    scores = np.array([held_out.mean(density.log_prob(held_out.cells)) for density in candidates])
-    return candidates[int(np.argmax(scores))], scores
-
-
 @dataclass(frozen=True)
 class CellSpace:
-    """How large a space of cells is, and whether to enumerate it."""
+    """The size of a space of cells, and whether every cell is enumerated."""
 
     n_cells: int  # m_1 ⋯ m_D
-    # memory for the densities and for the log-probabilities, maps, couplings and scores of all groups, were every cell
-    # enumerated
-    n_bytes: int
-    n_bytes_of_densities: int  # memory for the densities alone, which they take in any case
+    n_bytes: int  # memory for the log-probabilities, maps and scores of all groups, were every cell enumerated
     memory: int  # the bytes that this machine has
-    # whether n_cells is below the limit and n_bytes fits the memory; if not, work on the observed support and bound the
-    # tail
-    enumerable: bool
+    enumerable: bool  # if not, encoders work on the observed cells and bound the tail
 
     def __str__(self) -> str:
         choice = "every cell is enumerated" if self.enumerable else "only observed cells are used, with a tail"
         at_hand = f" and there are {_mebibytes(self.memory)}" if self.n_bytes > self.memory else ""
         return f"{self.n_cells:,} cells, {_mebibytes(self.n_bytes)} if enumerated{at_hand}: {choice}."
 
-    def check_densities(self) -> None:
-        """Refuse levels so many that the densities themselves do not fit the memory."""
-        if self.n_bytes_of_densities > self.memory:
-            raise DataError(
-                f"Densities of {self.n_cells:,} cells over columns with so many levels take "
-                f"{_mebibytes(self.n_bytes_of_densities)}, and there are {_mebibytes(self.memory)}: join rare levels, "
-                "leave out the column with the most of them, or use density='latent_class'."
-            )
-
-
-def _mebibytes(n_bytes: int) -> str:
-    return f"{n_bytes / 2**20:,.0f} MiB"
-
 
 def cell_space(
-    levels: Sequence[int],
-    n_groups: int,
-    most_cells: int = MOST_CELLS_ENUMERATED,
-    *,
-    n_classes: int = 0,
-    pairs: bool = True,
-    memory: int | None = None,
+    levels: Sequence[int], n_groups: int, most_cells: int = MOST_CELLS_ENUMERATED, n_classes: int = 0
 ) -> CellSpace:
-    """Number of cells and memory needed, before anything is allocated.
+    """Return the number of cells and the memory for them, before anything is allocated.
 
-    Each group has a density, which with `pairs` keeps a number for every pair of levels, and each class a score. From
-    `most_cells` on, none are enumerated. The memory is the machine's own when not given.
+    Cells are enumerated if there are fewer than `most_cells` and all fit the machine's memory.
 
     Examples
     --------
     >>> print(cell_space([7, 16, 7, 14, 6, 5], n_groups=2))
     329,280 cells, 165 MiB if enumerated: every cell is enumerated.
     """
-    n_cells = number_of_cells(levels)
-    of_densities = n_groups * _BYTES_OF_A_PAIR * sum(levels) ** 2 if pairs else 0
-    of_cells = n_cells * (n_groups * _BYTES_HELD + n_classes * _BYTES_OF_A_SCORE + _BYTES_AT_WORK)
-    memory = _machine_memory() if memory is None else memory
-    enumerable = n_cells < most_cells and of_cells + of_densities <= memory
-    return CellSpace(n_cells, of_cells + of_densities, of_densities, memory, enumerable)
+    n_cells, memory = number_of_cells(levels), _machine_memory()
+    n_bytes = n_cells * (n_groups * _BYTES_HELD + n_classes * _BYTES_OF_A_SCORE + _BYTES_AT_WORK)
+    return CellSpace(n_cells, n_bytes, memory, n_cells < most_cells and n_bytes <= memory)
+
+
+def check_pairs_fit(levels: Sequence[int], n_groups: int) -> None:
+    """Raise if a number for every pair of levels, which a density of each group keeps, does not fit the memory."""
+    n_bytes, memory = n_groups * _BYTES_OF_A_PAIR * sum(levels) ** 2, _machine_memory()
+    if n_bytes > memory:
+        raise DataError(
+            f"Densities over columns with {sum(levels):,} levels take {_mebibytes(n_bytes)}, and there are "
+            f"{_mebibytes(memory)}: join rare levels, or leave out the column with the most of them."
+        )
+
+
+def _mebibytes(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:,.0f} MiB"
 
 
 def _machine_memory() -> int:
-    """All memory of the machine; not what is free just now, or the same call would choose differently every time."""
+    """Return all memory of the machine; the free memory would make the same call choose differently every time."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not on Windows
@@ -321,10 +288,120 @@ def _machine_memory() -> int:
 
 def observed_support(samples: Sequence[ArrayLike], levels: Sequence[int]) -> IntArray:
     """Codes of the cells seen in any of the samples, sorted."""
-    return distinct(np.concatenate([cell_codes(x, levels) for x in samples]))
+    return np.unique(np.concatenate([cell_codes(x, levels) for x in samples]))
 
 
 def log_prob_on_support(densities: Sequence[CellDensity], support: IntArray) -> tuple[FloatArray, FloatArray]:
     """Log-probabilities on the support, (K, S), and the tails 1 − Σ p̂_a, (K,): what each p̂_a puts outside it."""
     log_p = np.stack([density.log_prob(support) for density in densities])
     return log_p, np.maximum(0.0, 1.0 - np.exp(log_p).sum(axis=1))
+
+
+class SmoothedCounts(CountedDensity):
+    r"""Counts of cells with additive smoothing towards a Chow–Liu tree.
+
+    .. math:: \hat p(x) = \frac{c(x) + α q(x)}{n + α} = (1 - w) \frac{c(x)}{n} + w q(x), \qquad w = \frac{α}{n + α}
+
+    q(x) = Π_d q(x_d | x_parent(d)) is the tree of pairs of largest likelihood (Chow and Liu, 1968). The weight w
+    maximises the likelihood of held-out rows, which is concave in w.
+
+    Parameters
+    ----------
+    levels : sequence of int
+        Level counts m_1, ..., m_D.
+    random_state : int
+        Seed of the split when `fit` gets no validation rows.
+
+    Examples
+    --------
+    >>> x = np.array([[0, 0], [0, 0], [1, 2], [1, 2]] * 10)
+    >>> density = SmoothedCounts([2, 3]).fit(x, validation=x)
+    >>> bool(density.log_prob([[0, 0]])[0] > density.log_prob([[0, 1]])[0])
+    True
+    """
+
+    weight_: float
+    counts_: CellCounts
+    tree_: PairTree
+
+    def __init__(self, levels: Sequence[int], *, random_state: int = 0) -> None:
+        self.levels = checked_levels(levels)
+        self.random_state = random_state
+
+    def _fit_counts(self, counts: CellCounts, held_out: CellCounts) -> None:
+        """Grow the tree, and choose w on held-out rows."""
+        self.counts_, self.tree_ = counts, PairTree(counts, self.levels)
+        frequency, q = self._frequency(held_out.cells), np.exp(self.tree_.log_prob(held_out.cells))
+
+        def minus_log_likelihood(w: float) -> float:
+            return -held_out.mean(np.log((1 - w) * frequency + w * q))
+
+        self.weight_ = float(minimize_scalar(minus_log_likelihood, bounds=(_SMALLEST_WEIGHT, 1.0)).x)
+
+    def _log_prob(self, cells: IntArray) -> FloatArray:
+        log_q = np.log(self.weight_) + self.tree_.log_prob(cells)
+        with np.errstate(divide="ignore"):  # an unseen cell has frequency 0
+            return np.logaddexp(log_q, np.log1p(-self.weight_) + np.log(self._frequency(cells)))
+
+    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
+        """Draw n cells: from the tree with probability w, else from the observed cells."""
+        observed = generator.choice(len(self.counts_.weights), n, p=self.counts_.weights / self.counts_.weights.sum())
+        from_tree = generator.random((n, 1)) < self.weight_
+        return np.where(from_tree, self.tree_.sample(n, generator), self.counts_.cells[observed])
+
+    def _frequency(self, cells: IntArray) -> FloatArray:
+        """c(x)/n, zero for unseen cells."""
+        observed, codes = cell_codes(self.counts_.cells, self.levels), cell_codes(cells, self.levels)
+        place = np.minimum(np.searchsorted(observed, codes), len(observed) - 1)
+        return np.where(observed[place] == codes, self.counts_.weights[place], 0.0) / self.counts_.weights.sum()
+
+
+class PairTree:
+    """The Chow–Liu tree: every variable depends on at most one other, chosen by mutual information.
+
+    Conditionals are smoothed by one pseudo-row spread as the marginal is, marginals by one spread evenly, so that no
+    level has probability zero.
+    """
+
+    def __init__(self, counts: CellCounts, levels: Sequence[int]) -> None:
+        columns = one_hot(counts.cells, levels)
+        joint = (columns.T @ columns.multiply(counts.weights[:, None])).toarray()
+        marginal = np.diag(joint)
+        blocks = level_columns(levels)
+        n = counts.weights.sum()
+
+        order, parents = breadth_first_order(
+            _spanning_tree(joint / n, [block.start for block in blocks]), 0, directed=False
+        )
+        self.order = [int(d) for d in order]
+        self.parents = [max(int(parent), 0) for parent in parents]  # the root's parent is a formality: one row for all
+        self.log_conditionals: list[FloatArray] = []
+        for d, m in enumerate(levels):
+            q = (marginal[blocks[d]] + 1.0 / m) / (n + 1.0)
+            parent = blocks[self.parents[d]]
+            given = (joint[parent, blocks[d]] + q) / (marginal[parent, None] + 1.0)
+            self.log_conditionals.append(np.log(given if d else np.broadcast_to(q, given.shape)))
+
+    def log_prob(self, cells: IntArray) -> FloatArray:
+        """The log-probability of each cell."""
+        return sum(
+            (table[cells[:, self.parents[d]], cells[:, d]] for d, table in enumerate(self.log_conditionals)),
+            start=np.zeros(len(cells)),
+        )
+
+    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
+        """Draw n cells, parents before children."""
+        cells = np.zeros((n, len(self.order)), dtype=np.int64)
+        for d in self.order:
+            cells[:, d] = draw_levels(np.exp(self.log_conditionals[d])[cells[:, self.parents[d]]], generator)
+        return cells
+
+
+def _spanning_tree(joint: FloatArray, starts: list[int]) -> FloatArray:
+    """The tree of largest total mutual information, from the joint frequencies of all pairs of levels."""
+    marginal = np.diag(joint)
+    product = np.outer(marginal, marginal)
+    terms = joint * np.log(np.divide(joint, product, out=np.ones_like(joint), where=joint > 0))
+    information = np.add.reduceat(np.add.reduceat(terms, starts, axis=0), starts, axis=1)
+    # csgraph reads 0 as "no edge": a constant added to every edge leaves the best tree the best and connects all.
+    return minimum_spanning_tree(-(information - information.min() + 1.0))
