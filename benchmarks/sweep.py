@@ -19,8 +19,8 @@ import torch
 
 from fairflows.encoder import flow_fitting
 from fairflows.exceptions import DataWarning
-from fairflows.frontiers.frontier import frontier
 from fairflows.paper.experiments.problems import PROBLEMS, changed
+from fairflows.tradeoff import frontier
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
     for _ in range(arguments.repeats):
         timed.update(densities=0.0, training=0.0)
         start = time.perf_counter()
-        front = frontier(estimator, train, gammas=problem.gammas, seeds=arguments.seeds, validation=test)
+        front = frontier(estimator, train, strengths=problem.gammas, seeds=arguments.seeds, validation=test)
         total = time.perf_counter() - start
         runs.append({"total": total, **timed, "rest": total - sum(timed.values())})
     n_models = len(front.encoders)

@@ -71,7 +71,7 @@ N_DRAWS = 40_000
 
 def area(setting: Setting) -> pd.DataFrame:
     """The area under Crime's curve, up to several γ: the paper does not say where its curve ends."""
-    frame = fit_crime(setting, setting.seed_list(), SCALARISATION_GAMMAS).frontier.to_frame()
+    frame = fit_crime(setting, setting.seed_list(), SCALARISATION_GAMMAS).frame()
     rows = []
     for largest in SCALARISATION_GAMMAS[2:]:
         part = frame[frame["gamma"] <= largest]

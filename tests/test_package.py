@@ -16,8 +16,8 @@ SOURCE = Path(fairflows.__file__).parent
 # Imports go one way: a module may import from its own part and from earlier ones.
 ORDER = [
     "exceptions", "bounds", "resources", "display", "table", "codec", "bijection", "density", "training", "encoder",
-    "release", "metrics", "certificate", "attack", "usefulness", "frontiers", "explain", "storage", "stream",
-    "reporting", "workflow", "paper", "cli",
+    "release", "metrics", "certificate", "attack", "usefulness", "tradeoff", "frontiers", "explain", "storage",
+    "stream", "reporting", "workflow", "paper", "cli",
 ]  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -78,7 +78,7 @@ def test_file_names_say_which_idea_they_hold():
 def test_the_root_holds_only_what_stands_alone():
     assert sorted(path.name for path in SOURCE.iterdir() if path.is_file()) == [
         "__init__.py", "__main__.py", "card.html.jinja", "display.py", "exceptions.py", "metrics.py", "py.typed",
-        "resources.py", "usefulness.py",
+        "resources.py", "tradeoff.py", "usefulness.py",
     ]  # fmt: skip
 
 

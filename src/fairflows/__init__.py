@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from fairflows.exceptions import DataWarning as DataWarning
     from fairflows.explain.pairs import matches as matches
     from fairflows.explain.recourse_search import recourse as recourse
-    from fairflows.frontiers.frontier import Frontier as Frontier
-    from fairflows.frontiers.frontier import frontier as frontier
     from fairflows.paper.datasets import describe_datasets as describe_datasets
     from fairflows.paper.datasets import load_compas as load_compas
     from fairflows.paper.datasets import load_crime as load_crime
@@ -51,6 +49,8 @@ if TYPE_CHECKING:
     from fairflows.table.examples import make_shifted_gaussians as make_shifted_gaussians
     from fairflows.table.examples import make_three_groups as make_three_groups
     from fairflows.table.table import Table as Table
+    from fairflows.tradeoff import Frontier as Frontier
+    from fairflows.tradeoff import frontier as frontier
     from fairflows.usefulness import StillTells as StillTells
     from fairflows.usefulness import still_tells as still_tells
     from fairflows.workflow.job import fit_table as fit_table
@@ -77,7 +77,7 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.explain.recourse_search": "recourse",
     "fairflows.explain.pairs": "matches",
     "fairflows.usefulness": "StillTells still_tells",
-    "fairflows.frontiers.frontier": "Frontier frontier",
+    "fairflows.tradeoff": "Frontier frontier",
     "fairflows.paper.datasets": "describe_datasets load_compas load_crime load_health load_law_school",
     "fairflows.release.cell_release": "CellRelease",
     "fairflows.release.crossfit": "CrossFit",

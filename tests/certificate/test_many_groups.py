@@ -33,7 +33,7 @@ def test_a_hundred_groups_need_no_table_of_all_pairs(monkeypatch):
     certificate = certify(release, test)
     assert len(certificate.n) == 100
     assert certificate.model_upper is not None
-    front = frontier(FairMatching(0.9, density="counts"), train, gammas=[0.0, 1.0])
+    front = frontier(FairMatching(0.9, density="counts"), train, strengths=[0.0, 1.0])
     assert front.measured["delta"].notna().all()
 
 
@@ -143,5 +143,5 @@ def test_training_that_does_not_fit_is_refused_before_it_starts(monkeypatch):
 def test_the_frontier_of_many_groups_takes_the_draws_that_fit(monkeypatch):
     monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 2_500)
     encoder = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,), n_blocks=2, device="cpu")
-    front = frontier(encoder, people(5, 600), gammas=[0.5], n_draws=10_000)
+    front = frontier(encoder, people(5, 600), strengths=[0.5], n_draws=10_000)
     assert 0 <= front.measured["delta"].iloc[0] <= 1

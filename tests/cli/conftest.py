@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fairflows.encoder import flow_fitting
-from fairflows.frontiers.frontier import frontier
+from fairflows.tradeoff import frontier
 from fairflows.workflow import job
 
 

@@ -131,7 +131,7 @@ def test_of_several_targets_one_may_be_out_of_reach(train):
 
 def test_a_whole_frontier(train, test):
     front = ff.frontier(
-        FairCells(4, n_certify=4000, **PLAIN), train, gammas=[0.12, 0.2, 0.4], seeds=1, validation=test
+        FairCells(4, n_certify=4000, **PLAIN), train, strengths=[0.12, 0.2, 0.4], seeds=1, validation=test
     ).to_frame()
     assert front["delta"].is_monotonic_increasing
     assert front["accuracy"].iloc[-1] > front["accuracy"].iloc[0]

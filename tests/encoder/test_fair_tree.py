@@ -13,10 +13,10 @@ from fairflows.encoder.matched_tree import CalibrationRows, grow
 from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents, RankedColumns
 from fairflows.encoder.task_score import score_columns
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.frontiers.frontier import frontier
 from fairflows.storage.saving import load, save
 from fairflows.table.columns import TableColumns
 from fairflows.table.table import Table
+from fairflows.tradeoff import frontier
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -305,7 +305,7 @@ def test_the_number_of_cells_for_a_target():
 
 
 def test_a_frontier_over_numbers_of_cells():
-    found = frontier(tree(), population(3000, 0), gammas=[2, 8], validation=population(2000, 1))
+    found = frontier(tree(), population(3000, 0), strengths=[2, 8], validation=population(2000, 1))
     assert [encoder.n_cells_ for encoder in found.encoders] == [2, 8]
     assert found.to_frame()["accuracy"].between(0.5, 1).all()
 

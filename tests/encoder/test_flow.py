@@ -17,9 +17,9 @@ from fairflows.density.base import FreshNoise
 from fairflows.encoder import flow_fitting
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError
-from fairflows.frontiers.frontier import frontier
 from fairflows.table.examples import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.table.persons import Key, Persons
+from fairflows.tradeoff import frontier
 from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import DivergedError, FreshDraws, GroupRows
 from precision import assert_same_release
@@ -280,7 +280,7 @@ BLOBS = {"gamma": 0.8, "bijection": "spline", "n_restarts": 4}
 def blobs_reach(seed: int, n: int, **settings) -> tuple[float, float]:
     table, densities = make_gaussians(n, random_state=seed)
     encoder = FairFlow(**BLOBS, **settings, density=densities)
-    front = frontier(encoder, table, gammas=[BLOBS["gamma"]], seeds=[seed])
+    front = frontier(encoder, table, strengths=[BLOBS["gamma"]], seeds=[seed])
     return front.to_frame().loc[0, ["delta", "accuracy"]]
 
 

@@ -65,7 +65,7 @@ def test_training_moves_an_own_bijection_towards_fairness(parts):
     short, long = (
         frontier(
             FairFlow(bijection=Linear(2), density=Normal(), **{**QUICK, **how}),
-            train, gammas=[0.99], seeds=[0, 1], validation=validation,
+            train, strengths=[0.99], seeds=[0, 1], validation=validation,
         ).to_frame()["delta"].mean()
         for how in (slow, {"n_epochs": 20})
     )  # fmt: skip

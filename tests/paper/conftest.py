@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.frontiers.frontier import frontier
 from fairflows.paper.experiments import problems
 from fairflows.table.table import Table
+from fairflows.tradeoff import frontier
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from sklearn.exceptions import NotFittedError
 from fairflows import certify, make_gaussians, make_three_groups
 from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
-from fairflows.frontiers.frontier import frontier
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural
 from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error, error_weights
 from fairflows.paper.baselines.fcrl import Critic
 from fairflows.paper.baselines.neural import Batch, TrainingRows
 from fairflows.release.cell_release import CellRelease
+from fairflows.tradeoff import frontier
 
 KEY = bytes(range(32))
 ALL = [AdversarialEncoder, LAFTR, MaxEntARL, AdversarialForgetting, FCRL]
@@ -256,7 +256,7 @@ def test_noise_belongs_to_persons(blobs):
 @pytest.mark.parametrize("baseline", ALL)
 def test_a_frontier_of_a_baseline(baseline, blobs):
     train, validation, _ = blobs.split()
-    front = frontier(made(baseline, n_epochs=1), train, gammas=[0.1, 0.5], seeds=[0, 1], validation=validation)
+    front = frontier(made(baseline, n_epochs=1), train, strengths=[0.1, 0.5], seeds=[0, 1], validation=validation)
     assert len(front.encoders) == 4
 
 

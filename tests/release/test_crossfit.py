@@ -274,7 +274,7 @@ def test_a_receiver_compares_the_cells_of_a_file_with_the_counts(shared, rows, t
 
 def test_persons_by_whom_a_model_was_chosen_cannot_certify_it(rows):
     train, validation = table(rows).split(validation=0)
-    front = ff.frontier(ff.CrossFit(ff.FairTree(**QUICK)), train, validation=validation, gammas=[2, 4])
+    front = ff.frontier(ff.CrossFit(ff.FairTree(**QUICK)), train, validation=validation, strengths=[2, 4])
     chosen = front.encoders[1]
     assert (chosen.release.n_cells, chosen.release.delta, chosen.n_cells_) == (4, 0.05, 8)
     assert front.to_frame()["accuracy"].between(0.5, 1).all()

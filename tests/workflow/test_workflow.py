@@ -12,9 +12,9 @@ from fairflows import DataError, DataWarning, FairMatching, Table, load_adult
 from fairflows.bounds.derived import rounded_up
 from fairflows.certificate.certifying import certify, verify
 from fairflows.certificate.document import Certificate
-from fairflows.frontiers.frontier import frontier
 from fairflows.frontiers.selection import Candidate, Target, choose
 from fairflows.storage.saving import load
+from fairflows.tradeoff import frontier
 from fairflows.workflow.job import fit_table, report
 from fairflows.workflow.results import certified_part, read_report, read_run, write_fit
 
@@ -284,7 +284,7 @@ def test_the_expected_bound_is_about_what_certificates_come_out_at():
 def test_report_of_an_encoder(adult):
     train, test = adult.split(validation=0)
     train, validation = train.split(validation=0)
-    front = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], validation=validation)
+    front = frontier(FairMatching(density="counts"), train, strengths=[0.0, 1.0], validation=validation)
     page = report(front.encoders[1], test, train=train, front=front)
     assert page.contents["certificate"]["status"] == "MODEL_ONLY"
     assert [point["chosen"] for point in page.contents["frontier"]["points"]] == [False, True]

@@ -11,10 +11,10 @@ from fairflows.bounds.planning import delta_of_look, most_useful_within, planned
 from fairflows.certificate.evidence import CellEvidence, check_accuracy, check_distance
 from fairflows.encoder.base import Encoder, FloatArray, IntArray
 from fairflows.exceptions import DataError, warn_user
-from fairflows.frontiers.frontier import Frontier, counted_laws
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.table import Table
+from fairflows.tradeoff import Frontier, counted_laws
 
 _AS_ACCURATE = 0.005  # without a target, accuracies this close count as equal
 
@@ -128,7 +128,7 @@ def judge_latents(frontiers: dict[str, Frontier], target: Target) -> list[Candid
         measure = "adversary_accuracy" if target.accuracy is not None else "delta"
         for encoder, row in zip(front.encoders, front.measured.to_dict("records"), strict=True):
             if math.isfinite(row["delta"]):
-                place = method, row["gamma"], int(row["seed"]), encoder
+                place = method, row["strength"], int(row["seed"]), encoder
                 found.append(Candidate(*place, float(row[measure]), row.get("accuracy")))
     return found
 
@@ -158,7 +158,7 @@ def judge_cells(
                 released = Released.of(release)
                 laws = counted_laws(released, judged, train.groups, with_label=with_label)
                 accuracy = None if train.y is None else float((released.predict(judged) == judged.y).mean())
-                place = method, row["gamma"], int(row["seed"]), release
+                place = method, row["strength"], int(row["seed"]), release
                 found.append(Candidate(*place, target.expected(laws, n), accuracy, release.n_cells_))
     return found
 

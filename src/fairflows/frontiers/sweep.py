@@ -9,9 +9,9 @@ from typing import Any, Literal
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.frontiers.frontier import frontier
 from fairflows.frontiers.selection import Candidate, Target, choose, judge_cells, judge_latents
 from fairflows.table.table import Table
+from fairflows.tradeoff import frontier
 
 Swept = Literal["flow", "matching"]
 Say = Callable[[str], None]
@@ -43,7 +43,7 @@ class Sweep:
         for name, estimator in self._estimators(train).items():
             say(f"training: {name}")
             gammas = self._gammas()
-            frontiers[name] = frontier(estimator, train, gammas=gammas, validation=validation)
+            frontiers[name] = frontier(estimator, train, strengths=gammas, validation=validation)
         say("choosing on validation persons")
         if self.cells:
             sizes = N_CELLS if self.n_cells is None else [self.n_cells]

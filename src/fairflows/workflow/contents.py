@@ -20,7 +20,6 @@ from fairflows.certificate.document import Certificate
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.frontiers.frontier import Frontier
 from fairflows.frontiers.selection import Candidate, Target
 from fairflows.frontiers.sweep import NAMES
 from fairflows.metrics import count_labels, group_metrics
@@ -31,6 +30,7 @@ from fairflows.resources import one_thread
 from fairflows.table.columns import is_number
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
+from fairflows.tradeoff import Frontier
 from fairflows.usefulness import StillTells, boosted_prediction
 
 _MOST_POINTS, _MOST_MATCHES, _BINS = 800, 2_000, 16
@@ -374,11 +374,11 @@ def frontier_contents(front: Frontier, model: Any) -> dict[str, Any] | None:
     points = [
         {
             "method": NAMES.get(type(e).__name__, type(e).__name__),
-            "gamma": row["gamma"],
+            "gamma": row["strength"],
             "x": row["delta"],
             "y": row["accuracy"],
             "chosen": e is encoder,
-            "text": f"γ = {row['gamma']:g}",
+            "text": f"{row['strength']:g}",
         }
         for e, row in zip(front.encoders, measured.to_dict("records"), strict=True)
         if np.isfinite(row["delta"])

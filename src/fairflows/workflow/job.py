@@ -19,7 +19,6 @@ from fairflows.encoder.base import Encoder, FloatArray
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, check_count
-from fairflows.frontiers.frontier import Frontier
 from fairflows.frontiers.selection import Candidate, Target
 from fairflows.frontiers.sweep import Say, Sweep, Swept
 from fairflows.release.cell_release import CellRelease
@@ -29,6 +28,7 @@ from fairflows.reporting.page import Report
 from fairflows.storage.saving import load
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
+from fairflows.tradeoff import Frontier
 from fairflows.usefulness import still_tells
 from fairflows.workflow.contents import candidates_contents, frontier_contents, report_contents, settings_of
 from fairflows.workflow.results import CERTIFYING, VALIDATION, Fit, is_sealed

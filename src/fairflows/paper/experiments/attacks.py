@@ -98,7 +98,7 @@ def run_paper_adversary(setting: Setting) -> Result:
 
 def attacked(model: Trained, found: Mapping[tuple[Trained, int], Audit], setting: Setting) -> pd.DataFrame:
     """Bound and the paper's adversary, one row per model of a frontier, and what an audit found where there is one."""
-    frame, fitted = model.frontier.to_frame(), model.fitted()
+    frame, fitted = model.frame(), model.fitted()
     epochs, device = model.problem.adversary_epochs, setting.device
     reached = adversary_accuracies(list(fitted.values()), model.train, model.test, epochs=epochs, device=device)
     rows = []
@@ -133,7 +133,7 @@ def run_suite(setting: Setting) -> Result:
     found = audited(list(models.values()), setting)
     parts = []
     for (model, i), suite in found.items():
-        upper, gamma = model_upper(model.frontier.encoders[i], 100_000), model.frontier.to_frame()["gamma"].iloc[i]
+        upper, gamma = model_upper(model.frontier.encoders[i], 100_000), model.frame()["gamma"].iloc[i]
         part = suite.to_frame().reset_index().rename(columns={"balanced accuracy": "accuracy ≥"})
         judged = {"beats the bound": part["lower"] > upper, "chosen": part.index == 0}
         parts.append(part.assign(data=model.problem.name, gamma=gamma, bound=(1 + upper) / 2, **judged))

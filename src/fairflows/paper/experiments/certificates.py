@@ -256,7 +256,7 @@ def run_density_length(setting: Setting) -> Result:
     parts = []
     for case, model in found:
         part = measured(model).assign(density=case)
-        frame = model.frontier.to_frame()
+        frame = model.frame()
         for i in model.first_seed():
             of_gamma = part["gamma"] == frame["gamma"].iloc[i]
             lower = attacks[model, i].attack_lower
@@ -340,7 +340,7 @@ def with_new_head(model: Trained, part: pd.DataFrame, setting: Setting) -> pd.Da
     network = trained_networks(z, labels_of(model.train), hidden=hidden, epochs=20, learning_rate=0.001)
     guess, a = predicted(network, z_test), model.test.a.to_numpy()
     metrics = pd.DataFrame(group_metrics(count_predictions(labels_of(model.test), guess, a, 2, 2)))[NEW_HEAD_CHANGES]
-    of_gamma = metrics.groupby(model.frontier.to_frame()["gamma"].loc[list(fitted)].to_numpy()).mean()
+    of_gamma = metrics.groupby(model.frame()["gamma"].loc[list(fitted)].to_numpy()).mean()
     return part.drop(columns=NEW_HEAD_CHANGES).merge(of_gamma, left_on="gamma", right_index=True)
 
 

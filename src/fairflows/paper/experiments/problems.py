@@ -22,11 +22,11 @@ from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
-from fairflows.frontiers.frontier import Frontier, frontier
 from fairflows.paper import datasets
 from fairflows.paper.experiments.result import Setting, in_processes
 from fairflows.release.released import Released
 from fairflows.table.table import Table
+from fairflows.tradeoff import Frontier, frontier
 
 AnyEncoder = TypeVar("AnyEncoder", bound=Encoder)
 Made = TypeVar("Made")
@@ -222,9 +222,13 @@ class Trained:
         """The models by their place in the frontier, but for those that diverged."""
         return {i: encoder for i, encoder in enumerate(self.frontier.encoders) if encoder.is_fitted}
 
+    def frame(self) -> pd.DataFrame:
+        """Return the frontier as a frame, in which strengths are called γ."""
+        return self.frontier.to_frame().rename(columns={"strength": "gamma"})
+
     def first_seed(self) -> list[int]:
         """The places of the models of the first seed, but for those that diverged."""
-        seeds = self.frontier.to_frame()["seed"]
+        seeds = self.frame()["seed"]
         return [i for i in self.fitted() if seeds[i] == seeds.min()]
 
     @property
@@ -235,7 +239,7 @@ class Trained:
 
     def summary(self) -> pd.DataFrame:
         """One row per γ: means over seeds, and half-widths of 95 % intervals."""
-        summary = self.frontier.summary().reset_index()
+        summary = self.frontier.summary().rename_axis("gamma").reset_index()
         summary.insert(0, "data", self.problem.name)
         return summary
 
@@ -257,7 +261,7 @@ def fit(problem: Problem, seeds: Sequence[int], gammas: Sequence[float], **setti
     """A problem's frontier with some settings of the encoder changed."""
     train, test = problem.tables()
     encoder = changed(problem.encoder, **settings)
-    return Trained(problem, frontier(encoder, train, gammas=gammas, seeds=seeds, validation=test), train, test)
+    return Trained(problem, frontier(encoder, train, strengths=gammas, seeds=seeds, validation=test), train, test)
 
 
 _AUDITS: dict[tuple[Trained, int, bool], Audit] = {}
@@ -306,7 +310,7 @@ def summaries(models: Mapping[str, Trained]) -> pd.DataFrame:
 
 def every_model(models: Mapping[str, Trained]) -> pd.DataFrame:
     """One row per model."""
-    frames = [model.frontier.to_frame().assign(data=model.problem.name) for model in models.values()]
+    frames = [model.frame().assign(data=model.problem.name) for model in models.values()]
     return pd.concat(frames, ignore_index=True)
 
 

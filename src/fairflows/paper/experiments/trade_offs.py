@@ -121,7 +121,7 @@ def run_bijections(setting: Setting) -> Result:
     for (kind, paper), bijection in zip(PAPER_BIJECTIONS.items(), ("realnvp", splines), strict=True):
         fitted = fit_crime(setting, setting.seed_list(full=5, quick=1), BIJECTION_GAMMAS, bijection=bijection)
         data = fitted.data
-        models.append(fitted.frontier.to_frame().assign(encoder=kind))
+        models.append(fitted.frame().assign(encoder=kind))
         summary = fitted.summary()
         columns = {
             "encoder": kind,
@@ -150,7 +150,7 @@ def run_scalarisations(setting: Setting) -> Result:
     for scheme, colour in zip(PAPER_AREAS, COLOURS, strict=False):
         fitted = fit_crime(setting, seeds, SCALARISATION_GAMMAS, scalarisation=scheme)
         data = fitted.data
-        frame = fitted.frontier.to_frame()
+        frame = fitted.frame()
         models.append(frame.assign(scalarisation=scheme))
         areas = [area(part["delta"], part["balanced_accuracy"]) for _, part in frame.groupby("seed")]
         rows.append({"scalarisation": scheme, "area": np.mean(areas), "paper: area": PAPER_AREAS[scheme]})

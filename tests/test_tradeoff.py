@@ -11,14 +11,14 @@ from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
-from fairflows.frontiers.frontier import Frontier, frontier
 from fairflows.table.examples import make_gaussians
+from fairflows.tradeoff import Frontier, check_target, frontier, with_cells
 
 mpl.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 
 COLUMNS = [
-    "gamma", "seed", "delta", "adversary_accuracy", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity",
+    "strength", "seed", "delta", "adversary_accuracy", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity",
 ]  # fmt: skip
 
 
@@ -31,16 +31,16 @@ def blobs():
 @pytest.fixture(scope="module")
 def front(blobs):
     quick = FairFlow(density=MixtureDensity(2), n_epochs=8, ramp_epochs=4, hidden=(16,), head=(16,))
-    return frontier(quick, blobs, gammas=[0.0, 0.5, 1.0], seeds=2)
+    return frontier(quick, blobs, strengths=[0.0, 0.5, 1.0], seeds=2)
 
 
 def test_one_row_a_model(front):
     frame = front.to_frame()
     assert list(frame) == COLUMNS
-    assert frame[["gamma", "seed"]].to_numpy().tolist() == [[g, s] for g in (0, 0.5, 1) for s in (0, 1)]
+    assert frame[["strength", "seed"]].to_numpy().tolist() == [[g, s] for g in (0, 0.5, 1) for s in (0, 1)]
     assert frame[COLUMNS[2:]].apply(lambda c: c.between(0, 1)).all(axis=None)
     np.testing.assert_allclose(frame["adversary_accuracy"], (1 + frame["delta"]) / 2)
-    assert frame.loc[frame["gamma"] == 1, "delta"].max() < frame.loc[frame["gamma"] == 0, "delta"].min()
+    assert frame.loc[frame["strength"] == 1, "delta"].max() < frame.loc[frame["strength"] == 0, "delta"].min()
 
 
 def test_each_model_is_measured_by_its_own_predictions(front, blobs):
@@ -52,7 +52,7 @@ def test_each_model_is_measured_by_its_own_predictions(front, blobs):
 
 
 def test_a_model_that_diverged_widens_the_interval():
-    measured = pd.DataFrame({"gamma": 0.5, "seed": range(5), "delta": [0.1, 0.2, 0.4, np.nan, np.nan]})
+    measured = pd.DataFrame({"strength": 0.5, "seed": range(5), "delta": [0.1, 0.2, 0.4, np.nan, np.nan]})
     summary = Frontier([], measured).summary()
     finite = measured["delta"].dropna()
     assert summary.loc[0.5, "delta ±"] == pytest.approx(t.ppf(0.975, 2) * finite.std() / np.sqrt(3))
@@ -60,7 +60,7 @@ def test_a_model_that_diverged_widens_the_interval():
 
 def test_summary_has_means_and_intervals(front):
     frame, summary = front.to_frame(), front.summary()
-    values = frame.loc[frame["gamma"] == 0.5, "accuracy"]
+    values = frame.loc[frame["strength"] == 0.5, "accuracy"]
     assert summary.loc[0.5, "accuracy"] == pytest.approx(values.mean())
     assert summary.loc[0.5, "accuracy ±"] == pytest.approx(t.ppf(0.975, 1) * values.std() / np.sqrt(2))
 
@@ -97,20 +97,20 @@ def test_a_notebook_shows_the_summary_and_no_encoder(front):
     mean, half_width = front.summary().loc[0.5, ["accuracy", "accuracy ±"]]
     assert f">{mean:.3f} ± {half_width:.3f}<" in front._repr_html_()
     assert f"{mean:.3f}" in repr(front)
-    assert "Frontier of 6 models: 3 gammas, 2 seeds each" in repr(front)
+    assert "Frontier of 6 models: 3 strengths, 2 seeds each" in repr(front)
     assert "FairFlow" not in repr(front) + front._repr_html_()
 
 
 def test_models_that_diverged_are_counted_and_have_no_numbers():
-    measured = pd.DataFrame({"gamma": [0.0, 0.5], "seed": 0, "delta": [0.1, np.nan]})
+    measured = pd.DataFrame({"strength": [0.0, 0.5], "seed": 0, "delta": [0.1, np.nan]})
     html = Frontier([], measured)._repr_html_()
-    assert "2 gammas, 1 seed each; 1 diverged" in html
+    assert "2 strengths, 1 seed each; 1 diverged" in html
     assert ">0.100<" in html
     assert ">–<" in html
 
 
 def test_encoders_of_cells_have_frontiers_too(categorical_table):
-    matching = frontier(FairMatching(density="counts"), categorical_table, gammas=[0, 1], seeds=1).to_frame()
+    matching = frontier(FairMatching(density="counts"), categorical_table, strengths=[0, 1], seeds=1).to_frame()
     assert matching["delta"].iloc[1] < matching["delta"].iloc[0]
 
 
@@ -131,7 +131,7 @@ def test_without_a_label_only_the_distance_is_measured(blobs):
 
     table = Table(blobs.X, sensitive=blobs.a.to_numpy())
     quick = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,))
-    front = frontier(quick, table, gammas=[1.0], validation=table)
+    front = frontier(quick, table, strengths=[1.0], validation=table)
     assert list(front.to_frame()) == COLUMNS[:4]
     with pytest.raises(ValueError, match="needs accuracy, which was not measured"):
         front.select(min_accuracy=0.5)
@@ -139,7 +139,7 @@ def test_without_a_label_only_the_distance_is_measured(blobs):
 
 def test_rows_that_a_model_may_be_chosen_by_certify_nothing(categorical_table):
     train, validation, test = categorical_table.split(random_state=0)
-    best = frontier(FairMatching(density="counts"), train, gammas=[0.0, 1.0], validation=validation).select(
+    best = frontier(FairMatching(density="counts"), train, strengths=[0.0, 1.0], validation=validation).select(
         max_parity=1.0
     )
     with pytest.raises(DataError, match="chosen by"):
@@ -150,13 +150,48 @@ def test_rows_that_a_model_may_be_chosen_by_certify_nothing(categorical_table):
 def test_a_certificate_draws_afresh_after_a_choice(blobs):
     train, validation, test = blobs.split(random_state=0)
     quick = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,))
-    front = frontier(quick, train, gammas=[0.5], validation=validation, n_draws=500)
+    front = frontier(quick, train, strengths=[0.5], validation=validation, n_draws=500)
     certificate = certify(front.encoders[0], test, n_draws=500)
     assert certificate.model_delta != front.to_frame()["delta"].iloc[0]
 
 
 def test_wrong_settings(blobs):
     with pytest.raises(ValueError, match="at least one value"):
-        frontier(FairFlow(), blobs, gammas=[])
+        frontier(FairFlow(), blobs, strengths=[])
     with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got 2\."):
-        frontier(FairFlow(), blobs, gammas=[2])
+        frontier(FairFlow(), blobs, strengths=[2])
+
+
+def test_the_best_within_the_target_else_the_closest():
+    measured = pd.DataFrame(
+        {"strength": 0.0, "seed": 0, "delta": [0.3, 0.1, 0.2, np.nan], "accuracy": [0.9, 0.7, 0.8, 0]}
+    )
+    front = Frontier([], measured)
+    assert [front.best_for(target) for target in (0.25, 0.5, 0.05)] == [2, 0, 1]
+    with pytest.raises(DataError, match="all of them diverged"):
+        Frontier([], measured.tail(1)).best_for(0.5)
+    by_cells = measured.drop(columns="accuracy").assign(n_cells=[8, 2, 4, 0])
+    assert Frontier([], by_cells).best_for(0.25) == 2
+
+
+def test_cells_are_judged_by_the_bound_to_expect(categorical_table):
+    train, validation, certifying = categorical_table.split(random_state=0)
+    front = frontier(FairMatching(density="counts"), train, strengths=[0.0, 1.0], validation=validation)
+    cells = with_cells(front, train, validation, certifying, delta=0.05, most_rows=1)
+    frame = cells.to_frame()
+    assert list(frame) == ["strength", "seed", "n_cells", "delta", "accuracy"]
+    assert (frame.groupby("strength")["n_cells"].diff().dropna() > 0).all()
+    assert frame["delta"].iloc[0] > 0.2
+    assert frame["delta"].between(0, 1).all()
+    release = cells.encoders[cells.best_for(0.4)]
+    assert certify(release, certifying).cell_upper < 0.5
+
+
+def test_a_target_that_so_few_persons_cannot_show_is_refused(categorical_table):
+    check_target(0.5, categorical_table, 0.05)
+    with pytest.raises(DataError, match="too small"):
+        check_target(0.01, categorical_table, 0.05)
+    with pytest.raises(DataError, match=r"target must be in \(0, 1\]; got 0"):
+        check_target(0, categorical_table, 0.05)
+    with pytest.warns(UserWarning, match="Every release meets a distance of 1"):
+        check_target(1, categorical_table, 0.05)

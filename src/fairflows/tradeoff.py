@@ -1,0 +1,344 @@
+"""The trade-off between accuracy and fairness: many models in one fit, and the one rule that picks by a target.
+
+Users think in targets ("nobody guesses the group at more than 60 %"), not in γ: train all strengths and seeds at once,
+look at the curve, and take the model that meets the target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from fairflows.bounds import (
+    adversary_accuracy,
+    exact_adversary_accuracy,
+    exact_statistical_distance,
+    most_useful_within,
+    statistical_distance,
+)
+from fairflows.bounds.arguments import CHOOSING, affordable_draws
+from fairflows.bounds.planning import delta_of_look, planned_cell_bound
+from fairflows.certificate.evidence import CellEvidence, check_distance
+from fairflows.display import Columns, html_card, new_axes
+from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, IntArray, LatentLaw
+from fairflows.exceptions import DataError, warn_user
+from fairflows.metrics import count_labels, group_metrics
+from fairflows.release.cell_release import CellRelease
+from fairflows.release.released import Released, repeatable_persons
+from fairflows.table.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MEASURES = ("delta", "adversary_accuracy", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
+_N_CELLS = (2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Fitted models along the trade-off between accuracy and fairness.
+
+    Attributes
+    ----------
+    encoders : list
+        The fitted encoders, one per row of `to_frame`; a run that diverged has an encoder that is not fitted.
+    measured : DataFrame
+        What each of them reaches.
+    """
+
+    encoders: list[Encoder]
+    measured: pd.DataFrame
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per model: strength, seed, delta, and metrics on held-out rows.
+
+        ``delta`` is an estimate of the best adversary's advantage if the estimated densities were the truth, and of an
+        encoder of cells the distance that is counted on the held-out rows. Only a certificate bounds it.
+        """
+        return self.measured.copy()
+
+    def summary(self) -> pd.DataFrame:
+        """Return the mean over seeds and half the width of its 95 % interval (Student's t), for each strength."""
+        from scipy.stats import t
+
+        by_strength = self.measured.groupby("strength")[list(self._measures())]
+        n = by_strength.count()  # a model that diverged has no numbers
+        quantile = t.ppf(0.975, np.maximum(n - 1, 1))
+        mean, half_width = by_strength.mean(), by_strength.std() * quantile / np.sqrt(n)  # one seed has no interval
+        joined = mean.join(half_width.add_suffix(" ±"))
+        return joined[[column for measure in self._measures() for column in (measure, f"{measure} ±")]]
+
+    def select(
+        self,
+        *,
+        target: float | None = None,
+        max_adversary_accuracy: float | None = None,
+        max_parity: float | None = None,
+        min_accuracy: float | None = None,
+    ) -> Encoder:
+        """Return the fitted encoder that meets a target best.
+
+        Parameters
+        ----------
+        target : float, optional
+            Take the most accurate model whose Δ, by its own densities, is at most this.
+        max_adversary_accuracy : float, optional
+            The same for the accuracy of the best guess of the group.
+        max_parity : float, optional
+            The same for the demographic parity distance that was measured on held-out rows.
+        min_accuracy : float, optional
+            Take the model of least Δ at or above this accuracy.
+
+        Raises
+        ------
+        DataError
+            No model meets the target; the message says which one comes closest.
+        """
+        wanted = {
+            "target": ("delta", target),
+            "max_adversary_accuracy": ("adversary_accuracy", max_adversary_accuracy),
+            "max_parity": ("parity", max_parity),
+            "min_accuracy": ("accuracy", min_accuracy),
+        }
+        given = [name for name, (_, limit) in wanted.items() if limit is not None]
+        if len(given) != 1:
+            raise DataError(f"select takes one of {', '.join(wanted)}; got {', '.join(given) or 'none'}.")
+        name, (measure, limit) = given[0], wanted[given[0]]
+        if measure not in self.measured:
+            raise DataError(f"{name} needs {measure}, which was not measured: the table has no label.")
+        values = self.measured[measure]
+        if name == "min_accuracy":
+            place = most_useful_within(-values, -self.measured["delta"], -float(limit or 0))
+        else:
+            place = most_useful_within(values, self._use(), float(limit or 0))
+        if place is None:
+            closest = values.max() if name == "min_accuracy" else values.min()
+            raise DataError(f"No model of the frontier has {name} = {limit}; the closest has {measure} {closest:.3f}.")
+        return self.encoders[place]
+
+    def best_for(self, target: float) -> int:
+        """Return the place of the most useful model whose Δ is at most the target, else of the one that comes closest.
+
+        Models are ranked by accuracy, or without a label by the number of their cells.
+        """
+        delta, use = self.measured["delta"], self._use()
+        if not delta.notna().any():
+            raise DataError("No model could be trained: all of them diverged.")
+        place = most_useful_within(delta, use, target)
+        return int(np.lexsort([-use, delta])[0]) if place is None else place
+
+    def _use(self) -> pd.Series:
+        for measure in ("accuracy", "n_cells"):
+            if measure in self.measured:
+                return self.measured[measure]
+        return self.measured["delta"]
+
+    def plot(self, x: str = "delta", y: str = "accuracy", ax: Axes | None = None) -> Axes:
+        """Draw the frontier: mean and 95 % interval over seeds, labelled by strength."""
+        axes = ax if ax is not None else new_axes(6.4, 4.2)
+        summary = self.summary()
+        errors = {f"{d}err": summary[f"{m} ±"].fillna(0) for d, m in (("x", x), ("y", y))}
+        axes.errorbar(summary[x], summary[y], **errors, marker="o", capsize=2, color="#0072B2")
+        for strength, row in summary.iterrows():
+            axes.annotate(f"{strength:g}", (row[x], row[y]), textcoords="offset points", xytext=(6, -10), fontsize=8)
+        axes.set_xlabel({"delta": "Δ, statistical distance (model)"}.get(x, x.replace("_", " ")))
+        axes.set_ylabel(y.replace("_", " "))
+        axes.margins(0.12)  # room for the names of the points
+        return axes
+
+    def __repr__(self) -> str:
+        return "\n".join([self._heading(), self.summary().round(3).to_string(na_rep="–")])
+
+    def _repr_html_(self) -> str:
+        summary = self.summary()
+        rows = [
+            [f"{strength:g}", *(_with_half_width(row[name], row[f"{name} ±"]) for name in self._measures())]
+            for strength, row in summary.iterrows()
+        ]
+        names = [name.replace("_", " ") for name in self._measures()]
+        note = "delta is an estimate by each model's own densities, or counted; only a certificate bounds it."
+        return html_card(self._heading(), Columns(rows, ["strength", *names]), note)
+
+    def _heading(self) -> str:
+        diverged = int(self.measured["delta"].isna().sum())
+        n_strengths, n_seeds = self.measured["strength"].nunique(), self.measured["seed"].nunique()
+        seeds = f"{n_seeds} seed{'s' * (n_seeds != 1)} each" + (f"; {diverged} diverged" if diverged else "")
+        return f"Frontier of {len(self.measured)} models: {n_strengths} strengths, {seeds}"
+
+    def _measures(self) -> list[str]:
+        return [measure for measure in MEASURES if measure in self.measured]
+
+
+def _with_half_width(mean: float, half_width: float) -> str:
+    """Return a mean with half the width of its interval; one seed alone has none."""
+    if np.isnan(mean):
+        return "–"
+    return f"{mean:.3f}" if np.isnan(half_width) else f"{mean:.3f} ± {half_width:.3f}"
+
+
+def frontier(
+    estimator: Encoder,
+    table: Table,
+    *,
+    strengths: Sequence[float] = (0.0, 0.02, 0.1, 0.2, 0.9),
+    seeds: int | Sequence[int] = 1,
+    validation: Table | None = None,
+    n_draws: int = 10_000,
+) -> Frontier:
+    """Train every strength with every seed in one run, and measure all of them.
+
+    Parameters
+    ----------
+    estimator : encoder
+        Its settings, but for the one that sets the strength and random_state, are those of all models.
+    table : Table
+        Rows to train on.
+    strengths : sequence of float, default=(0.0, 0.02, 0.1, 0.2, 0.9)
+        Values of the setting that trades accuracy for fairness: γ of `FairFlow` and `FairMatching`, the target of
+        `FairCells`, the number of cells of `FairTree`.
+    seeds : int or sequence of int, default=1
+        How many seeds, or which.
+    validation : Table, optional
+        Rows to measure on. Without, a fifth of the persons of `table` is kept out of training for it. Because a model
+        may be chosen by them, they cannot certify it, and the ledger says so.
+    n_draws : int, default=10_000
+        Draws from each group that Δ is estimated from (standard error below 0.5/√n), at most 8,000,000/K² for
+        K groups. An encoder of cells has it exactly.
+
+    Examples
+    --------
+    >>> from fairflows import FairMatching, load_adult
+    >>> front = frontier(FairMatching(density="counts"), load_adult(), strengths=[0.0, 0.9])
+    >>> frame = front.to_frame()
+    >>> bool(frame["delta"].iloc[1] < frame["delta"].iloc[0])
+    True
+    >>> front.select(max_adversary_accuracy=0.57).gamma
+    0.9
+    """
+    strengths = list(strengths)
+    seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not strengths or not seeds:
+        raise DataError("strengths and seeds must each have at least one value.")
+    if validation is None:
+        table, validation = table.split(validation=0)
+    estimator = clone(estimator)
+    settings = estimator.get_params(deep=False)
+    if settings.get("kinds", table.kinds) is None:
+        estimator.set_params(kinds=table.kinds)
+    if estimator.identifier is None and table.identifier is not None and "identifier" in settings:
+        estimator.set_params(identifier=str(table.identifier.name))
+    encoders = estimator.fit_many(table, strengths=strengths, seeds=seeds)
+    fitted = [encoder for encoder in encoders if encoder.is_fitted]
+    predictions: Iterator[np.ndarray] = iter(())
+    if fitted and fitted[0].classes_ is not None and validation.y is not None:
+        predictions = fitted[0].predictions(fitted, validation, repeatable_persons(validation))
+    rows = [
+        {"strength": strength, "seed": seed, **_measure(encoder, validation, predictions, n_draws)}
+        for (strength, seed), encoder in zip(product(strengths, seeds), encoders, strict=True)
+    ]
+    ledgers = {id(encoder.ledger_): encoder.ledger_ for encoder in fitted}
+    for ledger in ledgers.values():
+        ledger.use(validation.X, validation.persons)  # what a model is chosen by cannot certify it
+    return Frontier(encoders, pd.DataFrame(rows))
+
+
+def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n_draws: int) -> dict[str, float]:
+    """Measure one model; the next of the predictions is its own."""
+    if not encoder.is_fitted:  # it diverged: the others of the run are kept, and this one says so
+        return {"delta": np.nan}
+    law = encoder.latent_law()
+    if law is None and encoder.n_cells_ is not None:
+        law = ExactLaw(counted_laws(Released.of(encoder), rows, encoder.groups_), {})
+    measured = _model_distance(law, n_draws, len(encoder.groups_))
+    predicted = next(predictions, None)
+    if predicted is not None:
+        groups, y = rows.group_numbers(encoder.groups_), np.asarray(rows.y)
+        counts = count_labels(encoder.label_classes, y, predicted, groups, len(encoder.groups_))
+        measured |= {name: float(value) for name, value in group_metrics(counts).items()}
+    return measured
+
+
+def counted_laws(released: Released, rows: Table, groups: list[Hashable], *, with_label: bool = False) -> FloatArray:
+    """Return each group's law of cells among these rows, (K, k); of pairs of a cell and a label with the label."""
+    shape = len(groups), int(released.n_cells or 0)
+    by_label = rows.count_cells(rows.group_numbers(groups), released.cells(rows), shape)
+    counts = np.concatenate(by_label, axis=1) if with_label else by_label.sum(axis=0)
+    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+
+def _model_distance(law: LatentLaw | None, n_draws: int, n_groups: int) -> dict[str, float]:
+    """Return Δ and the best adversary's accuracy under the encoder's own densities."""
+    if law is None:
+        return {"delta": np.nan, "adversary_accuracy": np.nan}
+    laws = law.exact()
+    if laws is not None:
+        return {
+            "delta": float(exact_statistical_distance(laws)),
+            "adversary_accuracy": float(exact_adversary_accuracy(laws)),
+        }
+    table = law.log_density_table(affordable_draws(n_draws, n_groups), CHOOSING)
+    return {"delta": statistical_distance(table), "adversary_accuracy": adversary_accuracy(table)}
+
+
+def with_cells(
+    front: Frontier, train: Table, validation: Table, certifying: Table, *, delta: float, most_rows: int
+) -> Frontier:
+    """Return every encoder of a frontier with every number of cells, as the certifying persons would find it.
+
+    ``delta`` of a model is the bound to expect from as many persons as `certifying` has, of each of whom at most
+    `most_rows` rows count; its accuracy is measured on validation persons.
+    """
+    judged, counted = (table.random_rows(0, most_rows) for table in (validation, certifying))
+    n = counted.group_sizes(train.groups)
+    if n.min() == 0:
+        raise DataError("Every group needs persons to certify on; one has none. Use more rows.")
+    releases, rows = [], []
+    for encoder, place in zip(front.encoders, front.measured[["strength", "seed"]].to_dict("records"), strict=True):
+        for release in _releases(encoder, train) if encoder.is_fitted else ():
+            released = Released.of(release)
+            expected = _expected_bound(counted_laws(released, judged, train.groups), n, delta)
+            row = place | {"n_cells": release.n_cells_, "delta": expected}
+            if train.y is not None:
+                row["accuracy"] = float((released.predict(judged) == judged.y).mean())
+            releases.append(release)
+            rows.append(row)
+    return Frontier(releases, pd.DataFrame(rows, columns=None if rows else ["strength", "seed", "n_cells", "delta"]))
+
+
+def _expected_bound(laws: FloatArray, n: IntArray, delta: float) -> float:
+    """Return the bound on Δ to expect from n persons of each group, if these are the laws of the released cells.
+
+    One standard deviation of the observed distance is added, so that the certificate is likely to come out within the
+    target: one person moves it by 1/n_a, hence its variance is at most Σ 1/(4 n_a).
+    """
+    planned = planned_cell_bound(laws, n, delta_of_look(delta, 1))  # which the first certificate will spend
+    return min(1.0, float(planned) + 0.5 * math.sqrt(float((1 / n).sum())))
+
+
+def _releases(encoder: Encoder, train: Table) -> Iterator[CellRelease]:
+    """Fit cells in growing numbers, until there are no more different ones."""
+    most = 0
+    rows = encoder.read(train)
+    Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
+    for n_cells in _N_CELLS:
+        release = CellRelease(None, n_cells).fit_around(encoder, rows, Z, train.y)
+        if release.n_cells_ > most:
+            most = release.n_cells_
+            yield release
+
+
+def check_target(target: float, certifying: Table, delta: float) -> None:
+    """Raise if so few certifying persons cannot show that cells stay within the target."""
+    if not 0 < target <= 1:
+        raise DataError(f"target must be in (0, 1]; got {target!r}.")
+    if target == 1:
+        warn_user("Every release meets a distance of 1, also one that gives the group away: set a smaller target.")
+    n = certifying.one_row_per_person(0).group_sizes(certifying.groups)
+    check_distance([CellEvidence(n[None, :, None], None, [])], target, delta_of_look(delta, 1), certifying.groups)
