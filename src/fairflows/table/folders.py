@@ -1,12 +1,11 @@
-"""Files and folders that appear whole or not at all: written to the side, then renamed into place.
+"""Write files and folders that appear whole or not at all: beside the target first, then renamed into place.
 
-Every writer has a side file or folder of its own, so that of several at once the last one wins, and each is whole.
-Where a path is a link, what it leads to is written, and the link stays.
+Every writer has a side file or folder of its own, so that the last of several writers wins, and each result is whole.
+If a path is a link, its target is written, and the link stays.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import re
@@ -19,11 +18,11 @@ from pathlib import Path
 
 from fairflows.exceptions import DataError
 
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux's renameat2
+_MOST_TRIES = 100  # at a name that other writers are renaming too
 
 
 def check_file(target: Path, *sources: Path | None) -> None:
-    """Refuse a file that could not be written, or that is one of those to be read: for before the work is done."""
+    """Raise before the work is done if a file cannot be written, or is one of the sources to be read."""
     folder = _without_links(target).parent if target.is_symlink() else target.parent
     if not folder.is_dir():
         raise DataError(f"{target}: there is no folder {folder}.")
@@ -37,7 +36,7 @@ def check_file(target: Path, *sources: Path | None) -> None:
 
 
 def check_folder(target: Path) -> None:
-    """Refuse a folder that could not be written: for before the work is done."""
+    """Raise before the work is done if a folder cannot be written."""
     target = _without_links(target)
     if target.exists() and not target.is_dir():
         raise DataError(f"{target}: is a file, where a folder is to be written.")
@@ -48,7 +47,7 @@ def check_folder(target: Path) -> None:
 
 
 def refuse_other_files(folder: Path, names: Collection[str]) -> None:
-    """Refuse to replace a folder that holds anything but files of these names."""
+    """Raise if a folder to be replaced holds anything but files of these names, and what killed writers left."""
     leftover = re.compile(r"\.(.+)\.(partial-.*|previous)")
     for path in sorted(folder.iterdir()):
         found = leftover.fullmatch(path.name)
@@ -58,14 +57,13 @@ def refuse_other_files(folder: Path, names: Collection[str]) -> None:
 
 @contextmanager
 def new_file(target: Path) -> Iterator[Path]:
-    """A path to write to; when the block ends well the file takes its place at `target`, else it is gone.
+    """Yield a path to write to. The file takes its place at `target` if the block ends well, else it is removed.
 
     A process that is killed in between leaves a hidden file beside the target, and never a partial target.
     """
     check_file(target)
     target = _without_links(target)
-    _remove_leftovers(target)
-    side = target.parent / _side_name(target, secrets.token_hex(8))
+    side = target.parent / f"{_side_name(target)}{secrets.token_hex(8)}"
     try:
         yield side
         _sync(side)
@@ -77,23 +75,30 @@ def new_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A private folder (0700) to fill; when the block ends well it takes the place of `target`, else it is gone."""
+    """Yield a private folder (0700) to fill. It takes the place of `target` if the block ends well."""
     check_folder(target)
     target = _without_links(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{target}: cannot be written: {error.strerror}.") from None
-    _remove_leftovers(target)
-    side = Path(tempfile.mkdtemp(prefix=_side_name(target, ""), dir=target.parent))  # mkdtemp makes it 0700
-    try:
+    with side_folder(target) as side:
         yield side
         for path in (side, *side.rglob("*")):
             _sync(path)
         _take_place(side, target)
         _sync(target.parent)
+
+
+@contextmanager
+def side_folder(target: Path) -> Iterator[Path]:
+    """Yield a private folder beside `target` for the time of the block."""
+    target = _without_links(target)
+    folder = Path(tempfile.mkdtemp(prefix=_side_name(target), dir=target.parent))  # mkdtemp makes it 0700
+    try:
+        yield folder
     finally:
-        shutil.rmtree(side, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -102,53 +107,39 @@ def write_private(path: Path, data: bytes) -> None:
         stream.write(data)
 
 
-@contextmanager
-def side_folder(target: Path) -> Iterator[Path]:
-    """A private folder beside `target` for the time of the block."""
-    target = _without_links(target)
-    folder = Path(tempfile.mkdtemp(prefix=_side_name(target, ""), dir=target.parent))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def settle_folder(target: Path) -> None:
-    """Put the old folder back, where a process without an atomic exchange was killed between its two renames."""
+    """Put the old folder back if a process was killed between its two renames."""
     target = _without_links(target)
-    previous = _previous(target)
-    if not target.exists() and previous.is_dir():
-        previous.rename(target)
+    if not target.exists() and _previous(target).is_dir():
+        _rename(_previous(target), target)
 
 
 def _take_place(side: Path, target: Path) -> None:
+    """Move the old folder aside and the new one into its place; again, if another writer came in between."""
     settle_folder(target)
+    previous = _previous(target)
+    for _ in range(_MOST_TRIES):
+        if _rename(side, target):
+            shutil.rmtree(previous, ignore_errors=True)
+            return
+        if not _rename(target, previous):
+            shutil.rmtree(previous, ignore_errors=True)
+    raise DataError(f"{target}: cannot be written: other processes write to it all the time.")
+
+
+def _rename(folder: Path, name: Path) -> bool:
+    """Rename a folder. Return False if another folder is in the way, or another writer was faster."""
     try:
-        side.rename(target)
+        folder.rename(name)
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-    else:
-        return
-    if not _exchange(side, target):
-        previous = _previous(target)
-        shutil.rmtree(previous, ignore_errors=True)
-        target.rename(previous)
-        side.rename(target)
-        shutil.rmtree(previous, ignore_errors=True)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names in one step; False where the system cannot."""
-    try:
-        rename = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError, TypeError):
-        return False
-    return rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+            return False
+        raise
+    return True
 
 
 def _without_links(path: Path) -> Path:
-    """The path that a path leads to: renaming something to a link would replace the link."""
+    """Return the path that a path leads to: renaming something to a link would replace the link."""
     real = Path(os.path.realpath(path))
     if real.is_symlink():
         raise DataError(f"{path}: is a link that leads back to itself.")
@@ -164,31 +155,12 @@ def _previous(target: Path) -> Path:
     return target.parent / f".{target.name}.previous"
 
 
-def _side_name(target: Path, suffix: str) -> str:
-    return f".{target.name}.partial-{os.getpid()}-{suffix}"
-
-
-def _remove_leftovers(target: Path) -> None:
-    """What killed processes left beside the target; what a living one is writing stays."""
-    pattern = re.compile(rf"\.{re.escape(target.name)}\.partial-(\d+)-.*")
-    for path in target.parent.iterdir():
-        found = pattern.fullmatch(path.name)
-        if found and not _is_running(int(found[1])):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it runs, and is somebody else's
-        return True
-    return True
+def _side_name(target: Path) -> str:
+    return f".{target.name}.partial-"
 
 
 def _sync(path: Path) -> None:
-    """Have the system write it to disk: a rename must not overtake the contents."""
+    """Have the system write a file to disk: a rename must not overtake the contents."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:  # some systems do not open folders
