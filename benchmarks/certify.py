@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fairflows import FairMatching, load_adult, make_gaussians
+from fairflows import FairMatching, load_adult
 from fairflows.attack.auditing import audit
 from fairflows.certificate.certifying import certify
 from fairflows.encoder.fair_flow import FairFlow
+from fairflows.paper import make_gaussians
 from fairflows.release.cell_release import CellRelease
 
 N_DRAWS = 1_000_000

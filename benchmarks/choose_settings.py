@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows import FairFlow, load_adult, load_compas, load_crime, make_gaussians
+from fairflows import FairFlow, load_adult
 from fairflows.density import AutoregressiveDensity, FlowDensity
 from fairflows.density.made import CategoricalMADE, fit_together
+from fairflows.paper import load_compas, load_crime, make_gaussians
 from fairflows.paper.experiments.problems import labels_of, train_and_test
 from fairflows.paper.experiments.trained_heads import adversary_accuracies
 

@@ -12,9 +12,10 @@ import warnings
 
 import numpy as np
 
-from fairflows import FairFlow, Table, load_law_school, make_gaussians
+from fairflows import FairFlow, Table
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.explain import recourse
+from fairflows.paper import load_law_school, make_gaussians
 
 N_REJECTED = 100_000
 

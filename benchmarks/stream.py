@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fairflows import FairFlow, load_crime
+from fairflows import FairFlow
+from fairflows.paper import load_crime
 from fairflows.storage.saving import load, save
 from fairflows.stream.files import encode_file
 

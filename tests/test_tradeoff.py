@@ -11,7 +11,7 @@ from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
-from fairflows.table.examples import make_gaussians
+from fairflows.paper.gaussians import make_gaussians
 from fairflows.tradeoff import Frontier, check_target, frontier, with_cells
 
 mpl.use("Agg")

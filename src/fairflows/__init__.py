@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from fairflows.exceptions import DataWarning as DataWarning
     from fairflows.explain.pairs import matches as matches
     from fairflows.explain.recourse_search import recourse as recourse
-    from fairflows.paper.datasets import describe_datasets as describe_datasets
-    from fairflows.paper.datasets import load_compas as load_compas
-    from fairflows.paper.datasets import load_crime as load_crime
-    from fairflows.paper.datasets import load_health as load_health
-    from fairflows.paper.datasets import load_law_school as load_law_school
     from fairflows.release.cell_release import CellRelease as CellRelease
     from fairflows.release.crossfit import CrossFit as CrossFit
     from fairflows.reporting.page import Report as Report
@@ -45,9 +40,6 @@ if TYPE_CHECKING:
     from fairflows.stream.files import decode_file as decode_file
     from fairflows.stream.files import encode_file as encode_file
     from fairflows.table.examples import load_adult as load_adult
-    from fairflows.table.examples import make_gaussians as make_gaussians
-    from fairflows.table.examples import make_shifted_gaussians as make_shifted_gaussians
-    from fairflows.table.examples import make_three_groups as make_three_groups
     from fairflows.table.table import Table as Table
     from fairflows.tradeoff import Frontier as Frontier
     from fairflows.tradeoff import frontier as frontier
@@ -78,14 +70,13 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.explain.pairs": "matches",
     "fairflows.usefulness": "StillTells still_tells",
     "fairflows.tradeoff": "Frontier frontier",
-    "fairflows.paper.datasets": "describe_datasets load_compas load_crime load_health load_law_school",
     "fairflows.release.cell_release": "CellRelease",
     "fairflows.release.crossfit": "CrossFit",
     "fairflows.reporting.page": "Report",
     "fairflows.storage.saving": "load save",
     "fairflows.stream.batches": "encode_batch",
     "fairflows.stream.files": "decode_file encode_file",
-    "fairflows.table.examples": "load_adult make_gaussians make_shifted_gaussians make_three_groups",
+    "fairflows.table.examples": "load_adult",
     "fairflows.table.table": "Table",
     "fairflows.workflow.job": "fit_table report",
     "fairflows.workflow.results": "write_fit",

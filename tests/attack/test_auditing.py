@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
-from fairflows import FairMatching, Table, load_adult, make_shifted_gaussians, make_three_groups
+from fairflows import FairMatching, Table, load_adult
 from fairflows.attack import target as attack_target
 from fairflows.attack import white_box
 from fairflows.attack.adversaries import (
@@ -29,6 +29,7 @@ from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.paper import make_shifted_gaussians, make_three_groups
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released
 

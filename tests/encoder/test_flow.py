@@ -17,7 +17,7 @@ from fairflows.density.base import FreshNoise
 from fairflows.encoder import flow_fitting
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError
-from fairflows.table.examples import make_gaussians, make_shifted_gaussians, make_three_groups
+from fairflows.paper.gaussians import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.table.persons import Key, Persons
 from fairflows.tradeoff import frontier
 from fairflows.training.evaluation import held_out_losses

@@ -9,9 +9,10 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from fairflows import certify, make_gaussians, make_three_groups
+from fairflows import certify
 from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
+from fairflows.paper import make_gaussians, make_three_groups
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural
 from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error, error_weights
 from fairflows.paper.baselines.fcrl import Critic

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
-from fairflows import Table, load_adult, make_gaussians
+from fairflows import Table, load_adult
 from fairflows.density import MixtureDensity
+from fairflows.paper import make_gaussians
 from fairflows.paper.experiments import (
     attacks,
     certificates,

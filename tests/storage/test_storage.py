@@ -22,7 +22,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from torch import distributions as td
 
-from fairflows import DataError, FairFlow, FairMatching, FairTree, Table, make_gaussians
+from fairflows import DataError, FairFlow, FairMatching, FairTree, Table
 from fairflows.bijection import NeuralSpline, StackedMLP
 from fairflows.density import (
     AutoregressiveDensity,
@@ -35,6 +35,7 @@ from fairflows.density import (
 from fairflows.density.cell_counts import SmoothedCounts
 from fairflows.density.made import CategoricalMADE
 from fairflows.encoder.model_state import model_hash
+from fairflows.paper import make_gaussians
 from fairflows.release.cell_release import CellRelease
 from fairflows.storage.saving import FORMAT, load, save
 from fairflows.storage.values import _HOMES, class_named

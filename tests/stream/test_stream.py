@@ -307,7 +307,7 @@ def test_memory_does_not_grow_with_the_file(flow, tmp_path):
 
 
 def test_known_densities_stream_too(tmp_path):
-    table, densities = ff.make_gaussians(300, random_state=0)
+    table, densities = ff.paper.make_gaussians(300, random_state=0)
     encoder = ff.FairFlow(density=densities, n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
     frame = table.X.reset_index(drop=True).assign(group=table.a.to_numpy())
     encode_file(encoder, write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet", sensitive="group")

@@ -98,7 +98,7 @@ class FairFlow(ColumnEncoder):
 
     Examples
     --------
-    >>> from fairflows import make_gaussians
+    >>> from fairflows.paper import make_gaussians
     >>> table, densities = make_gaussians(600, random_state=0)
     >>> encoder = FairFlow(gamma=0.5, density=densities, n_epochs=5).fit(table.X, table.y, sensitive_features=table.a)
     >>> Z = encoder.transform(table.X, sensitive_features=table.a)

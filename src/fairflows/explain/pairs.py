@@ -124,7 +124,8 @@ def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role 
 
     Examples
     --------
-    >>> from fairflows import FairFlow, make_gaussians
+    >>> from fairflows import FairFlow
+    >>> from fairflows.paper import make_gaussians
     >>> table, densities = make_gaussians(400, random_state=0)
     >>> encoder = FairFlow(gamma=1, density=densities, n_epochs=20).fit(table.X, table.y, sensitive_features=table.a)
     >>> pairs = matches(encoder, table.X, sensitive_features=table.a)

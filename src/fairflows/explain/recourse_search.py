@@ -154,7 +154,8 @@ def recourse(
 
     Examples
     --------
-    >>> from fairflows import FairFlow, make_gaussians
+    >>> from fairflows import FairFlow
+    >>> from fairflows.paper import make_gaussians
     >>> table, densities = make_gaussians(600, random_state=0)
     >>> encoder = FairFlow(gamma=0.5, density=densities, n_epochs=5).fit(table.X, table.y, sensitive_features=table.a)
     >>> advice = recourse(encoder, table.X, sensitive_features=table.a, keep=["x2"])

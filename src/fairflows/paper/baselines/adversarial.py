@@ -120,7 +120,7 @@ class AdversarialEncoder(AdversarialBaseline):
 
     Examples
     --------
-    >>> from fairflows import make_gaussians
+    >>> from fairflows.paper import make_gaussians
     >>> table, _ = make_gaussians(400, random_state=0)
     >>> encoder = AdversarialEncoder(n_epochs=2).fit(table.X, table.y, sensitive_features=table.a)
     >>> encoder.transform(table.X).shape
@@ -208,7 +208,7 @@ class LAFTR(AttributeBaseline):
 
     Examples
     --------
-    >>> from fairflows import make_gaussians
+    >>> from fairflows.paper import make_gaussians
     >>> table, _ = make_gaussians(400, random_state=0)
     >>> encoder = LAFTR(n_epochs=2).fit(table.X, table.y, sensitive_features=table.a)
     >>> encoder.transform(table.X, sensitive_features=table.a).shape
@@ -279,7 +279,7 @@ class MaxEntARL(AttributeBaseline):
 
     Examples
     --------
-    >>> from fairflows import make_gaussians
+    >>> from fairflows.paper import make_gaussians
     >>> table, _ = make_gaussians(400, random_state=0)
     >>> encoder = MaxEntARL(n_epochs=2).fit(table.X, table.y, sensitive_features=table.a)
     >>> encoder.transform(table.X, sensitive_features=table.a).shape
@@ -349,7 +349,7 @@ class AdversarialForgetting(AdversarialBaseline):
 
     Examples
     --------
-    >>> from fairflows import make_gaussians
+    >>> from fairflows.paper import make_gaussians
     >>> table, _ = make_gaussians(400, random_state=0)
     >>> AdversarialForgetting(n_epochs=2).fit(table.X, table.y, sensitive_features=table.a).transform(table.X).shape
     (400, 8)

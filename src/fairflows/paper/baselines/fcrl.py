@@ -121,7 +121,7 @@ class FCRL(NeuralBaseline):
 
     Examples
     --------
-    >>> from fairflows import make_gaussians
+    >>> from fairflows.paper import make_gaussians
     >>> table, _ = make_gaussians(400, random_state=0)
     >>> X = table.X.rename_axis("person")
     >>> encoder = FCRL(n_epochs=2, identifier="person").fit(X, table.y, sensitive_features=table.a)

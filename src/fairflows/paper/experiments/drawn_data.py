@@ -19,7 +19,7 @@ from fairflows.paper.baselines.adversarial import AdversarialEncoder
 from fairflows.paper.experiments.problems import changed, labels_of
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, new_figure
 from fairflows.paper.experiments.trained_heads import adversary_accuracies, plain_accuracy, thirds_in_batches
-from fairflows.table.examples import make_gaussians
+from fairflows.paper.gaussians import make_gaussians
 from fairflows.table.table import Table
 
 MEANS = (0.0, 4.0)

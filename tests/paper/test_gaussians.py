@@ -6,7 +6,7 @@ import torch
 from scipy.stats import ks_1samp, norm
 from sklearn.linear_model import LogisticRegression
 
-from fairflows.table.examples import make_gaussians, make_shifted_gaussians, make_three_groups
+from fairflows.paper.gaussians import make_gaussians, make_shifted_gaussians, make_three_groups
 
 GENERATORS = {
     "gaussians": make_gaussians,
