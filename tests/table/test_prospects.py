@@ -35,13 +35,10 @@ def test_nothing_is_said_of_a_harmless_table():
     [
         ([7] * N, "The same in every row, or empty: c. Such columns tell nothing: drop them (drop=['c'])."),
         (np.arange(N) + 5000, "c has 1,200 different values in 1,200 rows: if it names persons or rows"),
-        ([f"{v:,}" for v in np.arange(N) % 400 + 900],
-         "c holds text: 900 of 1,200 values are numbers with thousands separators, such as '1,299'."),
-        ([f"${v % 30}" for v in range(N)], "c holds text: 1,200 of 1,200 values are amounts of money, such as '$29'."),
-        ([f"{v % 30} %" for v in range(N)], "c holds text: 1,200 of 1,200 values are percentages, such as '29 %'."),
-        ([f"{v % 9 + 1}/{v % 9 + 1}/2020" for v in range(N)], "values are dates, such as '9/9/2020'."),
-        (["unknown" if v % 100 == 0 else str(v % 60) for v in range(N)],
-         "c holds text: 1,188 of 1,200 values are numbers, and 12 are not, such as 'unknown'."),
+        ([f"{v:,}" for v in np.arange(N) % 400 + 900], "c holds text, such as '1,000': each value is a category"),
+        ([f"${v % 30}" for v in range(N)], "c holds text, such as '$0'"),
+        ([f"{v % 30} %" for v in range(N)], "c holds text, such as '0 %'"),
+        (["unknown" if v % 100 == 0 else str(v % 60) for v in range(N)], "c holds text, such as 'unknown'"),
         (TITLE, "c alone tells sex for 100% of the rows (the largest group has 50%)"),
     ],
 )  # fmt: skip
@@ -102,7 +99,7 @@ def test_a_sensitive_column_of_numbers_is_to_be_cut():
     table = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age")
     (said,) = said_of("age", table)
     assert "groups={'age': [44.5]}" in said
-    assert "groups={'age': 'quantiles=4'}" in said
+    assert "groups={'age': 4}" in said
     cut = ff.Table(rows(age=np.arange(N) % 50 + 20), sensitive="age", groups={"age": [44.5]})
     assert said_of("age", cut) == []
 

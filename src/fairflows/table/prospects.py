@@ -1,11 +1,7 @@
-"""Before any training: what about a table will go wrong, or can be had from it at best.
-
-Every finding names the column, what was found, and what to do about it.
-"""
+"""Find out before any training what will go wrong with a table, and the best that can be certified from it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,32 +16,22 @@ from fairflows.table.table import Table, naming_rows
 CELLS = (8, 16, 64)
 """Numbers of cells that the best bounds are planned for."""
 
-_FEWEST_ROWS = 50  # below, a column of as many values as rows says nothing
-_NEARLY_ALL = 0.95  # of the rows have a value of their own: a name
-_MOSTLY = 0.8  # of the values look like numbers: a column of numbers, with exceptions
-_TOLD = 0.8  # of the errors of a blind guess are gone when a column is known
-_BINS = 20  # that numbers are cut into, to see what a column tells
+_FEWEST_ROWS = 50  # for a column with as many values as rows to be suspicious
+_NEARLY_ALL = 0.95  # share of the rows with a value of their own, in a column of names
+_MOSTLY = 0.8  # share of the values that look like numbers, in a column of numbers with exceptions
+_TOLD = 0.8  # share of the errors of a blind guess that a column removes if it reveals the group
+_BINS = 20  # of the numbers of a column that may reveal the group
 _MANY_GROUPS = 8
-_MODEST, _GOOD = 0.25, 0.1  # distances: a group that cannot reach the first is too small; the second is worth having
+_MODEST, _GOOD = 0.25, 0.1  # distances: a group that cannot reach the first is too small
 _FEWEST_OF_A_CLASS = 10
 _MOST_LISTED = 8  # names in one finding
-
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
-_CODE = re.compile(r"0\d+")  # leading zeros: text on purpose
-_DISGUISES = {
-    "numbers with thousands separators": re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?"),
-    "amounts of money": re.compile(r"[+-]?[$€£]\s?\d[\d,]*(\.\d+)?|\d[\d,]*(\.\d+)?\s?[$€£]"),
-    "percentages": re.compile(r"[+-]?\d+(\.\d+)?\s?%"),
-    "numbers with decimal commas": re.compile(r"[+-]?\d+,\d{1,2}"),
-    "dates": re.compile(r"\d{1,2}[/.-]\d{1,2}[/.-](\d{2}|\d{4})"),
-}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing about a table that its owner should know before fitting: the column it is about, and the words."""
+    """One property of a table that its owner should know before fitting."""
 
-    column: str | None
+    column: str | None  # that it is about
     text: str
 
     def __str__(self) -> str:
@@ -53,7 +39,7 @@ class Finding:
 
 
 def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
-    """Text columns in which every row differs, which cannot be features; some columns are none anyway."""
+    """Return the text columns in which every row differs, which cannot be features."""
     return [
         Finding(str(name), naming_rows(str(name), f"{name} is text", len(frame)))
         for name, column in frame.items()
@@ -62,7 +48,7 @@ def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
 
 
 def find_needed(table: Table, *, missing: str, multiclass: bool) -> list[Finding]:
-    """The settings without which the table would be refused."""
+    """Return the settings without which the table would be refused."""
     found = []
     counts = table.X.isna().sum()
     if missing == "error" and counts.any():
@@ -76,7 +62,7 @@ def find_needed(table: Table, *, missing: str, multiclass: bool) -> list[Finding
 
 
 def find_problems(table: Table, *, certifying: float, delta: float = 0.05) -> list[Finding]:
-    """What will go wrong with a table, or help it: columns first, then the groups.
+    """Return what will go wrong with a table: columns first, then label and groups.
 
     `certifying` is the share of the persons who will be counted for a certificate, and `delta` its δ.
 
@@ -84,18 +70,22 @@ def find_problems(table: Table, *, certifying: float, delta: float = 0.05) -> li
     --------
     >>> rows = pd.DataFrame({"fee": ["$500", "$1,200", "$80"] * 20, "x": np.arange(60) / 7, "sex": ["f", "m"] * 30})
     >>> print(find_problems(Table(rows, sensitive="sex"), certifying=0.3)[0])
-    fee holds text: 60 of 60 values are amounts of money, such as '$1,200'. Each is taken for a category of its own: \
-write plain numbers.
+    fee holds text, such as '$500': each value is a category of its own. Write plain numbers, and leave unknown values \
+empty.
     """
+    same = [str(name) for name, column in table.X.items() if column.nunique(dropna=False) == 1]
     found = [finding for name, column in table.X.items() for finding in _of_column(str(name), column, table)]
-    return [*_of_constants(table), *found, *_of_label(table), *_of_groups(table, certifying, delta)]
+    if same:
+        said = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them (drop={same})."
+        found.insert(0, Finding(same[0] if len(same) == 1 else None, said))
+    return [*found, *_of_label(table), *_of_groups(table, certifying, delta)]
 
 
 def best_bounds(table: Table, *, certifying: float, delta: float = 0.05) -> pd.DataFrame:
-    """The distance that can be certified at best, if the groups are alike in the cells, by the number of cells.
+    """Return the smallest distance that can be certified, by the number of cells, if the groups are alike in them.
 
-    That is the bound to expect on the distance Δ between the two groups that are told apart worst, and how often the
-    best guess between these two would then be right at most. The arguments are those of `find_problems`.
+    It is the bound to expect on the distance Δ between two groups, and on how often the best guess between the two is
+    right. The arguments are those of `find_problems`.
     """
     n = np.maximum(certifying * _persons_by_group(table), 1)
     bounds = [_planned(n, k, delta) for k in CELLS]
@@ -105,15 +95,14 @@ def best_bounds(table: Table, *, certifying: float, delta: float = 0.05) -> pd.D
 def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
     n_values = column.nunique(dropna=False)
     if n_values == 1:
-        return  # said of all such columns at once
+        return
     if _may_be_a_name(column, n_values):
         yield Finding(
             name,
             f"{name} has {n_values:,} different values in {len(column):,} rows: if it names persons or rows, make it "
             f"the identifier (identifier={name!r}) or drop it (drop=[{name!r}]).",
         )
-    if disguised := _disguised(column):
-        yield Finding(name, f"{name} holds text: {disguised}")
+    yield from _numbers_as_text(name, column)
     if (right := _guessed_right(column, table)) is not None:
         largest = table.a.value_counts(normalize=True).max()
         yield Finding(
@@ -123,43 +112,27 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
         )
 
 
-def _of_constants(table: Table) -> Iterator[Finding]:
-    same = [str(name) for name, column in table.X.items() if column.nunique(dropna=False) == 1]
-    if same:
-        found = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them (drop={same})."
-        yield Finding(same[0] if len(same) == 1 else None, found)
-
-
 def _of_label(table: Table) -> Iterator[Finding]:
     if table.y is None:
         return
-    name = str(table.y.name)
-    if disguised := _disguised(table.y):
-        yield Finding(name, f"{name} holds text: {disguised}")
-    counts = table.y.value_counts()
-    rare = int((counts < _FEWEST_OF_A_CLASS).sum())
-    if rare:
-        word = "value" if rare == 1 else "values"
+    name, counts = str(table.y.name), table.y.value_counts()
+    yield from _numbers_as_text(name, table.y)
+    if rare := int((counts < _FEWEST_OF_A_CLASS).sum()):
         yield Finding(
             name,
-            f"{name} has {rare:,} {word} with fewer than {_FEWEST_OF_A_CLASS} rows, such as "
+            f"{name} has {rare:,} value{'s' * (rare > 1)} with fewer than {_FEWEST_OF_A_CLASS} rows, such as "
             f"{shown(counts.index[-1])}: these cannot be learnt. Join them, or cut numbers into classes.",
         )
 
 
 def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Finding]:
     name, groups, persons = str(table.a.name), table.groups, _persons_by_group(table)
-    columns = list(table.grouping.kinds)
-    if (disguised := _disguised(table.a)) and len(columns) == 1:
-        yield Finding(name, f"{name} holds text: {disguised}")
-    uncut = [column for column in columns if column not in table.grouping.cuts]
-    if len(groups) > _MANY_GROUPS and len(columns) == 1 and uncut and is_number(table.a.dtype):
-        median = float(table.a.median())
+    if len(groups) > _MANY_GROUPS and not table.grouping.cuts and is_number(table.a.dtype):
         yield Finding(
             name,
             f"{name} holds numbers with {len(groups):,} different values, each of which is a group. Cut it at a value "
-            f"of your choice, such as the median (groups={ {name: [median]} }), or into groups of about equal size "
-            f"(groups={ {name: 'quantiles=4'} }).",
+            f"of your choice, such as the median (groups={ {name: [float(table.a.median())]} }), or into groups of "
+            f"about equal size (groups={ {name: 4} }).",
         )
         return
     n, largest = certifying * persons, max(certifying * persons.max(), 1)
@@ -168,11 +141,8 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
     ]
     if not small:
         return
-    alike = np.full((2, CELLS[0]), 1 / CELLS[0])
-    first = delta_of_look(delta, 1)
-    modest, good = (
-        int(rows_needed(distance, first, probabilities=alike)[0] / certifying) for distance in (_MODEST, _GOOD)
-    )
+    alike, first = np.full((2, CELLS[0]), 1 / CELLS[0]), delta_of_look(delta, 1)
+    modest, good = (int(rows_needed(to, first, probabilities=alike)[0] / certifying) for to in (_MODEST, _GOOD))
     listed = _first([f"{groups[a]} ({persons[a]:,})" for a in sorted(small, key=lambda a: persons[a])])
     said = (
         f"{name}: too few persons to certify a distance of {_MODEST} in {len(small):,} group{'s' * (len(small) > 1)}: "
@@ -190,12 +160,12 @@ def _persons_by_group(table: Table) -> npt.NDArray[np.int64]:
 
 
 def _planned(n: npt.NDArray[np.float64], n_cells: int, delta: float) -> float:
-    """The bound to expect where the groups are alike, as the first certificate from these persons gives it."""
+    """Return the bound to expect from the first certificate of these persons, if the groups are alike."""
     return float(planned_cell_bound(np.full((len(n), n_cells), 1 / n_cells), n, delta_of_look(delta, 1)))
 
 
 def _may_be_a_name(column: pd.Series, n_values: int) -> bool:
-    """Whole numbers or text of which nearly every row has its own; measurements may have that without being names."""
+    """Return whether nearly every row has its own whole number or text; measurements may all differ, too."""
     if len(column) < _FEWEST_ROWS or n_values < _NEARLY_ALL * len(column) or is_time(column.dtype):
         return False
     if not is_number(column.dtype):
@@ -204,39 +174,24 @@ def _may_be_a_name(column: pd.Series, n_values: int) -> bool:
     return bool((values == np.rint(values)).all())
 
 
-def _disguised(column: pd.Series) -> str | None:
-    """What text looks like, and what to do about it, where most of it could be numbers or dates."""
+def _numbers_as_text(name: str, column: pd.Series) -> Iterator[Finding]:
+    """Find text that is mostly numbers, with thousands marks, currencies, per cent signs or some words among them."""
     if not _is_text(column):
-        return None
-    counts = column.dropna().astype(str).str.strip().value_counts()
-    total = int(counts.sum())
-    if not total or all(_CODE.fullmatch(value) for value in counts.index[:20]):
-        return None
-    plain = counts[[_NUMBER.fullmatch(value) is not None for value in counts.index]]
-    if _MOSTLY * total <= plain.sum() < total:
-        strange = counts.drop(plain.index)
-        return (
-            f"{int(plain.sum()):,} of {total:,} values are numbers, and {int(strange.sum()):,} are not, such as "
-            f"{strange.index[0]!r}. Leave these fields empty, so that they count as missing."
-        )
-    for what, pattern in _DISGUISES.items():
-        like = counts[[pattern.fullmatch(value) is not None for value in counts.index]]
-        with_plain = int(like.sum() + (0 if what == "dates" else plain.sum()))
-        if len(like) and with_plain >= _MOSTLY * total:
-            advice = "write dates as 2020-12-31" if what == "dates" else "write plain numbers"
-            example = max(like.index, key=lambda value: (len(value), value))
-            return (
-                f"{int(like.sum()):,} of {total:,} values are {what}, such as {example!r}. Each is taken for a "
-                f"category of its own: {advice}."
-            )
-    return None
+        return
+    texts = column.dropna().astype(str).str.strip()
+    numbers = pd.to_numeric(texts.str.replace(r"[\s,$€£%]", "", regex=True), errors="coerce").notna()
+    codes = texts.str.match(r"0\d")  # leading zeros are text on purpose
+    if numbers.mean() >= _MOSTLY and not codes.any():
+        strange = texts[pd.to_numeric(texts, errors="coerce").isna()]
+        example = "" if strange.empty else f", such as {strange.iloc[0]!r}"
+        advice = "Write plain numbers, and leave unknown values empty."
+        yield Finding(name, f"{name} holds text{example}: each value is a category of its own. {advice}")
 
 
 def _guessed_right(column: pd.Series, table: Table) -> float | None:
-    """How often a column's value tells the group; None where it does so rarely.
+    """Return how often a column's value tells the group if it removes nearly all errors of a blind guess, else None.
 
-    Learnt on one half of the rows and tried on the other, where at least four of five errors of the blind guess must be
-    gone.
+    The guess is learnt on one half of the rows and tried on the other.
     """
     values = pd.Series(_binned(column), name="value")
     group = pd.Series(table.a.astype(str).to_numpy(), name="group")
@@ -251,7 +206,7 @@ def _guessed_right(column: pd.Series, table: Table) -> float | None:
 
 
 def _binned(column: pd.Series) -> npt.NDArray[np.intp]:
-    """Values by number; those of numbers and times cut into bins, missing ones a value of their own."""
+    """Return the number of each value; numbers and times are cut into bins, and missing values have their own."""
     if has_order(column.dtype) and column.nunique() > _BINS:
         return np.asarray(pd.qcut(column.rank(), _BINS, labels=False, duplicates="drop").fillna(-1), dtype=np.intp)
     return pd.factorize(column)[0]
@@ -262,6 +217,6 @@ def _is_text(column: pd.Series) -> bool:
 
 
 def _first(texts: Sequence[str]) -> str:
-    """A list in words, cut short where it is long."""
+    """Return a list in words, cut short if it is long."""
     more = f" and {len(texts) - _MOST_LISTED:,} more" if len(texts) > _MOST_LISTED else ""
     return ", ".join(texts[:_MOST_LISTED]) + more
