@@ -11,7 +11,7 @@ from typing import Any
 
 from fairflows import FairMatching, load_adult
 from fairflows.attack.auditing import audit
-from fairflows.certificate.certifying import certify
+from fairflows.certificate.certify import certify
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.paper import make_gaussians
 from fairflows.release.cell_release import CellRelease

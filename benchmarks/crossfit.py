@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from fairflows.certificate.certifying import certify
+from fairflows.certificate.certify import certify
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataWarning

@@ -153,7 +153,7 @@ def measure(point: Point) -> Measured:
     """Prepare a stage, and measure it; in a process that did nothing else."""
     warnings.simplefilter("ignore")
     from fairflows.attack.auditing import audit
-    from fairflows.certificate.certifying import certify
+    from fairflows.certificate.certify import certify
 
     encoder = encoder_named(point.encoder, point.cells, briefly=point.stage != "fit")
     if point.stage == "fit":

@@ -131,7 +131,7 @@ def data_folder() -> Path:
 @pytest.fixture(scope="module")
 def undrawn_figures():
     """Reports are written with empty images: drawing takes a third of a `fit`, and is tested with the reports."""
-    from fairflows.reporting import plots
+    from fairflows.report import plots
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("bars", "frontier", "gauge", "heat", "points", "shares", "told"):

@@ -44,7 +44,7 @@ EVERY = {
     "certificates.md": 3,
     "check-a-certificate.md": 6,
     "choosing-a-target.md": 3,
-    "fairflows.certificate.certifying": 1,
+    "fairflows.certificate.certify": 1,
     "fairflows.encoder.fair_cells": 3,
     "fairflows.release.crossfit": 2,
     "fairlearn.md": 4,

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
-from fairflows.certificate.certifying import certify
+from fairflows.certificate.certify import certify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching

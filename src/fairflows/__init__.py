@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from fairflows import paper as paper
     from fairflows.attack.auditing import Audit as Audit
     from fairflows.attack.auditing import audit as audit
-    from fairflows.certificate.certifying import certify as certify
-    from fairflows.certificate.certifying import verify as verify
-    from fairflows.certificate.checking import check as check
-    from fairflows.certificate.document import Certificate as Certificate
-    from fairflows.certificate.file_list import sign as sign
+    from fairflows.certificate.certificate import Certificate as Certificate
+    from fairflows.certificate.certify import certify as certify
+    from fairflows.certificate.check import check as check
+    from fairflows.certificate.verify import verify as verify
     from fairflows.codec.cell_codec import CellCodec as CellCodec
     from fairflows.codec.product import Codec as Codec
     from fairflows.encoder.base import Encoder as Encoder
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from fairflows.explain.recourse_search import recourse as recourse
     from fairflows.release.cell_release import CellRelease as CellRelease
     from fairflows.release.crossfit import CrossFit as CrossFit
-    from fairflows.reporting.page import Report as Report
+    from fairflows.report.page import Report as Report
     from fairflows.storage.saving import load as load
     from fairflows.storage.saving import save as save
     from fairflows.stream.batches import encode_batch as encode_batch
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from fairflows.usefulness import StillTells as StillTells
     from fairflows.usefulness import still_tells as still_tells
     from fairflows.workflow.job import fit_table as fit_table
-    from fairflows.workflow.job import report as report
     from fairflows.workflow.results import write_fit as write_fit
 
 __version__ = "0.1.0"
@@ -54,10 +52,10 @@ __version__ = "0.1.0"
 _SUBMODULES = ("bijection", "bounds", "density", "paper")
 _NAMES = {  # by the module that they are loaded from
     "fairflows.attack.auditing": "Audit audit",
-    "fairflows.certificate.certifying": "certify verify",
-    "fairflows.certificate.checking": "check",
-    "fairflows.certificate.document": "Certificate",
-    "fairflows.certificate.file_list": "sign",
+    "fairflows.certificate.certify": "certify",
+    "fairflows.certificate.check": "check",
+    "fairflows.certificate.certificate": "Certificate",
+    "fairflows.certificate.verify": "verify",
     "fairflows.codec.cell_codec": "CellCodec",
     "fairflows.codec.product": "Codec",
     "fairflows.encoder.base": "Encoder",
@@ -72,13 +70,13 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.tradeoff": "Frontier frontier",
     "fairflows.release.cell_release": "CellRelease",
     "fairflows.release.crossfit": "CrossFit",
-    "fairflows.reporting.page": "Report",
+    "fairflows.report.page": "Report",
     "fairflows.storage.saving": "load save",
     "fairflows.stream.batches": "encode_batch",
     "fairflows.stream.files": "decode_file encode_file",
     "fairflows.table.examples": "load_adult",
     "fairflows.table.table": "Table",
-    "fairflows.workflow.job": "fit_table report",
+    "fairflows.workflow.job": "fit_table",
     "fairflows.workflow.results": "write_fit",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -23,8 +23,7 @@ from fairflows.attack.auditing import audit
 from fairflows.attack.target import Target
 from fairflows.attack.white_box import Reference
 from fairflows.bounds.derived import rounded_down, rounded_up
-from fairflows.certificate.certifying import certify
-from fairflows.certificate.document import ContradictionError
+from fairflows.certificate.certify import ContradictionError, certify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.group_encoder import Unencoded

@@ -13,7 +13,7 @@ from known_encoders import FixedCells, column
 
 from fairflows import Codec, Table
 from fairflows.attack.auditing import audit
-from fairflows.certificate.certifying import certify
+from fairflows.certificate.certify import certify
 from fairflows.encoder.base import Inversion
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.table.persons import new_key

@@ -1,17 +1,28 @@
-"""A release of Adult's cells, and an audit that may have found anything."""
+"""Cells of Adult, a certificate of any statements, and an audit that may have found anything."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 
-from fairflows import CellRelease, FairMatching, load_adult
+from fairflows import FairTree, load_adult
+from fairflows.encoder.base import ExactLaw
 from fairflows.encoder.model_state import model_hash
 from fairflows.release.released import Released
 
 
+class ClaimingTree(FairTree):
+    """A tree whose model claims that the groups are alike, or as far apart as `claimed`."""
+
+    claimed = 0.0
+
+    def latent_law(self):
+        return ExactLaw(np.array([[0.5, 0.5], [0.5 + self.claimed, 0.5 - self.claimed]]), {})
+
+
 @pytest.fixture(scope="session")
 def adult():
-    """Four of Adult's columns: 6,720 cells instead of 329,280, whose laws are fitted in no time."""
+    """Four of Adult's columns."""
     table = load_adult()
     table.X = table.X[["education", "occupation", "relationship", "race"]]
     return table.paper_split()
@@ -19,8 +30,8 @@ def adult():
 
 @pytest.fixture(scope="session")
 def model(adult):
-    """Eight cells of matched Adult."""
-    return CellRelease(FairMatching(0.99, density="counts", key=bytes(32)), n_cells=8).fit(adult[0])
+    """Eight cells of Adult; a fixed key makes coins the same in every run."""
+    return ClaimingTree(n_cells=8, key=bytes(32)).fit(adult[0])
 
 
 @dataclass
@@ -41,3 +52,16 @@ class Found:
 def found():
     """An audit of a model, with what it found."""
     return lambda model, **what: Found(model_hash(model, Released.of(model).secret), **what)
+
+
+@pytest.fixture(scope="session")
+def changed():
+    """A certificate with one statement changed: by subject, and what to change in it."""
+
+    def change(certificate, about="population", **values):
+        statements = list(certificate.statements)
+        place = next(i for i, s in enumerate(statements) if s.about == about and s.given is None)
+        statements[place] = replace(statements[place], **values)
+        return replace(certificate, statements=tuple(statements))
+
+    return change

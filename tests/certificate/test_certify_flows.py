@@ -9,8 +9,9 @@ from scipy.stats import norm
 from fairflows import Table
 from fairflows.attack.auditing import audit
 from fairflows.bounds import sign_estimate, sign_upper_bound
-from fairflows.certificate.certifying import certify, verify
+from fairflows.certificate.certify import certify
 from fairflows.certificate.evidence import best_densities
+from fairflows.certificate.verify import verify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.paper import make_shifted_gaussians

@@ -9,9 +9,10 @@ import pytest
 
 from fairflows import FairTree, Table, load, save
 from fairflows.bounds import delta_of_look
-from fairflows.certificate.certifying import certify, verify
+from fairflows.certificate.certify import certify
+from fairflows.certificate.looks import open_looks
+from fairflows.certificate.verify import verify
 from fairflows.exceptions import DataWarning
-from fairflows.table.looks import open_book
 from processes import start
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -92,7 +93,7 @@ def test_a_certificate_that_was_interrupted_has_looked(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fairflows.certificate.certifying.make_certificate", interrupt)
+        patch.setattr("fairflows.certificate.certify.make_certificate", interrupt)
         with pytest.raises(KeyboardInterrupt):
             certify(model, rows)
     assert certify(model, rows).look == 2
@@ -108,7 +109,7 @@ def test_two_processes_count_together(tmp_path):
         process.join()
     told = [path.read_text().split() for path in tmp_path.iterdir()]
     assert sorted(int(number) for *given, _ in told for number in given) == list(range(1, 9))
-    with open_book() as book:
+    with open_looks() as book:
         looks = book.looks_at(book.rows(people(1).X, people(1).identifier))
     assert len({look.mark for look in looks}) == 8, "every one is recorded, with a seal of its own"
     assert [has_torch for *_, has_torch in told] == ["False", "False"], (

@@ -13,7 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from torch.distributions import MultivariateNormal
 
 from fairflows import CellRelease, FairFlow, FairMatching, Table, load, save
-from fairflows.certificate.certifying import certify, verify
+from fairflows.certificate.certify import certify
+from fairflows.certificate.verify import verify
 from fairflows.density import KernelDensity, MixtureDensity
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.encoder.model_state import model_hash

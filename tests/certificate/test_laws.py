@@ -16,7 +16,8 @@ from fairflows.bounds import (
     exact_statistical_distance,
     stratified_accuracy_upper_bound,
 )
-from fairflows.certificate.certifying import certify, verify
+from fairflows.certificate.certify import certify
+from fairflows.certificate.verify import verify
 from fairflows.exceptions import DataError
 from fairflows.release.released import Released
 

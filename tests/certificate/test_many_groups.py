@@ -7,12 +7,12 @@ from known_encoders import KnownGaussians
 
 from fairflows import CellRelease, FairFlow, FairMatching, Table, frontier
 from fairflows.bounds import arguments
-from fairflows.certificate.certifying import certify
+from fairflows.certificate.certify import certify
+from fairflows.certificate.looks import open_looks
 from fairflows.density import GroupDensities, MixtureDensity
 from fairflows.encoder import flow_fitting
 from fairflows.encoder.base import ExactLaw
 from fairflows.exceptions import DataError
-from fairflows.table.looks import open_book
 from fairflows.training import evaluation
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -44,7 +44,7 @@ def test_draws_for_a_certificate(monkeypatch):
     encoder, rows = KnownGaussians(means).fit(people(30, 300)), people(30, 3000, seed=1)
     with pytest.raises(DataError, match=r"n_draws must be at most 100 for 30 groups.*; got 101\."):
         certify(encoder, rows, n_draws=101)
-    with open_book() as book:
+    with open_looks() as book:
         assert book.next_look(book.rows(rows.X, rows.identifier)) == 1
     certificate = certify(encoder, rows)
     assert certificate.n_draws == 100

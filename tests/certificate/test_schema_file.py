@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairflows import certify
-from fairflows.certificate.document import Certificate
+from fairflows.certificate.certificate import Certificate
 
 jsonschema = pytest.importorskip("jsonschema")
 

@@ -12,8 +12,9 @@ from sklearn.preprocessing import StandardScaler
 
 from fairflows import CellRelease, FairMatching, Table
 from fairflows.certificate import making
-from fairflows.certificate.certifying import certify, verify
-from fairflows.certificate.document import Certificate
+from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.certify import certify
+from fairflows.certificate.verify import verify
 
 
 @pytest.fixture(scope="module")

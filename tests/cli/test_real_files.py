@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from typer.main import get_command
 
-from fairflows.certificate.document import Certificate
+from fairflows.certificate.certificate import Certificate
 from fairflows.cli.main import app
-from fairflows.reporting.words import remedies
+from fairflows.report.words import remedies
 
 FIT = ["--sensitive", "AGE", "--label", "repaid", "--method", "matching", "--quick", "--gamma", "1"]
 

@@ -7,7 +7,7 @@ from scipy.stats import binom
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from fairflows.bounds import cell_upper_bound
-from fairflows.certificate.certifying import certify
+from fairflows.certificate.certify import certify
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.matched_tree import CalibrationRows, grow
 from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents, RankedColumns

@@ -10,7 +10,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows.attack.auditing import audit
 from fairflows.bounds import exact_statistical_distance
-from fairflows.certificate.certifying import certify
+from fairflows.certificate.certify import certify
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.examples import load_adult

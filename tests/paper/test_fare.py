@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fairflows import load_adult
 from fairflows.bounds import cell_upper_bound, delta_of_look
-from fairflows.certificate.certifying import certify, verify
+from fairflows.certificate.certify import certify
+from fairflows.certificate.verify import verify
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines import FARE
 from fairflows.paper.baselines.fare import best_split

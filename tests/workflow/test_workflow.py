@@ -10,8 +10,9 @@ import pytest
 
 from fairflows import DataError, DataWarning, FairMatching, Table, load_adult
 from fairflows.bounds.derived import rounded_up
-from fairflows.certificate.certifying import certify, verify
-from fairflows.certificate.document import Certificate
+from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.certify import certify
+from fairflows.certificate.verify import verify
 from fairflows.frontiers.selection import Candidate, Target, choose
 from fairflows.storage.saving import load
 from fairflows.tradeoff import frontier

@@ -17,7 +17,8 @@ from fairflows.attack.target import Representation, Target
 from fairflows.attack.white_box import Constraint
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
-from fairflows.certificate.document import AttackResult, Certificate, Plain
+from fairflows.certificate.certificate import Certificate, Plain
+from fairflows.certificate.statement import AttackResult
 from fairflows.display import (
     ATTACK,
     INK,

@@ -24,7 +24,7 @@ from fairflows.attack.adversaries import (
     stratified_sample,
 )
 from fairflows.attack.white_box import Constraint, Reference, white_box
-from fairflows.certificate.making import checked_released
+from fairflows.certificate.certify import checked_released
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView

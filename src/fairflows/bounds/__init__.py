@@ -1,6 +1,6 @@
 """Upper and lower bounds on what a release tells about the group, as pure functions of arrays."""
 
-from fairflows.bounds.counts import (
+from fairflows.bounds.cells import (
     cell_radius,
     cell_upper_bound,
     cells_to_merge,
@@ -12,7 +12,6 @@ from fairflows.bounds.counts import (
     merged_accuracy_upper_bound,
     merged_distance,
     merged_upper_bound,
-    randomised_counts,
     stratified_accuracy_upper_bound,
     total_variation,
 )
@@ -54,6 +53,7 @@ from fairflows.bounds.paper import (
     weissman_upper_bound,
 )
 from fairflows.bounds.planning import (
+    check_reachable,
     delta_of_each,
     delta_of_look,
     expected_cell_distance,
@@ -75,6 +75,7 @@ __all__ = [
     "cell_upper_bound",
     "cells_to_merge",
     "chance_of_merging",
+    "check_reachable",
     "clopper_pearson_lower",
     "clopper_pearson_upper",
     "delta_of_each",
@@ -100,7 +101,6 @@ __all__ = [
     "pairwise_statistical_distance",
     "per_label",
     "planned_cell_bound",
-    "randomised_counts",
     "rows_needed",
     "samples_needed",
     "selection_ratio_lower_bound",

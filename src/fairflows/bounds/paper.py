@@ -2,7 +2,7 @@
 
 Balunović, Ruoss and Vechev, "Fair Normalizing Flows", ICLR 2022: its estimator counts how often the optimal adversary
 is right, and adds Hoeffding's radius; it is kept so that the paper's figures can be reproduced, with its lemma on KL
-made tight. The bounds to use are those of `fairflows.bounds.model` and `fairflows.bounds.counts`.
+made tight. The bounds to use are those of `fairflows.bounds.model` and `fairflows.bounds.cells`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairflows.bounds.arguments import FloatArray, checked_counts, checked_delta, checked_table, plain, smallest_true
-from fairflows.bounds.counts import total_variation
+from fairflows.bounds.cells import total_variation
 from fairflows.bounds.lower_bounds import clopper_pearson_lower, clopper_pearson_upper
 from fairflows.exceptions import DataError
 

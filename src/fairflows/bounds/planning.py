@@ -14,7 +14,12 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities, smallest_true
-from fairflows.bounds.counts import cell_radius, chance_of_merging, total_variation
+from fairflows.bounds.cells import (
+    cell_radius,
+    chance_of_merging,
+    stratified_accuracy_upper_bound,
+    total_variation,
+)
 from fairflows.exceptions import DataError
 
 _MOST_ROWS = 1e15
@@ -103,7 +108,6 @@ def planned_cell_bound(
     n: ArrayLike,
     delta: float,
     *,
-    eta: ArrayLike = 1.0,
     chance: float = 0.5,
     counted_from: ArrayLike | None = None,
 ) -> FloatArray:
@@ -114,11 +118,13 @@ def planned_cell_bound(
 
     Parameters
     ----------
-    probabilities, n
-        As for `expected_cell_distance`.
-    delta, eta
-        As for `cell_upper_bound`.
-    chance : float
+    probabilities : array-like of shape (K, k)
+        Probability of each cell in each group.
+    n : array-like of shape (..., K)
+        Persons of each group that will be counted.
+    delta : float
+        δ, the probability of a miss.
+    chance : float, default=0.5
         The probability with which the bound is to come out no higher, by the normal law: 0.5 gives its mean.
     counted_from : array-like of shape (K,), optional
         Persons of each group whom the cells were cut for, so that their frequencies are `probabilities`: of others the
@@ -133,7 +139,7 @@ def planned_cell_bound(
     seen = n if counted_from is None else 1 / (1 / n + 1 / np.asarray(counted_from, dtype=np.float64))
     mean, deviation = _observed_distance(probabilities, seen)
     observed = mean + ndtri(chance) * deviation + _expected_cost_of_merging(probabilities, n)
-    return np.minimum((observed + cell_radius(n, delta, eta=eta)).max(axis=(-2, -1)), 1)
+    return np.minimum((observed + cell_radius(n, delta)).max(axis=(-2, -1)), 1)
 
 
 def rows_needed(
@@ -142,7 +148,6 @@ def rows_needed(
     *,
     probabilities: ArrayLike | None = None,
     shares: ArrayLike | None = None,
-    eta: ArrayLike = 1.0,
 ) -> np.ndarray:
     """Persons of each group for which the planned bound comes down to a target distance.
 
@@ -150,10 +155,10 @@ def rows_needed(
     ----------
     target : float
         The distance to certify, in (0, 1]. For a balanced accuracy t it is 2t - 1.
-    delta, eta
-        As for `cell_upper_bound`.
+    delta : float
+        δ, the probability of a miss.
     probabilities : array-like of shape (K, k), optional
-        Cell probabilities, as for `expected_cell_distance`. Without them, one cell that tells nothing: what any release
+        Probability of each cell in each group. Without them, one cell that tells nothing: what any release
         needs at the least.
     shares : array-like of shape (K,), optional
         Share of each group among the persons; equal by default, for as many groups as `probabilities` has, else two.
@@ -183,14 +188,67 @@ def rows_needed(
     shares = checked_priors(shares, len(p))
     if np.any(shares == 0):
         raise ValueError(f"shares must be positive; got {shares.tolist()}.")
-    if np.max(planned_cell_bound(p, shares * _MOST_ROWS, delta, eta=eta)) > target:
+    if np.max(planned_cell_bound(p, shares * _MOST_ROWS, delta)) > target:
         raise ValueError(f"target {target} cannot be reached: the groups are not closer than that in these cells.")
 
     def reached(log_rows: FloatArray) -> np.ndarray:
-        return np.asarray(planned_cell_bound(p, shares * np.exp(log_rows), delta, eta=eta) <= target)
+        return np.asarray(planned_cell_bound(p, shares * np.exp(log_rows), delta) <= target)
 
     rows = np.exp(smallest_true(reached, np.zeros(()), np.log(np.asarray(_MOST_ROWS)), halvings=60))
     return np.ceil(shares * rows).astype(np.int64)
+
+
+def check_reachable(
+    n: Mapping[str, int],
+    delta: float,
+    *,
+    target: float | None = None,
+    accuracy: float | None = None,
+    priors: ArrayLike | None = None,
+    n_models: int = 1,
+) -> None:
+    """Refuse a target that so many persons cannot show, even if the cells reveal nothing; say how many it takes.
+
+    Parameters
+    ----------
+    n : mapping
+        Number of persons of each group that will be counted, by the group's name.
+    delta : float
+        δ, the probability of a miss.
+    target : float, default=None
+        Distance Δ to stay within.
+    accuracy : float, default=None
+        Accuracy of the best guess of the group to stay within.
+    priors : array-like of shape (K,), default=None
+        Share of each group where the adversary works; equal shares when not given.
+    n_models : int, default=1
+        Number of models that share out the persons evenly, each at its part of δ.
+
+    Examples
+    --------
+    >>> check_reachable({"f": 2000, "m": 2000}, delta=0.05, target=0.05)
+    """
+    sizes = np.array(list(n.values()), dtype=np.int64)
+    each, delta_each = sizes // n_models, delta_of_each(delta, n_models)
+    shares = sizes / sizes.sum() if sizes.all() else np.full(len(sizes), 1 / len(sizes))
+    if target is not None:
+        if target == 0:
+            raise DataError("target must be above 0 for a release of cells: no number of persons proves Δ = 0.")
+        if float(cell_radius(each, delta_each).max()) > target:
+            needed = rows_needed(target, delta_each, shares=shares, probabilities=np.ones((len(sizes), 1)))
+            raise _too_small(f"Δ ≤ {target:.4g}", delta, n, needed * n_models)
+    if accuracy is not None:
+        pi = checked_priors(priors, len(sizes))
+        room = accuracy - pi.max()
+        if room <= 0:
+            raise DataError(
+                f"max_adversary_accuracy must be above that of a blind guess, {pi.max():.4g}, for a release of cells; "
+                f"got {accuracy!r}."
+            )
+        if float(stratified_accuracy_upper_bound(each[:, None].astype(np.float64), delta_each, priors)) > accuracy:
+            persons = -math.log(delta_each) / 2 * float((pi**2 / shares).sum()) / room**2
+            needed = np.ceil(shares * persons).astype(np.int64) * n_models
+            raise _too_small(f"that an adversary is right at most {100 * accuracy:.4g} %", delta, n, needed)
 
 
 def delta_of_look(delta: float, look: int) -> float:
@@ -220,6 +278,15 @@ def delta_of_each(delta: float, m: int) -> float:
     if m < 1:
         raise ValueError(f"m must be 1 or more; got {m!r}.")
     return checked_delta(delta) / m
+
+
+def _too_small(target: str, delta: float, n: Mapping[str, int], needed: np.ndarray) -> DataError:
+    have = ", ".join(f"{count:,} of {group!r}" for group, count in n.items())
+    take = ", ".join(f"{count:,} of {group!r}" for group, count in zip(n, needed.tolist(), strict=True))
+    return DataError(
+        f"A group is too small for the target {target} at δ = {delta:.3g}: there are {have}, and even cells that "
+        f"reveal nothing need {take} at these shares."
+    )
 
 
 def _expected_cost_of_merging(probabilities: ArrayLike, n: FloatArray) -> FloatArray:

@@ -24,7 +24,6 @@ from fairflows.cli.options import (
     Sensitive,
     reads_files,
 )
-from fairflows.exceptions import DataError
 from fairflows.table.text_format import TextFormat
 
 if TYPE_CHECKING:
@@ -126,9 +125,6 @@ def describe(
 def check(
     certificate: Annotated[Path, typer.Argument(help="The certificate.json that came with the file.")],
     file: Annotated[Path | None, typer.Argument(help="The released file.", show_default=False)] = None,
-    public_key: Annotated[
-        Path | None, typer.Option("--public-key", help="The producer's public key.", show_default=False)
-    ] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing: the exit code does.")] = False,
 ) -> None:
@@ -139,61 +135,16 @@ def check(
 
     Exit code 0: all checks passed. 1: one failed, or the file is in no list. 2: bad input.
 
-    Example: `fairflows check certificate.json shared.csv --public-key producer.public.pem`
+    Example: `fairflows check certificate.json shared.csv`
     """
-    from fairflows.certificate.checking import check as find_out
+    from fairflows.certificate.check import check as find_out
 
-    checked = find_out(certificate, file, public_key=public_key)
+    checked = find_out(certificate, file)
     if as_json:
         print_json(checked.to_dict())
     elif not quiet:
         typer.echo(repr(checked))
     raise typer.Exit(0 if checked else 1)
-
-
-@app.command()
-def sign(
-    certificate: Annotated[
-        Path | None, typer.Argument(help="The certificate.json to sign.", show_default=False)
-    ] = None,
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Files that were encoded after it was made.", show_default=False)
-    ] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="Your private key; without, files are listed only.")] = None,
-    new_key: Annotated[bool, typer.Option("--new-key", help="Make a key pair first, at the path of --key.")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """List files as released under a certificate, and sign list and certificate with your key.
-
-    Writes `certificate.files.json` beside the certificate, for `fairflows check`. Signing takes fairflows[sign].
-
-    For example:
-
-    `fairflows sign --new-key --key producer.pem`
-
-    `fairflows sign out/certificate.json new.csv --key producer.pem`
-    """
-    from fairflows.certificate.file_list import list_beside
-    from fairflows.certificate.file_list import new_key as make_key
-    from fairflows.certificate.file_list import sign as sign_list
-
-    written: dict[str, str] = {}
-    if new_key:
-        if key is None:
-            raise DataError("--new-key needs a path for the private key: give --key FILE.")
-        written = {"private key": str(key), "public key": str(make_key(key))}
-    elif certificate is None:
-        raise DataError("Name the certificate to sign, or make a key pair with --new-key --key FILE.")
-    if certificate is not None:
-        sign_list(certificate, files or (), key=key)
-        written["list"] = str(list_beside(certificate))
-    if as_json:
-        print_json(written)
-    elif not quiet:
-        for name, path in written.items():
-            never = ", which never leaves the house" if name == "private key" else ""
-            typer.echo(f"wrote {path} ({name}{never})")
 
 
 @app.command()

@@ -331,8 +331,8 @@ def certify(
     Example: `fairflows certify out held-out.csv --max-adversary-accuracy 0.6`
     """
     from fairflows.attack.auditing import audit as attack
-    from fairflows.certificate.certifying import certify as make
-    from fairflows.certificate.document import Certificate
+    from fairflows.certificate.certificate import Certificate
+    from fairflows.certificate.certify import certify as make
     from fairflows.table.folders import check_file, new_file
 
     if out is not None:
@@ -377,8 +377,8 @@ def verify(
 
     Example: `fairflows verify out loans.csv`
     """
-    from fairflows.certificate.certifying import verify as check
-    from fairflows.certificate.document import Certificate
+    from fairflows.certificate.certificate import Certificate
+    from fairflows.certificate.verify import verify as check
     from fairflows.workflow.results import certified_part
 
     model, run = open_result(folder)

@@ -27,7 +27,7 @@ from scipy.spatial import cKDTree
 from sklearn.cluster import KMeans
 from sklearn.isotonic import IsotonicRegression
 
-from fairflows.bounds.counts import cell_radius
+from fairflows.bounds.cells import cell_radius
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
 from fairflows.encoder.base import FloatArray
 from fairflows.encoder.scores import Score, predicted_scores

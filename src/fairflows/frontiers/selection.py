@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fairflows.bounds.counts import chance_of_merging
-from fairflows.bounds.planning import delta_of_look, most_useful_within, planned_cell_bound
-from fairflows.certificate.evidence import CellEvidence, check_accuracy, check_distance
+from fairflows.bounds.cells import chance_of_merging
+from fairflows.bounds.planning import check_reachable, delta_of_look, most_useful_within, planned_cell_bound
 from fairflows.encoder.base import Encoder, FloatArray, IntArray
 from fairflows.exceptions import DataError, warn_user
 from fairflows.release.cell_release import CellRelease
@@ -79,12 +78,8 @@ class Target:
         if not cells:
             return
         persons = rows.one_row_per_person(0)
-        n = persons.group_sizes(groups)
-        counted, delta = [CellEvidence(n[None, :, None], None, [])], delta_of_look(self.delta, 1)
-        if self.distance is not None:
-            check_distance(counted, self.distance, delta, groups)
-        if self.accuracy is not None:
-            check_accuracy(counted, self.accuracy, delta, groups)
+        n = dict(zip(map(str, groups), persons.group_sizes(groups).tolist(), strict=True))
+        check_reachable(n, delta_of_look(self.delta, 1), target=self.distance, accuracy=self.accuracy)
 
     def _warn_if_empty(self, n_groups: int) -> None:
         """Warn of a target that says next to nothing: a release that gives a whole group away may meet it.

@@ -1,8 +1,8 @@
 """The ledger of a model: whose rows it was fitted to, or chosen by.
 
 A certificate holds for persons that nothing was fitted to or chosen by. That is easily broken by accident, so every
-fitted encoder keeps a ledger. It holds keyed hashes only. How often persons were certified on is no matter of a model:
-see `fairflows.table.looks`.
+fitted encoder keeps a ledger. It holds keyed hashes only. Looks at certifying persons are counted elsewhere, because
+they do not belong to one model: see `fairflows.certificate.looks`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, poisson
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import distinct, is_among
@@ -22,12 +21,9 @@ from fairflows.table.persons import (
     Persons,
     Secret,
     content_hashes,
-    integers_as_text,
     keyed_hashes,
     secrets_travel,
 )
-
-BY_CHANCE = 1e-6  # two files without identifiers share rows only if that many rows alike were this improbable
 
 
 @dataclass(frozen=True)
@@ -35,57 +31,49 @@ class RowsSeen:
     """Hashes of rows."""
 
     named: bool  # whether an identifier says whose rows they are
-    persons: Hashes  # each person's hash where they are named; else the hash of each row's place in its file
+    persons: Hashes  # each person's hash; empty where nobody is named
     contents: Hashes  # the hash of each row's values; may be empty where persons are named
 
     @classmethod
     def of(cls, X: pd.DataFrame, persons: Persons, key: Secret) -> RowsSeen:
-        """The rows of a frame and the persons that they belong to."""
+        """Hash the rows of a frame and the persons that they belong to."""
         if persons.names is not None:
             return cls(True, distinct(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
-        index = X.index.to_numpy()
-        places = integers_as_text(index) if index.dtype.kind in "iu" else X.index.astype(str)
-        return cls(False, keyed_hashes(places, key, "place"), content_hashes(X, key))
+        return cls(False, np.empty(0, np.uint64), content_hashes(X, key))
+
+    def __len__(self) -> int:
+        """Number of persons, or of rows where nobody is named."""
+        return len(self.persons if self.named else self.contents)
 
     def shared(self, other: RowsSeen) -> int:
-        """How many of the other's persons are here; without names, of its rows at least, unless chance explains them.
+        """Count the other's persons who are here; without names, its rows that are recognised by their values.
 
-        Rows without names are looked for by their number and by their values, since a file may be shuffled or cut; and
-        by their values alone where one of the two files has names.
+        Rows of common values prove nothing. The other's rows are these ones where none of them is new, though so many
+        fresh rows would bring new values; and rows that only one person has in each file are the same ones where they
+        are more than five times as frequent as rows of equal values are within this file.
         """
         if self.named and other.named:
             return int(is_among(other.persons, self.persons).sum())
-        if self.named or other.named:
-            return self._with_the_same_values(other)
-        return max(self._at_the_same_place(other), self._with_the_same_values(other))
+        one, two = self.contents, other.contents
+        if self._brings_new_values(len(two)) and is_among(two, one).all():
+            return len(two)
+        once = _once(one)
+        alike = len(np.intersect1d(once, _once(two), assume_unique=True))
+        by_chance = len(two) * (len(one) - len(once) + 1) / max(len(one), 1)
+        return alike if alike > 5 * by_chance else 0
 
     def would_be_seen(self, other: RowsSeen) -> bool:
-        """Whether it would be noticed if one file were a part of the other, whatever the rows' numbers are now."""
+        """Whether `shared` would notice if the other's rows were all among these."""
         if self.named or other.named:
             return self.named == other.named
-        once = [len(_seen(rows.contents, 1)) / max(len(rows.contents), 1) for rows in (self, other)]
-        alike = round(min(once) * min(len(self.contents), len(other.contents)))
-        return _too_many_alike(alike, max(len(_seen(rows.contents, 2)) for rows in (self, other)))
+        return self._brings_new_values(len(other.contents))
 
-    def _at_the_same_place(self, other: RowsSeen) -> int:
-        """Rows of the same number and the same values.
+    def _brings_new_values(self, n: int) -> bool:
+        """Whether n fresh rows would hold new values, by Good and Turing: each does with the share of those seen once.
 
-        Two unrelated files have rows of the same number, and some of those are alike by chance: as many as if the
-        rows had been shuffled. Only an excess over that counts.
+        With 14 of them expected, none comes with probability e⁻¹⁴, less than one in a million.
         """
-        places = pd.Series(self.contents, index=self.persons)
-        places = places[~places.index.duplicated()]
-        here = is_among(other.persons, self.persons)
-        contents = other.contents[here]
-        alike = int((places.loc[other.persons[here]].to_numpy() == contents).sum()) if here.any() else 0
-        return alike if _improbable(alike, len(contents) * _collision(self.contents, contents)) else 0
-
-    def _with_the_same_values(self, other: RowsSeen) -> int:
-        """Rows whose values occur once in each file, wherever they stand, where they are too many for chance."""
-        one, two = self.contents, other.contents
-        alike = len(np.intersect1d(_seen(one, 1), _seen(two, 1), assume_unique=True))
-        apart = int((~is_among(_seen(one, 2), two)).sum() + (~is_among(_seen(two, 2), one)).sum())
-        return alike if _too_many_alike(alike, apart) else 0
+        return n * len(_once(self.contents)) >= 14 * max(len(self.contents), 1)
 
     def to_dict(self) -> dict[str, bool | str]:
         """Plain values."""
@@ -151,7 +139,7 @@ class Ledger:
 
     def already_used(self, rows: RowsSeen) -> int:
         """How many of these persons (or rows, at least) were trained on, or chosen by."""
-        return min(sum(used.shared(rows) for used in self.used), len(rows.persons))
+        return min(sum(used.shared(rows) for used in self.used), len(rows))
 
     def comparable(self, rows: RowsSeen) -> bool:
         """Whether overlap would be seen: persons are named as in training, or the rows' values tell them apart."""
@@ -175,36 +163,14 @@ class Ledger:
     def __repr__(self) -> str:
         if self._used is None:
             return "<Ledger: left out of a pickle>"
-        n, what = sum(len(used.persons) for used in self.used), "persons" if self.used[0].named else "rows"
+        n, what = sum(len(used) for used in self.used), "persons" if self.used[0].named else "rows"
         return f"<Ledger: {n:,} {what} used>"
 
 
-def _improbable(count: int, expected: float) -> bool:
-    return count > 0 and bool(poisson.sf(count - 1, expected) < BY_CHANCE)
-
-
-def _seen(contents: Hashes, times: int) -> Hashes:
-    """The values that occur so many times."""
+def _once(contents: Hashes) -> Hashes:
+    """Return the values that occur once."""
     values, counts = np.unique(contents, return_counts=True)
-    return values[counts == times]
-
-
-def _too_many_alike(alike: int, apart: int) -> bool:
-    r"""Whether chance does not explain how many values two files hold once each, whatever laws they are drawn from.
-
-    A value of rates λ, μ that occurs twice in both files together is once in each with probability 2λμ/(λ + μ)² ≤ 1/2,
-    else twice in one of them. So of the `alike` + `apart` such values at most Binomial(·, 1/2) are alike by chance.
-    """
-    return bool(binom.sf(alike - 1, alike + apart, 0.5) < BY_CHANCE)
-
-
-def _collision(one: Hashes, other: Hashes) -> float:
-    """The probability that a row drawn from each has the same values."""
-    if not len(one) or not len(other):
-        return 0.0
-    values, counts = np.unique(one, return_counts=True)
-    place = np.minimum(np.searchsorted(values, other), len(values) - 1)
-    return float(np.where(values[place] == other, counts[place], 0).mean() / len(one))
+    return values[counts == 1]
 
 
 def _text(hashes: Hashes) -> str:

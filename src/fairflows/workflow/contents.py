@@ -15,8 +15,8 @@ from joblib import Parallel, delayed
 from sklearn.decomposition import PCA
 
 from fairflows.attack.auditing import Audit
-from fairflows.bounds.counts import FEWEST_PERSONS
-from fairflows.certificate.document import Certificate
+from fairflows.bounds.cells import FEWEST_PERSONS
+from fairflows.certificate.certificate import Certificate
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError, DataWarning
@@ -220,8 +220,8 @@ def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> dic
     labels = list(certificate.cell_odds_upper) if "label" in certificate.released else [""]
     names: list[str] = []
     counts: dict[str, list[int]] = {group: [] for group in statement.n}
-    for number, fold in enumerate(statement.folds, start=1):
-        part = f"{number}: " if len(statement.folds) > 1 else ""
+    for number, fold in enumerate(statement.counts, start=1):
+        part = f"{number}: " if len(statement.counts) > 1 else ""
         pairs = (divmod(cell, len(labels)) for cell in fold.cells)
         names += [f"{part}{cell} · {labels[j]}" if labels[j] else f"{part}{cell}" for cell, j in pairs]
         names += [f"{part}merged"] if any(fold.merged.values()) else []

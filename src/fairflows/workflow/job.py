@@ -13,8 +13,8 @@ from fairflows.attack.auditing import Audit, audit
 from fairflows.attack.target import without_gaps
 from fairflows.bounds.arguments import affordable_draws
 from fairflows.bounds.planning import planned_cell_bound
-from fairflows.certificate.certifying import certify
-from fairflows.certificate.document import Certificate
+from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.certify import certify
 from fairflows.encoder.base import Encoder, FloatArray
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_tree import FairTree
@@ -24,7 +24,7 @@ from fairflows.frontiers.sweep import Say, Sweep, Swept
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, repeatable_persons
-from fairflows.reporting.page import Report
+from fairflows.report.page import Report
 from fairflows.storage.saving import load
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table

@@ -14,15 +14,15 @@ import pyarrow as pa
 from jinja2 import TemplateError
 
 from fairflows.bounds.derived import rounded_down, rounded_up
-from fairflows.certificate.checking import difference_from_counts
-from fairflows.certificate.document import MEANING, Certificate
-from fairflows.certificate.file_list import file_sha256
+from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.check import difference_from_counts, file_sha256
 from fairflows.display import Columns, html_card
 from fairflows.exceptions import DataError
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, Transformer, beside
-from fairflows.reporting.page import Report
+from fairflows.report.page import Report
+from fairflows.report.words import MEANING, badge
 from fairflows.storage.saving import FILES, load, save
 from fairflows.stream.batches import to_arrow
 from fairflows.stream.files import TableWriter
@@ -118,7 +118,7 @@ class Fit:
         told = Columns(rows, closed="Of what a blind guess gets wrong, a shared row tells")
         heading = f"{MEANING[self.certificate.status]}; {_rests(self)}"
         guesses = Columns(_guesses(self))
-        return html_card(heading, _question(self), guesses, notes, told if rows else "", badge=self.certificate.badge)
+        return html_card(heading, _question(self), guesses, notes, told if rows else "", badge=badge(self.certificate))
 
     @property
     def is_good(self) -> bool:
@@ -282,7 +282,7 @@ def _write_shared(rows: pd.DataFrame, label: pd.Series | None, path: Path, *, si
 
 def naming_released_file(certificate: Certificate, path: Path, n_rows: int, key: bytes) -> Certificate:
     """The certificate, sealed anew, with the SHA-256 of a released file of so many rows."""
-    is_of_all = bool(certificate.counts) and sum(certificate.n.values()) == n_rows
+    is_of_all = certificate.headline is not None and sum(certificate.n.values()) == n_rows
     counted = is_of_all and not difference_from_counts(path, certificate)
     certificate = certificate.with_file(path.name, file_sha256(path), counted=counted)
     return certificate.sealed(key) if key else certificate

@@ -16,9 +16,9 @@ import pytest
 from filelock import FileLock
 
 from fairflows import load_adult
+from fairflows.certificate.looks import normal_names, open_looks
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table import looks
-from fairflows.table.looks import normal_names, open_book
 from processes import start
 
 NAMES = ["ann", "bob", "eve"]
@@ -26,7 +26,7 @@ FRAME = pd.DataFrame({"age": [31, 45, 27]})
 
 
 def reserve(frame=FRAME, names=NAMES, model="m"):
-    with open_book() as book:
+    with open_looks() as book:
         return book.reserve(book.rows(frame, names), model)
 
 
@@ -65,7 +65,7 @@ def test_a_certificate_is_found_by_its_mark():
     reserve().complete("first")
     second = reserve(model="another")
     second.complete("second")
-    with open_book() as book:
+    with open_looks() as book:
         found = book.find("second")
         assert (found.number, found.model, found.date) == (2, "another", second.look.date)
         assert book.find("third") is None
@@ -74,7 +74,7 @@ def test_a_certificate_is_found_by_its_mark():
 
 
 def test_a_look_may_be_completed_while_the_book_is_open():
-    with open_book() as book:
+    with open_looks() as book:
         book.reserve(book.rows(FRAME, NAMES), "m").complete("mark")
         assert book.find("mark").number == 1
 
@@ -97,7 +97,7 @@ def test_two_processes_and_twenty_certificates(ledger_of_test, tmp_path):
         process.join()
     given = [int(word) for path in tmp_path.iterdir() for word in path.read_text().split()]
     assert sorted(given) == list(range(1, 21))
-    with open_book() as book:
+    with open_looks() as book:
         recorded = book.looks_at(book.rows(FRAME, NAMES))
     assert [look.number for look in recorded] == list(range(1, 21))
     assert len({look.mark for look in recorded}) == 20, "every one was completed, with a mark of its own"
@@ -177,7 +177,7 @@ def test_books_with_different_keys_have_no_hash_in_common(tmp_path, monkeypatch)
     persons = []
     for name in ("one", "two"):
         monkeypatch.setenv("FAIRFLOWS_LEDGER", str(tmp_path / name))
-        with open_book() as book:
+        with open_looks() as book:
             rows = book.rows(FRAME, NAMES)
             persons.append({*rows.persons.tolist(), *rows.contents.tolist()})
     assert len(persons[0]) == 6
@@ -240,7 +240,7 @@ def test_a_damaged_look_is_named_and_never_skipped(ledger_of_test):
     reserve(names=[f"person {i}" for i in range(20)])
     (path,) = ledger_of_test.glob("*.npz")
     whole = path.read_bytes()
-    with open_book() as book:
+    with open_looks() as book:
         rows = book.rows(FRAME, ["person 7"])
     damaged = [whole[:n] for n in range(0, len(whole), 40)]
     for place in range(0, len(whole), 3):
@@ -253,7 +253,7 @@ def test_a_damaged_look_is_named_and_never_skipped(ledger_of_test):
 def test_a_look_that_is_nested_deeply_or_claims_a_huge_array_is_refused(ledger_of_test):
     reserve()
     (path,) = ledger_of_test.glob("*.npz")
-    with open_book() as book:
+    with open_looks() as book:
         rows = book.rows(FRAME, ["person 7"])
     with np.load(path) as file:
         parts = dict(file)
@@ -271,7 +271,7 @@ def test_a_look_that_is_nested_deeply_or_claims_a_huge_array_is_refused(ledger_o
 def next_look_or_error(path, rows, data):
     path.write_bytes(data)
     try:
-        with open_book() as book:
+        with open_looks() as book:
             return book.next_look(rows)
     except DataError as error:
         return str(error)

@@ -15,7 +15,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from fairflows.certificate.document import Certificate
+from fairflows.certificate.certificate import Certificate
 from fairflows.display import FAINT, GUESS, INK, draw_bounds, height_of_bounds, stated_bounds
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito

@@ -12,20 +12,20 @@ from typing import Any, TypeAlias
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fairflows.certificate.document import Certificate
-from fairflows.reporting import plots
-from fairflows.reporting.words import (
-    MODEL,
+from fairflows.certificate.certificate import Certificate
+from fairflows.report import plots
+from fairflows.report.words import (
+    ABOUT_MODEL,
     at_least,
     consequences,
-    is_about_model,
     light,
     percent,
     percent_at_least,
     percent_at_most,
     recomputing,
     remedies,
-    statements,
+    spent,
+    statement_rows,
     title,
     to_whom,
     verdict,
@@ -59,7 +59,8 @@ class Report:
         contents = public_part(self.contents) if public else self.contents
         template = _environment().get_template("report.html.jinja")
         certificate = Certificate.from_dict(contents["certificate"])
-        said = statements(certificate)
+        said = statement_rows(certificate)
+        by_model = [assumption.text for assumption in certificate.assumptions if assumption.key in ABOUT_MODEL]
         return template.render(
             c=certificate,
             r=contents,
@@ -69,9 +70,11 @@ class Report:
             verdict=verdict(certificate),
             light=light(certificate),
             remedies=[] if public else remedies(certificate),
-            statements=[statement for statement in said if statement["name"] != MODEL],
-            modelled=[statement for statement in said if statement["name"] == MODEL],
-            assumed_of_model=[sentence for sentence in certificate.assumptions if is_about_model(sentence)],
+            statements=[row for row in said if not row["in_appendix"]],
+            modelled=[row for row in said if row["in_appendix"]],
+            assumed=[a.text for a in certificate.assumptions if a.key not in ABOUT_MODEL],
+            assumed_of_model=by_model,
+            spent=spent(certificate),
             consequences=consequences(certificate),
             to_whom=to_whom(certificate),
             recomputing=recomputing(certificate),
@@ -106,8 +109,8 @@ def _figures(r: Contents) -> dict[str, Markup]:
     c = Certificate.from_dict(r["certificate"])
     drawn: dict[str, tuple[str, str]] = {}
     if c.bounds():
-        drawn_bounds = [s for s in statements(c) if s["name"] != MODEL or c.cell_upper is None]
-        said = "; ".join(f"{s['name'].lower()}: {s['bound']}" for s in drawn_bounds)
+        drawn_bounds = [row for row in statement_rows(c) if not row["in_appendix"] or c.cell_upper is None]
+        said = "; ".join(f"{str(row['name']).lower()}: {row['bound']}" for row in drawn_bounds)
         drawn["gauge"] = plots.gauge(c), f"Distance between the groups on a scale from 0 to 1: {said}."
     if r.get("frontier"):
         f = r["frontier"]
@@ -158,7 +161,7 @@ def _image(svg: str, text: str) -> Markup:
 
 @cache
 def _environment() -> Environment:
-    loader = PackageLoader("fairflows.reporting", ".")
+    loader = PackageLoader("fairflows.report", ".")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters |= {
         "percent": percent,

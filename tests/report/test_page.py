@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from fairflows.bounds import cells_to_merge, planned_cell_bound, rows_needed
+from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.counted import CountedStatement, FoldCounts
-from fairflows.certificate.document import Certificate
-from fairflows.reporting.page import Report, public_part
-from fairflows.reporting.plots import gauge
-from fairflows.reporting.plots import points as draw_points
-from fairflows.reporting.plots import shares as draw_shares
-from fairflows.reporting.plots import told as draw_told
-from fairflows.reporting.words import (
+from fairflows.report.page import Report, public_part
+from fairflows.report.plots import gauge
+from fairflows.report.plots import points as draw_points
+from fairflows.report.plots import shares as draw_shares
+from fairflows.report.plots import told as draw_told
+from fairflows.report.words import (
     at_least,
     at_most,
     consequences,
@@ -136,7 +136,7 @@ def public_page(whole):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pages without figures, where their words are what is read: drawing takes most of the time."""
-    monkeypatch.setattr("fairflows.reporting.page._figures", lambda contents: {})
+    monkeypatch.setattr("fairflows.report.page._figures", lambda contents: {})
 
 
 def test_everything_that_comes_from_data_is_escaped():

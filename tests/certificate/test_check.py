@@ -1,8 +1,6 @@
 """check: a receiver who has only public files accepts the true ones, and notices what was changed in them."""
 
 import json
-import re
-import stat
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +8,8 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
-from fairflows.certificate.checking import difference_from_counts
-from fairflows.certificate.counted import CountedStatement
-from fairflows.certificate.file_list import file_sha256, new_key
+from fairflows.certificate.check import difference_from_counts, file_sha256, list_files
+from fairflows.certificate.statement import HeldOut
 
 SMALL = set(range(1, 10))
 
@@ -41,7 +38,7 @@ def released(model, rows, certificate, folder, name="shared.csv"):
 
 @pytest.fixture(scope="module")
 def model():
-    return ff.CellRelease(None, 8).fit(people(0))
+    return ff.FairTree(n_cells=8, key=bytes(32)).fit(people(0))
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +64,10 @@ def edit(folder, change):
     path.write_text(json.dumps(values), encoding="utf-8")
 
 
+def edit_statement(folder, place=0, **changes):
+    edit(folder, lambda values: values["statements"][place].update(changes))
+
+
 def failed(checked):
     return {result.what for result in checked.results if result.verdict == "FAILED"}
 
@@ -88,13 +89,13 @@ def test_what_is_read_is_not_checked_until_it_is(public):
     text = (public / "certificate.json").read_text(encoding="utf-8")
     assert repr(ff.Certificate.from_json(text)).startswith("NOT CHECKED")
     assert repr(check(public).certificate).startswith("CERTIFIED")
-    edit(public, lambda values: values.update(cell_upper=0.001))
+    edit_statement(public, distance=0.001)
     assert repr(check(public).certificate).startswith("NOT CHECKED")
 
 
 def test_a_changed_count(public):
     def change(values):
-        values["counts"][0]["folds"][0]["counts"]["0"][2] += 1
+        values["statements"][0]["counts"][0]["counts"]["0"][2] += 1
 
     edit(public, change)
     assert failed(check(public)) >= {"counts"}
@@ -102,7 +103,7 @@ def test_a_changed_count(public):
 
 def test_a_changed_count_that_keeps_all_sums(public):
     def change(values):
-        counts = values["counts"][0]["folds"][0]["counts"]["0"]
+        counts = values["statements"][0]["counts"][0]["counts"]["0"]
         counts[0], counts[1] = counts[0] + 40, counts[1] - 40
 
     edit(public, change)
@@ -113,16 +114,13 @@ def test_a_forgery_whose_bounds_follow_from_other_counts_does_not_fit_the_file(p
     """Counts that look alike in both groups, everything computed anew: only the histogram shows it."""
 
     def change(values):
-        certificate = ff.Certificate.from_json(json.dumps(values))
-        n = certificate.n
-        k = len(certificate.counts[0].folds[0].cells)
+        certificate = ff.Certificate.from_json(json.dumps({"format": 2, **values}))
+        n, true = certificate.n, certificate.headline.counts[0]
+        k = len(true.cells)
         counts = {g: tuple([n[g] // k] * (k - 1) + [n[g] - n[g] // k * (k - 1)]) for g in n}
-        fold = replace(certificate.counts[0].folds[0], counts=counts)
-        statement = CountedStatement("row", None, (fold,))
-        values["counts"] = json.loads(json.dumps([statement], default=vars))
-        values["cell_odds_upper"], values["spent"] = {}, {"cells": fold.delta}
-        values["cell_delta"], values["cell_upper"] = statement.observed, statement.upper
-        values["cell_accuracy_upper"] = statement.accuracy_upper()
+        forged = replace(certificate.headline, counts=(replace(true, counts=counts),))
+        forged = HeldOut().again(forged, None).judged(certificate.target, None)
+        values["statements"] = json.loads(json.dumps([forged], default=vars))
 
     edit(public, change)
     checked = check(public)
@@ -130,15 +128,15 @@ def test_a_forgery_whose_bounds_follow_from_other_counts_does_not_fit_the_file(p
     assert checked.conclusion == "Do not rely on this certificate: 1 check failed."
 
 
-@pytest.mark.parametrize("name", ["cell_upper", "cell_accuracy_upper", "cell_delta"])
-def test_a_changed_bound(public, name):
-    edit(public, lambda values: values.update({name: values[name] - 0.001}))
+@pytest.mark.parametrize("name", ["distance", "accuracy", "observed"])
+def test_a_changed_bound(public, certificate, name):
+    edit_statement(public, **{name: getattr(certificate.headline, name) - 0.001})
     assert len(failed(check(public))) == 1
     assert "follows from the counts; it says" in repr(check(public))
 
 
 def test_a_changed_bound_given_the_label(public):
-    edit(public, lambda values: values["cell_odds_upper"].update({"1": 0.01}))
+    edit_statement(public, place=2, distance=0.01)
     assert failed(check(public)) == {"bound, a random row given label 1"}
 
 
@@ -149,32 +147,49 @@ def test_a_changed_bound_given_the_label(public):
         ({"look": 2}, "error"),
         ({"delta": 0.5}, "error"),
         ({"delta": 5.0}, "error"),
-        ({"counts": []}, "counts"),
         ({"n": {"0": 9000, "1": 9000}}, "counts"),
-        ({"cell_odds_upper": {}}, "counts"),
         ({"priors": [0.7, 0.7]}, "error"),
+        ({"target": 0.01}, "status"),
     ],
 )
-def test_a_changed_statement(public, change, what):
+def test_a_changed_field(public, change, what):
     edit(public, lambda values: values.update(change))
     assert what in failed(check(public))
 
 
 @pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"counts": []}, "counts"),
+        ({"met": False}, "status"),
+        ({"delta": 0.001}, "error"),
+        ({"law": "person"}, "counts"),
+        ({"given": "2"}, "counts"),
+        ({"accuracy": None}, "adversary, a random row"),
+    ],
+)
+def test_a_changed_statement(public, change, what):
+    edit_statement(public, **change)
+    assert what in failed(check(public))
+
+
+def test_a_statement_that_was_left_out(public):
+    edit(public, lambda values: values["statements"].pop(1))
+    assert failed(check(public)) == {"counts"}, "the counts given the labels no longer sum up"
+    edit(public, lambda values: values["statements"].pop(0))
+    assert failed(check(public)) == {"counts"}, "bounds given the label need that of all persons"
+
+
+@pytest.mark.parametrize(
     "change",
     [
-        {"radius": 0.001}, {"eta": 0.5}, {"delta": 0.9}, {"share": 0.5}, {"cells": [0, 1]}, {"n": {"0": 1}},
+        {"radius": 0.001}, {"delta": 0.9}, {"share": 0.5}, {"cells": [0, 1]}, {"n": {"0": 1}},
         {"merged": {"0": -5, "1": 5}}, {"cells": [0, 1, 2, 3, 4, 5, 6, 8]}, {"cells": [-1, 1, 2, 3, 4, 5, 6, 7]},
     ],
 )  # fmt: skip
 def test_changed_inputs_of_the_formula(public, change):
-    edit(public, lambda values: values["counts"][0]["folds"][0].update(change))
+    edit(public, lambda values: values["statements"][0]["counts"][0].update(change))
     assert failed(check(public))
-
-
-def test_no_folds(public):
-    edit(public, lambda values: values["counts"][0].update(folds=[]))
-    assert failed(check(public)) == {"counts"}
 
 
 def test_a_swapped_file(model, public):
@@ -195,7 +210,7 @@ def test_a_file_with_ten_rows_removed(public):
 
 
 def test_the_certificate_of_another_model(public, tmp_path):
-    other = ff.CellRelease(None, 4).fit(people(3))
+    other = ff.FairTree(n_cells=4).fit(people(3))
     theirs = released(other, people(4), ff.certify(other, people(4)), tmp_path / "theirs")
     (theirs / "certificate.json").replace(public / "certificate.json")
     assert failed(check(public)) >= {"file", "histogram"}
@@ -209,96 +224,24 @@ def test_a_file_under_another_name_is_recognised(public):
 def test_a_later_file_takes_the_list_of_the_producer(model, public):
     model.transform(people(5)).to_csv(public / "later.csv", index=False)
     assert "only claimed" in repr(check(public, "later.csv"))
-    ff.sign(public / "certificate.json", [public / "later.csv"])
+    listed = list_files(public / "certificate.json", [public / "later.csv"])
+    assert list(listed.files) == ["later.csv"]
     checked = check(public, "later.csv")
     assert checked
-    assert "list, which is not signed" in repr(checked)
+    assert "in the producer's list" in repr(checked)
+    later = (public / "later.csv").read_text()
+    (public / "later.csv").write_text("cell\n1\n")
+    assert failed(check(public, "later.csv")) == {"file"}
+    with pytest.raises(ff.DataError, match="another file called 'later.csv'"):
+        list_files(public / "certificate.json", [public / "later.csv"])
+    (public / "later.csv").write_text(later)
+    pretty = json.dumps(json.loads((public / "certificate.json").read_text()), indent=7, sort_keys=True)
+    (public / "certificate.json").write_text(pretty)
+    assert check(public, "later.csv"), "spaces and order do not matter"
     edit(public, lambda values: values.update(sensitive="b"))
     assert failed(check(public, "later.csv")) >= {"list"}, "the list was of another certificate"
-
-
-class TestSigned:
-    @pytest.fixture(autouse=True)
-    @staticmethod
-    def _needs_cryptography():
-        pytest.importorskip("cryptography")
-
-    @pytest.fixture
-    @staticmethod
-    def key(tmp_path):
-        new_key(tmp_path / "producer.pem")
-        return tmp_path / "producer.pem"
-
-    @pytest.fixture
-    @staticmethod
-    def signed(public, key):
-        ff.sign(public / "certificate.json", [public / "shared.csv"], key=key)
-        return public
-
-    def test_the_private_key_is_private(self, key):
-        assert stat.S_IMODE(key.stat().st_mode) == 0o600
-        assert "PRIVATE" not in key.with_suffix(".public.pem").read_text()
-        with pytest.raises(ff.DataError, match="a key is not replaced"):
-            new_key(key)
-
-    def test_a_true_signature_is_accepted(self, signed, key):
-        assert check(signed, public_key=key.with_suffix(".public.pem"))
-        pretty = json.dumps(json.loads((signed / "certificate.json").read_text()), indent=7, sort_keys=True)
-        (signed / "certificate.json").write_text(pretty)
-        assert check(signed, public_key=key.with_suffix(".public.pem")), "spaces and order are not signed"
-
-    def test_the_key_of_somebody_else(self, signed, tmp_path):
-        other = new_key(tmp_path / "other.pem")
-        checked = check(signed, public_key=other)
-        assert failed(checked) >= {"signature"}
-        assert "forged or edited" in repr(checked)
-
-    def test_an_edited_list(self, signed, key):
-        path = signed / "certificate.files.json"
-        path.write_text(path.read_text().replace("shared.csv", "salaries.csv"))
-        assert failed(check(signed, public_key=key.with_suffix(".public.pem"))) == {"signature"}
-
-    def test_an_edited_certificate(self, signed, key):
-        edit(signed, lambda values: values.update(seed=5))
-        assert "list" in failed(check(signed, public_key=key.with_suffix(".public.pem")))
-
-    def test_a_signature_that_is_none(self, signed, key):
-        path = signed / "certificate.files.json"
-        path.write_text(re.sub(r'"signature": "\w+"', '"signature": "kiss"', path.read_text()))
-        assert failed(check(signed, public_key=key.with_suffix(".public.pem"))) == {"signature"}
-
-    def test_asked_for_a_signature_where_there_is_none(self, public, key):
-        assert failed(check(public, public_key=key.with_suffix(".public.pem"))) == {"signature"}
-
-    def test_a_signed_list_is_added_to_with_the_same_key_only(self, signed, key, tmp_path):
-        (signed / "more.csv").write_text("cell\n1\n")
-        with pytest.raises(ff.DataError, match="is signed: give the private key"):
-            ff.sign(signed / "certificate.json", [signed / "more.csv"])
-        new_key(tmp_path / "other.pem")
-        with pytest.raises(ff.DataError, match="signed with another key"):
-            ff.sign(signed / "certificate.json", [signed / "more.csv"], key=tmp_path / "other.pem")
-        listed = ff.sign(signed / "certificate.json", [signed / "more.csv"], key=key)
-        assert list(listed.files) == ["shared.csv", "more.csv"]
-        assert check(signed, "more.csv", public_key=key.with_suffix(".public.pem"))
-        (signed / "more.csv").write_text("cell\n2\n")
-        with pytest.raises(ff.DataError, match="another file called 'more.csv'"):
-            ff.sign(signed / "certificate.json", [signed / "more.csv"], key=key)
-
-    def test_files_that_are_no_keys(self, signed, key):
-        with pytest.raises(ff.DataError, match="no public Ed25519 key"):
-            check(signed, public_key=signed / "certificate.json")
-        with pytest.raises(ff.DataError, match="no private Ed25519 key"):
-            ff.sign(signed / "certificate.json", key=key.with_suffix(".public.pem"))
-
-
-def test_without_cryptography_it_says_what_to_install(tmp_path, monkeypatch):
-    def none(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr("fairflows.certificate.file_list.import_module", none)
-    with pytest.raises(ff.DataError, match=r"pip install 'fairflows\[sign\]'"):
-        new_key(tmp_path / "producer.pem")
-    assert not (tmp_path / "producer.pem").exists()
+    with pytest.raises(ff.DataError, match="is about another certificate"):
+        list_files(public / "certificate.json", [public / "later.csv"])
 
 
 def test_bad_input(public, tmp_path):
@@ -308,7 +251,7 @@ def test_bad_input(public, tmp_path):
         check(public, "nothing.csv")
     with pytest.raises(ff.DataError, match="not a certificate"):
         ff.check(public / "shared.csv")
-    (public / "certificate.files.json").write_text('{"format": 1}')
+    (public / "certificate.files.json").write_text('{"format": 2}')
     with pytest.raises(ff.DataError, match="not a list of released files: a file list must state 'certificate'"):
         check(public)
 
@@ -323,56 +266,45 @@ def test_every_kind_of_certificate_can_be_checked(rows, settings, tmp_path):
         shares = np.arange(1, groups + 1)
         settings = {"priors": (shares / shares.sum()).tolist()}
     most = int(rows.persons.rows_each().max())
-    model = ff.CellRelease(None, 16).fit(people(0, groups=groups, most=most))
+    model = ff.FairTree(n_cells=16).fit(people(0, groups=groups, most=most))
     certificate = ff.certify(model, rows, **settings)
     (tmp_path / "certificate.json").write_text(certificate.to_json(), encoding="utf-8")
     checked = check(tmp_path, None)
     assert checked, repr(checked)
     assert ("bound, a random person" in repr(checked)) == (most > 1)
-    for statement in certificate.counts:
-        for fold in statement.folds:
+    for statement in certificate.statements:
+        for fold in statement.counts:
             printed = [count for counts in fold.counts.values() for count in counts]
             assert not SMALL & set(printed)
-    headline = certificate.counts[0].folds[0]
+    headline = certificate.headline.counts[0]
     assert not SMALL & set(headline.merged.values())
 
 
 def test_two_folds_are_checked_as_one_statement(model, certificate, tmp_path):
     """As two models give them that share the work: each fold at half of δ, with half of the weight."""
-    fold = certificate.counts[0].folds[0]
+    fold = certificate.headline.counts[0]
     half = replace(fold, share=0.5, delta=fold.delta / 2)
     half = replace(half, radius=half.computed_radius)
-    other = replace(
-        half, cells=tuple((certificate.n_cells or 0) + cell for cell in half.cells)
-    )  # cells are told apart by fold
-    statement = CountedStatement("row", None, (half, other))
-    both = replace(
-        certificate,
-        counts=(statement,),
-        n=statement.n,
-        n_cells=2 * (certificate.n_cells or 0),
-        cell_odds_upper={},
-        cell_delta=statement.observed,
-        cell_upper=statement.upper,
-        cell_accuracy_upper=statement.accuracy_upper(),
-    )
+    n_cells = certificate.n_cells
+    other = replace(half, cells=tuple(n_cells + cell for cell in half.cells))  # cells are told apart by fold
+    whole = HeldOut().again(replace(certificate.headline, counts=(half, other)), None)
+    whole = whole.judged(certificate.target, None)
+    both = replace(certificate, statements=(whole,), n=whole.n, n_cells=2 * n_cells)
     (tmp_path / "certificate.json").write_text(both.to_json(), encoding="utf-8")
     assert check(tmp_path, None), repr(check(tmp_path, None))
-    assert statement.upper > certificate.cell_upper
-    all_weight_on_one = (
-        replace(half, share=1.0),
-        replace(other, share=0.0),
-    )  # one that counts nothing could hold anything
+    assert whole.distance > certificate.cell_upper
+    # one fold that counts nothing could hold anything
+    all_weight_on_one = (replace(half, share=1.0), replace(other, share=0.0))
     for folds in ((half,), (half, half), all_weight_on_one):
-        wrong = replace(both, counts=(CountedStatement("row", None, folds),))
+        wrong = replace(both, statements=(replace(whole, counts=folds),))
         (tmp_path / "certificate.json").write_text(wrong.to_json(), encoding="utf-8")
         assert failed(check(tmp_path, None)) == {"counts"}
 
 
 def test_what_is_merged_given_a_label_does_not_follow_from_all_persons(model):
     """All persons less those given one label would tell those given the other."""
-    certificate = ff.certify(ff.CellRelease(None, 16).fit(people(0)), people(1, 1500))
-    every, *given = (statement.folds[0] for statement in certificate.counts)
+    certificate = ff.certify(ff.FairTree(n_cells=16).fit(people(0)), people(1, 1500))
+    every, *given = (statement.counts[0] for statement in certificate.statements)
     for group in every.n:
         counts = [dict(zip(fold.cells, fold.counts[group], strict=True)) for fold in (every, *given)]
         for cell, count in counts[0].items():
@@ -408,5 +340,10 @@ def test_without_counts_nothing_is_certified(latent):
     """Whoever calls a model-based bound certified must print the counts that show it."""
     edit(latent, lambda values: values.update(status="CERTIFIED"))
     assert failed(check(latent, None)) == {"status"}
-    edit(latent, lambda values: values.update(status="MODEL_ONLY", cell_accuracy_upper=0.51))
+    edit(latent, lambda values: values.update(status="MODEL_ONLY"))
+    assert check(latent, None)
+    claimed = {"about": "population", "by": "held-out", "distance": 0.01, "observed": 0.0}
+    edit(latent, lambda values: values["statements"].insert(0, claimed))
+    assert failed(check(latent, None)) == {"counts"}
+    edit_statement(latent, law="person")
     assert failed(check(latent, None)) == {"counts"}

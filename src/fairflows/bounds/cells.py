@@ -25,7 +25,6 @@ from fairflows.bounds.arguments import (
     checked_probabilities,
     plain,
 )
-from fairflows.exceptions import DataError
 
 FEWEST_PERSONS = 10
 """A cell in which a group has fewer persons than this, and not none, is merged."""
@@ -80,7 +79,7 @@ def exact_adversary_accuracy(probabilities: ArrayLike, priors: ArrayLike | None 
     return plain(np.minimum((priors[:, None] * probabilities).max(axis=-2).sum(axis=-1), 1))
 
 
-def cell_upper_bound(counts: ArrayLike, delta: float, *, eta: ArrayLike = 1.0) -> FloatArray | float:
+def cell_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
     r"""Upper bound on the true statistical distance between groups, as seen through the released cell.
 
     .. math:: U = \min\Bigl(1,\; \tfrac12 \sum_i \Bigl|\frac{c_{0,i}}{n_0} - \frac{c_{1,i}}{n_1}\Bigr|
@@ -98,13 +97,9 @@ def cell_upper_bound(counts: ArrayLike, delta: float, *, eta: ArrayLike = 1.0) -
     Parameters
     ----------
     counts : array-like of shape (..., K, k)
-        Persons of each group in each cell; leading axes hold separate tables. For a randomised release, expected
-        counts: see `randomised_counts`. A group without persons gives 1.
+        Persons of each group in each cell; leading axes hold separate tables. A group without persons gives 1.
     delta : float
         δ, the probability of a miss.
-    eta : float or array-like of shape (K,)
-        For a randomised release, η_a = sup TV(M_a(x), M_a(x')), how far one person can move the law of what is
-        released: 1/n_a becomes η_a²/n_a. One for a deterministic cell.
 
     Returns
     -------
@@ -116,19 +111,19 @@ def cell_upper_bound(counts: ArrayLike, delta: float, *, eta: ArrayLike = 1.0) -
     0.0645
     """
     counts = checked_counts(counts)
-    bounds = total_variation(_frequencies(counts)) + cell_radius(counts.sum(axis=-1), delta, eta=eta)
+    bounds = total_variation(_frequencies(counts)) + cell_radius(counts.sum(axis=-1), delta)
     return plain(np.minimum(bounds.max(axis=(-2, -1)), 1))
 
 
-def cell_radius(n: ArrayLike, delta: float, *, eta: ArrayLike = 1.0) -> FloatArray:
+def cell_radius(n: ArrayLike, delta: float) -> FloatArray:
     """What `cell_upper_bound` adds to each pair's observed distance: shape (..., K) in, (..., K, K) out.
 
     Parameters
     ----------
     n : array-like of shape (..., K)
         Persons of each group; infinite radius for a group without any.
-    delta, eta
-        As for `cell_upper_bound`.
+    delta : float
+        δ, the probability of a miss.
 
     Examples
     --------
@@ -136,7 +131,7 @@ def cell_radius(n: ArrayLike, delta: float, *, eta: ArrayLike = 1.0) -> FloatArr
     array([[0.    , 0.0245],
            [0.0245, 0.    ]])
     """
-    variance = _variance(n, eta)
+    variance = _variance(n)
     K = variance.shape[-1]
     L = -math.log(checked_delta(delta))
     together = np.sqrt(L / 2 * variance.sum(axis=-1))[..., None, None]
@@ -172,7 +167,7 @@ def joint_accuracy_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | 
 
 
 def stratified_accuracy_upper_bound(
-    counts: ArrayLike, delta: float, priors: ArrayLike | None = None, *, eta: ArrayLike = 1.0
+    counts: ArrayLike, delta: float, priors: ArrayLike | None = None
 ) -> FloatArray | float:
     r"""Upper bound on the best guess of the group from the cell, at known priors π.
 
@@ -180,8 +175,10 @@ def stratified_accuracy_upper_bound(
 
     Parameters
     ----------
-    counts, delta, eta
-        As for `cell_upper_bound`. The group sizes may be anything.
+    counts : array-like of shape (..., K, k)
+        Persons of each group in each cell. The group sizes may be anything.
+    delta : float
+        δ, the probability of a miss.
     priors : array-like of shape (K,), optional
         Share π_a of each group where the adversary works; equal shares by default.
 
@@ -194,49 +191,8 @@ def stratified_accuracy_upper_bound(
     priors = checked_priors(priors, counts.shape[-2])
     L = -math.log(checked_delta(delta))
     best = (priors[:, None] * _frequencies(counts)).max(axis=-2).sum(axis=-1)
-    variance = np.where(priors > 0, _variance(counts.sum(axis=-1), eta), 0)  # a group with prior 0 needs no persons
+    variance = np.where(priors > 0, _variance(counts.sum(axis=-1)), 0)  # a group with prior 0 needs no persons
     return plain(np.minimum(best + np.sqrt(L / 2 * (priors**2 * variance).sum(axis=-1)), 1))
-
-
-def randomised_counts(counts: ArrayLike, channel: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    r"""Expected counts after a random channel on the cells, and how far the channel lets one person move them.
-
-    The released cell j is drawn with probability M(j | i) from the person's own cell i, as in randomised response. The
-    bounds above then take the expected counts Σ_i c_i M(j | i) with η = max_{i,i'} TV(M(·|i), M(·|i')).
-
-    Parameters
-    ----------
-    counts : array-like of shape (..., K, k)
-        Persons of each group in each cell before the channel.
-    channel : array-like of shape (k, k') or (K, k, k')
-        Row i is the law M(· | i) of what is released; one channel for all groups, or one each.
-
-    Returns
-    -------
-    soft_counts : array of shape (..., K, k')
-    eta : array of shape (K,)
-
-    Examples
-    --------
-    Randomised response that keeps the cell half of the time, else draws one of the two evenly:
-
-    >>> soft, eta = randomised_counts([[2600, 2400], [2400, 2600]], [[0.75, 0.25], [0.25, 0.75]])
-    >>> eta, round(cell_upper_bound(soft, delta=0.05, eta=eta), 4)
-    (array([0.5, 0.5]), 0.0322)
-    """
-    counts = checked_counts(counts)
-    K, k = counts.shape[-2:]
-    channel = np.asarray(channel, dtype=np.float64)
-    if channel.ndim not in (2, 3) or channel.shape[-2] != k or channel.shape[:-2] not in ((), (K,)):
-        raise DataError(
-            f"channel must have shape (k, k') or (K, k, k') for K = {K} groups and k = {k} cells; "
-            f"got shape {channel.shape}."
-        )
-    if not np.all(channel >= 0) or not np.allclose(channel.sum(axis=-1), 1, rtol=0, atol=1e-9):
-        raise DataError("channel must hold probabilities whose rows sum to 1.")
-    per_group = np.broadcast_to(channel, (K, k, channel.shape[-1]))
-    soft = np.einsum("...ai,aij->...aj", counts, per_group)
-    return soft, total_variation(per_group).max(axis=(-2, -1))
 
 
 def has_few_persons(counts: ArrayLike) -> NDArray[np.bool_]:
@@ -306,18 +262,17 @@ def merged_distance(counts: ArrayLike, merged: ArrayLike) -> FloatArray:
     return total_variation(p) + np.where(other, (mu[..., :, None] + mu[..., None, :]) / 2, 0)
 
 
-def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float, *, eta: float = 1.0) -> FloatArray | float:
+def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float) -> FloatArray | float:
     """Upper bound on the true statistical distance: `cell_upper_bound`, from counts with merged cells.
 
     Parameters
     ----------
-    counts, merged
-        As for `merged_distance`.
+    counts : array-like of shape (..., K, k)
+        Persons of each group in each cell that is not merged; there may be none.
+    merged : array-like of shape (..., K)
+        Persons of each group in the merged cells together, or left out of the counts for any other reason.
     delta : float
         δ, the probability of a miss.
-    eta : float
-        For randomised response, the probability that a person's own cell is released; the counts are those of the own
-        cells. Distance and radius both shrink by it.
 
     Examples
     --------
@@ -325,24 +280,26 @@ def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float, *, et
     0.0685
     """
     n = np.asarray(counts, dtype=np.float64).sum(axis=-1) + np.asarray(merged, dtype=np.float64)
-    bounds = eta * merged_distance(counts, merged) + cell_radius(n, delta, eta=eta)
+    bounds = merged_distance(counts, merged) + cell_radius(n, delta)
     return plain(np.minimum(bounds.max(axis=(-2, -1)), 1))
 
 
 def merged_accuracy_upper_bound(
-    counts: ArrayLike, merged: ArrayLike, delta: float, priors: ArrayLike | None = None, *, eta: float = 1.0
+    counts: ArrayLike, merged: ArrayLike, delta: float, priors: ArrayLike | None = None
 ) -> FloatArray | float:
     r"""Upper bound on the best guess of the group: `stratified_accuracy_upper_bound`, from counts with merged cells.
 
     .. math:: A^* \le \sum_i \max_a π_a \frac{c_{a,i}}{n_a} + \sum_a π_a \frac{m_a}{n_a}
               + \sqrt{\tfrac12 \log\frac1δ \sum_a \frac{π_a^2}{n_a}}
 
-    With randomised response only the advantage over a blind guess, max π, shrinks by η, and the radius.
-
     Parameters
     ----------
-    counts, merged, delta, eta
-        As for `merged_upper_bound`.
+    counts : array-like of shape (..., K, k)
+        Persons of each group in each cell that is not merged; there may be none.
+    merged : array-like of shape (..., K)
+        Persons of each group in the merged cells together, or left out of the counts for any other reason.
+    delta : float
+        δ, the probability of a miss.
     priors : array-like of shape (K,), optional
         Share π_a of each group where the adversary works; equal shares by default.
 
@@ -354,16 +311,22 @@ def merged_accuracy_upper_bound(
     p, mu, n = _merged_frequencies(counts, merged)
     pi = checked_priors(priors, p.shape[-2])
     best = (pi[:, None] * p).max(axis=-2, initial=0).sum(axis=-1) + (pi * mu).sum(axis=-1)
-    variance = np.where(pi > 0, _variance(n, eta), 0)  # a group with prior 0 needs no persons
+    variance = np.where(pi > 0, _variance(n), 0)  # a group with prior 0 needs no persons
     radius = np.sqrt(-math.log(checked_delta(delta)) / 2 * (pi**2 * variance).sum(axis=-1))
-    return plain(np.minimum(pi.max() + eta * (best - pi.max()) + radius, 1))
+    return plain(np.minimum(best + radius, 1))
 
 
 def chance_of_merging(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:
     """The chance that a cell will be merged when n persons of each group are counted, for each cell.
 
-    Counts are taken for Poisson's, and cells that are added to others for none. Arguments are those of
-    `expected_cell_distance`.
+    Counts are taken for Poisson's, and cells that are added to others for none.
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (K, k)
+        Probability of each cell in each group.
+    n : array-like of shape (..., K)
+        Persons of each group that will be counted.
 
     Returns
     -------
@@ -383,13 +346,10 @@ def _frequencies(counts: FloatArray) -> FloatArray:
     return counts / np.where(n > 0, n, 1)
 
 
-def _variance(n: ArrayLike, eta: ArrayLike = 1.0) -> FloatArray:
-    """η²/n, infinite where nobody was counted: the bound is then 1."""
+def _variance(n: ArrayLike) -> FloatArray:
+    """1/n, infinite where nobody was counted: the bound is then 1."""
     n = np.asarray(n, dtype=np.float64)
-    eta = np.asarray(eta, dtype=np.float64)
-    if not np.all((eta >= 0) & (eta <= 1)) or eta.shape not in ((), n.shape[-1:]):
-        raise ValueError(f"eta must be one number in [0, 1] or one for each group; got {eta.tolist()}.")
-    return np.where(n > 0, eta**2 / np.where(n > 0, n, 1), np.inf)
+    return np.where(n > 0, 1 / np.where(n > 0, n, 1), np.inf)
 
 
 def _merged_frequencies(counts: ArrayLike, merged: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:

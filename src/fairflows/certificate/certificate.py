@@ -1,0 +1,406 @@
+"""The certificate as a document: its statements, what they are about, and what they rest on; as text, HTML and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+from fairflows.bounds.arguments import Priors
+from fairflows.bounds.derived import density_error_lower_bound, four_fifths_rate, selection_ratio_lower_bound
+from fairflows.certificate.statement import KINDS, PROBABILITY, About, FoldCounts, Law, Statement
+from fairflows.display import (
+    ATTACK,
+    GUESS,
+    Bound,
+    Columns,
+    draw_bounds,
+    height_of_bounds,
+    html_card,
+    new_axes,
+    stated_bounds,
+)
+from fairflows.exceptions import DataError
+from fairflows.report import words
+from fairflows.table.json_text import parse_json, read_as, read_text, stated_fields
+from fairflows.table.persons import fingerprint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FORMAT = 2
+"""The version of the JSON that is written and read."""
+
+Plain = str | int | float | list["Plain"] | dict[str, "Plain"] | None
+"""What JSON holds."""
+
+Status = Literal["CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"]
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """One condition under which the statements hold, or one limit of them.
+
+    Attributes
+    ----------
+    key : str
+        Short name, for programs.
+    text : str
+        The condition, for readers.
+    """
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a release reveals about the group, as a list of statements that are never merged into one number.
+
+    Every bound is a statistical distance Δ in [0, 1]: the largest demographic parity distance that any classifier on
+    the release can have. The best adversary between two groups has the balanced accuracy (1 + Δ)/2. For more than two
+    groups Δ is that of the worst pair.
+
+    Attributes
+    ----------
+    status : {"CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"}
+        CERTIFIED: the bound on the true distribution of a random row is within the target. Else REFUTED: the attack
+        reached more than the model-based bound allows. Else MODEL_ONLY: the model-based bound is within the target.
+        Else NOT_MET. Without a target a bound below 1 counts as within it.
+    statements : tuple of Statement
+        What is stated, each with its own probability of error. All of them hold together except with probability of
+        the sum.
+    sensitive : str
+        Name of the sensitive attribute.
+    released : tuple of str
+        All parts that are released together: "cell" or "latent", and "label".
+    n : dict
+        Number of independent rows of each group that were counted, at most one of each person.
+    delta : float
+        δ, the probability of error that was asked for.
+    assumptions : tuple of Assumption
+        Conditions under which the statements hold.
+    model : str
+        Keyed hash of the model.
+    rows : str
+        Keyed hash of the rows.
+    seed : int
+        Seed of the draws, and of the choice of a person's row.
+    n_draws : int
+        Draws from each group behind a model-based bound.
+    versions : dict
+        Versions of the software.
+    target : float or None
+        Distance that was asked for.
+    target_accuracy : float or None
+        Accuracy of the adversary that was asked for.
+    priors : tuple of float, or None
+        Share of each group where the adversary works; None means equal shares.
+    n_cells : int or None
+        Number of cells that can be released.
+    most_rows : int
+        The most rows that a person may have.
+    look : int
+        Number of this look at these persons. A new model or new settings make a new look; the same ones do not.
+    released_files : dict
+        SHA-256 of each file that was released with the certificate, by the file's name.
+    counted_file : str
+        The one of these files whose rows are the cells of exactly the persons that were counted, so that its own
+        histogram is the sum of their counts over the groups; empty where none is.
+    seal : str
+        Keyed hash of all of the above; empty for a model without a key.
+    unchecked : bool
+        Whether it was read from JSON. Then it is a claim, until `check` shows that its bounds follow from its counts,
+        or `verify` that all of it holds. Not part of the certificate itself.
+    """
+
+    status: Status
+    statements: tuple[Statement, ...]
+    sensitive: str
+    released: tuple[str, ...]
+    n: dict[str, int]
+    delta: float
+    assumptions: tuple[Assumption, ...]
+    model: str
+    rows: str
+    seed: int
+    n_draws: int
+    versions: dict[str, str]
+    target: float | None = field(default=None, metadata=PROBABILITY)
+    target_accuracy: float | None = field(default=None, metadata=PROBABILITY)
+    priors: Priors = None
+    n_cells: int | None = None
+    most_rows: int = 1
+    look: int = 1
+    released_files: dict[str, str] = field(default_factory=dict)
+    counted_file: str = ""
+    seal: str = ""
+    unchecked: bool = field(default=False, compare=False)
+
+    def find(
+        self, about: About, law: Law = "row", given: str | None = None, group: str | None = None
+    ) -> Statement | None:
+        """Return the statement about a subject, or None.
+
+        Parameters
+        ----------
+        about : {"table", "population", "model", "attack", "density"}
+            The subject.
+        law : {"row", "person"}, default="row"
+            Whether it is about a random row or about a random person.
+        given : str, default=None
+            The label that it conditions on.
+        group : str, default=None
+            The group, for a statement about a density.
+        """
+        wanted = (about, law, given, group)
+        return next((s for s in self.statements if (s.about, s.law, s.given, s.group) == wanted), None)
+
+    @property
+    def headline(self) -> Statement | None:
+        """The statement about the true distribution of a random row; None where nothing was counted."""
+        return self.find("population")
+
+    @property
+    def cell_upper(self) -> float | None:
+        """Upper bound on Δ of the true distribution of a random row, for released cells."""
+        return _distance(self.headline)
+
+    @property
+    def cell_odds_upper(self) -> dict[str, float]:
+        """The same within each label, all labels at once: bounds the equalized-odds gap of every classifier."""
+        return {s.given: s.distance for s in self.statements if s.about == "population" and s.given is not None}
+
+    @property
+    def person_upper(self) -> float | None:
+        """The same about a random row of a random person; None where no person has two rows."""
+        return _distance(self.find("population", "person"))
+
+    @property
+    def model_upper(self) -> float | None:
+        """Upper bound on Δ if the estimated densities are the truth."""
+        return _distance(self.find("model"))
+
+    @property
+    def model_odds_upper(self) -> dict[str, float]:
+        """The same within each label, for models with densities of each label."""
+        return {s.given: s.distance for s in self.statements if s.about == "model" and s.given is not None}
+
+    @property
+    def attack_lower(self) -> float | None:
+        """Lower bound on Δ of the true distribution that an actual adversary proves."""
+        return _distance(self.find("attack"))
+
+    @property
+    def density_gap_lower(self) -> dict[str, float]:
+        """For each group, a lower bound on the distance between the model's own p̂_a and the truth."""
+        return {s.group: s.distance for s in self.statements if s.about == "density" and s.group is not None}
+
+    @property
+    def density_error_lower(self) -> float | None:
+        """Lower bound on TV(p̂_a, p_a) summed over the two worst groups; above 0 where the model is refuted."""
+        if self.attack_lower is None or self.model_upper is None:
+            return None
+        return density_error_lower_bound(self.attack_lower, self.model_upper)
+
+    def to_dict(self) -> dict[str, Plain]:
+        """Return plain values, as JSON holds them."""
+        return json.loads(json.dumps({name: getattr(self, name) for name in stated_fields(Certificate)}, default=vars))
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return the certificate as JSON, which `from_json` reads back without loss."""
+        return json.dumps({"format": FORMAT, **self.to_dict()}, indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a certificate from its file, unchecked. Raise a DataError where the file holds none."""
+        text = read_text(path)
+        try:
+            return cls.from_json(text)
+        except ValueError as error:
+            raise DataError(f"{path}: not a certificate: {error}") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a certificate from its JSON, unchecked.
+
+        Raises
+        ------
+        ValueError
+            The text is not a certificate.
+        """
+        values = parse_json(text)
+        written = values.pop("format", None) if isinstance(values, dict) else None
+        if written != FORMAT:
+            raise ValueError(
+                f"this version cannot read it: 'format' must be {FORMAT}; got {written!r:.40}. A certificate of "
+                "another version must be made again."
+            )
+        return cls.from_dict(values)
+
+    @classmethod
+    def from_dict(cls, values: object) -> Self:
+        """Read a certificate from the plain values of `to_dict`, unchecked. Raise a ValueError where it is none."""
+        found: Self = read_as(values, cls)
+        check_probabilities([found, *found.statements, *(fold for s in found.statements for fold in s.counts)])
+        for statement in found.statements:
+            if statement.by not in KINDS or statement.about not in KINDS[statement.by].about:
+                said = f"{statement.about!r} by = {statement.by!r:.40}"
+                raise ValueError(f"a certificate of this version cannot state {said}.")
+        names = [statement.name for statement in found.statements]
+        if len(names) != len(set(names)):
+            raise ValueError("a certificate cannot state the same thing twice.")
+        if found.priors is not None and len(found.priors) != len(found.n):
+            raise ValueError(f"a certificate of {len(found.n)} groups cannot state priors = {found.priors}.")
+        return replace(found, unchecked=True)
+
+    def sealed(self, key: bytes) -> Self:
+        """Return the same certificate with a seal that only the holder of the key can make."""
+        text = json.dumps({**self.to_dict(), "seal": ""}, sort_keys=True)
+        return replace(self, seal=fingerprint([text], key))
+
+    def with_file(self, name: str, sha256: str, *, counted: bool = False) -> Self:
+        """Return the same certificate, without a seal, naming a file that was released under it.
+
+        Parameters
+        ----------
+        name : str
+            The file's name, without folders.
+        sha256 : str
+            SHA-256 of its contents.
+        counted : bool, default=False
+            Whether its rows are the cells of exactly those persons that were counted.
+        """
+        return replace(
+            self,
+            released_files={**self.released_files, name: sha256},
+            counted_file=name if counted else self.counted_file,
+            seal="",
+        )
+
+    def derived(self, largest_rate: float | None = None) -> dict[str, dict[str, float]]:
+        """Return what the upper bounds imply for every classifier on the release.
+
+        Parameters
+        ----------
+        largest_rate : float, default=None
+            Selection rate of the group that a classifier selects most; a lower confidence bound where it is estimated.
+
+        Returns
+        -------
+        dict
+            For the "true distribution" and the "model", where there is a bound: the demographic "parity" distance, at
+            most; "equalized odds", the largest gap given a label, at most; "adversary accuracy", at most; "four-fifths
+            from", the largest rate from which on the four-fifths rule is kept (above 1: it may be broken at any); and
+            with ``largest_rate`` the "selection ratio" of the least over the most selected group, at least.
+        """
+        kinds = {
+            "true distribution": (self.headline, self.cell_odds_upper),
+            "model": (self.find("model"), self.model_odds_upper),
+        }
+        found: dict[str, dict[str, float]] = {}
+        for kind, (statement, odds) in kinds.items():
+            if statement is None or statement.accuracy is None:
+                continue
+            found[kind] = {
+                "parity": statement.distance,
+                **({"equalized odds": max(odds.values())} if odds else {}),
+                "adversary accuracy": statement.accuracy,
+                "four-fifths from": float(four_fifths_rate(statement.distance)),
+            }
+            if largest_rate is not None:
+                ratio = selection_ratio_lower_bound(statement.distance, largest_rate)
+                found[kind]["selection ratio"] = float(ratio)
+        return found
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the request was met: cells are certified, or a latent is within the target by its model."""
+        return self.status == "CERTIFIED" or ("latent" in self.released and self.status == "MODEL_ONLY")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are two groups, equally likely: then the best guess is right (1 + Δ)/2 of the time."""
+        return len(self.n) == 2 and self.priors is None
+
+    @property
+    def target_distance(self) -> float | None:
+        """The target as a distance Δ; None where there is none, or it is about more than two groups at once."""
+        if self.target is not None or self.target_accuracy is None or not self.is_plain:
+            return self.target
+        return 2 * self.target_accuracy - 1
+
+    def bounds(self) -> list[Bound]:
+        """Return the bounds on Δ as they are drawn: by the attack, by the model, and certified."""
+        return stated_bounds(self.attack_lower, self.model_upper, self.cell_upper)
+
+    def plot(self, before: float | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the bounds on one scale: of the attack, of the model, the certified one, and the target.
+
+        Parameters
+        ----------
+        before : float, default=None
+            Lower bound on Δ that adversaries prove on the raw rows, such as the ``attack_lower`` of their `audit`. It
+            is drawn above the others.
+        ax : Axes, default=None
+            Axes to draw on; a new figure when not given.
+        """
+        if before is not None and not 0 <= before <= 1:
+            raise DataError(f"before must be a distance in [0, 1]; got {before!r}.")
+        raw = [] if before is None else [Bound("raw rows: attack reached at least", before, "at least", ATTACK)]
+        bounds = [*raw, *self.bounds()]
+        axes = ax if ax is not None else new_axes(6.5, height_of_bounds(len(bounds)))
+        draw_bounds(axes, bounds, target=self.target_distance, percent=GUESS if self.is_plain else "")
+        return axes
+
+    def __repr__(self) -> str:
+        lines = words.lines(self)
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(
+            [
+                words.heading(self),
+                *(f"  {name:<{width}}  {text}" for name, text in lines),
+                words.ASSUMING,
+                *(f"    - {assumption.text}" for assumption in self.assumptions),
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        texts = [assumption.text for assumption in self.assumptions]
+        meaning = words.MEANING[self.status]
+        return html_card(meaning, Columns(words.lines(self)), words.ASSUMING.strip(), texts, badge=words.badge(self))
+
+
+def status_of(
+    statements: Iterable[Statement], target: float | None = None, target_accuracy: float | None = None
+) -> Status:
+    """Return CERTIFIED, else REFUTED, else MODEL_ONLY, else NOT_MET, for statements about a random row."""
+    by_subject = {s.about: s for s in statements if s.law == "row" and s.given is None and s.group is None}
+    counted, model, attack = (by_subject.get(about) for about in ("population", "model", "attack"))
+
+    def is_within(statement: Statement | None) -> bool:
+        if statement is None:
+            return False
+        met = statement.judged(target, target_accuracy).met
+        return statement.distance < 1 if met is None else met
+
+    if is_within(counted):
+        return "CERTIFIED"
+    if attack is not None and model is not None and attack.distance > model.distance:
+        return "REFUTED"
+    return "MODEL_ONLY" if is_within(model) else "NOT_MET"
+
+
+def check_probabilities(stated: Iterable[Certificate | Statement | FoldCounts]) -> None:
+    """Raise a ValueError for a field that must be between 0 and 1 and is not."""
+    for part in stated:
+        for name, (f, _) in stated_fields(type(part)).items():
+            value = getattr(part, name)
+            if f.metadata.get("probability") and value is not None and not 0 <= value <= 1:
+                raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.")
+
+
+def _distance(statement: Statement | None) -> float | None:
+    return None if statement is None else statement.distance

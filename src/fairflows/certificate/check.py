@@ -1,0 +1,439 @@
+"""check: what a receiver can find out about a certificate and a file, with neither the model nor any secret.
+
+A certificate names the files that were written with it. Files that are encoded later are added to the producer's list
+beside it, ``certificate.files.json`` for ``certificate.json``: their SHA-256 beside that of the certificate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from fairflows.bounds.arguments import checked_delta, checked_priors
+from fairflows.bounds.derived import rounded_up
+from fairflows.bounds.planning import delta_of_look
+from fairflows.certificate.certificate import Certificate, Plain, status_of
+from fairflows.certificate.statement import KINDS, FoldCounts, Statement
+from fairflows.exceptions import DataError
+from fairflows.table.folders import new_file
+from fairflows.table.json_text import parse_json, read_as, read_text
+from fairflows.table.reading import kind_of, read_frame
+from fairflows.table.text_format import own_format
+
+Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
+
+_TOLERANCE = 1e-9
+_LIST_FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one check found."""
+
+    what: str  # what was checked
+    verdict: Verdict  # UNKNOWN: a check that was asked for could not be made; note: no receiver can check it
+    text: str  # the finding, in a sentence
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `check` found; true where every check passed."""
+
+    certificate: Certificate  # it counts as checked where every check passed
+    results: tuple[Result, ...]  # one for each check
+
+    def __bool__(self) -> bool:
+        return all(result.verdict in ("ok", "note") for result in self.results)
+
+    @property
+    def conclusion(self) -> str:
+        """All of it in one sentence."""
+        failed = sum(result.verdict == "FAILED" for result in self.results)
+        if failed:
+            return f"Do not rely on this certificate: {failed} {'checks' if failed > 1 else 'check'} failed."
+        has_counts = any(statement.counts for statement in self.certificate.statements)
+        shown = "the bounds follow from the counts" if has_counts else "nothing is certified of the true distribution"
+        if not self:
+            return f"{shown.capitalize()}; that this file belongs to the certificate is only claimed."
+        if any(result.what == "file" for result in self.results):
+            return f"All checks passed: {shown}, and the file is one that the producer names."
+        return f"All checks passed: {shown}. No file was compared."
+
+    def to_dict(self) -> dict[str, Plain]:
+        """Return plain values, as JSON holds them."""
+        return {"passed": bool(self), "conclusion": self.conclusion, "results": [vars(r) for r in self.results]}
+
+    def __repr__(self) -> str:
+        width = max(len(result.what) for result in self.results)
+        lines = [f"{result.verdict:<8} {result.what:<{width}}  {result.text}" for result in self.results]
+        return "\n".join([*lines, "", self.conclusion])
+
+
+def check(certificate: str | Path, file: str | Path | None = None) -> Checked:
+    """Check a certificate, and a released file, with what a receiver has: no model, no key, no original rows.
+
+    Every bound on the true distribution is computed again from the counts that its statement prints. The file's
+    SHA-256 is compared with those that the certificate names, and with the producer's list beside it
+    (``certificate.files.json``). Where the file holds the cells of exactly the persons that were counted, its own
+    histogram is compared with the counts. That persons were counted in their true groups cannot be checked.
+
+    Parameters
+    ----------
+    certificate : path
+        ``certificate.json``.
+    file : path, default=None
+        A released file.
+
+    Returns
+    -------
+    Checked
+        True where every check passed. A file that no list names has not passed.
+
+    Raises
+    ------
+    DataError
+        A file cannot be read, or is not a certificate.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from fairflows import FairTree, certify, load_adult
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> release = FairTree(n_cells=8).fit(train)
+    >>> certificate = certify(release, test)
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "certificate.json"
+    ...     _ = path.write_text(certificate.to_json(), encoding="utf-8")
+    ...     print(check(path).conclusion)
+    All checks passed: the bounds follow from the counts. No file was compared.
+    """
+    path = Path(certificate)
+    document, text = Certificate.read(path), read_text(path)
+    results = list(_check_statements(document))
+    listed = FileList.read(list_beside(path)) if list_beside(path).is_file() else None
+    if listed is not None and listed.certificate != _canonical_sha256(text):
+        wrong = "The producer's list of files is about another certificate, or this one was changed since."
+        results.append(Result("list", "FAILED", wrong))
+        listed = None
+    results.append(Result("author", "note", "Nothing here shows who wrote it: get it from the producer directly."))
+    if file is not None:
+        path, sha256 = Path(file), file_sha256(Path(file))
+        names = [name for name, known in document.released_files.items() if known == sha256]
+        results.append(_check_file(path, sha256, names, document, listed))
+        if not any(result.what == "counts" and result.verdict == "FAILED" for result in results):
+            results.append(_check_histogram(path, names, document))
+    results += _what_cannot_be_known(document)
+    checked = Checked(document, tuple(results))
+    return replace(checked, certificate=replace(document, unchecked=not checked))
+
+
+# Statements ---------------------------------------------------------------------------------------------------------
+
+
+def _check_statements(c: Certificate) -> Iterator[Result]:
+    """Compare every statement with what follows from its counts, and the status with the statements."""
+    wrong = next(_faults_of_counts(c), None)
+    if wrong is not None:
+        yield Result("counts", "FAILED", wrong)
+        return
+    if c.headline is None:
+        yield Result("counts", "note", "It certifies nothing about the true distribution, so there are no counts.")
+    else:
+        persons = ", ".join(f"{count:,} persons of {group!r}" for group, count in c.n.items())
+        yield Result("counts", "ok", f"{persons} were counted; all sums agree.")
+        spending = _check_spending(c)
+        yield spending
+        if spending.verdict == "FAILED":
+            return
+    for statement in c.statements:
+        again = KINDS[statement.by].again(statement, c.priors)
+        if again is not None:
+            yield from _compared(statement, again)
+    yield _check_status(c)
+
+
+def _check_status(c: Certificate) -> Result:
+    status = status_of(c.statements, c.target, c.target_accuracy)
+    if status != c.status:
+        return Result("status", "FAILED", f"The bounds make it {status}; it says {c.status}.")
+    for statement in c.statements:
+        if statement.met != statement.judged(c.target, c.target_accuracy).met:
+            return Result("status", "FAILED", f"It says met = {statement.met} of {_said(statement)}, which is wrong.")
+    return Result("status", "ok", f"{c.status} follows from the bounds.")
+
+
+def _faults_of_counts(c: Certificate) -> Iterator[str]:
+    """Yield what is wrong with the counts, in sentences; the first one makes the others meaningless."""
+    for statement in c.statements:
+        about = _said(statement)
+        if statement.about == "population" and not statement.counts:
+            yield f"It states a bound on the true distribution, and no counts that show it ({about})."
+        shares = [fold.share for fold in statement.counts]
+        if shares and not all(_agree(share, 1 / len(shares)) for share in shares):
+            yield f"The folds must have equal shares, which sum to 1 ({about})."
+        cells = [cell for fold in statement.counts for cell in fold.cells]
+        if len(cells) != len(set(cells)):
+            yield f"A cell is counted in two folds ({about})."
+        for fold in statement.counts:
+            yield from (f"{fault} ({about})." for fault in _faults_of_fold(fold, list(c.n), c.n_cells or 0))
+    every = c.headline
+    given = [s for s in c.statements if s.about == "population" and s.given is not None]
+    others = [s for s in c.statements if s.about == "population" and s is not every]
+    if every is None:
+        if others:
+            yield "It states bounds on the true distribution, but none for a random row."
+        return
+    if every.n != c.n:
+        yield "The counts do not sum up to the number of persons of each group."
+    if given:
+        if {group: sum(each.n[group] for each in given) for group in c.n} != c.n:
+            yield "The counts given each label do not sum up to the number of persons of each group."
+        yield from _faults_of_labels(every, given)
+
+
+def _faults_of_fold(fold: FoldCounts, groups: list[str], n_cells: int) -> Iterator[str]:
+    parts = fold.n, fold.counts, fold.merged
+    if any(list(part) != groups for part in parts) or len(groups) < 2:
+        yield "The counts are not of the groups that it names"
+    elif list(fold.cells) != sorted(set(fold.cells)) or any(len(c) != len(fold.cells) for c in fold.counts.values()):
+        yield "There must be one count of each group for each cell"
+    elif max(fold.cells, default=-1) >= n_cells:
+        yield f"Cells must be in 0 … {n_cells - 1}"
+    elif min([*fold.cells, *fold.merged.values(), *(min(c, default=0) for c in fold.counts.values())]) < 0:
+        yield "A count is negative"
+    elif any(sum(fold.counts[group]) + fold.merged[group] != fold.n[group] for group in groups):
+        yield "The counts do not sum up to the number of persons of each group"
+    elif not 0 < fold.delta < 1:
+        yield "delta must be a probability"
+    elif not _agree(fold.radius, fold.computed_radius):
+        yield f"The radius is {fold.computed_radius:.6g} for so many persons; it says {fold.radius:.6g}"
+
+
+def _faults_of_labels(every: Statement, given: list[Statement]) -> Iterator[str]:
+    """Yield the groups that have more persons in a cell given the labels than in all."""
+    for number, fold in enumerate(every.counts):
+        parts = [each.counts[number] for each in given if number < len(each.counts)]
+        for group in fold.n:
+            inside: Counter[int] = Counter()
+            for part in parts:
+                inside.update(dict(zip(part.cells, part.counts[group], strict=True)))
+            counts = zip(fold.cells, fold.counts[group], strict=True)
+            if any(inside[cell] > count for cell, count in counts):
+                yield f"A cell has more persons of {group!r} given the labels than it has in all."
+
+
+def _check_spending(c: Certificate) -> Result:
+    """Compare the δ of the counted statements with the share that the number of the look allows."""
+    try:
+        allowed = delta_of_look(checked_delta(c.delta), c.look)
+        checked_priors(c.priors, len(c.n))
+    except ValueError as error:
+        return Result("error", "FAILED", f"No certificate can have these settings: {error}")
+    spent: Counter[str] = Counter()
+    for s in c.statements:
+        if s.counts:
+            spent[f"a random {s.law}{'' if s.given is None else ', given the labels'}"] += s.delta
+    for name, delta in spent.items():
+        if not _agree(delta, allowed):
+            text = f"The bounds on {name} spend {delta:.4g}; look {c.look} of the same persons may {allowed:.4g}."
+            return Result("error", "FAILED", text)
+    text = f"look {c.look} of these persons, at δ = {c.delta:g}: {allowed:.4g} for each kind of bound."
+    return Result("error", "ok", f"Probability of error of {text}")
+
+
+def _compared(stated: Statement, again: Statement) -> Iterator[Result]:
+    """Compare a statement with the same one computed from its counts."""
+    about = _said(stated)
+    for what, relation, claimed, computed in (
+        (f"bound, {about}", "Δ ≤ ", stated.distance, again.distance),
+        (f"observed, {about}", "Δ = ", stated.observed, again.observed),
+        (f"adversary, {about}", "A ≤ ", stated.accuracy, again.accuracy),
+        (f"error, {about}", "δ = ", stated.delta, again.delta),
+        (f"error of the adversary, {about}", "δ = ", stated.accuracy_delta, again.accuracy_delta),
+    ):
+        agrees = claimed == computed or _agree(claimed, computed)
+        if agrees and what.startswith(("bound", "adversary")) and computed is not None:
+            yield Result(what, "ok", f"{relation}{rounded_up(computed, 6)} follows from the counts, as it says.")
+        elif not agrees:
+            says = "nothing" if claimed is None else f"{claimed:.6f}"
+            follows = "Nothing" if computed is None else f"{relation}{rounded_up(computed, 6)}"
+            yield Result(what, "FAILED", f"{follows} follows from the counts; it says {says}.")
+
+
+def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
+    counted = [s for s in c.statements if s.counts]
+    if any(s.about in ("model", "attack") for s in c.statements):
+        text = "The model-based bound and the attack do not follow from counts: they are taken on trust."
+        yield Result("not checked", "note", text)
+    if counted and all(len(s.counts) == 1 for s in counted):
+        text = (
+            "The bound is about new persons. Rows that the model was fitted to are not covered, even in the same file."
+        )
+        yield Result("covered", "note", text)
+    elif counted:
+        yield Result("covered", "note", "The bound is about every row of the fitted table, and about new persons.")
+    if counted:
+        yield Result(
+            "not checked",
+            "note",
+            "That persons were counted in their true groups, that the model had not seen them, and that no earlier "
+            "certificate from them is kept back: only the holder of the model and the rows can show it (fairflows "
+            "verify).",
+        )
+
+
+def _said(s: Statement) -> str:
+    about = f"a random {s.law}" if s.about == "population" else f"{s.about}, a random {s.law}"
+    return about if s.given is None else f"{about} given label {s.given}"
+
+
+def _agree(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and math.isclose(one, other, rel_tol=0, abs_tol=_TOLERANCE)
+
+
+# Files --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FileList:
+    """Which files were released under a certificate after it was made.
+
+    Attributes
+    ----------
+    format : int
+        The version of the JSON.
+    certificate : str
+        SHA-256 of the certificate's canonical JSON.
+    files : dict
+        SHA-256 of each file, by the file's name.
+    """
+
+    format: int
+    certificate: str
+    files: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> FileList:
+        """Read the list in a file."""
+        try:
+            found: FileList = read_as(parse_json(read_text(path)), cls)
+        except ValueError as error:
+            raise DataError(f"{path}: not a list of released files: {error}") from None
+        if found.format != _LIST_FORMAT:
+            raise DataError(f"{path}: written by another release of fairflows (format {found.format}).")
+        return found
+
+
+def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList:
+    r"""Add files to the producer's list beside a certificate.
+
+    Parameters
+    ----------
+    certificate : path
+        ``certificate.json``; the list is ``certificate.files.json`` beside it.
+    files : sequence of paths
+        Files that were encoded by the certified model after the certificate was made.
+
+    Returns
+    -------
+    FileList
+        The list as it was written.
+
+    Raises
+    ------
+    DataError
+        The list is about another certificate, names another file so, or a file cannot be read.
+    """
+    path = Path(certificate)
+    Certificate.read(path)  # which refuses anything else
+    target = list_beside(path)
+    listed = FileList(_LIST_FORMAT, _canonical_sha256(read_text(path)))
+    if target.is_file():
+        known = FileList.read(target)
+        if known.certificate != listed.certificate:
+            raise DataError(f"{target}: is about another certificate, or this one was changed since; remove it first.")
+        listed = known
+    for file in map(Path, files):
+        sha256 = file_sha256(file)
+        if listed.files.get(file.name, sha256) != sha256:
+            raise DataError(f"{file}: the list has another file called {file.name!r}; rename this one.")
+        listed = replace(listed, files={**listed.files, file.name: sha256})
+    with new_file(target) as side:
+        side.write_text(json.dumps(vars(listed), indent=2, ensure_ascii=False), encoding="utf-8")
+    return listed
+
+
+def list_beside(certificate: Path) -> Path:
+    """Return where the list for a certificate is: ``certificate.files.json`` beside ``certificate.json``."""
+    return certificate.with_suffix(".files.json")
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file.") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
+
+
+def difference_from_counts(path: Path, certificate: Certificate) -> str:
+    """Say how a file's rows differ from the counts of a random row, all groups together; empty where they do not."""
+    frame = read_frame(path, text_format=own_format(path) if kind_of(path) == "csv" else None)
+    if "cell" not in frame:
+        return "It has no column 'cell', and should hold the cells that were counted."
+    n_counted = sum(certificate.n.values())
+    if len(frame) != n_counted:
+        return f"It has {len(frame):,} rows; {n_counted:,} persons were counted."
+    headline = certificate.headline
+    if headline is None:
+        return "The certificate has no counts of a random row."
+    counted: Counter[int] = Counter()
+    for fold in headline.counts:
+        for counts in fold.counts.values():
+            counted.update(dict(zip(fold.cells, counts, strict=True)))
+    found = frame["cell"].value_counts().to_dict()
+    different = [cell for cell in sorted(counted) if found.get(cell, 0) != counted[cell]]
+    if different:
+        cell = different[0]
+        numbers = f"cell {cell} has {found.get(cell, 0):,} and not {counted[cell]:,}"
+        return f"{len(different)} cells have other numbers of rows than were counted: {numbers}."
+    return ""
+
+
+def _check_file(path: Path, sha256: str, names: list[str], c: Certificate, listed: FileList | None) -> Result:
+    """Check whether the producer named the file; `names` are those that the certificate has for its contents."""
+    others = {} if listed is None else listed.files
+    if names:
+        return Result("file", "ok", f"It is {names[0]!r}, byte for byte, which the certificate names.")
+    if sha256 in others.values():
+        return Result("file", "ok", "It is in the producer's list, byte for byte.")
+    if path.name in c.released_files or path.name in others:
+        return Result("file", "FAILED", f"It is not the {path.name!r} that was released: it was changed or replaced.")
+    return Result("file", "UNKNOWN", "No list names it. That it comes from the same model is only claimed.")
+
+
+def _check_histogram(path: Path, names: list[str], c: Certificate) -> Result:
+    """Check whether the file has as many rows in each cell as were counted, where it should."""
+    if c.headline is None or not c.counted_file or c.counted_file not in (path.name, *names):
+        text = "Not compared with the counts: its rows are not the cells of exactly the persons that were counted."
+        return Result("histogram", "note", text)
+    difference = difference_from_counts(path, c)
+    if difference:
+        return Result("histogram", "FAILED", difference)
+    return Result("histogram", "ok", "Its rows are in the cells as they were counted, all groups together.")
+
+
+def _canonical_sha256(text: str) -> str:
+    """Return the SHA-256 of a JSON text, whatever its spaces and the order of its names."""
+    canonical = json.dumps(parse_json(text), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,464 @@
+"""Statements of a certificate: what each one says, the numbers it follows from, and how it is made and recomputed.
+
+A new statement takes one class with the two methods of `Kind`, listed in `KINDS`, and one entry of
+`fairflows.report.words.STATEMENTS`. Nothing else has to know it: certificates print it, `check` recomputes it from
+what it prints, and `verify` makes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fairflows.bounds.arguments import FloatArray, Priors
+from fairflows.bounds.cells import (
+    FEWEST_PERSONS,
+    cell_radius,
+    cells_to_merge,
+    exact_adversary_accuracy,
+    exact_statistical_distance,
+    has_few_persons,
+    merged_accuracy_upper_bound,
+    merged_distance,
+    merged_upper_bound,
+)
+from fairflows.bounds.model import (
+    adversary_accuracy_upper_bound,
+    statistical_distance,
+    statistical_distance_upper_bound,
+)
+from fairflows.bounds.planning import delta_of_each
+from fairflows.encoder.base import LatentLaw
+
+About = Literal["table", "population", "model", "attack", "density"]
+Law = Literal["row", "person"]
+Counts = npt.NDArray[np.int64]
+
+PROBABILITY = {"probability": True}
+"""Metadata of a field that holds a number between 0 and 1."""
+
+MONTE_CARLO_DELTA = 0.001
+"""δ of a bound by draws from a model: of the draws, and not of the persons."""
+
+_OTHER_DENSITIES = "passed"
+
+
+class Pair(NamedTuple):
+    """Two groups, and the terms of the bound on their distance."""
+
+    one: str
+    other: str
+    printed: float  # their distance in the cells that are printed, ½Σ|c_a/n_a − c_b/n_b|
+    merged: float  # the largest distance that merged cells can add, ½(m_a/n_a + m_b/n_b)
+    radius: float  # the error of counting, at δ
+
+
+@dataclass(frozen=True)
+class FoldCounts:
+    """Persons counted by group and cell for one model, and the other inputs of the bound.
+
+    Attributes
+    ----------
+    share : float
+        Probability that a person belongs to this fold; 1 where one model encodes everybody.
+    delta : float
+        δ that the bound of this fold spends.
+    radius : float
+        Term that is added to the observed distance; with more than two groups, that of the pair with the largest one.
+    n : dict
+        Number of persons of each group.
+    cells : tuple of int
+        Cells that are counted one by one; two folds have no cell in common. Where the label is released too, the pair
+        of cell c and the j-th of L labels has the number c·L + j.
+    counts : dict
+        For each group, its persons in each of these cells. Given a label they may be rounded down to tens, so that
+        merged counts cannot be computed from them.
+    merged : dict
+        For each group, its other persons: those in cells in which a group has 1 to 9 persons, in as many further cells
+        as it takes for this number not to be that small, and those lost in rounding.
+    """
+
+    share: float = field(metadata=PROBABILITY)
+    delta: float
+    radius: float
+    n: dict[str, int]
+    cells: tuple[int, ...]
+    counts: dict[str, tuple[int, ...]]
+    merged: dict[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        counts: Counts,
+        merged_cells: npt.NDArray[np.bool_],
+        groups: Sequence[str],
+        *,
+        delta: float,
+        share: float = 1.0,
+        first: int = 0,
+        rounded: bool = False,
+    ) -> FoldCounts:
+        """Return what is printed of counts (K, k): some cells merged, the others rounded down to tens if `rounded`.
+
+        `first` is the number of the first cell.
+        """
+        n, kept = counts.sum(axis=1), counts[:, ~merged_cells]
+        if rounded:
+            kept = kept // FEWEST_PERSONS * FEWEST_PERSONS
+        merged = n - kept.sum(axis=1)
+        return cls(
+            share=share,
+            delta=delta,
+            radius=_largest_radius(n, delta),
+            n=dict(zip(groups, n.tolist(), strict=True)),
+            cells=tuple((first + np.flatnonzero(~merged_cells)).tolist()),
+            counts={group: tuple(row) for group, row in zip(groups, kept.tolist(), strict=True)},
+            merged=dict(zip(groups, merged.tolist(), strict=True)),
+        )
+
+    @property
+    def observed(self) -> float:
+        """Largest distance between two groups that these counts allow."""
+        return min(1.0, float(merged_distance(self.by_group, self.merged_by_group).max()))
+
+    @property
+    def upper(self) -> float:
+        """Upper bound on the true Δ of this fold."""
+        return float(merged_upper_bound(self.by_group, self.merged_by_group, self.delta))
+
+    def accuracy_upper(self, priors: Priors = None) -> float:
+        """Return the upper bound on the true accuracy of the best guess of the group in this fold."""
+        return float(merged_accuracy_upper_bound(self.by_group, self.merged_by_group, self.delta, priors))
+
+    @property
+    def worst_pair(self) -> Pair:
+        """The two groups with the largest bound, and the terms of their bound."""
+        counts, merged, n = self.by_group, self.merged_by_group, np.array(list(self.n.values()), dtype=np.float64)
+        radius = cell_radius(n, self.delta)
+        bounds = merged_distance(counts, merged) + radius
+        np.fill_diagonal(bounds, -1)
+        a, b = sorted(np.unravel_index(int(bounds.argmax()), bounds.shape))
+        share = merged / np.maximum(n, 1)
+        in_merged = float(share[a] + share[b]) / 2
+        whole = float(merged_distance(counts[[a, b]], merged[[a, b]])[0, 1])
+        names = list(self.n)
+        return Pair(names[a], names[b], whole - in_merged, in_merged, float(radius[a, b]))
+
+    @property
+    def computed_radius(self) -> float:
+        """Radius that belongs to these numbers of persons."""
+        return _largest_radius(np.array(list(self.n.values())), self.delta)
+
+    @property
+    def by_group(self) -> FloatArray:
+        """Counts as an array of shape (K, cells)."""
+        return np.array([self.counts[group] for group in self.n], dtype=np.float64).reshape(len(self.n), -1)
+
+    @property
+    def merged_by_group(self) -> FloatArray:
+        """Merged counts as an array of shape (K,)."""
+        return np.array([self.merged[group] for group in self.n], dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """One statement about how far apart the groups are, and the numbers that it follows from.
+
+    Attributes
+    ----------
+    about : {"table", "population", "model", "attack", "density"}
+        The subject. "population": the true distribution. "model": the estimated densities. "attack": an adversary that
+        was run. "density": the distance between an estimated density and the truth.
+    by : str
+        How the number was found. "held-out": persons counted by cell whom the model has not seen. "model": a sum over
+        the model's own laws, or draws from them. "adversary": test persons whom an adversary classified.
+    law : {"row", "person"}
+        Whether it is about a random row of the release, or about a random row of a random person.
+    given : str or None
+        The label that it conditions on, as for equalized odds; None for all persons.
+    group : str or None
+        The group that a statement about a density is about.
+    distance : float
+        The bound on the statistical distance Δ: a lower bound for "attack" and "density", else an upper bound.
+    observed : float or None
+        The distance as it was counted or estimated, before anything was added for chance.
+    accuracy : float or None
+        Upper bound on the accuracy of the best guess of the group, at the certificate's priors.
+    delta : float
+        δ, the probability that `distance` is wrong; 0 for an exact sum.
+    accuracy_delta : float
+        The same for `accuracy`, where it is a bound of its own; 0 where it follows from `distance`.
+    counts : tuple of FoldCounts
+        The counts that the bounds follow from, one entry per model. The bound is the sum of the entries' bounds, each
+        times its share.
+    source : str
+        The adversary of an attack; "own" or "passed" for the densities of a model-based bound.
+    met : bool or None
+        Whether the bound is within the target; None without a target, and for statements that no target is about.
+    """
+
+    about: About
+    by: str
+    law: Law = "row"
+    given: str | None = None
+    group: str | None = None
+    distance: float = field(metadata=PROBABILITY)
+    observed: float | None = field(default=None, metadata=PROBABILITY)
+    accuracy: float | None = field(default=None, metadata=PROBABILITY)
+    delta: float = field(default=0.0, metadata=PROBABILITY)
+    accuracy_delta: float = field(default=0.0, metadata=PROBABILITY)
+    counts: tuple[FoldCounts, ...] = ()
+    source: str = ""
+    met: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """Short name, unique within a certificate, such as "population row" or "population row given 1"."""
+        parts = [self.about, self.law if self.group is None else self.group]
+        return " ".join([*parts, *([] if self.given is None else ["given", self.given])])
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether `distance` is a lower bound."""
+        return self.about in ("attack", "density")
+
+    @property
+    def n(self) -> dict[str, int]:
+        """Number of persons of each group that were counted; empty where none were."""
+        return {
+            group: sum(fold.n[group] for fold in self.counts) for group in (self.counts[0].n if self.counts else ())
+        }
+
+    def judged(self, target: float | None, target_accuracy: float | None) -> Statement:
+        """Return the same statement with `met`, for a target distance or a target accuracy."""
+        limit, value = (target, self.distance) if target_accuracy is None else (target_accuracy, self.accuracy)
+        is_asked = not self.is_lower and self.given is None and limit is not None and value is not None
+        return replace(self, met=bool(value <= limit) if is_asked else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackResult:
+    """Result of an attack, as far as a certificate states it.
+
+    Attributes
+    ----------
+    attack_lower : float
+        Lower bound on the true Δ that the best adversary proves.
+    best : str
+        Adversary that was chosen on validation persons.
+    delta : float
+        δ, the probability that the bound is wrong.
+    density_gap_lower : dict
+        For each group, a lower bound on the distance between p̂_a and the truth, each at δ. Empty for a model without
+        densities.
+    released : tuple of str
+        Parts of the release that were attacked.
+    model, rows : str
+        Keyed hashes of the model, empty for an array, and of the attacked test rows, at most one of each person.
+    limits : tuple of str
+        Sentences about attacks that could not be tried.
+    """
+
+    attack_lower: float
+    best: str
+    delta: float
+    density_gap_lower: dict[str, float]
+    released: tuple[str, ...]
+    model: str
+    rows: str = ""
+    limits: tuple[str, ...] = ()
+
+
+class Case(Protocol):
+    """What statements are made from: one model, the rows to certify on, and the settings."""
+
+    groups: Sequence[str]
+    delta: float  # δ of this look
+    priors: Priors
+    laws: Sequence[Law]  # the laws that cells are counted for; empty where no cells are certified
+    latent_law: LatentLaw | None  # the laws of what is released, if the densities are the truth
+    density: str  # "own" or "passed"
+    n_draws: int
+    seed: int
+    attack: AttackResult | None
+
+    def counted(self, law: Law) -> Sequence[Counted]:
+        """Return the counts of independent rows, one entry per model."""
+
+
+class Kind(Protocol):
+    """A kind of statement."""
+
+    about: tuple[About, ...]  # the subjects that it states something about
+
+    def make(self, case: Case) -> Iterator[Statement]:
+        """Make the statements of this kind that the case allows."""
+
+    def again(self, stated: Statement, priors: Priors) -> Statement | None:
+        """Recompute a statement from what it prints; None where that does not determine it."""
+
+
+class HeldOut:
+    """Bounds on the true distribution, from persons whom the models have not seen, counted by cell."""
+
+    about: tuple[About, ...] = ("population",)
+
+    def make(self, case: Case) -> Iterator[Statement]:
+        """Make one statement per law, and for a random row one given each label."""
+        for law in case.laws:
+            parts = case.counted(law)
+            each = delta_of_each(case.delta, len(parts))
+            yield self._stated(law, None, tuple(part.fold(case.groups, each) for part in parts), case.priors)
+            by_label = [part.folds_by_label(case.groups, each) for part in parts] if law == "row" else [{}]
+            for label in by_label[0]:
+                yield self._stated(law, label, tuple(folds[label] for folds in by_label), case.priors)
+
+    def again(self, stated: Statement, priors: Priors) -> Statement | None:
+        """Recompute a statement from its counts."""
+        return self._stated(stated.law, stated.given, stated.counts, priors)
+
+    def _stated(self, law: Law, given: str | None, folds: tuple[FoldCounts, ...], priors: Priors) -> Statement:
+        delta, with_accuracy = sum(fold.delta for fold in folds), law == "row" and given is None
+        accuracy = min(1.0, sum(fold.share * fold.accuracy_upper(priors) for fold in folds))
+        follows = len(folds[0].n) == 2 and priors is None  # then it is (1 + Δ)/2
+        return Statement(
+            about="population",
+            by="held-out",
+            law=law,
+            given=given,
+            distance=min(1.0, sum(fold.share * fold.upper for fold in folds)),
+            observed=min(1.0, sum(fold.share * fold.observed for fold in folds)),
+            accuracy=accuracy if with_accuracy else None,
+            delta=delta,
+            accuracy_delta=delta if with_accuracy and not follows else 0.0,
+            counts=folds,
+        )
+
+
+class ByModel:
+    """Bounds that hold if the estimated densities are the truth."""
+
+    about: tuple[About, ...] = ("model",)
+
+    def make(self, case: Case) -> Iterator[Statement]:
+        """Make one statement for all rows, and one given each label that the model has densities of."""
+        law = case.latent_law
+        if law is not None:
+            yield self._stated(case, law, None, MONTE_CARLO_DELTA)
+            for label in law.labels:
+                yield self._stated(case, law, label, MONTE_CARLO_DELTA / len(law.labels))
+
+    def again(self, stated: Statement, priors: Priors) -> Statement | None:
+        """Return None: without the model, draws from it cannot be made again."""
+        return None
+
+    def _stated(self, case: Case, law: LatentLaw, label: Hashable, delta: float) -> Statement:
+        priors, exact = case.priors if label is None else None, law.exact(label)
+        if exact is not None:
+            delta, estimate = 0.0, float(exact_statistical_distance(exact))
+            upper, accuracy = estimate, float(exact_adversary_accuracy(exact, priors))
+        else:
+            table = law.log_density_table(case.n_draws, case.seed, label)
+            estimate, upper = statistical_distance(table), statistical_distance_upper_bound(table, delta)
+            accuracy = adversary_accuracy_upper_bound(table, delta, priors)
+        follows = len(case.groups) == 2 and priors is None
+        return Statement(
+            about="model",
+            by="model",
+            given=None if label is None else str(label),
+            distance=upper,
+            observed=estimate,
+            accuracy=accuracy if label is None else None,
+            delta=delta,
+            accuracy_delta=delta if label is None and not follows else 0.0,
+            source=case.density,
+        )
+
+
+class ByAdversary:
+    """Lower bounds that an audit proved: on the true distance, and on the error of each density."""
+
+    about: tuple[About, ...] = ("attack", "density")
+
+    def make(self, case: Case) -> Iterator[Statement]:
+        """Make the statement of the best adversary, and one for each of the model's own densities."""
+        found = case.attack
+        if found is None:
+            return
+        bound, delta = float(found.attack_lower), float(found.delta)
+        yield Statement(about="attack", by="adversary", distance=bound, delta=delta, source=str(found.best))
+        gaps = {} if case.density == _OTHER_DENSITIES else found.density_gap_lower
+        for group, gap in gaps.items():
+            yield Statement(about="density", by="adversary", group=str(group), distance=float(gap), delta=delta)
+
+    def again(self, stated: Statement, priors: Priors) -> Statement | None:
+        """Return None: the attack is not run again."""
+        return None
+
+
+KINDS: dict[str, Kind] = {"held-out": HeldOut(), "model": ByModel(), "adversary": ByAdversary()}
+"""All kinds of statements, by `Statement.by`, in the order of a certificate."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Persons whom one model has not seen, counted by label, group and cell."""
+
+    counts: Counts  # (C, K, k), with C = 1 where the table has no label
+    labels: Sequence[Hashable]  # the C labels; empty without
+    with_label: bool = False  # whether a cell is the pair of a cell and a label, which are released together
+    share: float = 1.0  # the probability that a person is encoded by this model
+    first: int = 0  # the number of its first cell; other models have those before it
+
+    def of_pairs(self) -> Counted:
+        """Count the same persons by pair of cell and label: cell c and the j-th of L labels are c·L + j."""
+        L, K, k = self.counts.shape
+        pairs = np.zeros((L, K, k, L), dtype=np.int64)
+        for j in range(L):
+            pairs[j, :, :, j] = self.counts[j]
+        return Counted(pairs.reshape(L, K, k * L), self.labels, True, self.share, self.first * L)
+
+    @property
+    def n(self) -> Counts:
+        """Number of persons of each group."""
+        return self.counts.sum(axis=(0, 2))
+
+    @property
+    def n_cells(self) -> int:
+        """Number of different cells, or pairs, that can be released."""
+        return self.counts.shape[2]
+
+    def fold(self, groups: Sequence[str], delta: float) -> FoldCounts:
+        """Return what is printed of all persons, and bounds the true Δ at this δ."""
+        merged = self._merged
+        return FoldCounts.of(self.counts.sum(axis=0), merged, groups, delta=delta, share=self.share, first=self.first)
+
+    def folds_by_label(self, groups: Sequence[str], delta: float) -> dict[str, FoldCounts]:
+        """Return what is printed of the persons with each label; the bounds hold at this δ together.
+
+        A count that is merged given one label must not follow from that of all persons less those given the other
+        labels, nor from the size of a group: where it would, the counts given the label are rounded down.
+        """
+        each = delta_of_each(delta, max(len(self.labels), 1))
+        merged = has_few_persons(self.counts).any(axis=1) | self._merged
+        folds: dict[str, FoldCounts] = {}
+        for label, counts, cells in zip(self.labels, self.counts, merged, strict=False):  # without labels: none
+            tells = (merged.any(axis=0) & ~cells).any() or has_few_persons(counts[:, cells].sum(axis=1)).any()
+            folds[str(label)] = FoldCounts.of(
+                counts, cells, groups, delta=each, share=self.share, first=self.first, rounded=bool(tells)
+            )
+        return folds
+
+    @property
+    def _merged(self) -> npt.NDArray[np.bool_]:
+        """Cells that are merged where all persons are counted."""
+        # with the label, the counts of all persons and those by label are the same numbers
+        return cells_to_merge(self.counts if self.with_label else self.counts.sum(axis=0))
+
+
+def _largest_radius(n: Counts, delta: float) -> float:
+    return min(1.0, float(cell_radius(n, delta).max()))

@@ -1,0 +1,183 @@
+"""verify: a certificate computed again with the model and the rows, and what differs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from fairflows.certificate.certificate import Certificate
+from fairflows.certificate.certify import MadeCase, Settings, request_of
+from fairflows.certificate.looks import open_looks
+from fairflows.certificate.statement import AttackResult, FoldCounts, Statement
+from fairflows.encoder.model_state import model_hash
+from fairflows.exceptions import DataError
+from fairflows.release.released import Model, Released
+from fairflows.table.table import Table
+
+if TYPE_CHECKING:
+    from fairflows.density.base import GroupDensities
+
+_TOLERANCE = 1e-6  # of sums over many draws, between machines
+_ANOTHER = "This is another model than the one that was certified."
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as the certificate says."""
+
+    what: str  # "model", "rows", "look", "seal", "settings", the name of a statement, or of another field
+    text: str  # what differs, in a sentence
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What differs between a certificate and the same one computed again; true where nothing does."""
+
+    differences: tuple[Difference, ...]
+    sealed: bool = True  # whether the model has a key, so that a seal vouches for what was not computed again
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+    def __repr__(self) -> str:
+        if not self.differences:
+            holds = "The certificate holds: everything was computed again and agrees."
+            return holds if self.sealed else f"{holds} It is not sealed: the attack is taken on trust."
+        return "\n".join(["The certificate does not hold:", *(f"  - {d.text}" for d in self.differences)])
+
+
+def verify(
+    certificate: Certificate, model: Model, rows: Table, *, density: GroupDensities | None = None
+) -> Verification:
+    """Compute a certificate again and say what differs: another model, other rows, reused rows, changed statements.
+
+    The attack is not run again; the seal shows that its result was not changed.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate to verify.
+    model : encoder or pipeline
+        The model that it should be about, with its key and its ledger.
+    rows : Table
+        The rows that it should be about.
+    density : GroupDensities, default=None
+        The densities that were passed to `certify`, if any were.
+
+    Returns
+    -------
+    Verification
+        True where nothing differs; it lists the differences.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from fairflows import FairTree, certify, load_adult
+    >>> train, _, test = load_adult().split(random_state=0)
+    >>> release = FairTree(n_cells=8).fit(train)
+    >>> certificate = certify(release, test, target=0.1)
+    >>> verify(certificate, release, test)
+    The certificate holds: everything was computed again and agrees.
+    >>> bool(verify(replace(certificate, target=0.2), release, test))
+    False
+    """
+    view = Released.of(model)
+    key, name = view.secret, model_hash(model, view.secret)
+    same_model = name == certificate.model
+    same_rows = rows.fingerprint(key) == certificate.rows
+    intact = not key or certificate.sealed(key).seal == certificate.seal
+    if not (same_model or same_rows or (key and intact)):
+        # Hashes and seal under another key say nothing: only the model is known to differ.
+        return Verification((Difference("model", _ANOTHER + " Its key is another, too: no more can be said."),))
+    found = []
+    if not same_model:
+        found.append(Difference("model", _ANOTHER))
+    if not same_rows:
+        found.append(Difference("rows", "These are other rows than those that were certified on."))
+    if not intact:
+        # Nothing that it states can be relied on, not even how much work it would be to compute it again.
+        found.append(Difference("seal", "The seal is broken: the certificate was changed after it was made."))
+        return Verification(tuple(found))
+    used = view.already_used(rows) if same_model else 0
+    if used:
+        found.append(Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows."))
+    if same_model and same_rows:
+        found += _differences(certificate, view, name, rows, density)
+    return Verification(tuple(found), sealed=bool(key))
+
+
+def _differences(
+    certificate: Certificate, model: Released, name: str, rows: Table, density: GroupDensities | None
+) -> Iterator[Difference]:
+    c, attack = certificate, certificate.find("attack")
+    found = None
+    if attack is not None:
+        found = AttackResult(
+            attack_lower=attack.distance,
+            best=attack.source,
+            delta=attack.delta,
+            density_gap_lower=c.density_gap_lower,
+            released=c.released,
+            model=c.model,
+        )
+    try:
+        settings = Settings.of(model, model.groups(rows), **{f.name: getattr(c, f.name) for f in fields(Settings)})
+    except ValueError as error:
+        yield Difference("settings", f"No certificate can have these settings: {error}")
+        return
+    try:
+        case = MadeCase(model, rows, settings, name=name, attack=found, densities=density)
+        again = case.certificate(c.look)
+    except DataError as error:
+        yield Difference("rows", f"It cannot be computed again from these rows: {error}")
+        return
+    yield from _differences_in_looks(c, case)
+    for what in ("status", "n", "n_cells"):
+        if getattr(c, what) != getattr(again, what):
+            yield Difference(what, f"{what} is {getattr(again, what)}; the certificate says {getattr(c, what)}.")
+    stated, computed = ({s.name: s for s in part.statements} for part in (c, again))
+    for what in dict.fromkeys([*stated, *computed]):
+        yield from _differences_in_statement(what, stated.get(what), computed.get(what))
+
+
+def _differences_in_statement(what: str, stated: Statement | None, computed: Statement | None) -> Iterator[Difference]:
+    if stated is None or computed is None:
+        said, found = ("states", "does not follow") if computed is None else ("does not state", "follows")
+        yield Difference(what, f"The certificate {said} {what!r}, which {found}.")
+        return
+    for f in fields(Statement):
+        one, other = getattr(stated, f.name), getattr(computed, f.name)
+        if f.name == "counts" and not _agree(one, other):  # too long to print
+            yield Difference(what, f"{what}: the counts are not those of these rows.")
+        elif not _agree(one, other):
+            yield Difference(what, f"{what}: {f.name} is {_shown(other)}; the certificate says {_shown(one)}.")
+
+
+def _differences_in_looks(c: Certificate, case: MadeCase) -> Iterator[Difference]:
+    """Compare the number of the look with the user's record, where that has a look at these persons."""
+    with open_looks() as looks:
+        request, others = request_of(looks, case), looks.at(looks.rows(case.rows.X, case.rows.identifier))
+    known = next((look for look in others if look.request == request), None)
+    if known is None and any(look.number == c.look for look in others):
+        yield Difference("look", f"Another certificate is look {c.look} of these persons in the user's record.")
+    elif known is not None and known.number != c.look:
+        text = f"The user's record has it as look {known.number} of these persons; it spends δ as look {c.look}."
+        yield Difference("look", text)
+
+
+def _agree(one: object, other: object) -> bool:
+    if isinstance(one, FoldCounts) and isinstance(other, FoldCounts):
+        return _agree(vars(one), vars(other))
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(_agree(*pair) for pair in zip(one, other, strict=True))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_agree(one[name], other[name]) for name in one)
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=0, abs_tol=_TOLERANCE)
+    return one == other
+
+
+def _shown(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

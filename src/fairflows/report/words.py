@@ -1,0 +1,609 @@
+"""All words of certificates and reports: the terminal's lines, the page's sentences, and the assumptions.
+
+Certificates print themselves with these words, so this module knows them by their attributes and imports none of them.
+A new kind of statement takes one entry of `STATEMENTS`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fairflows.bounds.arguments import FloatArray
+from fairflows.bounds.derived import balanced_accuracy, rounded_down, rounded_up
+from fairflows.bounds.planning import planned_cell_bound, rows_needed
+
+if TYPE_CHECKING:
+    from fairflows.certificate.certificate import Certificate
+    from fairflows.certificate.statement import FoldCounts, Statement
+
+MEANING = {
+    "CERTIFIED": "holds for the true distribution, whatever it is",
+    "REFUTED": "an actual adversary beats the model-based bound, so the estimated densities are wrong",
+    "MODEL_ONLY": "holds only if the estimated densities are the truth",
+    "NOT_MET": "no bound is low enough to promise what was asked, or anything",
+}
+ASSUMING = "  assuming that"
+
+_COLOURS = {"CERTIFIED": "#1b7f4b", "REFUTED": "#b3261e", "MODEL_ONLY": "#8a6100", "NOT_MET": "#5f6368"}
+_TITLES = {
+    "CERTIFIED": "Certified",
+    "MODEL_ONLY": "Holds for the model only",
+    "REFUTED": "Refuted",
+    "NOT_MET": "Target not met",
+}
+_LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
+_DENSITIES = {"own": "the densities that the model was fitted with", "passed": "densities that were passed to certify"}
+_MOST_GROUPS, _MOST_CELLS = 8, 300  # a larger table is for machines: certificate.json has it
+_FEWER = (32, 16, 8, 4, 2)
+
+ASSUMPTIONS = {
+    "released": "The {what} all that is released. Functions of that are covered; bounds of separate releases do not "
+    "add up to one of both, and predictions made from the original rows are not covered.",
+    "drawn": "A released row is drawn anew each time from a law of rows given the cell, which is the same for every "
+    "group. The row reveals no more about the group than the cell does, so the bounds of the cell cover the row.",
+    "foreign": "Each different row that the model gives is a cell. The output for a row depends on that row alone, and "
+    "not on the rows that are transformed with it.",
+    "groups": "The groups are those that the rows state; a group label that is wrong at encoding is not covered.",
+    "independent": "The certifying persons are independent draws, group by group, from the distribution that the "
+    "release will be used on.",
+    "which groups": "The sensitive column alone decided which groups there are; no other column of these persons did.",
+    "fresh persons": "The bound is for a fresh person; rows that the model was trained on are not covered.",
+    "fixed before": "The encoder, the cells and their number were fixed before these persons were looked at.",
+    "folds": "{models} models share out the persons by {dealt}. Each encodes only persons that it has not seen, and "
+    "its encoder, its cells and their number were fixed without them. So the bound covers every row of the table that "
+    "the models were fitted with, and fresh persons.",
+    "released once": "The rows of that table are covered as they were released, once, when the models were fitted: "
+    "without an identifier, later rows cannot be matched to the model that has not seen them.",
+    "most rows": "No person has more than {most} rows. The bound is about a random row of the release; the one for a "
+    "random person is about one random row of that person. Each holds at its own δ, both together at twice that. All "
+    "rows of one person linked together are covered by neither, so identifiers are not released.",
+    "merged": "Cells with fewer than ten of these persons of a group are merged in the printed counts, and count as if "
+    "they revealed the group: the bounds are larger for it, never smaller.",
+    "one row each": "No identifier says whose rows these are; it is assumed that no person has two of them.",
+    "given the label": "Bounds given the label hold for that label, and all of them together at their own δ.",
+    "secret key": "The key behind coins and noise is secret, and one person {alike}.",
+    "fresh coins": "Coins and noise are fresh for every row, because no identifier says whose rows they are: no person "
+    "is released twice.",
+    "densities": "The model-based bound takes the estimated densities for the truth. It does not say how far they are "
+    "from it; the attack and the check of the densities do.",
+    "other densities": "Under other densities than the model's own, nothing is stated given the label.",
+    "noise": "The noise key is secret, no person is encoded by two models or two keys, and identifiers, index and "
+    "order of the rows are not released.",
+    "look": "This is look {look} of these persons, and spends its share of δ. That covers models that were fixed "
+    "beforehand, or tried because an earlier one did not meet the target. A model that was chosen after reading "
+    "earlier bounds of the same persons needs new persons.",
+    "errors add up": "Each statement has its own probability of error; all of them hold together except with "
+    "probability of the sum.",
+    "no seal": "The model has no key, so there is no seal: results that cannot be computed again, such as the attack, "
+    "are taken on trust.",
+    "no ledger": "The model keeps no ledger: it is taken on trust that these rows were neither trained on nor "
+    "certified on before.",
+    "not comparable": "Persons are not named as in training, or not at all, and too many rows are alike: it is taken "
+    "on trust that none of these was trained on.",
+}
+"""Text of each assumption, by its key."""
+
+ABOUT_MODEL = ("densities", "other densities")
+"""Assumptions of the model-based bound alone."""
+
+
+@dataclass(frozen=True)
+class StatementWords:
+    """How statements of one kind are said.
+
+    Each entry is a function of the statement and its certificate.
+    """
+
+    line: Callable[[Statement, Certificate], str]  # the name in the terminal's list
+    text: Callable[[Statement, Certificate], str]  # the statement in that list
+    name: str  # the name in the page's table
+    says: Callable[[Statement, Certificate], str]  # its meaning
+    rests: Callable[[Statement, Certificate], str]  # the conditions that it rests on
+    in_appendix: bool = False  # whether it holds only under a model
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Format a share as a percentage."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def percent_at_most(share: float | None, digits: int = 1) -> str:
+    """Format an upper bound, or a probability of error, as a percentage, rounded up."""
+    return "–" if share is None else f"{rounded_up(100 * share, digits)} %"
+
+
+def percent_at_least(share: float) -> str:
+    """Format a lower bound as a percentage, rounded down."""
+    return f"{rounded_down(100 * share, 1)} %"
+
+
+def at_most(upper: float | None) -> str:
+    """Format an upper bound on a distance Δ with three digits, rounded up."""
+    return "–" if upper is None else rounded_up(upper, 3)
+
+
+def at_least(lower: float | None) -> str:
+    """Format a lower bound on a distance Δ with three digits, rounded down."""
+    return "–" if lower is None else rounded_down(lower, 3)
+
+
+# One entry for each kind of statement ------------------------------------------------------------------------------
+
+
+def _line_of_population(s: Statement, c: Certificate) -> str:
+    if s.given is not None:
+        return f"  given label {s.given}"
+    return "  a random person" if s.law == "person" else "true distribution"
+
+
+def _text_of_population(s: Statement, c: Certificate) -> str:
+    if s.law == "person":
+        counted = ", ".join(f"{group}: {count:,}" for group, count in s.n.items())
+        return f"Δ ≤ {rounded_up(s.distance)} (observed {s.observed:.4f}; {counted})"
+    return f"{_bounds(s, c)} (observed {s.observed:.4f})"
+
+
+def _says_population(s: Statement, c: Certificate) -> str:
+    if s.law == "person":
+        return "The same about one random row of a random person; the first line is about a random row."
+    return "No classifier on the released cells does better, for whatever task."
+
+
+def _rests_population(s: Statement, c: Certificate) -> str:
+    error = f"error probability {percent_at_most(s.delta)}."
+    if s.law == "person":
+        return f"Persons have at most {c.most_rows:,} rows; {error} All rows of one person together are not covered."
+    return f"Held-out persons of the true population; {error}"
+
+
+def _text_of_model(s: Statement, c: Certificate) -> str:
+    if s.given is not None:
+        return f"Δ ≤ {rounded_up(s.distance)}"
+    how = f"estimate {s.observed:.4f}" if s.delta else "exact"
+    return f"{_bounds(s, c)} ({how}), if p̂ is the truth: {_DENSITIES.get(s.source, s.source)}"
+
+
+def _rests_model(s: Statement, c: Certificate) -> str:
+    return f"The densities; {f'error probability {percent_at_most(s.delta, 2)}' if s.delta else 'an exact sum'}."
+
+
+def _text_of_attack(s: Statement, c: Certificate) -> str:
+    error = c.density_error_lower
+    more = f": the densities err by at least {rounded_down(error)} together" if error else ""
+    return f"Δ ≥ {rounded_down(s.distance)} by {s.source}{more}"
+
+
+def _says_attack(s: Statement, c: Certificate) -> str:
+    if s.distance > 0:
+        return f"An actual adversary reaches this: {s.source}."
+    return f"No adversary was shown to beat a blind guess; the most promising was {s.source}."
+
+
+STATEMENTS: dict[tuple[str, str], StatementWords] = {
+    ("population", "held-out"): StatementWords(
+        line=_line_of_population,
+        text=_text_of_population,
+        name="Certified",
+        says=_says_population,
+        rests=_rests_population,
+    ),
+    ("model", "model"): StatementWords(
+        line=lambda s, c: "model" if s.given is None else f"  given label {s.given}",
+        text=_text_of_model,
+        name="Model",
+        says=lambda s, c: "No adversary does better, if the estimated densities are the truth.",
+        rests=_rests_model,
+        in_appendix=True,
+    ),
+    ("attack", "adversary"): StatementWords(
+        line=lambda s, c: "attack",
+        text=_text_of_attack,
+        name="Attack",
+        says=_says_attack,
+        rests=lambda s, c: f"Held-out persons of the true population; error probability {percent_at_most(s.delta)}.",
+    ),
+    ("density", "adversary"): StatementWords(
+        line=lambda s, c: f"  density of {s.group}",
+        text=lambda s, c: f"TV(p̂, p) ≥ {rounded_down(s.distance)}",
+        name="Density",
+        says=lambda s, c: f"The estimated density of {s.group} is at least this far from the truth.",
+        rests=lambda s, c: f"Held-out persons; error probability {percent_at_most(s.delta)}.",
+        in_appendix=True,
+    ),
+}
+"""The words of each kind of statement, by `about` and `by`."""
+
+_ABSENT = {
+    "population": ("true distribution", "nothing is certified: that takes a release of cells"),
+    "model": ("model", "no statement: there is no density of the release"),
+    "attack": ("attack", "not attacked"),
+}
+
+
+# The terminal and the notebook --------------------------------------------------------------------------------------
+
+
+def heading(c: Certificate) -> str:
+    """Return the first line: the status and its meaning."""
+    return f"{badge(c)[0]}: {MEANING[c.status]}"
+
+
+def badge(c: Certificate) -> tuple[str, str]:
+    """Return the status as a word, and the colour to show it in."""
+    if c.unchecked:
+        claim = "NOT CHECKED (`fairflows check` does that). Somebody states: "
+        return f"{claim}{c.status}", _COLOURS["NOT_MET"]
+    return c.status, _COLOURS[c.status]
+
+
+def lines(c: Certificate) -> list[tuple[str, str]]:
+    """Return the contents of a certificate, one line each: name and text."""
+    cells = f" ({c.n_cells} cells)" if c.n_cells is not None else ""
+    found = [("sensitive", c.sensitive), ("released", " and ".join(c.released) + cells)]
+    if c.target is not None:
+        found.append(("target", f"Δ ≤ {c.target:.4g} ({_between_two(c)} {_accuracy(c.target)})"))
+    elif c.target_accuracy is not None:
+        found.append(("target", f"an adversary is right at most {100 * c.target_accuracy:.4g} % of the time"))
+    if c.priors is not None:
+        shares = ", ".join(f"{group}: {percent(share)}" for group, share in zip(c.n, c.priors, strict=True))
+        found.append(("group shares", shares))
+    stated = {s.about for s in c.statements}
+    for about in dict.fromkeys([*_ABSENT, *(s.about for s in c.statements)]):
+        if about not in stated:
+            found.append(_ABSENT[about])
+        for s in c.statements:
+            if s.about == about:
+                said = STATEMENTS[s.about, s.by]
+                found.append((said.line(s, c), said.text(s, c)))
+    counted = ", ".join(f"{group}: {count:,}" for group, count in c.n.items())
+    unit = "rows of different persons" if c.most_rows > 1 else "persons"
+    found.append(("counted", f"{unit}, {counted}; look {c.look} of these persons"))
+    found.append(("probability of error", f"δ = {c.delta:g}; spent: {spent(c)}"))
+    found.append(("about", f"model {c.model}, rows {c.rows}, seed {c.seed}"))
+    return found
+
+
+def spent(c: Certificate) -> str:
+    """Return the probability of error of each subject, summed over its statements."""
+    sums: dict[str, float] = {}
+    for s in c.statements:
+        sums[s.about] = sums.get(s.about, 0.0) + s.delta + s.accuracy_delta
+    return ", ".join(f"{about} {delta:.4g}" for about, delta in sums.items()) or "nothing"
+
+
+def _bounds(s: Statement, c: Certificate) -> str:
+    """Say the bound on Δ, and the one on the adversary's accuracy, which for two equal groups is (1 + Δ)/2."""
+    if s.accuracy is None:
+        return f"Δ ≤ {rounded_up(s.distance)}"
+    right = f"adversary {rounded_up(100 * s.accuracy, 1)} %"
+    if c.is_plain:
+        return f"Δ ≤ {rounded_up(s.distance)}, {right}"
+    blind = percent(1 / len(c.n) if c.priors is None else max(c.priors))
+    return f"Δ ≤ {rounded_up(s.distance)} ({_between_two(c)} {_accuracy(s.distance)}), {right} (blind {blind})"
+
+
+def _between_two(c: Certificate) -> str:
+    """Name the adversary whose accuracy is (1 + Δ)/2."""
+    if len(c.n) > 2:
+        return "worst pair"
+    return "adversary" if c.priors is None else "equal shares"
+
+
+def _accuracy(distance: float) -> str:
+    return f"{rounded_up(100 * float(balanced_accuracy(distance)), 1)} %"
+
+
+# The page -----------------------------------------------------------------------------------------------------------
+
+
+def light(c: Certificate) -> dict[str, str]:
+    """Return a traffic light for the reader in a hurry: its colour, and its meaning in words.
+
+    Green: a target was set, and is certified. Red: it is missed, or nothing is bounded, or an attack refuted the model.
+    Amber: all between.
+    """
+    if c.status == "CERTIFIED":
+        colour, says = (
+            ("green", "certified within the target") if _target(c) else ("amber", "certified; no target was set")
+        )
+    elif c.status == "MODEL_ONLY":
+        colour, says = "amber", "nothing is certified; a model alone vouches for it"
+    else:
+        refuted = "an attack succeeded that should have been impossible"
+        missed = "the target is not met" if _target(c) else "nothing is promised"
+        colour, says = "red", refuted if c.status == "REFUTED" else missed
+    return {"colour": colour, "text": f"{_LIGHTS[colour]}: {says}"}
+
+
+def title(c: Certificate) -> str:
+    """Return the status as a short title."""
+    if c.status == "NOT_MET" and not _target(c):
+        return "Nothing is promised"
+    return _TITLES[c.status]
+
+
+def verdict(c: Certificate) -> list[str]:
+    """Return what the status means for a decision about the release: the main sentence, then a few more."""
+    chance = max(c.priors or [1 / max(2, len(c.n))])
+    shares = "at the given shares of the groups" if c.priors else "when the groups are equally likely"
+    what = "cell" if "cell" in c.released else "encoded row"
+    beside = ", the label included," if "label" in c.released else ""
+    asked, counted, model = _target(c), c.headline, c.find("model")
+    if c.status == "CERTIFIED" and counted is not None:
+        return [
+            f"From a released row{beside} nobody guesses the group correctly more than "
+            f"{percent_at_most(counted.accuracy)} of the time, {shares}; a blind guess is right {percent(chance)} of "
+            "the time.",
+            "This holds for every method and any amount of computing, and for the true population: no model has to be "
+            f"right. The statement itself may be wrong with a probability of {percent_at_most(counted.delta)} at most.",
+            _covered(c),
+            *asked,
+        ]
+    if c.status == "MODEL_ONLY" and model is not None:
+        return [
+            f"Nothing is guaranteed: only if the estimated densities are the truth, nobody guesses the group from a "
+            f"released {what} correctly more than {percent_at_most(model.accuracy)} of the time (a blind guess: "
+            f"{percent(chance)}).",
+            "Nothing here proves that they are the truth. Treat this as the outcome of a model, not as a guarantee: "
+            "neither for new persons nor, still less, for the rows that the encoder was trained on or chosen by.",
+            *asked,
+        ]
+    if c.status == "REFUTED":
+        return [
+            "Do not rely on the model-based bound: an actual adversary tells the groups further apart than it allows.",
+            f"They are at least Δ = {at_least(c.attack_lower)} apart, and the model says at most "
+            f"{at_most(c.model_upper)}. The estimated densities are wrong.",
+            *asked,
+        ]
+    if not asked:
+        return ["Nothing is promised: no bound is below 1, so the release may reveal everything about the group."]
+    upper = c.model_upper if c.cell_upper is None else c.cell_upper
+    reached = "" if upper is None else f": it is Δ ≤ {at_most(upper)}"
+    return [f"Do not share this as it is: the bound does not come down to the target{reached}.", *asked]
+
+
+def to_whom(c: Certificate) -> str:
+    """Say which persons the bound covers, and which it does not."""
+    seen = " and the ".join(c.released)
+    if c.cell_upper is not None and c.cell_upper < 1:
+        if is_cross_fitted(c):
+            return (
+                "The certified bound is about every row of the table that the models were fitted with, each encoded by "
+                "a model that has not seen it, and about everybody of the same population whose row is encoded later. "
+                f"It holds against anybody who sees the {seen} and nothing else."
+            )
+        values = "" if c.n_cells is None else f" ({c.n_cells:,} different values)"
+        return (
+            f"The certified bound is about persons who played no part in making the encoder: those counted below, and "
+            f"everybody drawn from the same population whose row it encodes later. It holds against anybody who sees "
+            f"the {seen}{values} and nothing else. Nothing here bounds what the rows reveal that it was trained on or "
+            "chosen by."
+        )
+    if c.status == "REFUTED":
+        return f"Nothing is promised to anybody: the densities are wrong, and the {seen} may reveal more than they say."
+    if c.model_upper is not None and c.model_upper < 1:
+        return (
+            f"Nothing is promised to anybody. The model-based bound is about the {seen} of rows drawn from the "
+            "estimated densities. New persons are like these as far as the densities are right; the rows that the "
+            "encoder was trained on or chosen by need not be."
+        )
+    return "Nothing is promised to anybody."
+
+
+def statement_rows(c: Certificate) -> list[dict[str, str | bool]]:
+    """Return the statements about all persons, one row of the page's table each."""
+    rows: list[dict[str, str | bool]] = []
+    for s in c.statements:
+        if s.given is not None or s.group is not None:
+            continue
+        said = STATEMENTS[s.about, s.by]
+        rows.append(
+            {
+                "name": f"{said.name}, by person" if s.law == "person" else said.name,
+                "bound": f"Δ ≥ {at_least(s.distance)}" if s.is_lower else f"Δ ≤ {at_most(s.distance)}",
+                "accuracy": _guess(s, c),
+                "says": said.says(s, c),
+                "rests": said.rests(s, c),
+                "in_appendix": said.in_appendix,
+            }
+        )
+    return rows
+
+
+def consequences(c: Certificate) -> list[str]:
+    """Return what follows for decisions made from the release; nothing follows from a refuted model."""
+    modelled = c.status != "REFUTED"
+    upper, kind = c.cell_upper, "certified"
+    if upper is None and modelled:
+        upper, kind = c.model_upper, "model-based"
+    if upper is None:
+        return []
+    found = [
+        f"Demographic parity: two groups' selection rates differ by at most {at_most(upper)} ({kind}), for every "
+        "decision rule on the release.",
+        f"Four-fifths rule: kept by every rule that selects at least {percent_at_most(min(1, 5 * upper))} of the group "
+        "that it selects most."
+        if 5 * upper < 1
+        else "Four-fifths rule: not guaranteed by this bound.",
+    ]
+    odds, kind = c.cell_odds_upper, "certified"
+    if not odds and modelled:
+        odds, kind = c.model_odds_upper, "model-based"
+    if odds:
+        largest = at_most(max(odds.values()))
+        found.append(f"Equalized odds: within one label, rates differ by at most {largest} ({kind}).")
+    return found
+
+
+def is_cross_fitted(c: Certificate) -> bool:
+    """Whether several models share out the persons, so that every row is encoded by one that has not seen it."""
+    return any(len(s.counts) > 1 for s in c.statements)
+
+
+def _guess(s: Statement, c: Certificate) -> str:
+    """Say how often a guess of the group is right; among more than two groups also between the worst two."""
+    pair = (1 + s.distance) / 2
+    of_two = "" if c.is_plain else " between two groups, equally likely"
+    if s.is_lower:
+        return f"≥ {percent_at_least(pair)}{of_two}"
+    if s.accuracy is None:
+        return f"≤ {percent_at_most(pair)}{of_two}"
+    if c.is_plain:
+        return f"≤ {percent_at_most(s.accuracy)}"
+    among = f"among all {len(c.n)} groups" if len(c.n) > 2 else "at the given shares"
+    return f"≤ {percent_at_most(s.accuracy)} {among}; ≤ {percent_at_most(pair)}{of_two}"
+
+
+def _covered(c: Certificate) -> str:
+    """Say which persons a certified bound is about."""
+    if is_cross_fitted(c):
+        return (
+            "Every row of the table is covered: each is encoded by a model that has not seen it. New persons of the "
+            "same population, whose rows are encoded later, are covered too."
+        )
+    person = c.find("population", "person")
+    n = sum((c.n if person is None else person.n).values())
+    return (
+        f"New persons are covered: the {n:,} it was certified on, and all of the same population whose rows are "
+        "encoded later. Rows that the encoder was trained on or chosen by are not covered, even in the same file."
+    )
+
+
+def _target(c: Certificate) -> list[str]:
+    if c.target_accuracy is not None:
+        return [f"The target was a guess that is right at most {percent(c.target_accuracy)} of the time."]
+    if c.target is not None:
+        return [f"The target was a distance of at most Δ = {c.target:.4g}."]
+    return []
+
+
+# How to compute it again --------------------------------------------------------------------------------------------
+
+
+class Recomputing(NamedTuple):
+    """What a reader needs to compute the headline again."""
+
+    formulas: list[str]  # the formula, and the same with the numbers in it; for two models one for each, and their sum
+    groups: list[str]  # the groups, for the columns of the tables
+    # for each model the counts, one row per cell, with the merged ones and the sums below; none where too large
+    tables: list[list[list[str]]]
+    merged: int  # cells that are merged
+    command: str  # the command to type
+
+
+def recomputing(c: Certificate) -> Recomputing | None:
+    """Return what a reader needs to compute the certificate's headline again; None where nothing was counted."""
+    headline = c.headline
+    if headline is None:
+        return None
+    folds = headline.counts
+    formulas = [_formula(fold) for fold in folds]
+    if len(folds) > 1:
+        parts = " + ".join(f"{fold.share:g}·{fold.upper:.6f}" for fold in folds)
+        formulas.append(f"Δ ≤ {parts} = {rounded_up(headline.distance, 6)}")
+    is_small = len(folds[0].n) <= _MOST_GROUPS and all(len(fold.cells) <= _MOST_CELLS for fold in folds)
+    file = next(iter(c.released_files), "")
+    return Recomputing(
+        formulas=formulas,
+        groups=list(folds[0].n),
+        tables=[_table(fold) for fold in folds] if is_small else [],
+        merged=sum(int(c.n_cells or 0) - len(fold.cells) for fold in folds),
+        command=" ".join(["fairflows check certificate.json", *([shlex.quote(file)] if file else [])]),
+    )
+
+
+def _formula(fold: FoldCounts) -> str:
+    """Write the bound of one model with its numbers."""
+    pair = fold.worst_pair
+    a, b = f"{fold.n[pair.one]:,}", f"{fold.n[pair.other]:,}"
+    merged = f"½·({fold.merged[pair.one]:,}/{a} + {fold.merged[pair.other]:,}/{b})"
+    if len(fold.n) == 2:
+        radius = f"√(½·(1/{a} + 1/{b})·ln(1/{fold.delta:.6g}))"
+    else:
+        radius = f"the radius of {len(fold.n)} groups at δ = {fold.delta:.6g}"
+    terms = f"{pair.printed:.6f} + {pair.merged:.6f} + {pair.radius:.6f}"
+    return f"Δ ≤ ½·Σ|c/{a} − c′/{b}| + {merged} + {radius} = {terms} = {rounded_up(fold.upper, 6)}"
+
+
+def _table(fold: FoldCounts) -> list[list[str]]:
+    counts = zip(*fold.counts.values(), strict=True)
+    rows = [[str(cell), *(f"{count:,}" for count in row)] for cell, row in zip(fold.cells, counts, strict=True)]
+    rows.append(["merged", *(f"{count:,}" for count in fold.merged.values())])
+    rows.append(["all", *(f"{count:,}" for count in fold.n.values())])
+    return rows
+
+
+# What would help ----------------------------------------------------------------------------------------------------
+
+
+def remedies(c: Certificate) -> list[str]:
+    """Return two ways to come within a target that was missed; none where it was met, or there was none.
+
+    Both are plans for groups that are alike in the cells, or as far apart as they were seen; neither is a promise.
+    """
+    target, counted = c.target_distance, c.headline
+    if c.status == "CERTIFIED" or (target is None and c.target_accuracy is None):
+        return []
+    n = np.array(list(c.n.values()), dtype=np.float64)
+    if counted is None:
+        cells = f"Cells can be certified: {_planned(n, 8, c.delta, target)}"
+        return [cells, _more_persons(None, n, c.delta, target)]
+    n_labels = max(1, len(c.cell_odds_upper)) if "label" in c.released else 1
+    now = max(3, (c.n_cells or 64) // n_labels)
+    fewer = [k for k in _FEWER if k < now]
+    k = next((k for k in fewer if target is None or _bound(n, k * n_labels, counted.delta) <= target), fewer[-1])
+    expected = _planned(n, k, counted.delta, target, n_labels)
+    shares = np.array(
+        [np.concatenate([[*fold.counts[group], fold.merged[group]] for fold in counted.counts]) for group in c.n],
+        dtype=np.float64,
+    )
+    return [
+        f"Fewer cells reveal less, and are counted more precisely: {expected}",
+        _more_persons(shares / shares.sum(axis=1, keepdims=True), n, counted.delta, target),
+    ]
+
+
+def _more_persons(seen: FloatArray | None, n: FloatArray, delta: float, target: float | None) -> str:
+    """Say how many persons it takes, in cells as they were seen."""
+    if target is None:
+        return "Four times as many persons halve the term that the bound adds to the observed distance."
+    shares = n / n.sum()
+    needed = None if seen is None else _needed(seen, shares, delta, target)
+    said = "With these cells the bound comes down to the target"
+    if needed is None:
+        needed = rows_needed(target, delta, probabilities=np.full((len(n), 8), 1 / 8), shares=shares)
+        said = "With 8 cells that are alike in all groups the bound comes down to the target"
+        if seen is not None:
+            said = f"These cells are too far apart for any number of persons. {said}"
+    times = float((needed / n).max())
+    if times <= 1:
+        return f"{said} with as many persons as now, on average; chance decided against it this time."
+    return (
+        f"{said} with about {times:.1f} times as many persons: {int(needed.sum()):,} to certify on instead of "
+        f"{int(n.sum()):,}."
+    )
+
+
+def _needed(seen: FloatArray, shares: FloatArray, delta: float, target: float) -> npt.NDArray[np.int64] | None:
+    """Return the persons of each group that cells as they were seen take; None where no number of them suffices."""
+    if float(planned_cell_bound(seen, shares * 1e15, delta)) > target:
+        return None
+    return rows_needed(target, delta, probabilities=seen, shares=shares)
+
+
+def _bound(n: FloatArray, n_cells: int, delta: float) -> float:
+    return float(planned_cell_bound(np.full((len(n), n_cells), 1 / n_cells), n, delta))
+
+
+def _planned(n: FloatArray, n_cells: int, delta: float, target: float | None, n_labels: int = 1) -> str:
+    bound = _bound(n, n_cells * n_labels, delta)
+    reached = f"with {n_cells} cells that are alike in all groups, so many persons give about Δ ≤ {at_most(bound)}"
+    if target is None:
+        return f"{reached}."
+    return f"{reached}, {'within' if bound <= target else 'still above'} the target of {target:.4g}."

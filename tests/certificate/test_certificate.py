@@ -1,0 +1,296 @@
+"""A certificate survives JSON, shows what it says, and its seal shows when it was changed."""
+
+import json
+from dataclasses import fields, replace
+from fractions import Fraction
+
+import matplotlib.pyplot as plt
+import pytest
+
+from fairflows.certificate.certificate import Assumption, Certificate
+from fairflows.certificate.certify import certify
+from fairflows.certificate.check import check
+from fairflows.certificate.statement import KINDS, Statement
+from fairflows.certificate.verify import verify
+from fairflows.report import words
+
+KEY = b"secret"
+STATED = [f.name for f in fields(Certificate) if f.name != "unchecked"]
+
+
+def stated(about, by, distance, **values):
+    return Statement(about=about, by=by, distance=distance, **values)
+
+
+@pytest.fixture
+def certificate() -> Certificate:
+    return Certificate(
+        status="CERTIFIED",
+        statements=(
+            stated("population", "held-out", 0.0340, observed=0.01, accuracy=0.517, delta=0.0304, met=True),
+            stated("population", "held-out", 0.06, given="0", observed=0.01, delta=0.0152),
+            stated("population", "held-out", 0.11, given="1", observed=0.02, delta=0.0152),
+            stated("model", "model", 2e-12, observed=1e-17, accuracy=0.5, source="own", met=True),
+            stated("attack", "adversary", 0.0, delta=0.05, source="boosted trees"),
+            stated("density", "adversary", 0.02, group="<b>women</b>", delta=0.05),
+            stated("density", "adversary", 0.01, group="men", delta=0.05),
+        ),
+        sensitive="<i>sex</i>",
+        released=("cell", "label"),
+        n={"<b>women</b>": 4913, "men": 10147},
+        delta=0.05,
+        assumptions=(
+            Assumption("independent", "Held-out persons are independent draws."),
+            Assumption("one row each", "One row per person & no more."),
+        ),
+        model="ab" * 16,
+        rows="cd" * 16,
+        seed=0,
+        n_draws=1000,
+        versions={"fairflows": "0.1.0"},
+        target=0.05,
+        n_cells=16,
+        look=2,
+    ).sealed(KEY)
+
+
+def with_statement(values, place, **changes):
+    """Plain values of a certificate with one statement changed."""
+    statements = [dict(s) for s in values["statements"]]
+    statements[place].update(changes)
+    return {**values, "statements": statements}
+
+
+def test_json_loses_nothing(certificate):
+    assert Certificate.from_json(certificate.to_json()) == certificate
+    assert set(json.loads(certificate.to_json())) == {"format", *STATED}
+
+
+def test_what_was_read_is_stated_and_not_checked(certificate):
+    """Anybody can write such a text: here one whose bound lies below what was observed."""
+    values = json.loads(certificate.to_json())
+    forged = Certificate.from_json(json.dumps(with_statement(values, 0, distance=0.001, observed=0.2)))
+    for text in (repr(forged), forged._repr_html_()):
+        assert "NOT CHECKED (`fairflows check` does that). Somebody states: " in text
+    assert repr(forged).startswith("NOT CHECKED")
+    assert "NOT CHECKED" not in repr(certificate) + certificate._repr_html_()
+
+
+def test_json_of_another_format_is_refused(certificate):
+    values = json.loads(certificate.to_json())
+    with pytest.raises(ValueError, match="'format' must be 2; got 1"):
+        Certificate.from_json(json.dumps({**values, "format": 1}))
+    with pytest.raises(ValueError, match="no field 'better'"):
+        Certificate.from_json(json.dumps({**values, "better": 0}))
+    with pytest.raises(ValueError, match="no field 'unchecked'"):
+        Certificate.from_json(json.dumps({**values, "unchecked": False}))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "nested more than .* levels deep"),
+        ('{"format": 2, "n": ' + '{"a":' * 100_000, "nested more than .* levels deep"),
+        ("[]", "'format' must be 2; got None"),
+        ("7", "'format' must be 2; got None"),
+        ('{"format": 2}', "must state 'status'"),
+    ],
+)
+def test_a_text_that_is_no_certificate(text, message):
+    with pytest.raises(ValueError, match=message):
+        Certificate.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("status", "BLESSED"),
+        ("status", None),
+        ("sensitive", 3),
+        ("released", "cell"),
+        ("n", [1, 2]),
+        ("n", {"a": "many"}),
+        ("n", {"a": True}),
+        ("seed", 1.5),
+        ("target", float("inf")),
+        ("priors", [0.5, 0.25, 0.25]),
+        ("assumptions", [1]),
+        ("assumptions", ["independent"]),
+        ("statements", {}),
+    ],
+)
+def test_a_field_of_the_wrong_kind_is_refused(certificate, name, value):
+    values = json.loads(certificate.to_json())
+    with pytest.raises(ValueError, match=f"cannot state {name} = "):
+        Certificate.from_json(json.dumps({**values, name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("distance", -0.1, "distance = -0.1"),
+        ("distance", "0.01", "statements = "),
+        ("distance", float("nan"), "statements = "),
+        ("distance", None, "statements = "),
+        ("accuracy", 1.01, "accuracy = 1.01"),
+        ("observed", 2, "observed = 2"),
+        ("delta", None, "statements = "),
+        ("about", "gossip", "statements = "),
+        ("by", "magic", "'population' by = 'magic'"),
+        ("by", "model", "'population' by = 'model'"),
+        ("law", "crowd", "statements = "),
+        ("better", 1, "statements = "),
+    ],
+)
+def test_a_statement_of_the_wrong_kind_is_refused(certificate, name, value, says):
+    values = with_statement(json.loads(certificate.to_json()), 0, **{name: value})
+    with pytest.raises(ValueError, match=f"cannot state {says}"):
+        Certificate.from_json(json.dumps(values))
+
+
+def test_nothing_is_stated_twice(certificate):
+    values = with_statement(json.loads(certificate.to_json()), 2, given="0")
+    with pytest.raises(ValueError, match="cannot state the same thing twice"):
+        Certificate.from_json(json.dumps(values))
+
+
+def test_short_names_are_those_of_the_statements(certificate):
+    c = certificate
+    assert (c.cell_upper, c.person_upper, c.model_upper, c.attack_lower) == (0.034, None, 2e-12, 0.0)
+    assert c.cell_odds_upper == {"0": 0.06, "1": 0.11}
+    assert c.model_odds_upper == {}
+    assert c.density_gap_lower == {"<b>women</b>": 0.02, "men": 0.01}
+    assert c.density_error_lower == 0
+    assert c.headline is c.statements[0]
+    assert c.find("attack").source == "boosted trees"
+    assert c.find("population", given="1").distance == 0.11
+
+
+def test_bounds_are_printed_on_the_safe_side(certificate):
+    """.057727 is no bound of .0577, and an attack that proves .05779 does not prove .0578."""
+    shown = replace(certificate, statements=(
+        stated("population", "held-out", 0.057727, observed=0.01, accuracy=0.528863, delta=0.03),
+        stated("population", "held-out", 0.06001, given="0", observed=0.01, delta=0.03),
+        stated("population", "held-out", 0.04441, law="person", observed=0.01, delta=0.03),
+        stated("model", "model", 0.05777, observed=0.1, accuracy=0.52889, delta=0.001, source="own"),
+        stated("attack", "adversary", 0.05799, delta=0.05, source="boosted trees"),
+        stated("density", "adversary", 0.01999, group="men", delta=0.05),
+    ))  # fmt: skip
+    for text in (repr(shown), shown._repr_html_().replace("&#x27;", "'")):
+        for part in ("≤ 0.0578", "52.9 %", "Δ ≤ 0.0601", "Δ ≥ 0.0579", "Δ ≤ 0.0445", "≥ 0.0199", "at least 0.0002"):
+            assert part in text
+    exact = replace(
+        certificate, statements=(stated("population", "held-out", 0.05, observed=0.01, accuracy=0.525, delta=0.03),)
+    )
+    assert "Δ ≤ 0.0500, adversary 52.5 %" in repr(exact), "what needs no rounding is not rounded"
+
+
+@pytest.mark.parametrize("name", [name for name in STATED if name != "seal"])
+def test_the_seal_covers_every_field(certificate, name):
+    value = getattr(certificate, name)
+    other = {str: "x", int: 99, float: 0.123, dict: {"x": 0.5}, tuple: (), type(None): 0.5}[type(value)]
+    changed = replace(certificate, **{name: other})
+    assert changed.sealed(KEY).seal != certificate.seal
+    assert certificate.sealed(b"other key").seal != certificate.seal
+
+
+def test_repr_says_what_about_what_and_under_which_assumptions(certificate):
+    text = repr(certificate)
+    for part in ("CERTIFIED: holds for the true distribution", "Δ ≤ 0.0340", "51.7 %", "boosted trees", "4,913",
+                 "cell and label (16 cells)", "<i>sex</i>", "look 2 of these persons",
+                 *(assumption.text for assumption in certificate.assumptions)):  # fmt: skip
+        assert part in text
+    assert max(len(line) for line in text.splitlines()[:-2]) < 140
+
+
+def test_of_three_groups_the_deciding_number_is_shown(certificate):
+    """The accuracy of guessing one of three decides, and (1 + Δ)/2 is that of the worst pair alone."""
+    three = replace(
+        certificate, n={"a": 10, "b": 10, "c": 10}, target=None, target_accuracy=0.45, statements=(
+            stated("population", "held-out", 0.184, observed=0.01, accuracy=0.431, delta=0.03),
+            stated("model", "model", 0.1, observed=0.1, accuracy=0.377, source="own"),
+        ),
+    )  # fmt: skip
+    for text in (repr(three), three._repr_html_()):
+        for part in ("adversary 43.1 % (blind 33.3 %)", "worst pair 59.2 %", "adversary 37.7 %", "worst pair 55.0 %"):
+            assert part in text
+    assert "worst pair 52.5 %" in repr(replace(three, target=0.05, target_accuracy=None))
+
+
+def test_the_densities_that_were_judged_are_named(certificate, changed):
+    assert "the densities that the model was fitted with" in repr(certificate)
+    assert "densities that were passed to certify" in repr(changed(certificate, "model", source="passed"))
+
+
+def test_html_escapes_what_comes_from_the_table(certificate):
+    html = certificate._repr_html_()
+    assert "<b>women" not in html
+    assert "<i>sex" not in html
+    assert "&lt;b&gt;women" in html
+    assert "no more." in html
+    assert "CERTIFIED" in html
+
+
+def test_plot_shows_every_bound_and_the_target(certificate, changed):
+    raised = changed(changed(certificate, "attack", distance=0.01), "model", distance=0.2)
+    axes = raised.plot(before=0.7)
+    assert [text.get_text() for text in axes.texts] == ["≤ 0.034", "≤ 0.200", "≥ 0.010", "≥ 0.700", "target"]
+    assert len(axes.child_axes) == 1, "the scale of right guesses"
+    given = axes.figure.add_subplot()
+    three = replace(certificate, n={"a": 10, "b": 10, "c": 10}, target=None, target_accuracy=0.45)
+    assert three.plot(ax=given) is given
+    assert given.child_axes == [], "of three groups, (1 + Δ)/2 is not how often a guess is right"
+    assert "target" not in [text.get_text() for text in given.texts]
+    plt.close("all")
+    with pytest.raises(ValueError, match=r"before must be a distance in \[0, 1\]; got 70"):
+        certificate.plot(before=70)
+
+
+def test_what_was_not_computed_is_said(certificate):
+    bare = replace(certificate, statements=(), status="NOT_MET", released=("latent",))
+    text = repr(bare)
+    assert "nothing is certified" in text
+    assert "no statement" in text
+    assert "not attacked" in text
+
+
+class Coin:
+    """A statement of one's own: two known shares of heads, which differ by the distance."""
+
+    about = ("table",)
+
+    def make(self, case):
+        yield Statement(about="table", by="coin", distance=0.25, observed=0.25, source="1/2, 1/4")
+
+    def again(self, stated, priors):
+        one, other = (float(Fraction(share)) for share in stated.source.split(", "))
+        return replace(stated, distance=abs(one - other), observed=abs(one - other))
+
+
+def test_a_new_statement_is_one_class_and_one_entry_of_the_words(model, adult, monkeypatch, tmp_path):
+    """Two files of the package: it is certified, printed, written, read, checked and verified like any other."""
+    monkeypatch.setitem(KINDS, "coin", Coin())
+    said = words.StatementWords(
+        line=lambda s, c: "this table",
+        text=lambda s, c: f"Δ = {s.distance}, counted",
+        name="This table",
+        says=lambda s, c: "The coins differ by so much.",
+        rests=lambda s, c: "Nothing.",
+    )
+    monkeypatch.setitem(words.STATEMENTS, ("table", "coin"), said)
+    made = certify(model, adult[2].take(range(2000)), target=0.3)
+    assert made.find("table").met
+    assert "this table            Δ = 0.25, counted" in repr(made)
+    assert "This table" in [row["name"] for row in words.statement_rows(made)]
+    path = tmp_path / "certificate.json"
+    path.write_text(made.to_json(), encoding="utf-8")
+    assert Certificate.read(path) == made
+    assert check(path)
+    assert verify(made, model, adult[2].take(range(2000)))
+    values = json.loads(made.to_json())
+    forged = with_statement(values, [s["about"] for s in values["statements"]].index("table"), distance=0.01)
+    path.write_text(json.dumps(forged), encoding="utf-8")
+    assert not check(path)
+    assert not verify(Certificate.read(path).sealed(model.key_), model, adult[2].take(range(2000)))
