@@ -95,7 +95,7 @@ def measured(model: Encoder, fitted_to: Table, released: Table) -> dict[str, obj
         certificate = certify(model, released)
     assert released.y is not None
     return {
-        "persons": sum((certificate.n_persons or certificate.n).values()),
+        "persons": sum(certificate.n.values()),
         "Δ ≤": certificate.cell_upper,
         "person": certificate.person_upper if certificate.person_upper is not None else certificate.cell_upper,
         "label": float((model.predict(released) == released.y.to_numpy()).mean()),

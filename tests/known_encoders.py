@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
+from fairflows.encoder.base import ExactLaw
+from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.group_encoder import Unencoded
 
 
@@ -38,6 +40,13 @@ class FixedCells(Unencoded):
 
     def _names_out(self):
         return ["cell"]
+
+
+class ClaimingTree(FairTree):
+    """A tree whose model claims that the groups are alike."""
+
+    def latent_law(self):
+        return ExactLaw(np.full((2, 2), 0.5), {})
 
 
 class KnownGaussians(Unencoded):

@@ -54,7 +54,7 @@ def imported_modules(tree: ast.AST) -> list[str]:
                 raise AssertionError("relative imports hide where a name is from")
             is_package = node.module in ("fairflows", "fairflows.report")
             found += [f"{node.module}.{alias.name}" for alias in node.names] if is_package else []
-            found += [node.module or ""]
+            found += [] if node.module == "fairflows.report" else [node.module or ""]
         elif isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

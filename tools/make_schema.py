@@ -2,22 +2,22 @@
 
 import json
 import re
-from dataclasses import is_dataclass
+from dataclasses import Field, is_dataclass
 from inspect import cleandoc
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Literal, get_args, get_origin
 
-from fairflows.certificate import document
+from fairflows.certificate import certificate
 from fairflows.table.json_text import is_required, stated_fields
 
-TARGET = Path(document.__file__).with_name("certificate.schema.json")
-NAMES = {str: "string", int: "integer", float: "number", NoneType: "null"}
+TARGET = Path(certificate.__file__).with_name("certificate.schema.json")
+NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null"}
 
 
 def certificate_schema() -> dict:
-    schema = schema_of(document.Certificate)
-    names = {"format": {"const": document.FORMAT, "description": "The version of this schema."}}
+    schema = schema_of(certificate.Certificate)
+    names = {"format": {"const": certificate.FORMAT, "description": "The version of this schema."}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A certificate of fairflows",
@@ -47,17 +47,17 @@ def of_dataclass(cls: type) -> dict:
         "description": docstring.split("\n\n")[0],
         "type": "object",
         "properties": {
-            name: {"description": described[name], **ranged(name, schema_of(kind))}
-            for name, (_, kind) in fields.items()
+            name: {"description": described[name], **ranged(field, schema_of(kind))}
+            for name, (field, kind) in fields.items()
         },
         "required": [name for name, (field, _) in fields.items() if is_required(field)],
         "additionalProperties": False,
     }
 
 
-def ranged(name: str, schema: dict) -> dict:
-    """The schema of a field; distances and accuracies are between 0 and 1."""
-    if not document.is_distance(name):
+def ranged(field: Field, schema: dict) -> dict:
+    """The schema of a field; probabilities, distances and accuracies are between 0 and 1."""
+    if not field.metadata.get("probability"):
         return schema
     return json.loads(json.dumps(schema).replace('"type": "number"', '"type": "number", "minimum": 0, "maximum": 1'))
 

@@ -16,7 +16,6 @@ from fairflows.bounds import (
     merged_upper_bound,
     per_label,
     planned_cell_bound,
-    randomised_counts,
     rows_needed,
     stratified_accuracy_upper_bound,
     total_variation,
@@ -67,18 +66,6 @@ def test_coverage_of_accuracy_for_persons_drawn_together(setting, delta, rng, co
     joint = priors[:, None] * p
     counts = rng.multinomial(300, joint.ravel(), size=5000).reshape(5000, *p.shape)
     assert covers(joint_accuracy_upper_bound(counts, delta) < exact_adversary_accuracy(p, priors), delta)
-
-
-def test_coverage_after_randomised_response(setting, delta, draw_counts, covers):
-    p, n = setting
-    k = p.shape[1]
-    channel = 0.4 * np.eye(k) + 0.6 / k
-    soft, eta = randomised_counts(draw_counts(p, n, 5000), channel)
-    np.testing.assert_allclose(eta, 0.4)
-    truth = exact_statistical_distance(p @ channel)
-    bounds = cell_upper_bound(soft, delta, eta=eta)
-    assert covers(bounds < truth, delta)
-    assert np.all(bounds <= cell_upper_bound(soft, delta))
 
 
 def test_coverage_within_every_label_at_once(delta, draw_counts, covers):
@@ -163,22 +150,6 @@ def test_a_group_without_persons_gives_one():
 def test_other_things_than_counts_are_refused(counts):
     with pytest.raises(DataError, match="counts must"):
         cell_upper_bound(counts, 0.05)
-
-
-def test_a_channel_must_fit_and_sum_to_one():
-    counts = np.full((2, 3), 10)
-    with pytest.raises(DataError, match="rows sum to 1"):
-        randomised_counts(counts, np.eye(3) * 0.9)
-    with pytest.raises(DataError, match="k = 3 cells"):
-        randomised_counts(counts, np.eye(2))
-
-
-def test_each_group_may_have_its_own_channel():
-    counts = np.array([[10.0, 20.0], [30.0, 40.0]])
-    channels = np.array([np.eye(2), np.full((2, 2), 0.5)])
-    soft, eta = randomised_counts(counts, channels)
-    np.testing.assert_allclose(soft, [[10, 20], [35, 35]])
-    np.testing.assert_allclose(eta, [1, 0])
 
 
 @pytest.mark.parametrize("distance", [0.0, 0.02, 0.1])

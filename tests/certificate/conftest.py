@@ -2,22 +2,12 @@
 
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pytest
+from known_encoders import ClaimingTree
 
-from fairflows import FairTree, load_adult
-from fairflows.encoder.base import ExactLaw
+from fairflows import load_adult
 from fairflows.encoder.model_state import model_hash
 from fairflows.release.released import Released
-
-
-class ClaimingTree(FairTree):
-    """A tree whose model claims that the groups are alike, or as far apart as `claimed`."""
-
-    claimed = 0.0
-
-    def latent_law(self):
-        return ExactLaw(np.array([[0.5, 0.5], [0.5 + self.claimed, 0.5 - self.claimed]]), {})
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 
 from fairflows import FairTree, Table, load, save
 from fairflows.bounds import delta_of_look
-from fairflows.certificate.certify import certify
+from fairflows.certificate.certify import MadeCase, certify
 from fairflows.certificate.looks import open_looks
 from fairflows.certificate.verify import verify
 from fairflows.exceptions import DataWarning
@@ -38,17 +38,39 @@ def numbers_given(n):
     return [certify(model, rows, random_state=seed).look for seed in range(n)]
 
 
-def test_each_look_at_the_same_persons_spends_its_share():
+def test_the_same_request_gives_the_same_certificate():
+    """The same counts are known already: nothing new is looked at, and nothing is spent."""
     model, rows = fitted(), people(1)
-    looks = [certify(model, rows) for _ in range(3)]
-    assert [c.look for c in looks] == [1, 2, 3]
-    assert [c.spent["cells"] for c in looks] == [delta_of_look(0.05, j) for j in (1, 2, 3)]
+    first, second, third = (certify(model, rows) for _ in range(3))
+    assert first == second == third
+    assert first.look == 1
+    shuffled = rows.take(np.random.default_rng(0).permutation(len(rows)))
+    assert certify(model, shuffled) == first, "the order of the rows does not matter"
+
+
+def test_a_target_or_an_attack_is_no_new_look(found):
+    """Neither changes what is counted, nor the bound."""
+    model, rows = fitted(), people(1)
+    first = certify(model, rows)
+    other = certify(model, rows, target=0.5, audit=found(model, attack_lower=0.01))
+    assert (other.look, other.cell_upper) == (1, first.cell_upper)
+    assert verify(first, model, rows)
+    assert verify(other, model, rows)
+
+
+def test_each_new_look_at_the_same_persons_spends_its_share():
+    model, rows = fitted(), people(1)
+    settings = [{}, {"random_state": 1}, {"priors": [0.4, 0.6]}, {"delta": 0.1}, {"released": ["cell", "label"]}]
+    looks = [certify(model, rows, **values) for values in settings]
+    assert [c.look for c in looks] == [1, 2, 3, 4, 5]
+    assert [c.headline.delta for c in looks[:3]] == [delta_of_look(0.05, j) for j in (1, 2, 3)]
     assert looks[0].cell_upper < looks[1].cell_upper < looks[2].cell_upper
     assert certify(model, people(2)).look == 1, "other persons"
     assert all(verify(certificate, model, rows) for certificate in looks)
-    assert not any("certificate 1 from these persons" in sentence for sentence in looks[0].assumptions)
-    assert any("This is certificate 3 from these persons" in sentence for sentence in looks[2].assumptions)
-    assert "certificate 3 from these persons" in repr(looks[2])
+    assert "look" not in [a.key for a in looks[0].assumptions]
+    assert any("This is look 3 of these persons" in a.text for a in looks[2].assumptions)
+    assert "look 3 of these persons" in repr(looks[2])
+    assert certify(model, rows, **settings[2]) == looks[2], "an earlier look stays what it was"
 
 
 @pytest.mark.filterwarnings(f"ignore:.*{TWO_MODELS}")
@@ -93,10 +115,11 @@ def test_a_certificate_that_was_interrupted_has_looked(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fairflows.certificate.certify.make_certificate", interrupt)
+        patch.setattr(MadeCase, "certificate", interrupt)
         with pytest.raises(KeyboardInterrupt):
             certify(model, rows)
-    assert certify(model, rows).look == 2
+    assert certify(model, rows, random_state=1).look == 2
+    assert certify(model, rows).look == 1, "made in the end, it is what it would have been"
 
 
 def write_numbers_given(path):
@@ -108,10 +131,10 @@ def test_two_processes_count_together(tmp_path):
     for process in running:
         process.join()
     told = [path.read_text().split() for path in tmp_path.iterdir()]
-    assert sorted(int(number) for *given, _ in told for number in given) == list(range(1, 9))
-    with open_looks() as book:
-        looks = book.looks_at(book.rows(people(1).X, people(1).identifier))
-    assert len({look.mark for look in looks}) == 8, "every one is recorded, with a seal of its own"
+    given = [sorted(int(number) for number in numbers) for *numbers, _ in told]
+    assert given == [[1, 2, 3, 4]] * 2, "the same requests are the same looks, whoever comes first"
+    with open_looks() as looks:
+        assert [look.number for look in looks.at(looks.rows(people(1).X, people(1).identifier))] == [1, 2, 3, 4]
     assert [has_torch for *_, has_torch in told] == ["False", "False"], (
         "cells of scores need no torch, which loads slowly"
     )

@@ -108,14 +108,14 @@ def test_of_several_rows_of_a_person_a_random_one_is_counted():
     release = release_of(VISITS, rng)
     for seed in range(2):
         certificate = certify(release, VISITS.draw(1500, rng), random_state=seed)
-        assert certificate.n_persons == certificate.n, "all have equally many rows, and M is that number"
+        assert certificate.find("population", "person").n == certificate.n, (
+            "all have equally many rows, and M is that number"
+        )
         assert sum(certificate.n.values()) == 1500
-        for observed, upper in (
-            (certificate.cell_delta, certificate.cell_upper),
-            (certificate.person_delta, certificate.person_upper),
-        ):
-            assert observed == pytest.approx(0.4, abs=0.1)
-            assert 0.4 < upper < 0.55
+        for law in ("row", "person"):
+            statement = certificate.find("population", law)
+            assert statement.observed == pytest.approx(0.4, abs=0.1)
+            assert 0.4 < statement.distance < 0.55
 
 
 def test_a_file_of_rows_is_certified_by_rows():
@@ -130,12 +130,15 @@ def test_a_file_of_rows_is_certified_by_rows():
     assert certificate.person_upper < 0.12
     assert certificate.status == "NOT_MET", "what is released is rows"
     assert certificate.most_rows == 12
-    assert certificate.spent == {"cells": FIRST, "persons": FIRST}
+    assert [(s.name, s.delta) for s in certificate.statements] == [
+        ("population row", FIRST),
+        ("population person", FIRST),
+    ]
     written = pd.DataFrame({"cell": Released.of(model).encode(rows)["cell"].to_numpy(), "a": rows.a.to_numpy()})
     counts = pd.crosstab(written["a"], written["cell"], normalize="index").to_numpy()
     assert exact_statistical_distance(counts) == pytest.approx(truth, abs=0.05), "the truth is that of the written file"
     assert "a random person" in repr(certificate)
-    assert any("No person has more than 12 rows" in sentence for sentence in certificate.assumptions)
+    assert any("No person has more than 12 rows" in a.text for a in certificate.assumptions)
     assert verify(certificate, model, rows)
 
 
@@ -145,7 +148,7 @@ def test_both_numbers_are_those_of_their_samples():
     certificate = certify(model, rows, random_state=5)
     for sample, n, upper in (
         (rows.random_rows(5, most=8), certificate.n, certificate.cell_upper),
-        (rows.one_row_per_person(5), certificate.n_persons, certificate.person_upper),
+        (rows.one_row_per_person(5), certificate.find("population", "person").n, certificate.person_upper),
     ):
         assert sample.persons.rows_each().max() == 1
         counts = pd.crosstab(sample.a.to_numpy(), sample.X["x"].to_numpy()).to_numpy()
@@ -159,7 +162,7 @@ def test_the_order_of_the_rows_does_not_matter_and_the_seed_does():
     first = certify(model, rows)
     shuffled = rows.take(rng.permutation(len(rows)))
     assert verify(first, model, shuffled)
-    assert certify(model, rows, random_state=1).cell_delta != first.cell_delta
+    assert certify(model, rows, random_state=1).headline.observed != first.headline.observed
 
 
 def misses(population, statements, *, runs, n, settings, tmp_path, monkeypatch):
@@ -198,7 +201,7 @@ def test_of_three_groups_with_priors_and_labels_all_statements_hold(tmp_path, mo
     laws = THREE.laws(of_rows=True)
     statements = {
         "rows": (lambda c: c.cell_upper, exact_statistical_distance(laws)),
-        "accuracy": (lambda c: c.cell_accuracy_upper, exact_adversary_accuracy(laws, priors)),
+        "accuracy": (lambda c: c.headline.accuracy, exact_adversary_accuracy(laws, priors)),
         "label 0": (lambda c: c.cell_odds_upper["0"], exact_statistical_distance(THREE.laws_given(0))),
         "label 1": (lambda c: c.cell_odds_upper["1"], exact_statistical_distance(THREE.laws_given(1))),
         "persons": (lambda c: c.person_upper, exact_statistical_distance(THREE.laws(of_rows=False))),
@@ -216,8 +219,14 @@ def test_three_groups_are_counted_by_rows():
     sample = rows.random_rows(0, most=6)
     counts = pd.crosstab(sample.a.to_numpy(), sample.X["x"].to_numpy()).to_numpy()
     assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, FIRST))
-    assert certificate.cell_accuracy_upper == pytest.approx(stratified_accuracy_upper_bound(counts, FIRST, priors))
-    assert certificate.spent == {"cells": FIRST, "accuracy": FIRST, "odds": FIRST, "persons": FIRST}
+    assert certificate.headline.accuracy == pytest.approx(stratified_accuracy_upper_bound(counts, FIRST, priors))
+    spent = [(s.name, s.delta, s.accuracy_delta) for s in certificate.statements]
+    assert spent == [
+        ("population row", FIRST, FIRST),
+        ("population row given 0", FIRST / 2, 0),
+        ("population row given 1", FIRST / 2, 0),
+        ("population person", FIRST, 0),
+    ]
     by_label = pd.crosstab([sample.y.to_numpy(), sample.a.to_numpy()], sample.X["x"].to_numpy()).to_numpy()
     for label in (0, 1):
         expected = cell_upper_bound(by_label[3 * label : 3 * label + 3], FIRST / 2)
@@ -236,7 +245,9 @@ def test_the_most_rows_of_a_person_are_stated_before_they_are_seen():
     stated = certify(model, rows, most_rows=16)
     assert stated.most_rows == 16
     assert stated.cell_upper >= exact_statistical_distance(MIXED.laws(of_rows=True))
-    assert sum(stated.n.values()) < 0.5 * sum(stated.n_persons.values()), "half of the largest is taken half as often"
+    assert sum(stated.n.values()) < 0.5 * sum(stated.find("population", "person").n.values()), (
+        "half of the largest is taken half as often"
+    )
     assert verify(stated, model, rows)
 
 

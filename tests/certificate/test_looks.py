@@ -1,10 +1,10 @@
-"""Looks are counted for persons: every certificate from the same persons has a number of its own."""
+"""Looks are counted for persons: every new request for a certificate from the same persons has its own number."""
 
 import io
 import os
+import secrets
 import signal
 import stat
-import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,28 +16,24 @@ import pytest
 from filelock import FileLock
 
 from fairflows import load_adult
+from fairflows.certificate import looks as record_of_looks
 from fairflows.certificate.looks import normal_names, open_looks
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.table import looks
 from processes import start
 
 NAMES = ["ann", "bob", "eve"]
 FRAME = pd.DataFrame({"age": [31, 45, 27]})
 
 
-def reserve(frame=FRAME, names=NAMES, model="m"):
-    with open_looks() as book:
-        return book.reserve(book.rows(frame, names), model)
+def record(frame=FRAME, names=NAMES, model="m", request=None):
+    """Record a look; a new one, unless the request is named."""
+    with open_looks() as looks:
+        return looks.record(looks.rows(frame, names), model, request or secrets.token_hex(8))
 
 
 def numbers_given(n):
-    """Numbers of n certificates, each computed after its number was reserved and without the lock."""
-    given = []
-    for _ in range(n):
-        look = reserve()
-        look.complete(mark=f"{os.getpid()} {threading.get_ident()} {look.number}")
-        given.append(look.number)
-    return given
+    """Numbers of n looks at the same persons."""
+    return [record().number for _ in range(n)]
 
 
 def files_of(folder):
@@ -45,46 +41,29 @@ def files_of(folder):
 
 
 def test_every_model_of_the_same_persons_counts_on():
-    first, second = reserve(model="one"), reserve(model="another")
-    assert (first.number, second.number) == (1, 2)
-    assert [look.model for look in second.earlier] == ["one"]
-    assert first.earlier == []
-    part = reserve(FRAME.iloc[:1], ["eve"])
-    assert part.number == 3, "one person in common is enough"
-    assert [look.number for look in part.earlier] == [1, 2]
-    assert reserve(FRAME, ["kim", "lee", "max"]).number == 1, "these persons have given none, whatever their values are"
+    assert record(model="one").number == 1
+    assert record(model="another").number == 2
+    assert record(FRAME.iloc[:1], ["eve"]).number == 3, "one person in common is enough"
+    with open_looks() as looks:
+        assert [look.model for look in looks.at(looks.rows(FRAME, NAMES))] == ["one", "another", "m"]
+    assert record(FRAME, ["kim", "lee", "max"]).number == 1, "these persons have given none, whatever their values are"
+
+
+def test_the_same_request_is_the_same_look(ledger_of_test):
+    first, other, again = record(request="x"), record(request="y"), record(request="x")
+    assert (first.number, other.number) == (1, 2)
+    assert again == first
+    assert len(files_of(ledger_of_test)) == 3, "two looks and the key"
+    with open_looks() as looks:
+        rows = looks.rows(FRAME, NAMES)
+        assert [looks.number(rows, request) for request in "xyz"] == [1, 2, 3]
+        assert looks.request("model", 1) != looks.request("model", 2)
 
 
 def test_a_look_at_persons_of_several_looks_is_later_than_all_of_them():
-    assert reserve(names=["ann"]).number == 1
-    assert reserve(names=["bob"]).number == 1
-    assert reserve(names=["ann", "bob"]).number == 3
-
-
-def test_a_certificate_is_found_by_its_mark():
-    reserve().complete("first")
-    second = reserve(model="another")
-    second.complete("second")
-    with open_looks() as book:
-        found = book.find("second")
-        assert (found.number, found.model, found.date) == (2, "another", second.look.date)
-        assert book.find("third") is None
-        assert [look.mark for look in book.looks_at(book.rows(FRAME, NAMES))] == ["first", "second"]
-        assert book.next_look(book.rows(FRAME, NAMES)) == 3
-
-
-def test_a_look_may_be_completed_while_the_book_is_open():
-    with open_looks() as book:
-        book.reserve(book.rows(FRAME, NAMES), "m").complete("mark")
-        assert book.find("mark").number == 1
-
-
-def test_a_cancelled_look_does_not_count_and_no_number_is_given_twice():
-    reserve().cancel()
-    assert reserve().number == 1
-    second, third = reserve(), reserve()
-    second.cancel()
-    assert reserve().number == third.number + 1
+    assert record(names=["ann"]).number == 1
+    assert record(names=["bob"]).number == 1
+    assert record(names=["ann", "bob"]).number == 3
 
 
 def write_numbers_given(path):
@@ -97,15 +76,14 @@ def test_two_processes_and_twenty_certificates(ledger_of_test, tmp_path):
         process.join()
     given = [int(word) for path in tmp_path.iterdir() for word in path.read_text().split()]
     assert sorted(given) == list(range(1, 21))
-    with open_looks() as book:
-        recorded = book.looks_at(book.rows(FRAME, NAMES))
+    with open_looks() as looks:
+        recorded = looks.at(looks.rows(FRAME, NAMES))
     assert [look.number for look in recorded] == list(range(1, 21))
-    assert len({look.mark for look in recorded}) == 20, "every one was completed, with a mark of its own"
     assert len(files_of(ledger_of_test)) == 21, "20 looks, one key, and nothing half-written"
 
 
 def test_four_threads_and_forty_certificates(ledger_of_test, monkeypatch):
-    monkeypatch.setattr(looks, "_PATIENCE", 600)  # however busy the machine is, nobody is told to wait
+    monkeypatch.setattr(record_of_looks, "_PATIENCE", 600)  # however busy the machine is, nobody is told to wait
     with ThreadPoolExecutor(4) as pool:
         given = [number for numbers in pool.map(numbers_given, [10] * 4) for number in numbers]
     assert sorted(given) == list(range(1, 41))
@@ -113,7 +91,7 @@ def test_four_threads_and_forty_certificates(ledger_of_test, monkeypatch):
 
 
 def look_and_die():
-    print(reserve().number, flush=True)
+    print(record().number, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -121,20 +99,18 @@ def test_a_process_that_is_killed_before_its_certificate_has_looked(tmp_path):
     killed = start(look_and_die, output=tmp_path / "said")
     killed.join()
     assert (killed.exitcode, (tmp_path / "said").read_text()) == (-signal.SIGKILL, "1\n")
-    look = reserve()
-    assert look.number == 2
-    assert look.earlier[0].mark is None
+    assert record().number == 2
 
 
 def test_what_a_killed_process_left_half_written_is_removed(ledger_of_test):
-    reserve()
+    record()
     (ledger_of_test / ".20300101-000000-00.npz.partial").write_bytes(b"PK")
-    assert reserve().number == 2
+    assert record().number == 2
     assert not list(ledger_of_test.glob(".*"))
 
 
 def test_a_crash_while_writing_leaves_no_look(ledger_of_test, monkeypatch):
-    reserve()
+    record()
     before = files_of(ledger_of_test)
 
     def crash(*_):
@@ -143,22 +119,22 @@ def test_a_crash_while_writing_leaves_no_look(ledger_of_test, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", crash)
         with pytest.raises(KeyboardInterrupt):
-            reserve()
+            record()
     assert files_of(ledger_of_test) == before
 
 
 def test_whoever_waits_is_told_why(ledger_of_test, monkeypatch):
-    reserve()
+    record()
     held = FileLock(ledger_of_test / "lock")
-    monkeypatch.setattr(looks, "_PATIENCE", 0.01)
+    monkeypatch.setattr(record_of_looks, "_PATIENCE", 0.01)
     with held, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(reserve)
+        waiting = pool.submit(record)
         with pytest.raises(DataWarning, match="another process is counting looks"):  # warnings are errors in tests
             waiting.result()
 
 
 def test_folder_and_files_are_private_and_hold_no_names(ledger_of_test):
-    reserve(names=["ann margaret smith", "bob"]).complete("mark")
+    record(names=["ann margaret smith", "bob"])
     assert stat.S_IMODE(ledger_of_test.stat().st_mode) == 0o700
     for name in files_of(ledger_of_test):
         path = ledger_of_test / name
@@ -169,7 +145,7 @@ def test_folder_and_files_are_private_and_hold_no_names(ledger_of_test):
 
 def test_an_empty_folder_that_the_user_made_becomes_private(ledger_of_test):
     ledger_of_test.mkdir(mode=0o755)
-    reserve()
+    record()
     assert stat.S_IMODE(ledger_of_test.stat().st_mode) == 0o700
 
 
@@ -177,8 +153,8 @@ def test_books_with_different_keys_have_no_hash_in_common(tmp_path, monkeypatch)
     persons = []
     for name in ("one", "two"):
         monkeypatch.setenv("FAIRFLOWS_LEDGER", str(tmp_path / name))
-        with open_looks() as book:
-            rows = book.rows(FRAME, NAMES)
+        with open_looks() as looks:
+            rows = looks.rows(FRAME, NAMES)
             persons.append({*rows.persons.tolist(), *rows.contents.tolist()})
     assert len(persons[0]) == 6
     assert not persons[0] & persons[1]
@@ -187,7 +163,7 @@ def test_books_with_different_keys_have_no_hash_in_common(tmp_path, monkeypatch)
 def test_the_folder_is_the_users_own_unless_named(tmp_path, monkeypatch):
     monkeypatch.delenv("FAIRFLOWS_LEDGER")
     monkeypatch.setattr(platformdirs, "user_data_path", lambda name, **_: tmp_path / name)
-    reserve()
+    record()
     assert "key" in files_of(tmp_path / "fairflows")
 
 
@@ -196,7 +172,7 @@ def test_a_folder_below_a_file_is_refused(tmp_path, monkeypatch):
     for folder in (tmp_path / "file", tmp_path / "file" / "ledger"):
         monkeypatch.setenv("FAIRFLOWS_LEDGER", str(folder))
         with pytest.raises(DataError, match=r"file.*cannot be used: .*FAIRFLOWS_LEDGER names another one"):
-            reserve()
+            record()
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
@@ -204,17 +180,17 @@ def test_a_folder_below_a_file_is_refused(tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_written_is_refused(used_before, ledger_of_test):
     ledger_of_test.mkdir()
     if used_before:
-        reserve()
+        record()
     ledger_of_test.chmod(0o500)
     try:
         with pytest.raises(DataError, match=r"cannot be used: Permission denied.*FAIRFLOWS_LEDGER names another one"):
-            reserve()
+            record()
     finally:
         ledger_of_test.chmod(0o700)
 
 
 def test_a_full_disk_is_an_error_before_the_certificate(ledger_of_test, monkeypatch):
-    reserve()
+    record()
 
     def full(_):
         raise OSError(28, "No space left on device")
@@ -222,8 +198,8 @@ def test_a_full_disk_is_an_error_before_the_certificate(ledger_of_test, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(DataError, match="No space left on device"):
-            reserve()
-    assert reserve().number == 2
+            record()
+    assert record().number == 2
     assert not list(ledger_of_test.glob(".*"))
 
 
@@ -231,17 +207,17 @@ def test_a_folder_with_other_files_is_left_alone(ledger_of_test):
     ledger_of_test.mkdir(mode=0o755)
     (ledger_of_test / "thesis.tex").write_text("")
     with pytest.raises(DataError, match=r"holds 'thesis\.tex', which fairflows did not write; FAIRFLOWS_LEDGER must"):
-        reserve()
+        record()
     assert files_of(ledger_of_test) == ["thesis.tex"]
     assert stat.S_IMODE(ledger_of_test.stat().st_mode) == 0o755
 
 
 def test_a_damaged_look_is_named_and_never_skipped(ledger_of_test):
-    reserve(names=[f"person {i}" for i in range(20)])
+    record(names=[f"person {i}" for i in range(20)])
     (path,) = ledger_of_test.glob("*.npz")
     whole = path.read_bytes()
-    with open_looks() as book:
-        rows = book.rows(FRAME, ["person 7"])
+    with open_looks() as looks:
+        rows = looks.rows(FRAME, ["person 7"])
     damaged = [whole[:n] for n in range(0, len(whole), 40)]
     for place in range(0, len(whole), 3):
         damaged.append(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
@@ -251,10 +227,10 @@ def test_a_damaged_look_is_named_and_never_skipped(ledger_of_test):
 
 
 def test_a_look_that_is_nested_deeply_or_claims_a_huge_array_is_refused(ledger_of_test):
-    reserve()
+    record()
     (path,) = ledger_of_test.glob("*.npz")
-    with open_looks() as book:
-        rows = book.rows(FRAME, ["person 7"])
+    with open_looks() as looks:
+        rows = looks.rows(FRAME, ["person 7"])
     with np.load(path) as file:
         parts = dict(file)
     nested, huge = io.BytesIO(), io.BytesIO()
@@ -271,43 +247,43 @@ def test_a_look_that_is_nested_deeply_or_claims_a_huge_array_is_refused(ledger_o
 def next_look_or_error(path, rows, data):
     path.write_bytes(data)
     try:
-        with open_looks() as book:
-            return book.next_look(rows)
+        with open_looks() as looks:
+            return looks.number(rows, "a new request")
     except DataError as error:
         return str(error)
 
 
 def test_files_of_another_format_or_key_are_refused(ledger_of_test, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(looks, "_FORMAT", 2)
-        reserve()
-    with pytest.raises(DataError, match=r"\.npz: the file has format 2, and this release of fairflows reads 1"):
-        reserve()
+        patch.setattr(record_of_looks, "_FORMAT", 3)
+        record()
+    with pytest.raises(DataError, match=r"\.npz: the file has format 3, and this release of fairflows reads 2"):
+        record()
     next(ledger_of_test.glob("*.npz")).unlink()
-    reserve()
+    record()
     key = ledger_of_test / "key"
     kept = key.read_bytes()
     key.write_bytes(bytes(32))
     with pytest.raises(DataError, match=r"\.npz: was written with another key"):
-        reserve()
+        record()
     key.write_bytes(kept[:7])
     with pytest.raises(DataError, match="key: the key is damaged: it must have 32 bytes; it has 7"):
-        reserve()
+        record()
     key.unlink()
     with pytest.raises(
-        DataError, match="the key is missing, and without it nobody in this book of looks is recognised"
+        DataError, match="the key is missing, and without it no person in this record of looks is recognised"
     ):
-        reserve()
+        record()
     assert not key.exists(), "a new key would begin the count again"
     key.write_bytes(kept)
-    assert reserve().number == 2
+    assert record().number == 2
 
 
 def test_identifiers_spelt_differently_are_the_same_person():
     spellings = ["0000007", "7.0", " 7", 7, np.int64(7), 7.0, "7.", "\t07\n"]
     for number, name in enumerate(spellings, start=1):
-        assert reserve(FRAME.iloc[:1], [name]).number == number, repr(name)
-    assert reserve(FRAME.iloc[:1], ["70"]).number == 1
+        assert record(FRAME.iloc[:1], [name]).number == number, repr(name)
+    assert record(FRAME.iloc[:1], ["70"]).number == 1
 
 
 def test_only_the_spelling_of_numbers_is_changed():
@@ -324,41 +300,36 @@ def parts():
 def test_rows_without_names_are_known_by_their_values(parts):
     """Six categorical columns, so that most rows occur often."""
     train, validation, test = parts
-    assert reserve(test, None).number == 1
-    assert reserve(test.sample(frac=1, random_state=0).reset_index(drop=True), None).number == 2, "the same file"
-    assert reserve(test.sample(1000, random_state=0).reset_index(drop=True), None).number == 3, "a part of it"
-    assert reserve(validation, None).number == 1, "other rows of the same law"
-    assert reserve(train.reset_index(drop=True), None).number == 1
+    assert record(test, None).number == 1
+    assert record(test.sample(frac=1, random_state=0).reset_index(drop=True), None).number == 2, "the same file"
+    assert record(test.sample(1000, random_state=0).reset_index(drop=True), None).number == 3, "a part of it"
+    assert record(validation, None).number == 1, "other rows of the same law"
+    assert record(train.reset_index(drop=True), None).number == 1
 
 
-def test_another_split_of_the_same_table_looks_at_some_of_the_same_rows(parts):
-    adult = pd.concat(parts)
-    assert reserve(adult.sample(frac=0.3, random_state=0), None).number == 1
-    assert reserve(adult.sample(frac=0.3, random_state=1), None).number == 2
-
-
-def test_few_common_values_are_no_evidence_of_the_same_rows():
-    """All rows of the smaller file are in the larger one, as they would be of any such file."""
-    assert reserve(pd.DataFrame({"x": np.arange(1000) % 2}), None).number == 1
-    assert reserve(pd.DataFrame({"x": np.repeat([1, 0], 300)}), None).number == 1
+def test_files_that_cannot_be_told_apart_count_as_the_same():
+    """All rows of the smaller file are in the larger one: nothing shows that they are other persons."""
+    assert record(pd.DataFrame({"x": np.arange(1000) % 2}), None).number == 1
+    assert record(pd.DataFrame({"x": np.repeat([1, 0], 300)}), None).number == 2
+    assert record(pd.DataFrame({"x": np.repeat([1, 2], 300)}), None).number == 1
 
 
 def test_a_shuffled_part_is_known_where_rows_are_told_apart():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.integers(18, 90, 2000), "income": rng.integers(10_000, 90_000, 2000)})
-    assert reserve(frame, None).number == 1
-    assert reserve(frame.sample(frac=0.1, random_state=0).reset_index(drop=True), None).number == 2
+    assert record(frame, None).number == 1
+    assert record(frame.sample(frac=0.1, random_state=0).reset_index(drop=True), None).number == 2
     new = pd.DataFrame({"age": rng.integers(18, 90, 2000), "income": rng.integers(10_000, 90_000, 2000)})
-    assert reserve(new, None).number == 1
+    assert record(new, None).number == 1
 
 
 def test_leaving_the_identifier_out_does_not_make_new_persons():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.integers(18, 90, 500), "income": rng.integers(10_000, 90_000, 500)})
     names = [f"p{i}" for i in range(500)]
-    assert reserve(frame, names).number == 1
-    assert reserve(frame.iloc[::-1].reset_index(drop=True), None).number == 2
-    assert reserve(frame.iloc[:300], names[:300]).number == 3
+    assert record(frame, names).number == 1
+    assert record(frame.iloc[::-1].reset_index(drop=True), None).number == 2
+    assert record(frame.iloc[:300], names[:300]).number == 3
     common = pd.DataFrame({"x": np.arange(1000) % 5})
-    assert reserve(common, [f"q{i}" for i in range(1000)]).number == 1
-    assert reserve(common.iloc[::-1].reset_index(drop=True), None).number == 2
+    assert record(common, [f"q{i}" for i in range(1000)]).number == 1
+    assert record(common.iloc[::-1].reset_index(drop=True), None).number == 2

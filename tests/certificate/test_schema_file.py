@@ -35,19 +35,22 @@ def test_the_file_is_made_from_the_dataclass(schema):
 def test_certificates_validate(schema, written):
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(written, schema)
-    assert written["counts"][0]["folds"][0]["counts"]
+    assert written["statements"][0]["counts"][0]["counts"]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"cell_upper": 1.5},
+        {"target": 1.5},
         {"status": "BLESSED"},
         {"n": {"a": "many"}},
         {"better": 1},
-        {"format": 2},
-        {"counts": [{"law": "row", "label": None, "folds": [{"share": 1}]}]},
-        {"counts": [{"law": "crowd", "label": None, "folds": []}]},
+        {"format": 1},
+        {"assumptions": ["One row per person."]},
+        {"statements": [{"about": "population"}]},
+        {"statements": [{"about": "population", "by": "held-out", "distance": 1.5}]},
+        {"statements": [{"about": "gossip", "by": "held-out", "distance": 0.5}]},
+        {"statements": [{"about": "population", "by": "held-out", "distance": 0.5, "counts": [{"share": 1}]}]},
     ],
 )
 def test_what_the_schema_refuses_is_refused_when_read(schema, written, change):

@@ -67,7 +67,7 @@ def test_a_certificate_may_be_attacked_with_what_the_model_was_fitted_to(run, fi
     assert code in (0, 1), err
     assert "attacking" not in err, "--json prints the certificate alone"
     certificate = json.loads(out)
-    assert certificate["attack_by"]
+    assert [s for s in certificate["statements"] if s["about"] == "attack"]
     assert 0 <= certificate["attack_lower"] <= certificate["cell_upper"]
 
 

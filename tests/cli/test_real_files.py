@@ -1,16 +1,10 @@
 """Sensitive columns as files hold them: ages, rare levels; and what is done with files that come later."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.main import get_command
-
-from fairflows.certificate.certificate import Certificate
-from fairflows.cli.main import app
-from fairflows.report.words import remedies
 
 FIT = ["--sensitive", "AGE", "--label", "repaid", "--method", "matching", "--quick", "--gamma", "1"]
 
@@ -166,15 +160,3 @@ def test_gaps_among_whole_numbers_and_an_empty_column(run, tmp_path):
     code, _, err = run("encode", tmp_path / "out", tmp_path / "later.csv", "-o", tmp_path / "more.csv")
     assert code == 0, err
     assert len(pd.read_csv(tmp_path / "more.csv")) == 100
-
-
-def test_what_would_help_can_be_typed():
-    """The options that a report names exist."""
-    known = {option for each in get_command(app).commands["fit"].params for option in each.opts}
-    missed = Certificate(
-        status="NOT_MET", sensitive="sex", target=0.1, n={"f": 900, "m": 900}, delta=0.05, spent={"cells": 0.03},
-        n_cells=64, released=("cell",), assumptions=(), model="", rows="", seed=0, n_draws=0, versions={},
-    )  # fmt: skip
-    for upper in (None, 0.3):
-        for remedy in remedies(replace(missed, cell_upper=upper)):
-            assert {word for word in remedy.command.split() if word.startswith("--")} <= known

@@ -10,13 +10,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairflows as ff
 from fairflows.bounds import cell_upper_bound
-from fairflows.certificate.counted import CountedStatement
-from fairflows.certificate.evidence import CellEvidence
+from fairflows.certificate.certify import MadeCase, Settings
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Released
 from fairflows.table.persons import Key, Persons
+from fairflows.workflow.job import report
 from fairflows.workflow.results import naming_released_file
 
 pytestmark = pytest.mark.usefixtures("few_trees", "few_measured", "few_passes")
@@ -123,9 +123,9 @@ def test_three_folds(rows):
     assert [len(shared.models_), shared.n_cells_] == [3, 12]
     np.testing.assert_array_equal(shared.transform(table(rows))["cell"] // 4, fold_of(rows, 3))
     certificate = ff.certify(shared, table(rows))
-    folds = certificate.counts[0].folds
+    folds = certificate.headline.counts
     assert [fold.share for fold in folds] == pytest.approx([1 / 3] * 3)
-    assert sum(fold.delta for fold in folds) == pytest.approx(certificate.spent["cells"])
+    assert sum(fold.delta for fold in folds) == pytest.approx(certificate.headline.delta)
 
 
 # A model does not depend on the persons that it encodes.
@@ -215,20 +215,20 @@ def test_only_releases_of_cells_are_shared_out(rows):
 def test_all_persons_certify(shared, rows):
     whole = table(rows)
     certificate = ff.certify(shared, whole, target=0.5, most_rows=3)
-    statement = certificate.counts[0]
+    statement = certificate.headline
     sample = whole.random_rows(0, 3)
     cells, fold = shared.transform(sample)["cell"].to_numpy(), fold_of(rows)
     uppers = []
     for f in (0, 1):
         counts = np.array([np.bincount(cells[(sample.a == a).to_numpy()], minlength=16) for a in ("f", "m")])
-        uppers.append(cell_upper_bound(counts[:, 8 * f : 8 * f + 8], certificate.spent["cells"] / 2))
-        assert set(statement.folds[f].cells) <= set(range(8 * f, 8 * f + 8))
+        uppers.append(cell_upper_bound(counts[:, 8 * f : 8 * f + 8], certificate.headline.delta / 2))
+        assert set(statement.counts[f].cells) <= set(range(8 * f, 8 * f + 8))
     assert certificate.cell_upper >= np.mean(uppers) - 1e-12
-    assert certificate.cell_upper == pytest.approx(np.mean([fold.upper for fold in statement.folds]))
-    assert sum(certificate.n_persons.values()) == whole.persons.n, "nobody is held back"
+    assert certificate.cell_upper == pytest.approx(np.mean([fold.upper for fold in statement.counts]))
+    assert sum(certificate.find("population", "person").n.values()) == whole.persons.n, "nobody is held back"
     assert set(fold) == {0, 1}
-    assert any("covers every row of the table" in sentence for sentence in certificate.assumptions)
-    assert not any("trained on are not covered" in sentence for sentence in certificate.assumptions)
+    assert any("covers every row of the table" in a.text for a in certificate.assumptions)
+    assert not any("trained on are not covered" in a.text for a in certificate.assumptions)
     assert ff.verify(certificate, shared, whole)
     later = ff.certify(shared, table(frame(600, seed=5)), most_rows=3)
     assert (certificate.look, later.look) == (1, 1), "other persons"
@@ -248,13 +248,13 @@ def test_a_receiver_computes_the_bounds_again(shared, rows, tmp_path):
         return bool(ff.check(path))
 
     assert forged(lambda document: None)
-    assert not forged(lambda document: document.update(cell_upper=document["cell_upper"] - 0.01))
-    assert stated["counts"][0]["folds"][1]["share"] == 0.5
-    assert not forged(lambda document: document["counts"][0]["folds"].pop())
-    assert not forged(lambda document: document["counts"][0]["folds"][1].update(share=0.1))
-    assert not forged(lambda document: document["counts"][0]["folds"][1].update(delta=0.5))
-    same = stated["counts"][0]["folds"][0]["cells"]
-    assert not forged(lambda document: document["counts"][0]["folds"][1].update(cells=same))
+    assert not forged(lambda document: document["statements"][0].update(distance=0.01))
+    assert stated["statements"][0]["counts"][1]["share"] == 0.5
+    assert not forged(lambda document: document["statements"][0]["counts"].pop())
+    assert not forged(lambda document: document["statements"][0]["counts"][1].update(share=0.1))
+    assert not forged(lambda document: document["statements"][0]["counts"][1].update(delta=0.5))
+    same = stated["statements"][0]["counts"][0]["cells"]
+    assert not forged(lambda document: document["statements"][0]["counts"][1].update(cells=same))
 
 
 def test_a_receiver_compares_the_cells_of_a_file_with_the_counts(shared, rows, tmp_path):
@@ -399,8 +399,9 @@ def test_the_bound_covers_the_truth():
             {"kind": kind, "group": group, "person": np.arange(400)}, sensitive="group", identifier="person"
         )
         shared = ff.CrossFit(Likely()).fit(people)
-        evidence = CellEvidence.of(Released.of(shared), people, [0, 1], with_label=False)
-        upper = CountedStatement("row", None, tuple(part.fold([0, 1], delta / 2) for part in evidence)).upper
+        case = MadeCase(Released.of(shared), people, Settings.of(Released.of(shared), [0, 1]), name="")
+        folds = [part.fold(["0", "1"], delta / 2) for part in case.counted("row")]
+        upper = sum(fold.share * fold.upper for fold in folds)
         sent = [np.array([np.bincount(m.cell_of_, weights=law, minlength=2) for law in laws]) for m in shared.models_]
         truth = np.mean([np.abs(law[0] - law[1]).sum() / 2 for law in sent])
         misses += truth > upper
@@ -420,13 +421,13 @@ def test_a_table_without_names_is_certified_as_a_whole(rows, tmp_path):
     cells = shared.fit_transform(whole)
     assert shared.most_rows_ is None
     certificate = ff.certify(shared, whole, target=0.5)
-    counts = certificate.counts[0]
+    counts = certificate.headline
     by_cell = cells["cell"].value_counts()
-    for fold in counts.folds:
+    for fold in counts.counts:
         for j, cell in enumerate(fold.cells):
             assert sum(fold.counts[group][j] for group in ("f", "m")) == by_cell[cell], "the cells that were released"
     assert certificate.n == {"f": int((whole.a == "f").sum()), "m": int((whole.a == "m").sum())}
-    assert any("as they were released, once" in sentence for sentence in certificate.assumptions)
+    assert any("as they were released, once" in a.text for a in certificate.assumptions)
     pairs = ff.certify(shared, whole, released=["cell", "label"])
     assert pairs.n_cells == 16
     assert pairs.cell_upper > certificate.cell_upper
@@ -521,7 +522,7 @@ def test_what_was_released_once_is_attacked_as_it_was_released(rows, output):
     assert certificate.attack_lower == found.attack_lower
     kept = ff.still_tells(shared, train, test, encoded=encoded)
     assert len(kept.columns) == whole.X.shape[1]
-    page = ff.report(shared, whole, certificate=certificate, audit=found)
+    page = report(shared, whole, certificate=certificate, audit=found)
     assert page.contents["settings"]["CrossFit"] == "as by default"
     assert "n_cells = 4" in page.contents["settings"]["FairTree"]
     latent = ff.CellRelease(Unencoded(key=KEY), 4).fit(train)

@@ -154,10 +154,10 @@ def test_the_certificate_is_the_cells_and_says_why_it_covers_the_row(release):
     new = table(4_000, seed=5)
     certificate = ff.certify(release, new)
     counts = pd.crosstab(new.a.to_numpy(), release.cells(release.read(new))).to_numpy()
-    assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, certificate.spent["cells"]))
-    text = " ".join(certificate.assumptions)
+    assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, certificate.headline.delta))
+    text = " ".join(assumption.text for assumption in certificate.assumptions)
     assert "The row drawn from the cell is all that is released" in text
-    assert "so that the bounds of the cell cover the row" in text
+    assert "so the bounds of the cell cover the row" in text
     assert ff.verify(certificate, release, new)
 
 

@@ -8,7 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from test_reporting import EVIL, contents
+from test_page import EVIL, contents
 from webdriver import Browser, missing
 
 from fairflows.report.page import Report

@@ -48,7 +48,7 @@ def cells(adult):
 def test_fit_chooses_certifies_and_attacks(cells):
     c = cells.certificate
     assert c.status == "CERTIFIED"
-    assert c.cell_accuracy_upper <= 0.6
+    assert c.headline.accuracy <= 0.6
     assert c.attack_lower <= c.cell_upper
     assert cells.is_good
     frame = cells.frontier()

@@ -38,7 +38,7 @@ from filelock import FileLock, Timeout
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.folders import new_file, write_private
 from fairflows.table.json_text import parse_json
-from fairflows.table.ledger import RowsSeen
+from fairflows.table.ledger import RowsSeen, is_part
 from fairflows.table.persons import KEY_BYTES, Hashes, Key, content_hashes, fingerprint, keyed_hashes, new_key
 
 ENVIRONMENT = "FAIRFLOWS_LEDGER"
@@ -205,15 +205,7 @@ def _share_persons(one: RowsSeen, other: RowsSeen) -> bool:
     """Whether two looks have a person in common; without names, whether one file may be a part of the other."""
     if one.named and other.named:
         return one.shared(other) > 0
-    return one.shared(other) > 0 or _is_part(*sorted((one.contents, other.contents), key=len))
-
-
-def _is_part(part: Hashes, whole: Hashes) -> bool:
-    """Whether every row of one file is in another, in any order: then nothing shows that they are other persons."""
-    values, counts = np.unique(part, return_counts=True)
-    known, known_counts = np.unique(whole, return_counts=True)
-    place = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    return len(part) > 0 and bool(np.all((known[place] == values) & (known_counts[place] >= counts)))
+    return one.shared(other) > 0 or is_part(*sorted((one.contents, other.contents), key=len))
 
 
 def _read(path: Path, key: str) -> tuple[RowsSeen, Look]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,9 @@ from fairflows.bounds.model import (
     statistical_distance_upper_bound,
 )
 from fairflows.bounds.planning import delta_of_each
-from fairflows.encoder.base import LatentLaw
+
+if TYPE_CHECKING:
+    from fairflows.encoder.base import LatentLaw
 
 About = Literal["table", "population", "model", "attack", "density"]
 Law = Literal["row", "person"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from fairflows.bounds.planning import delta_of_look
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import MadeCase, Settings, request_of
 from fairflows.certificate.looks import open_looks
@@ -124,6 +125,7 @@ def _differences(
         )
     try:
         settings = Settings.of(model, model.groups(rows), **{f.name: getattr(c, f.name) for f in fields(Settings)})
+        delta_of_look(settings.delta, c.look)
     except ValueError as error:
         yield Difference("settings", f"No certificate can have these settings: {error}")
         return

@@ -500,7 +500,7 @@ class Recomputing(NamedTuple):
 def recomputing(c: Certificate) -> Recomputing | None:
     """Return what a reader needs to compute the certificate's headline again; None where nothing was counted."""
     headline = c.headline
-    if headline is None:
+    if headline is None or not headline.counts:
         return None
     folds = headline.counts
     formulas = [_formula(fold) for fold in folds]
@@ -551,7 +551,7 @@ def remedies(c: Certificate) -> list[str]:
     if c.status == "CERTIFIED" or (target is None and c.target_accuracy is None):
         return []
     n = np.array(list(c.n.values()), dtype=np.float64)
-    if counted is None:
+    if counted is None or not counted.counts:
         cells = f"Cells can be certified: {_planned(n, 8, c.delta, target)}"
         return [cells, _more_persons(None, n, c.delta, target)]
     n_labels = max(1, len(c.cell_odds_upper)) if "label" in c.released else 1

@@ -48,14 +48,14 @@ class RowsSeen:
     def shared(self, other: RowsSeen) -> int:
         """Count the other's persons who are here; without names, its rows that are recognised by their values.
 
-        Rows of common values prove nothing. The other's rows are these ones where none of them is new, though so many
-        fresh rows would bring new values; and rows that only one person has in each file are the same ones where they
-        are more than five times as frequent as rows of equal values are within this file.
+        Rows of common values prove nothing. The other's rows are a part of these where none of them is new, though so
+        many fresh rows would bring new values. And rows that only one person has in each file are the same ones where
+        they are more than five times as frequent as rows of equal values are within this file.
         """
         if self.named and other.named:
             return int(is_among(other.persons, self.persons).sum())
         one, two = self.contents, other.contents
-        if self._brings_new_values(len(two)) and is_among(two, one).all():
+        if self._brings_new_values(len(two)) and is_part(two, one):
             return len(two)
         once = _once(one)
         alike = len(np.intersect1d(once, _once(two), assume_unique=True))
@@ -165,6 +165,14 @@ class Ledger:
             return "<Ledger: left out of a pickle>"
         n, what = sum(len(used) for used in self.used), "persons" if self.used[0].named else "rows"
         return f"<Ledger: {n:,} {what} used>"
+
+
+def is_part(part: Hashes, whole: Hashes) -> bool:
+    """Whether every row of one file is in another, in any order, as often: nothing shows that they are other rows."""
+    values, counts = np.unique(part, return_counts=True)
+    known, known_counts = np.unique(whole, return_counts=True)
+    place = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    return len(part) > 0 and bool(np.all((known[place] == values) & (known_counts[place] >= counts)))
 
 
 def _once(contents: Hashes) -> Hashes:
