@@ -16,9 +16,9 @@ SOURCE = Path(fairflows.__file__).parent
 
 # Imports go one way: a module may import from its own part and from earlier ones.
 ORDER = [
-    "exceptions", "bounds", "report.words", "resources", "display", "table", "codec", "bijection", "density", "training",
-    "encoder", "release", "metrics", "certificate", "attack", "usefulness", "tradeoff", "frontiers", "explain",
-    "storage", "stream", "report", "workflow", "paper", "cli",
+    "exceptions", "bounds", "report.words", "resources", "display", "table", "codec", "bijection", "density",
+    "training", "encoder", "release", "metrics", "certificate", "attack", "usefulness", "tradeoff", "frontiers",
+    "explain", "storage", "stream", "report", "workflow", "paper", "cli",
 ]  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 

@@ -24,8 +24,7 @@ from fairflows.bounds import (
     statistical_distance,
 )
 from fairflows.bounds.arguments import CHOOSING, affordable_draws
-from fairflows.bounds.planning import delta_of_look, planned_cell_bound
-from fairflows.certificate.evidence import CellEvidence, check_distance
+from fairflows.bounds.planning import check_reachable, delta_of_look, planned_cell_bound
 from fairflows.display import Columns, html_card, new_axes
 from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, IntArray, LatentLaw
 from fairflows.exceptions import DataError, warn_user
@@ -340,5 +339,6 @@ def check_target(target: float, certifying: Table, delta: float) -> None:
         raise DataError(f"target must be in (0, 1]; got {target!r}.")
     if target == 1:
         warn_user("Every release meets a distance of 1, also one that gives the group away: set a smaller target.")
-    n = certifying.one_row_per_person(0).group_sizes(certifying.groups)
-    check_distance([CellEvidence(n[None, :, None], None, [])], target, delta_of_look(delta, 1), certifying.groups)
+    sizes = certifying.one_row_per_person(0).group_sizes(certifying.groups).tolist()
+    n = dict(zip(map(str, certifying.groups), sizes, strict=True))
+    check_reachable(n, delta_of_look(delta, 1), target=target)

@@ -78,7 +78,7 @@ def test_version_and_help(run):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-COMMANDS = ["fit", "encode", "decode", "certify", "check", "sign", "verify", "audit", "recourse", "report",
+COMMANDS = ["fit", "encode", "decode", "certify", "check", "verify", "audit", "recourse", "report",
             "describe", "datasets", "demo", "reproduce"]  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def test_a_target_that_is_missed_is_exit_code_one(run, tmp_path):
     assert code == (0 if out.startswith("CERTIFIED") else 1)
     code, out, _ = run("certify", tmp_path / "out", _new(tmp_path), "--max-parity", "0.15", "--json")
     certificate = json.loads(out)
-    assert code == (0 if certificate["cell_upper"] <= 0.15 else 1)
+    assert code == (0 if certificate["statements"][0]["met"] else 1)
 
 
 def _new(folder):

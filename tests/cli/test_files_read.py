@@ -67,8 +67,8 @@ def test_a_certificate_may_be_attacked_with_what_the_model_was_fitted_to(run, fi
     assert code in (0, 1), err
     assert "attacking" not in err, "--json prints the certificate alone"
     certificate = json.loads(out)
-    assert [s for s in certificate["statements"] if s["about"] == "attack"]
-    assert 0 <= certificate["attack_lower"] <= certificate["cell_upper"]
+    bounds = {s["about"]: s["distance"] for s in reversed(certificate["statements"])}
+    assert 0 <= bounds["attack"] <= bounds["population"]
 
 
 @pytest.mark.parametrize(

@@ -396,7 +396,8 @@ def status_of(
 def check_probabilities(stated: Iterable[Certificate | Statement | FoldCounts]) -> None:
     """Raise a ValueError for a field that must be between 0 and 1 and is not."""
     for part in stated:
-        for name, (f, _) in stated_fields(type(part)).items():
+        kind: type = type(part)
+        for name, (f, _) in stated_fields(kind).items():
             value = getattr(part, name)
             if f.metadata.get("probability") and value is not None and not 0 <= value <= 1:
                 raise ValueError(f"a certificate cannot state {name} = {value!r:.40}.")

@@ -238,9 +238,9 @@ class MadeCase:
     ) -> None:
         self.model, self.rows, self.settings, self.name, self.attack = model, rows, settings, name, attack
         self.known_groups = model.groups(rows)
-        self.groups = [str(group) for group in self.known_groups]
+        self.groups: Sequence[str] = [str(group) for group in self.known_groups]
         self.priors, self.n_draws, self.seed = settings.priors, settings.n_draws, settings.seed
-        self.laws: tuple[Law, ...] = ()
+        self.laws: Sequence[Law] = ()
         if settings.certifies_cells:
             self.laws = ("row", "person") if settings.most_rows > 1 else ("row",)
         self.density = "own" if densities is None else "passed"

@@ -236,10 +236,11 @@ def _check_spending(c: Certificate) -> Result:
         checked_priors(c.priors, len(c.n))
     except ValueError as error:
         return Result("error", "FAILED", f"No certificate can have these settings: {error}")
-    spent: Counter[str] = Counter()
+    spent: dict[str, float] = {}
     for s in c.statements:
         if s.counts:
-            spent[f"a random {s.law}{'' if s.given is None else ', given the labels'}"] += s.delta
+            name = f"a random {s.law}{'' if s.given is None else ', given the labels'}"
+            spent[name] = spent.get(name, 0.0) + s.delta
     for name, delta in spent.items():
         if not _agree(delta, allowed):
             text = f"The bounds on {name} spend {delta:.4g}; look {c.look} of the same persons may {allowed:.4g}."

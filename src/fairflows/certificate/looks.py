@@ -70,8 +70,10 @@ class Looks:
 
         Rows without names (None) are recognised by their values, also in a look that had names.
         """
-        hashed = [] if names is None else keyed_hashes(normal_names(names), self._key, "person")
-        return RowsSeen(names is not None, np.unique(np.asarray(hashed, np.uint64)), content_hashes(X, self._key))
+        persons: Hashes = np.empty(0, np.uint64)
+        if names is not None:
+            persons = np.unique(keyed_hashes(normal_names(names), self._key, "person"))
+        return RowsSeen(names is not None, persons, content_hashes(X, self._key))
 
     def request(self, *parts: object) -> str:
         """Hash the model, the rows and the settings of a certificate."""

@@ -238,8 +238,9 @@ class Statement:
     def judged(self, target: float | None, target_accuracy: float | None) -> Statement:
         """Return the same statement with `met`, for a target distance or a target accuracy."""
         limit, value = (target, self.distance) if target_accuracy is None else (target_accuracy, self.accuracy)
-        is_asked = not self.is_lower and self.given is None and limit is not None and value is not None
-        return replace(self, met=bool(value <= limit) if is_asked else None)
+        if self.is_lower or self.given is not None or limit is None or value is None:
+            return replace(self, met=None)
+        return replace(self, met=bool(value <= limit))
 
 
 @dataclass(frozen=True, kw_only=True)

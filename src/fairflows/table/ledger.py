@@ -48,14 +48,14 @@ class RowsSeen:
     def shared(self, other: RowsSeen) -> int:
         """Count the other's persons who are here; without names, its rows that are recognised by their values.
 
-        Rows of common values prove nothing. The other's rows are a part of these where none of them is new, though so
-        many fresh rows would bring new values. And rows that only one person has in each file are the same ones where
-        they are more than five times as frequent as rows of equal values are within this file.
+        Rows of common values prove nothing. The other's rows are these, or a part of these where none of them is new
+        though so many fresh rows would bring new values. And rows that only one person has in each file are the same
+        ones where they are more than five times as frequent as rows of equal values are within this file.
         """
         if self.named and other.named:
             return int(is_among(other.persons, self.persons).sum())
         one, two = self.contents, other.contents
-        if self._brings_new_values(len(two)) and is_part(two, one):
+        if is_part(two, one) and (len(one) == len(two) or self._brings_new_values(len(two))):
             return len(two)
         once = _once(one)
         alike = len(np.intersect1d(once, _once(two), assume_unique=True))
@@ -169,10 +169,12 @@ class Ledger:
 
 def is_part(part: Hashes, whole: Hashes) -> bool:
     """Whether every row of one file is in another, in any order, as often: nothing shows that they are other rows."""
+    if not 0 < len(part) <= len(whole):
+        return False
     values, counts = np.unique(part, return_counts=True)
     known, known_counts = np.unique(whole, return_counts=True)
     place = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    return len(part) > 0 and bool(np.all((known[place] == values) & (known_counts[place] >= counts)))
+    return bool(np.all((known[place] == values) & (known_counts[place] >= counts)))
 
 
 def _once(contents: Hashes) -> Hashes:

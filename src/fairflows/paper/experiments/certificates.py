@@ -26,7 +26,6 @@ from matplotlib.figure import Figure
 from fairflows.attack.auditing import Audit
 from fairflows.bounds import cell_upper_bound, fare_upper_bound, total_variation, weissman_upper_bound
 from fairflows.certificate.certify import certify
-from fairflows.resources import chosen_device
 from fairflows.density import Density, FlowDensity, KernelDensity, MixtureDensity
 from fairflows.density.base import GroupDensities
 from fairflows.encoder.base import Encoder
@@ -66,6 +65,7 @@ from fairflows.paper.experiments.trained_heads import (
     task_accuracy,
     trained_networks,
 )
+from fairflows.resources import chosen_device
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
 from fairflows.training.loop import DivergedError
@@ -196,8 +196,8 @@ def best_densities(encoder: FairFlow, settings: list[Density], train: Table) -> 
     """Fit densities to the groups' training rows in model space; return those of best held-out likelihood, named."""
     device = chosen_device(encoder.device)
     rows = encoder.read(train)
-    x, _ = encoder.codec_.encode(rows.X, rows.persons.named_or_numbered())
-    x, groups = torch.as_tensor(x, device=device), range(len(encoder.groups_))
+    encoded, _ = encoder.codec_.encode(rows.X, rows.persons.named_or_numbered())
+    x, groups = torch.as_tensor(encoded, device=device), range(len(encoder.groups_))
     fit_places, held_places = rows.persons.split(0.2, random_state=0)
     fit_rows, held_rows = ([x[places][rows.group[places] == a] for a in groups] for places in (fit_places, held_places))
     found = []
