@@ -21,7 +21,7 @@ MAX_CELLS = 2**62
 """Beyond this many cells a cell's number does not fit an integer."""
 
 
-class Bins:
+class BinLevels:
     """Quantile bins of a number or time column, as levels with readable names such as '[18, 25)'.
 
     Parameters
@@ -42,7 +42,7 @@ class Bins:
         self.levels = Levels(name, names, np.dtype(object) if has_missing else TEXT_DTYPE, has_missing)
 
     @classmethod
-    def fit(cls, name: str, column: pd.Series, n_bins: int) -> Bins:
+    def fit(cls, name: str, column: pd.Series, n_bins: int) -> BinLevels:
         """Bins that hold about equally many of the column's known values."""
         values = np.sort(numbers(column.dropna()))
         places = np.arange(1, n_bins) * len(values) // n_bins
@@ -181,13 +181,13 @@ class CellCodec:
     @property
     def decoded_levels(self) -> dict[Hashable, Levels]:
         """What each column is decoded to: its levels, which of bins are their names."""
-        return {name: part.levels if isinstance(part, Bins) else part for name, part in self.levels_.items()}
+        return {name: part.levels if isinstance(part, BinLevels) else part for name, part in self.levels_.items()}
 
     def _radix(self) -> npt.NDArray[np.int64]:
         return np.array([prod(self.shape_[j + 1 :]) for j in range(len(self.shape_))], dtype=np.int64)
 
-    def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels | Bins:
+    def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels | BinLevels:
         keeps_values = kind == "discrete" and column.nunique() <= self.max_values
         if kind == "categorical" or keeps_values or not column.notna().any():
             return Levels.fit(name, column, unseen=self.unseen)
-        return Bins.fit(name, column, self.n_bins)
+        return BinLevels.fit(name, column, self.n_bins)

@@ -1,4 +1,4 @@
-"""One column as numbers, and exactly back: levels of categories, positions of numbers and times, and ranges of them."""
+"""Turn one column into numbers and exactly back: levels of categories, positions and ranges of numbers and times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OTHER = "other"
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Places = npt.NDArray[np.number]
+Positions = npt.NDArray[np.number]
 _RANGES = 48  # about how many ranges a column is cut into
 _FEWEST_ROWS = 8  # in a range
 _MOST_VALUES = 64  # a column on a grid with at most so many values, each of which is frequent enough, keeps them
@@ -87,7 +87,7 @@ class Levels:
         y: npt.NDArray[np.float64] | None = None,
         unseen: Literal["error", "other"] = "error",
     ) -> Levels:
-        """The levels of a column: all that its type declares, or all that occur.
+        """Return the levels of a column: all that its type declares, or all that occur.
 
         They are numbered by the mean of `y` over their rows, so that neighbours behave alike; an ordered type keeps
         its own order, and without `y` the values are sorted.
@@ -110,10 +110,10 @@ class Levels:
         return len(self.index) + self.has_missing
 
     def codes(self, column: pd.Series, found: Outside | None = None) -> npt.NDArray[np.intp]:
-        """The number of each value.
+        """Return the number of each value.
 
-        With `found`, the rows that hold an unseen value, or miss one where none was missing, are noted there; the
-        latter are refused otherwise.
+        With `found`, rows with an unseen value, or with a missing one where none was missing, are noted there. Without
+        it, the latter raise.
         """
         codes = places_in(self.index, column)
         is_missing = missing(column)
@@ -133,22 +133,22 @@ class Levels:
             codes[unseen] = self.index.get_loc(OTHER)
         return codes
 
-    def places(self, column: pd.Series) -> Places:
-        """The place of each value: as for `Ranges`, what is drawn from a level and becomes a value again."""
+    def places(self, column: pd.Series) -> Positions:
+        """Return the place of each value, which is its level (see `Ranges.places`)."""
         return self.codes(column)
 
-    def draw(self, codes: IntArray, generator: np.random.Generator) -> Places:
-        """A place in each of these levels: a level has one."""
+    def draw(self, codes: IntArray, generator: np.random.Generator) -> Positions:
+        """Draw a place in each of these levels, which has only one."""
         return codes
 
     def known(self, column: pd.Series, found: Outside) -> pd.Series:
-        """The column with a level in place of each value that is none; the column itself where there are none."""
+        """Replace each value that is not a level by one that stands in for it."""
         codes = self.codes(column, found)
         is_changed = column.dtype != self.dtype or any((self.name, reason) in found.rows for reason in UNKNOWN)
         return self.column(codes).set_axis(column.index) if is_changed else column
 
     def code_of_missing(self, is_missing: npt.NDArray[np.bool_], found: Outside | None) -> int:
-        """The number of a missing value; where none was missing in training, that of a level which stands in for it."""
+        """Return the number of a missing value, or of a level that stands in for it if none was missing in training."""
         if self.has_missing or not is_missing.any():
             return len(self.index)
         if found is None:
@@ -159,13 +159,13 @@ class Levels:
         found.note(self.name, "missing", is_missing)
         return int(self.index.get_loc(OTHER)) if self.takes_unseen else 0
 
-    def column(self, codes: Places) -> pd.Series:
-        """The values with these numbers; a number outside gets the nearest level."""
+    def column(self, codes: Positions) -> pd.Series:
+        """Return the values with these numbers; a number outside gets the nearest level."""
         nearest = np.clip(codes, 0, len(self) - 1).astype(np.intp)
         return pd.Series(self.array(nearest), dtype=self.dtype)
 
     def array(self, codes: IntArray) -> ExtensionArray:
-        """The values with these numbers, all of them of levels, as a frame takes them over."""
+        """Return the values of these levels as an array for a frame."""
         return self._values.take(codes)
 
     @cached_property
@@ -202,7 +202,7 @@ class Scale:
 
     @classmethod
     def fit(cls, name: str, known: pd.Series, kind: str, dequantise: bool) -> Scale:
-        """The scale of a column from its known values."""
+        """Fit the scale of a column to its known values."""
         values = numbers(known)
         grid = None if kind == "continuous" else find_grid(values)
         if kind == "discrete" and grid is None:
@@ -228,11 +228,11 @@ class Scale:
         return 0.5 if max(abs(as_float(self.low)), abs(as_float(self.high))) > _TINY else 1 / _TINY
 
     def _from_low(self, values: Any) -> Any:
-        """How far above the lower end, in the unit."""
+        """Return the distance from the lower end, in the unit."""
         return as_float(values) * self._unit - as_float(self.low) * self._unit
 
     def position(self, column: pd.Series, outside: str, off_grid: str, found: Outside) -> Array:
-        """Positions without noise; values beyond the training range and between grid points are noted in `found`."""
+        """Return positions without noise, and note values beyond the range and between grid points in `found`."""
         values, exact = self._numbers(column)
         beyond = (values < self.low) | (values > self.high)
         found.note(self.name, "beyond", beyond)
@@ -267,7 +267,7 @@ class Scale:
             )
 
     def _numbers(self, column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.bool_]]:
-        """The column's values, comparable with the training range, and which of them its time unit holds exactly."""
+        """Return values to compare with the training range, and which of them the column's time unit holds exactly."""
         check_same(self.name, column, self.dtype)
         values = numbers(column)
         if not is_time(self.dtype):
@@ -283,7 +283,7 @@ class Scale:
         return rounded, rounded == values
 
     def _is_held(self, values: np.ndarray) -> npt.NDArray[np.bool_]:
-        """Which values the training type can hold: others would come back as something else."""
+        """Return which values the training type can hold: others would come back changed."""
         dtype = self.quantiles.dtype
         if dtype.kind in "iu":
             info = np.iinfo(dtype)
@@ -294,7 +294,7 @@ class Scale:
         return np.ones(len(values), dtype=bool)
 
     def column(self, position: Array) -> pd.Series:
-        """The values at these positions."""
+        """Return the values at these positions."""
         dtype = self.quantiles.dtype
         if self.grid is not None:
             k = np.floor(position) if self.is_noisy else np.rint(position)
@@ -309,7 +309,7 @@ class Scale:
         return from_numbers(values.astype(dtype), self.dtype)
 
     def fill(self, column: pd.Series, draw: Array) -> pd.Series:
-        """The column with each missing value replaced by a draw from the known ones."""
+        """Replace each missing value by a draw from the known ones."""
         missing = column.isna().to_numpy()
         values = self.quantiles[(draw * len(self.quantiles)).astype(np.intp)]
         if not missing.all():
@@ -322,13 +322,13 @@ class Scale:
 
 
 def as_float(values: Any) -> Any:
-    """Times as ticks; every number as float64."""
+    """Return numbers as float64, and times as ticks."""
     array = np.asarray(values)
     return (array.view(np.int64) if array.dtype.kind in "mM" else array).astype(np.float64)
 
 
 def _whole(values: Array, dtype: np.dtype) -> np.ndarray:
-    """Whole numbers in an integer type, held to its range: a float may round past the end."""
+    """Convert to an integer type, clipped to its range, because a float may round past the end."""
     info = np.iinfo(dtype)
     top = np.nextafter(float(info.max), 0) if float(info.max) > info.max else float(info.max)
     clipped = np.clip(values, float(info.min), top).astype(dtype)
@@ -352,14 +352,14 @@ class Ranges:
     (True, True)
     """
 
-    knots: Places  # (n_ranges, 9): places of the quantiles 0, 1/8, ..., 1 of the rows in each range
+    knots: Positions  # (n_ranges, 9): places of the quantiles 0, 1/8, ..., 1 of the rows in each range
     grid: Grid | None  # the column's grid
     dtype: Dtype  # the column's type
     has_missing: bool  # whether a missing value counts as a level, the last one
 
     @classmethod
     def fit(cls, column: pd.Series) -> Ranges | None:
-        """Ranges of the column's known values; None where there are none, or integers too far apart for any grid."""
+        """Fit ranges to the known values. Return None if all are missing, or integers too far apart for any grid."""
         known = numbers(column.dropna())
         if not len(known):
             return None
@@ -372,7 +372,7 @@ class Ranges:
         length = np.diff(np.append(start, len(values)))
         place = start[:, None] + np.linspace(0, 1, _PARTS + 1) * (length[:, None] - 1)
         if grid is None:  # quantiles lie between values, so that few rows in a range do not show theirs
-            knots: Places = np.interp(place, np.arange(len(values)), values.astype(np.float64))
+            knots: Positions = np.interp(place, np.arange(len(values)), values.astype(np.float64))
         else:
             knots = values[np.rint(place).astype(np.intp)]
         return cls(knots, grid, column.dtype, bool(column.isna().any()))
@@ -380,21 +380,21 @@ class Ranges:
     def __len__(self) -> int:
         return len(self.knots) + self.has_missing
 
-    def places(self, column: pd.Series) -> Places:
-        """The place of each value."""
+    def places(self, column: pd.Series) -> Positions:
+        """Return the place of each value."""
         known = column.notna().to_numpy()
         places = np.full(len(column), self._missing, dtype=self.knots.dtype)
         places[known] = _places(numbers(column[known]), self.grid)
         return places
 
     def codes(self, column: pd.Series) -> IntArray:
-        """The level of each value that the ranges were fitted to."""
+        """Return the range of each value that the ranges were fitted to."""
         codes = np.searchsorted(self.knots[:, 0], self.places(column), side="right") - 1
         codes[column.isna().to_numpy()] = len(self.knots)
         return codes
 
-    def draw(self, codes: IntArray, generator: np.random.Generator) -> Places:
-        """A place in each of these ranges, at random."""
+    def draw(self, codes: IntArray, generator: np.random.Generator) -> Positions:
+        """Draw a place in each of these ranges."""
         known = np.minimum(codes, len(self.knots) - 1)
         part, u = generator.integers(_PARTS, size=len(codes)), generator.random(len(codes))
         low, high = self.knots[known, part], self.knots[known, part + 1]
@@ -404,8 +404,8 @@ class Ranges:
             drawn = np.minimum(low + (u * (high - low + 1)).astype(np.int64), high)
         return np.where(codes < len(self.knots), drawn, self._missing)
 
-    def column(self, places: Places) -> pd.Series:
-        """The values at these places, in the column's own type."""
+    def column(self, places: Positions) -> pd.Series:
+        """Return the values at these places, in the column's own type."""
         missing = np.isnan(places) if self.grid is None else places < 0
         known = np.where(missing, self.knots[0, 0], places)
         kind = _plain_type(self.dtype)
@@ -419,7 +419,7 @@ class Ranges:
 
 
 def _finest_grid(known: np.ndarray) -> Grid | None:
-    """Every integer or tick of time from the smallest value to the largest, where these are not too far apart."""
+    """Return the grid of all integers or ticks of time between the values, or None if they are too far apart."""
     if known.dtype.kind == "f":
         return None
     ticks = known.view(np.int64) if known.dtype.kind in "mM" else known
@@ -427,18 +427,18 @@ def _finest_grid(known: np.ndarray) -> Grid | None:
     return Grid(low, 1, 0, high - low + 1) if high - low < 2**62 else None
 
 
-def _places(known: np.ndarray, grid: Grid | None) -> Places:
+def _places(known: np.ndarray, grid: Grid | None) -> Positions:
     return known.astype(np.float64) if grid is None else grid.index(known)[0]
 
 
 @cache
 def _plain_type(dtype: Dtype) -> np.dtype:
-    """NumPy's type of what `numbers` gives for a column of this type."""
+    """Return NumPy's type of `numbers` for a column of this type."""
     return numbers(pd.Series([], dtype=dtype)).dtype
 
 
 def _begins(counts: IntArray, *, on_grid: bool) -> npt.NDArray[np.bool_]:
-    """Which of the distinct values, with these counts, begin a range."""
+    """Return which of the distinct values, with these counts, begin a range."""
     n = counts.sum()
     if on_grid and len(counts) <= _MOST_VALUES and n >= _FEWEST_ROWS * len(counts):
         return np.ones(len(counts), dtype=bool)

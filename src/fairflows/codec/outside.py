@@ -1,9 +1,9 @@
-"""Values that a codec did not meet when it was fitted: how many there are, in which columns, in which rows.
+"""Count the values that a codec did not meet when it was fitted, by column and row.
 
-Two kinds of them are brought back by a rule that knows nothing of a row's group: a number between the points of the
-grid is rounded, a number beyond the training range continues it. Two cannot be brought back: a category that was not
-there, and a missing value where none was. What becomes of a row with such a value is for the encoder to decide, and
-must not depend on the row's group.
+Two kinds of them are brought back by a rule that does not depend on the row's group: a number between the points of the
+grid is rounded, a number beyond the training range continues it. Two kinds cannot be brought back: an unseen category,
+and a missing value in a column that had none. The encoder decides about rows with such a value, without regard to their
+group.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNKNOWN: tuple[Reason, ...] = ("unseen", "missing")
 
 @dataclass(frozen=True)
 class Outside:
-    """Which values of a table lie outside of what a codec was fitted on; the codec fills it in while encoding.
+    """The values of a table that a codec was not fitted on. The codec fills it in while encoding.
 
     Examples
     --------
@@ -44,12 +44,12 @@ class Outside:
     rows: dict[tuple[str, Reason], BoolArray] = field(default_factory=dict)
 
     def note(self, column: str, reason: Reason, rows: BoolArray) -> None:
-        """Remember that these rows of a column are outside."""
+        """Note rows whose value in a column is outside."""
         if rows.any():
             self.rows[column, reason] = rows
 
     def note_part(self, places: npt.NDArray[np.intp], part: Outside) -> None:
-        """Remember what was found in a part of the rows, which are at these places."""
+        """Note the findings in a part of the rows, which are at these places."""
         for at, rows in part.rows.items():
             whole = self.rows.get(at, np.zeros(self.n_rows, dtype=bool))
             whole[places] |= rows
@@ -65,7 +65,7 @@ class Outside:
         return unknown
 
     def warn(self) -> None:
-        """Say in one warning which values were brought back, and which could not be."""
+        """Warn once of all values that were brought back or could not be."""
         messages: dict[Reason, str] = {
             "beyond": "Values outside the training range",
             "off grid": "Values between the points of the training grid, rounded to them",
@@ -81,7 +81,7 @@ class Outside:
             warn_user(" ".join(said))
 
     def by_column(self) -> dict[str, dict[str, int]]:
-        """How many values of each column are outside, by reason."""
+        """Return the number of values outside, by column and reason."""
         counts: dict[str, dict[str, int]] = {}
         for (column, reason), rows in self.rows.items():
             if rows.any():

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
-from fairflows.codec.one_column import Levels, Places, Ranges
+from fairflows.codec.one_column import Levels, Positions, Ranges
 from fairflows.exceptions import DataError
 from fairflows.table.columns import Dtype, distinct, has_order
 from fairflows.table.frames import only_used_categories
@@ -204,7 +204,7 @@ class RowsGivenCell:
         drawn = pd.DataFrame(dict(zip(self.names, columns, strict=True)), index=columns[0].index, copy=False)
         return only_used_categories(drawn)
 
-    def _draw(self, cells: IntArray, generator: np.random.Generator) -> list[Places]:
+    def _draw(self, cells: IntArray, generator: np.random.Generator) -> list[Positions]:
         """A class of each cell, then every column from that class: places, column by column."""
         classes = cells * self.pi.shape[1] + _draw_levels(self.pi, cells, generator)
         order = np.argsort(classes, kind="stable")  # rows of one class side by side are looked up faster
@@ -220,7 +220,7 @@ class RowsGivenCell:
         places |= {d: places[e].copy() for d, (e, law) in self.given.items() if law is None}
         return [places[d] for d in range(len(self.parts))]
 
-    def _mixed(self, places: list[Places], generator: np.random.Generator) -> list[Places]:
+    def _mixed(self, places: list[Positions], generator: np.random.Generator) -> list[Positions]:
         """The rows with one value each, of a random column, drawn from the law of all rows."""
         n = len(places[0])
         chosen, nothing = generator.integers(len(places), size=n), np.zeros(n, dtype=np.int64)
@@ -230,7 +230,7 @@ class RowsGivenCell:
             mixed.append(np.where(chosen == d, part.draw(levels, generator), places[d]))
         return mixed
 
-    def _is_taken(self, places: list[Places]) -> BoolArray:
+    def _is_taken(self, places: list[Positions]) -> BoolArray:
         """Which rows only one training person has, with or without the label."""
         is_taken = np.zeros(len(places[0]), dtype=bool)
         if len(self.taken):
@@ -413,7 +413,7 @@ def _draw_levels(laws: FloatArray, rows: IntArray, generator: np.random.Generato
     return np.searchsorted(line, rows + u, side="right") - rows * laws.shape[1]
 
 
-def _row_hashes(places: list[Places], n_features: int, key: Secret) -> Iterator[npt.NDArray[np.uint64]]:
+def _row_hashes(places: list[Positions], n_features: int, key: Secret) -> Iterator[npt.NDArray[np.uint64]]:
     """A keyed hash of every row's features, and of the whole row where it has a label."""
     factors = keyed_hashes([f"column {d}" for d in range(len(places))], key, "row") | np.uint64(1)
     mixed = np.zeros(len(places[0]), dtype=np.uint64)

@@ -37,7 +37,7 @@ _CLASSES = {  # by the module that they are imported from when an object of them
     "fairflows.table.grid": "Grid",
     "fairflows.table.schema": "Schema",
     "fairflows.codec.product": "Codec",
-    "fairflows.codec.cell_codec": "CellCodec Bins",
+    "fairflows.codec.cell_codec": "BinLevels CellCodec",
     "fairflows.codec.one_column": "Levels Ranges Scale",
     "fairflows.bijection": "RealNVP NeuralSpline ElementwiseSpline StackedMLP",
     "fairflows.density": "MixtureDensity FlowDensity AutoregressiveDensity KernelDensity KnownDensity GroupDensities",

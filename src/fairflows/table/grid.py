@@ -43,14 +43,14 @@ class Grid:
         return float(_in_units(np.float64(self.step), self.decimals))
 
     def index(self, values: np.ndarray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Grid index k of each value (below 0 or above n_steps − 1 outside), and which values are on the grid."""
+        """Return the grid index k of each value (below 0 or above n_steps − 1 outside), and which lie on the grid."""
         ticks, exact = _ticks(values, self.decimals)
         offset = _subtract(ticks, self.origin)
         k, rest = np.divmod(offset, self.step)
         return np.where(2 * rest >= self.step, k + 1, k), exact & (rest == 0)
 
     def value(self, k: npt.NDArray[np.int64], dtype: np.dtype) -> np.ndarray:
-        """The column's values at grid indices k, in the column's own type."""
+        """Return the column's values at grid indices k, in the column's own type."""
         k = self._held(k, dtype)
         origin = np.uint64(self.origin % 2**64)
         # Unsigned arithmetic wraps where signed would overflow; the sum itself is within the type.
@@ -63,14 +63,14 @@ class Grid:
         return signed.astype(dtype) if dtype.kind == "i" else _in_units(signed, self.decimals).astype(dtype)
 
     def _held(self, k: npt.NDArray[np.int64], dtype: np.dtype) -> npt.NDArray[np.int64]:
-        """Indices far outside moved to the last value that the type holds: beyond it, integers would wrap around."""
+        """Clip indices to the values that the type holds, because integers beyond them would wrap around."""
         info = np.iinfo(dtype if dtype.kind in "iu" else np.int64)
         low, high = -((self.origin - int(info.min)) // self.step), (int(info.max) - self.origin) // self.step
         return np.clip(k, max(low, -(2**63)), min(high, 2**63 - 1))
 
 
 def find_grid(values: np.ndarray) -> Grid | None:
-    """The coarsest grid that all values, finite numbers or times, lie on; None for a column without one.
+    """Return the coarsest grid that all values, finite numbers or times, lie on, or None.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def find_grid(values: np.ndarray) -> Grid | None:
 
 
 def _ticks(values: np.ndarray, decimals: int) -> tuple[np.ndarray, npt.NDArray[np.bool_]]:
-    """Values as whole numbers of the last decimal, and which of them are exactly that."""
+    """Return values as whole numbers of the last decimal, and which of them are exactly that."""
     if values.dtype.kind in "mM":
         return values.view(np.int64), np.ones(len(values), dtype=bool)
     if values.dtype.kind in "iu" and decimals == 0:
@@ -112,17 +112,17 @@ def _ticks(values: np.ndarray, decimals: int) -> tuple[np.ndarray, npt.NDArray[n
 
 
 def _in_units(ticks: Any, decimals: int) -> Any:
-    """Ticks / 10**decimals, by a power of ten that float64 holds exactly."""
+    """Return ticks / 10**decimals, by a power of ten that float64 holds exactly."""
     return ticks / 10.0**decimals if decimals >= 0 else ticks * 10.0**-decimals
 
 
 def _subtract(ticks: np.ndarray, origin: int) -> npt.NDArray[np.int64]:
-    """Ticks minus origin, for signed and unsigned ticks alike: modulo 2**64 the difference is the same."""
+    """Return ticks minus origin, for signed and unsigned ticks alike: modulo 2**64 the difference is the same."""
     return (ticks.astype(np.uint64) - np.uint64(origin % 2**64)).view(np.int64)
 
 
 def _time_units(dtype: np.dtype) -> tuple[int, ...]:
-    """Day, hour, minute, second and below, coarsest first, in ticks of a datetime64 or timedelta64 type."""
+    """Return day, hour, minute, second and below, coarsest first, in ticks of a datetime64 or timedelta64 type."""
     second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[np.datetime_data(dtype)[0]]  # pandas has no other unit
     below = (second // 10**3, second // 10**6, second // 10**9)
     return tuple(unit for unit in (*(second * n for n in _TIME_STEPS), *below) if unit >= 1)

@@ -1,7 +1,4 @@
-"""JSON from files that anybody may have written: damage and malice give a clear error.
-
-Values are read as the types that a dataclass states.
-"""
+"""Read JSON from files that anybody may have written: damage and malice give a clear error."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _DEEPEST = 100  # levels; a saved model has about 30, and Python's stack has roo
 
 
 def read_json(path: Path) -> Any:
-    """The JSON value in a file."""
+    """Read the JSON value in a file."""
     text = read_text(path)
     try:
         return parse_json(text)
@@ -29,7 +26,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """The text in a file."""
+    """Read the text in a file."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -41,7 +38,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """The JSON value that a text holds; one that is nested too deeply to be worked on is refused.
+    """Return the JSON value that a text holds. Raise if it is nested too deeply to be worked on.
 
     Examples
     --------
@@ -65,23 +62,23 @@ def parse_json(text: str) -> Any:
 
 @cache  # a certificate is written and sealed many times, and to resolve its types takes a millisecond
 def stated_fields(cls: type) -> dict[str, tuple[Field[Any], object]]:
-    """The fields of a dataclass that its JSON states, each with its type: those that count when two are compared."""
+    """Return the fields of a dataclass that its JSON states, with their types: those that comparisons use."""
     types = get_type_hints(cls)
     return {f.name: (f, types[f.name]) for f in fields(cls) if f.compare}
 
 
 def is_required(f: Field[Any]) -> bool:
-    """Whether a field has no default, so that JSON must state it."""
+    """Return whether a field has no default, so that JSON must state it."""
     return f.default is MISSING and f.default_factory is MISSING
 
 
 def read_as(value: object, kind: Any) -> Any:
-    """A value read from JSON as a value of a type: lists may become tuples, and objects dataclasses.
+    """Convert a value from JSON to a type: lists may become tuples, and objects dataclasses.
 
     Raises
     ------
     ValueError
-        It is not of that type.
+        The value is not of that type.
     """
     parts = get_args(kind)
     if get_origin(kind) is Literal:
