@@ -168,6 +168,7 @@ def test_a_killed_writer_leaves_the_old_folder_or_the_new_one(moment, left, tmp_
     with new_folder(target) as side:
         fill(side, "newest")
     assert contents(target) == {"a": "newest", "b": "newest"}
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_a_killed_writer_of_a_file_leaves_the_old_one(tmp_path):
@@ -181,7 +182,7 @@ def test_a_killed_writer_of_a_file_leaves_the_old_one(tmp_path):
     assert target.read_text() == "old"
     with new_file(target) as side:
         side.write_text("new")
-    assert target.read_text() == "new"
+    assert contents(tmp_path) == {"file": "new"}
 
 
 def test_a_folder_below_a_file_cannot_be_made(tmp_path):

@@ -40,7 +40,7 @@ from fairflows.table.folders import check_file, new_file, side_folder
 from fairflows.table.frames import NULLABLE, columns_of, from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
-from fairflows.table.reading import PACKED_SUFFIXES, kind_of, naming_file, open_table, with_identifier
+from fairflows.table.reading import PACKED_SUFFIXES, kind_of, naming_file, open_table, reading, with_identifier
 from fairflows.table.schema import Schema
 from fairflows.table.text_format import TextFormat, own_format
 
@@ -258,7 +258,7 @@ class TableReader:
         columns = list(dict.fromkeys(columns))
         n_rows = 0
         kinds = with_identifier(self._schema.part(columns), self._identifier)
-        with naming_file(self.path):
+        with reading(self.path):
             for table in self._rows.batches(columns, self._batch_rows, kinds):
                 n_rows += table.num_rows
                 yield table

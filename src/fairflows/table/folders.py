@@ -63,6 +63,7 @@ def new_file(target: Path) -> Iterator[Path]:
     """
     check_file(target)
     target = _without_links(target)
+    _remove_leftovers(target)
     side = target.parent / f"{_side_name(target)}{secrets.token_hex(8)}"
     try:
         yield side
@@ -82,6 +83,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{target}: cannot be written: {error.strerror}.") from None
+    _remove_leftovers(target)
     with side_folder(target) as side:
         yield side
         for path in (side, *side.rglob("*")):
@@ -156,7 +158,26 @@ def _previous(target: Path) -> Path:
 
 
 def _side_name(target: Path) -> str:
-    return f".{target.name}.partial-"
+    return f".{target.name}.partial-{os.getpid()}-"
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the side files and folders that killed processes left; those of running processes stay."""
+    leftover = re.compile(rf"\.{re.escape(target.name)}\.partial-(\d+)-.*")
+    for path in target.parent.iterdir():
+        found = leftover.fullmatch(path.name)
+        if found and not _is_running(int(found[1])):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's process
+        pass
+    return True
 
 
 def _sync(path: Path) -> None:

@@ -74,19 +74,20 @@ def read_frame(
     """
     path = Path(path)
     rows = open_table(path, text_format)
-    with naming_file(path):
+    with reading(path):
         frame = from_arrow(rows.read(with_identifier(schema, identifier)))
+    with naming_file(path):
         return frame if schema is None else schema.apply(frame)
 
 
 def open_table(path: Path, text_format: TextFormat | None = None) -> TextRows | ParquetRows:
-    """Open a file by its kind. Wrap later reads in `naming_file`, too."""
+    """Open a file by its kind. Wrap later reads in `reading`, too."""
     if path.is_dir():
         raise DataError(f"{path}: is a folder, not a file; folders of Parquet files are read by `encode --engine ray`.")
     kind = kind_of(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
-    with naming_file(path):
+    with reading(path):
         if kind == "csv":
             return CsvRows(path, text_format or TextFormat())
         if text_format is not None and text_format != TextFormat():
@@ -115,12 +116,21 @@ def with_identifier(schema: Schema | None, identifier: str | None) -> dict[str, 
 
 @contextmanager
 def naming_file(path: Path) -> Iterator[None]:
-    """Turn errors while a file is read into a `DataError` of one line that begins with the file's name."""
+    """Put the file's name before the message of a `DataError`."""
     try:
         yield
     except DataError as error:
-        message = str(error)
-        raise DataError(message if message.startswith(f"{path}: ") else f"{path}: {message}") from None
+        raise DataError(f"{path}: {error}") from None
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn errors while a file is read into a `DataError` of one line that begins with the file's name."""
+    try:
+        with naming_file(path):
+            yield
+    except DataError:
+        raise
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is not {error.encoding.upper()} text; {_other_encoding(path)}") from None
     except (OSError, EOFError, ValueError, RuntimeError, csv.Error) as error:
@@ -189,9 +199,9 @@ class CsvRows(TextRows):
             header = next(filter(None, csv.reader(lines, delimiter=self.separator)), [])
         self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
         check_names(self.columns)
-        if stated.separator is None and self.separator == ";":
-            mark = "" if stated.decimal else " with a decimal comma (decimal=',')"
-            warn_user(f"{path}: read as fields separated by ';' (separator=';'){mark}.")
+        if self.separator not in (",", stated.separator, tab_by_name(path)):
+            mark = " with a decimal comma (decimal=',')" if self.decimal != (stated.decimal or ".") else ""
+            warn_user(f"{path}: read as fields separated by {self.separator!r} (separator={self.separator!r}){mark}.")
 
     def _separator(self) -> str:
         """Return the separator that the header line has; a comma if it has none."""
