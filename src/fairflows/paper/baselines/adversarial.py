@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from fairflows.bijection.networks import StackedMLP, augment
-from fairflows.density.base import Criterion
 from fairflows.exceptions import check_choice
 from fairflows.paper.baselines.neural import (
     Batch,
@@ -22,7 +21,6 @@ from fairflows.paper.baselines.neural import (
     TrainingRows,
     Turns,
     check_weights,
-    indicators,
     mean_cross_entropy,
 )
 
@@ -49,15 +47,12 @@ class AttributeBaseline(AdversarialBaseline):
 
 
 class Players(Learner):
-    """A learner with an adversary, which reads the group's logits from z, and from `n_beside` more numbers.
+    """A learner with an adversary, which reads the group's logits from z; z is the output of one network by default."""
 
-    z is the output of one network by default.
-    """
-
-    def __init__(self, method: AdversarialBaseline, rows: TrainingRows, seeds: Sequence[int], n_beside: int = 0):
+    def __init__(self, method: AdversarialBaseline, rows: TrainingRows, seeds: Sequence[int]):
         super().__init__(method, rows, seeds)
-        n_seen = method.n_latent + n_beside
-        self.adversary = self.network(n_seen, method.adversary, rows.n_groups, seeds=seeds, stream="adversary")
+        widths = method.n_latent, method.adversary, rows.n_groups
+        self.adversary = self.network(*widths, seeds=seeds, stream="adversary")
 
     def represent(self, x: Tensor, noise: Tensor) -> Tensor:
         """z = f(x)."""
@@ -156,17 +151,15 @@ class LeakyMLP(StackedMLP):
 
 
 class NormalisedL1(Players):
-    """LAFTR's losses: mean absolute errors, the adversary's weighted by label and group."""
+    """LAFTR's losses: mean absolute errors, the adversary's divided by the share of the row's group."""
 
     network = LeakyMLP
-    weights: Tensor
+    weights: Tensor  # one over the share of each group, (K,)
 
     def __init__(self, method: LAFTR, rows: TrainingRows, seeds: Sequence[int]):
-        check_choice("criterion", method.criterion, get_args(Criterion))
-        sees_label = method.criterion != "demographic_parity"
-        super().__init__(method, rows, seeds, n_beside=(rows.n_classes - 1) * sees_label)
-        self.sees_label = sees_label
-        self.register_buffer("weights", error_weights(rows, method.criterion))
+        super().__init__(method, rows, seeds)
+        counts = torch.bincount(rows.a, minlength=rows.n_groups)
+        self.register_buffer("weights", len(rows.a) / counts.clamp(min=1))
 
     def loss(self, batch: Batch, strength: Tensor) -> Tensor:
         """L_class − γ·L_adv."""
@@ -175,8 +168,7 @@ class NormalisedL1(Players):
 
     def adversary_loss(self, z: Tensor, batch: Batch) -> Tensor:
         """L_adv."""
-        seen = torch.cat([z, indicators(batch.y, len(self.weights))], dim=-1) if self.sees_label else z
-        return (self.weights[batch.y, batch.a] * absolute_error(self.adversary(seen), batch.a)).mean(-1)
+        return (self.weights[batch.a] * absolute_error(self.adversary(z), batch.a)).mean(-1)
 
 
 @dataclass(eq=False, repr=False)
@@ -189,8 +181,7 @@ class LAFTR(AttributeBaseline):
     .. math:: L_{adv} = \overline{\frac{1 - g_a(z)}{\hat P(a)}}, \qquad
               \min\; \overline{1 - h_y(z)} - γ\, L_{adv}.
 
-    For the best adversary of two groups, 1 − L_adv is the demographic parity distance. For equalized odds the adversary
-    also sees y and errors are normalised by P̂(a, y); for equal opportunity only rows of the last label count.
+    For the best adversary of two groups, 1 − L_adv is the demographic parity distance.
 
     As in the authors' code the encoder sees the attribute by default, so encoding needs it; features are whitened and
     hidden units leaky.
@@ -199,8 +190,6 @@ class LAFTR(AttributeBaseline):
     ----------
     gamma : float
         γ, the weight of the adversary's loss.
-    criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
-        What the adversary is to measure.
     attribute : {"encoding", "training"}
         Whether the encoder sees the sensitive attribute, or only training does; encoding then does without it.
     n_latent, hidden, head, adversary, n_epochs, batch_size, learning_rate, weight_decay, …
@@ -217,7 +206,6 @@ class LAFTR(AttributeBaseline):
 
     gamma: float = 2.0
     _: KW_ONLY
-    criterion: Criterion = "demographic_parity"
     hidden: Sequence[int] = (8,)
     head: Sequence[int] = (8,)
     adversary: Sequence[int] = (8,)
@@ -234,18 +222,6 @@ class LAFTR(AttributeBaseline):
 def absolute_error(logits: Tensor, target: Tensor) -> Tensor:
     """1 − p(target), (M, B): for two classes |target − p(1)|."""
     return 1 - logits.softmax(-1).gather(-1, target[..., None])[..., 0]
-
-
-def error_weights(rows: TrainingRows, criterion: Criterion) -> Tensor:
-    """The weight of the adversary's error by label and group, (C, K): one over the share of such rows."""
-    shape = rows.n_classes, rows.n_groups
-    counts = torch.bincount(rows.y * rows.n_groups + rows.a, minlength=shape[0] * shape[1]).reshape(shape)
-    if criterion == "demographic_parity":
-        counts = counts.sum(0).expand(shape)
-    weights = len(rows.y) / counts.clamp(min=1)
-    if criterion == "equal_opportunity":
-        weights[:-1] = 0
-    return weights
 
 
 class MaximumEntropy(Players):

@@ -6,9 +6,7 @@ FairGini, here for any number of groups K,
 .. math:: I = (1 - γ)\, G_y + γ\, (1 - 1/K - G_a), \qquad G = 1 - \sum_v \hat P(v)^2,
 
 and a split is worth n·(I − Σ_children (n_c/n)·I_c). Splitting always lowers G_a, so for large γ no split is worth it.
-For equalized odds the last term is summed over the labels, each with its own rows; for equal opportunity it counts the
-rows of the last label alone. (There the authors' code weighs a node by all its rows, which rewards splits that only
-gather the other labels in fair nodes, so that even γ = 1 grows a tree.)
+The criterion is demographic parity.
 """
 
 from __future__ import annotations
@@ -16,17 +14,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from fairflows.bounds import fare_upper_bound
-from fairflows.density.base import Criterion
 from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
 from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.exceptions import DataError, check_choice, check_count
+from fairflows.exceptions import DataError, check_count
 from fairflows.table.columns import has_order, sorted_values
 from fairflows.table.frames import Values
 from fairflows.table.table import Table
@@ -88,7 +84,6 @@ def best_split(
     gamma: float,
     min_rows: int,
     shape: tuple[int, int],
-    criterion: Criterion = "demographic_parity",
 ) -> Split | None:
     """The split of greatest gain, or None when no split has a positive one.
 
@@ -107,7 +102,7 @@ def best_split(
     left = np.take_along_axis(counts[None], order[..., None, None], axis=2).cumsum(axis=2)[:, :, :-1]
     whole = counts.sum(axis=1)[None, :, None]
     right = whole - left
-    before, first, second = (_weighted_impurity(part, gamma, criterion) for part in (whole, left, right))
+    before, first, second = (_weighted_impurity(part, gamma) for part in (whole, left, right))
     gain = before - first - second
     enough = np.minimum(left.sum(axis=(-1, -2)), right.sum(axis=(-1, -2))) >= min_rows
     gain = np.where(enough, gain, -np.inf)
@@ -128,8 +123,6 @@ class FARE(GroupEncoder):
     ----------
     gamma : float
         0 grows the tree for the label alone, 1 for fairness alone (which is no split at all).
-    criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
-        Among which rows the groups are to be alike: all, those of each label, or those of the last label.
     max_leaves : int
         The most cells.
     min_rows : int
@@ -158,7 +151,6 @@ class FARE(GroupEncoder):
 
     gamma: float = 0.5
     _: KW_ONLY
-    criterion: Criterion = "demographic_parity"
     max_leaves: int = 16
     min_rows: int = 100
 
@@ -169,7 +161,6 @@ class FARE(GroupEncoder):
 
     def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
         self._check_strengths(strengths)
-        check_choice("criterion", self.criterion, get_args(Criterion))
         check_count("max_leaves", self.max_leaves, 2)
         check_count("min_rows", self.min_rows, 1)
         if rows.weight is not None:
@@ -194,7 +185,7 @@ class FARE(GroupEncoder):
 
         def consider(node: int, rows: IntArray) -> None:
             of_rows = bins[rows], ordered, labels[rows], group[rows]
-            split = best_split(*of_rows, gamma, self.min_rows, shape, self.criterion)
+            split = best_split(*of_rows, gamma, self.min_rows, shape)
             if split is not None:
                 heapq.heappush(waiting, (-split.gain, node, split, rows))
 
@@ -221,10 +212,7 @@ class FARE(GroupEncoder):
         return self.class_of_cell_[self.cells(rows)]
 
     def own_upper_bound(self, train: Table, validation: Table, test: Table, delta: float = 0.05) -> float:
-        """FARE's certificate: an upper bound on Δ of the true distribution, from three sets of rows.
-
-        For equalized odds it bounds the mean over the labels of Δ given the label, each at an equal share of δ; for
-        equal opportunity, Δ given the last label.
+        """Return FARE's certificate: an upper bound on Δ of the true distribution, from three sets of rows.
 
         Parameters
         ----------
@@ -235,16 +223,6 @@ class FARE(GroupEncoder):
         delta : float
             δ, the probability of a miss.
         """
-        tables = train, validation, test
-        if self.criterion == "demographic_parity":
-            return self._own_bound(tables, delta)
-        labels = self.label_classes[-1:] if self.criterion == "equal_opportunity" else self.label_classes
-        parts = [[table.take(np.flatnonzero(table.y == label)) for table in tables] for label in labels]
-        return float(np.mean([self._own_bound(part, delta / len(labels)) for part in parts]))
-
-    def _own_bound(self, tables: Sequence[Table], delta: float) -> float:
-        """The bound on Δ between the groups' laws of these rows."""
-        train, validation, test = tables
         base = [int((train.a == group).sum()) for group in self.groups_]
         cells = self.cells(self.read(validation))
         counts = [np.bincount(cells[(validation.a == g).to_numpy()], minlength=self.n_cells_) for g in self.groups_]
@@ -267,23 +245,12 @@ def _orders(counts: FloatArray, ordered: npt.NDArray[np.bool_]) -> IntArray:
     return np.where(ordered[:, None], np.arange(counts.shape[1]), by_rate)
 
 
-def _weighted_impurity(counts: FloatArray, gamma: float, criterion: Criterion) -> FloatArray:
-    """n·I of nodes with counts (…, C, K)."""
-    n, by_class = counts.sum(axis=(-1, -2)), counts.sum(axis=-1)
+def _weighted_impurity(counts: FloatArray, gamma: float) -> FloatArray:
+    """Return n·I of nodes with counts (…, C, K)."""
+    n, by_class, by_group = counts.sum(axis=(-1, -2)), counts.sum(axis=-1), counts.sum(axis=-2)
     gini_y = n - (by_class**2).sum(axis=-1) / np.maximum(n, 1)
-    if criterion == "demographic_parity":
-        unfair = _imbalance(counts.sum(axis=-2))
-    elif criterion == "equalized_odds":
-        unfair = _imbalance(counts).sum(axis=-1)
-    else:
-        unfair = _imbalance(counts[..., -1, :])
+    unfair = (by_group**2).sum(axis=-1) / np.maximum(n, 1) - n / counts.shape[-1]
     return (1 - gamma) * gini_y + gamma * unfair
-
-
-def _imbalance(by_group: FloatArray) -> FloatArray:
-    """n·(1 − 1/K − G_a) of rows counted by group, (…, K): 0 where all groups have equally many."""
-    n = by_group.sum(axis=-1)
-    return (by_group**2).sum(axis=-1) / np.maximum(n, 1) - n / by_group.shape[-1]
 
 
 def _cuts(column: pd.Series) -> npt.NDArray[np.generic]:

@@ -59,23 +59,15 @@ EXPERIMENTS = {
         "certificates.run_true_bounds",
         "Bounds for the true distribution: ours and FARE's, as rows and cells grow",
     ),
-    "attacks": ("attacks.run_suite", "What black-box and white-box adversaries reach against every model"),
     "densities": (
         "certificates.run_best_densities",
         "The same encoders with every grid dequantised, judged by the best density found",
     ),
-    "density-length": (
-        "certificates.run_density_length",
-        "How the claimed Δ depends on the density: held-out likelihood, Δ and an attack, side by side",
-    ),
-    "fronts": ("fronts.run", "One front for all methods: accuracy against what is certified for the true distribution"),
 }
 """Where each is (module and function, imported when it runs: listing must not import torch), and what it shows."""
 CHAINS = (
-    ("fronts",),
-    ("figure-4a", "figure-5", "attacks", "table-5"),
+    ("figure-4a", "figure-5", "table-5"),
     ("densities",),
-    ("density-length",),
     ("table-1",),
     ("figure-6",),
     ("figure-3",),

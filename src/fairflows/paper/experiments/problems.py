@@ -194,7 +194,6 @@ def compas() -> Problem:
 
 
 PROBLEMS = {"crime": crime, "law": law, "health": health, "adult": adult, "compas": compas}
-CATEGORICAL = ("adult", "compas")
 LOADERS: dict[str, Callable[..., Table]] = {
     "Adult": datasets.load_adult,
     "Compas": datasets.load_compas,
@@ -264,23 +263,11 @@ def fit(problem: Problem, seeds: Sequence[int], gammas: Sequence[float], **setti
     return Trained(problem, frontier(encoder, train, strengths=gammas, seeds=seeds, validation=test), train, test)
 
 
-_AUDITS: dict[tuple[Trained, int, bool], Audit] = {}
-"""What was found against the models of this process."""
-
-
 def audited(models: Sequence[Trained], setting: Setting) -> dict[tuple[Trained, int], Audit]:
-    """What the suite reaches against the first seed of every γ; a model is attacked once in a process.
-
-    Returns
-    -------
-    dict
-        By frontier and place of the model in it.
-    """
-    wanted = [(model, i, setting.quick) for model in models for i in model.first_seed()]
-    missing = [key for key in wanted if key not in _AUDITS]
-    targets = [(model.frontier.encoders[i], apart_from(model.train, model.test), model.test) for model, i, _ in missing]
-    _AUDITS.update(zip(missing, audits(targets, setting), strict=True))
-    return {(model, i): _AUDITS[model, i, quick] for model, i, quick in wanted}
+    """Attack the first seed of every γ with the suite; return the audits by frontier and place of the model in it."""
+    wanted = [(model, i) for model in models for i in model.first_seed()]
+    targets = [(model.frontier.encoders[i], apart_from(model.train, model.test), model.test) for model, i in wanted]
+    return dict(zip(wanted, audits(targets, setting), strict=True))
 
 
 def audits(targets: Sequence[tuple[Encoder, Table, Table]], setting: Setting) -> list[Audit]:
