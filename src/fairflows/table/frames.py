@@ -1,4 +1,4 @@
-"""Tables of any kind (pandas, polars, Arrow, NumPy) into pandas and back, without a change of values."""
+"""Convert tables of any kind (pandas, polars, Arrow, NumPy) to pandas and back, with values unchanged."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Frame: TypeAlias = "pd.DataFrame | polars.DataFrame | pa.Table | np.ndarray"
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """Whatever hands over its rows as Arrow does: tables and readers of pyarrow, relations of DuckDB, frames."""
+    """A table that hands over its rows as Arrow: tables and readers of pyarrow, relations of DuckDB, frames."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """A capsule with a stream of record batches."""
+        """Return a capsule with a stream of record batches."""
 
 
 TableLike: TypeAlias = "Frame | ArrowStream | Mapping[str, Sequence[object]] | npt.ArrayLike"
@@ -58,13 +58,13 @@ _PLAIN_TYPES = {"str", "bool", "float32", "float64", *(str(whole) for whole in N
 
 
 def is_polars(data: object) -> TypeGuard[polars.DataFrame | polars.Series]:
-    """Whether `data` is a polars frame or series (without importing polars)."""
+    """Return whether `data` is a polars frame or series (without importing polars)."""
     loaded = sys.modules.get("polars")
     return loaded is not None and isinstance(data, loaded.DataFrame | loaded.Series)
 
 
 def is_arrow(data: object) -> TypeGuard[ArrowStream]:
-    """Whether `data` is a table that Arrow can read, and neither a pandas nor a polars object, nor a column."""
+    """Return whether `data` is a table that Arrow can read, but not of pandas or polars, and not a column."""
     if isinstance(data, pa.Table):  # answered at once, unlike whether an object has a method
         return True
     known_otherwise = isinstance(data, pd.DataFrame | pd.Series | pa.ChunkedArray) or is_polars(data)
@@ -72,12 +72,12 @@ def is_arrow(data: object) -> TypeGuard[ArrowStream]:
 
 
 def has_names(data: object) -> bool:
-    """Whether a table has names for its columns."""
+    """Return whether a table has names for its columns."""
     return isinstance(data, pd.DataFrame) or is_polars(data) or is_arrow(data)
 
 
 def materialised(data: Given) -> Given | pa.Table:
-    """The rows of a stream or query as a table, since a second reading may give none, or another order.
+    """Read a stream or query into a table, because a second reading may give no rows, or another order.
 
     A lazy frame is refused; all else is returned as it is.
     """
@@ -88,7 +88,7 @@ def materialised(data: Given) -> Given | pa.Table:
 
 
 def to_pandas(data: TableLike, columns: list[str] | None = None) -> pd.DataFrame:
-    """A pandas frame of `data`: a pandas, polars or Arrow table, a mapping of columns, or a two-dimensional array.
+    """Return a pandas frame of a pandas, polars or Arrow table, a dict of columns, or a two-dimensional array.
 
     Columns of an array are named ``columns``, else x0, x1, ...; duplicate column names are refused, since no
     value could be given back to the right one.
@@ -111,7 +111,7 @@ def to_pandas(data: TableLike, columns: list[str] | None = None) -> pd.DataFrame
 
 
 def from_arrow(table: pa.Table) -> pd.DataFrame:
-    """An Arrow table in pandas: whole numbers stay whole where some are missing, decimals become the nearest floats.
+    """Convert an Arrow table: whole numbers with gaps stay whole, decimals become the nearest floats.
 
     A date becomes its midnight in seconds; neither polars nor Parquet has times in that unit, by which `as_kind_of`
     knows dates again.
@@ -159,7 +159,7 @@ def has_pandas_notes(table: pa.Table) -> bool:
 
 
 def _with_held_types(table: pa.Table) -> pa.Table:
-    """The table with columns of types that pandas can hold."""
+    """Convert the columns to types that pandas can hold."""
     for j, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
         held = _held(column)
         if held is not column:
@@ -168,7 +168,7 @@ def _with_held_types(table: pa.Table) -> pa.Table:
 
 
 def _held(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column in a type that pandas can hold."""
+    """Convert a column to a type that pandas can hold."""
     kind = column.type
     if pa.types.is_date(kind):
         return column.cast(pa.timestamp("ms")).cast(pa.timestamp("s"))
@@ -181,7 +181,7 @@ def _held(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def with_plain_times(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with dates, times and durations of Arrow's types in pandas' own, which all of pandas works with."""
+    """Convert dates, times and durations of Arrow's types to pandas' own, which all of pandas works with."""
     times = [j for j, dtype in enumerate(frame.dtypes) if isinstance(dtype, pd.ArrowDtype) and dtype.kind in "mM"]
     for j in times:
         frame = frame.copy(deep=False)
@@ -190,14 +190,14 @@ def with_plain_times(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_plain_time(column: pd.Series) -> pd.Series:
-    """The same for one column."""
+    """Convert the dates, times or durations of one column, if it has any."""
     if not (isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind in "mM"):
         return column
     return from_arrow(pa.table({"time": pa.array(column)}))["time"].set_axis(column.index)
 
 
 def check_names(columns: Iterable[Hashable]) -> None:
-    """Refuse two columns of one name, also where only one is text: 1 and "1" would be written alike."""
+    """Raise if two columns have one name; 1 and "1" are one name, because they are written alike."""
     names = [str(name) for name in columns]
     if len(set(names)) < len(names):
         repeated = next(name for place, name in enumerate(names) if name in names[:place])
@@ -205,7 +205,7 @@ def check_names(columns: Iterable[Hashable]) -> None:
 
 
 def as_kind_of(original: object, frame: pd.DataFrame) -> Frame:
-    """`frame` as the kind of object that `original` is."""
+    """Convert `frame` to the kind of object that `original` is."""
     if is_polars(original):
         import polars
 
@@ -219,7 +219,7 @@ def as_kind_of(original: object, frame: pd.DataFrame) -> Frame:
 
 
 def with_dates(columns: Mapping[str, Values]) -> pa.Table:
-    """Columns as an Arrow table, with dates where `from_arrow` made midnights of them."""
+    """Return columns as an Arrow table, with dates if `from_arrow` made midnights of them."""
     table = as_arrow(columns)
     for j, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
         if kind == _SECONDS and _holds_dates(pd.Series(columns[name])):
@@ -228,7 +228,7 @@ def with_dates(columns: Mapping[str, Values]) -> pa.Table:
 
 
 def columns_of(frame: pd.DataFrame) -> dict[str, Values]:
-    """The columns of a frame as arrays."""
+    """Return the columns of a frame as arrays."""
     return {
         str(name): column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
         for name, column in frame.items()
@@ -236,7 +236,7 @@ def columns_of(frame: pd.DataFrame) -> dict[str, Values]:
 
 
 def as_arrow(columns: Mapping[str, Values], schema: pa.Schema | None = None) -> pa.Table:
-    """Columns as an Arrow table, in the types of a schema or in their own.
+    """Return columns as an Arrow table, in the types of a schema or in their own.
 
     pyarrow's own function for frames also writes down how pandas had them, which takes longer than to convert a few
     rows.
@@ -263,7 +263,7 @@ def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:
 
 
 def _from_decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Floats; where the type has no decimals whole numbers, or text where 64 bits do not hold them."""
+    """Return floats; without decimals whole numbers, or text if 64 bits do not hold them."""
     texts = column.cast(pa.string())
     if column.type.scale > 0:
         return pc.cast(texts, pa.float64())  # Arrow's own way to floats is not the nearest
@@ -282,7 +282,7 @@ def _holds_dates(column: pd.Series) -> bool:
 
 
 def only_used_categories(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with the categories that occur: a type lists all, also one that nobody is given."""
+    """Leave out categories that do not occur."""
     categorical = [name for name, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
     used = frame.copy(deep=False)
     for name in categorical:

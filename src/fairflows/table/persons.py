@@ -1,4 +1,4 @@
-"""Who is who: the persons behind the rows of a table, and the randomness that belongs to each of them.
+"""The persons behind the rows of a table, and the randomness that belongs to each of them.
 
 Persons are what a certificate counts, so splits never part a person, and of several rows of one person a *random* one
 is counted. A randomised encoder must also treat one person alike every time: with fresh noise, two encodings of a
@@ -41,11 +41,11 @@ Identifiers: TypeAlias = pd.Series | pd.Index | npt.NDArray | Sequence[object]
 Places = npt.NDArray[np.intp]
 Hashes = npt.NDArray[np.uint64]
 Part = str | npt.NDArray
-"""What a fingerprint is made of."""
+"""A part of what a fingerprint is made of."""
 
 
 class Key:
-    """A secret key, which shows itself neither as text nor in pickles.
+    """A secret key that neither its text nor a pickle shows.
 
     ``bytes(key)`` is the secret; logs, notebooks and error reports show ``<secret key>``. In a pickle eight digits of
     its hash stand in its place: what comes out of a pickle is a key without its secret, which refuses to be used until
@@ -72,13 +72,13 @@ class Key:
 
     @classmethod
     def without_secret(cls, digest: str) -> Key:
-        """A key that waits for its secret."""
+        """Return a key that waits for its secret."""
         key = cls.__new__(cls)
         key._secret, key._digest = None, digest
         return key
 
     def restore(self, secret: bytes | Key) -> None:
-        """Put back the secret; another one than the key had is refused."""
+        """Put back the secret. Raise if it is another one."""
         if _digest(bytes(secret)) != self._digest:
             raise DataError("This is the key of another model: with it every person would have other coins and noise.")
         self._secret = bytes(secret)
@@ -126,7 +126,7 @@ secrets_travel = ContextVar("secrets_travel", default=False)
 
 @contextmanager
 def secrets_in_pickles() -> Iterator[None]:
-    """What is pickled in this block holds its keys and ledgers: for processes that may have them, and nothing kept."""
+    """Let pickles that are made in this block hold keys and ledgers, for other processes of the same user."""
     before = secrets_travel.set(True)
     try:
         yield
@@ -135,7 +135,7 @@ def secrets_in_pickles() -> Iterator[None]:
 
 
 class KeySetting:
-    """An estimator's setting ``key``, None by default: bytes are kept as a `Key`, which no repr of it shows."""
+    """The setting ``key`` of an estimator, None by default. Bytes are kept as a `Key`, which no repr shows."""
 
     def __get__(self, estimator: BaseEstimator | None, kind: type | None = None) -> Key | None:
         return None if estimator is None else estimator.__dict__.get("key")
@@ -149,12 +149,12 @@ NEW_AT_EACH_FIT = KeySetting()
 
 
 def new_key() -> Key:
-    """A fresh secret key, from the operating system and never from a seed."""
+    """Return a fresh secret key, from the operating system and never from a seed."""
     return Key(secrets.token_bytes(KEY_BYTES))
 
 
 def check_key(key: object) -> None:
-    """Refuse a key that is no bytes or too few, without showing it, and one that a pickle left without its secret."""
+    """Raise, without showing it, if a key is not bytes, is too short, or has lost its secret in a pickle."""
     if key is None:
         return
     came = f"{len(bytes(key))} bytes" if isinstance(key, Key) else type(key).__name__
@@ -180,7 +180,7 @@ class Persons:
 
     @classmethod
     def of(cls, identifiers: Identifiers) -> Persons:
-        """The persons that one identifier per row names."""
+        """Return the persons that one identifier per row names."""
         column = identifiers if isinstance(identifiers, pd.Series) else pd.Series(identifiers)
         check_identifier(column)
         codes, values = _distinct(column)
@@ -191,12 +191,12 @@ class Persons:
 
     @classmethod
     def unnamed(cls, n_rows: int) -> Persons:
-        """Every row another person, since nobody said who is who."""
+        """Return another person for every row, for tables without an identifier."""
         return cls(None, np.arange(n_rows))
 
     @classmethod
     def by_contents(cls, contents: Hashes, part: str = "") -> Persons:
-        """Every row another person, known by its values and its place among rows of the same values.
+        """Return another person for every row, named by its values and its place among rows of the same values.
 
         For counting and attacking rows that nobody named: coins are independent and can be computed again, in whatever
         order the rows come. Never for rows that are released. Rows of another `part` have other coins, as other
@@ -211,9 +211,9 @@ class Persons:
 
     @classmethod
     def newly_named(cls, n_rows: int) -> Persons:
-        """Every row another person with a random name that nobody had before: coins are fresh, and the same in one use.
+        """Return another person for every row, with a new random name.
 
-        For rows that nobody named, where two parts of one computation must toss the same coin.
+        Coins are fresh, but the same in two parts of one computation.
         """
         numbers = _fresh_generator().integers(2**63, size=n_rows)
         names = np.char.add(np.char.add(numbers.astype(str), "-"), np.arange(n_rows).astype(str))
@@ -221,16 +221,16 @@ class Persons:
 
     @property
     def named(self) -> bool:
-        """Whether somebody said who is who."""
+        """Whether the persons have names."""
         return self.names is not None
 
     @property
     def n(self) -> int:
-        """How many persons there are."""
+        """Number of persons."""
         return len(self.codes) if self.names is None else len(self.names)
 
     def rows_each(self) -> Places:
-        """How many rows each person has."""
+        """Return the number of rows of each person."""
         return np.bincount(self.codes, minlength=self.n)
 
     def count_by(self, kind: Places, n_kinds: int) -> Places:
@@ -239,12 +239,12 @@ class Persons:
 
     @property
     def accepted_share(self) -> float:
-        """The share of the persons that `random_rows` takes, at the most rows that a person has here."""
+        """Share of the persons that `random_rows` takes if `most` is the most rows of a person here."""
         each = self.rows_each()
         return float(each.mean() / each.max())
 
     def uniform(self, key: Secret, purpose: str) -> npt.NDArray[np.float64]:
-        """One number in [0, 1) per row, with 53 random bits, the same for all rows of a person.
+        """Return one number in [0, 1) per row, with 53 random bits, the same for all rows of a person.
 
         For persons without names it is fresh for every row and every call: nothing could tell that a row is of
         somebody who came before. Numbers for two purposes, say two columns, are independent.
@@ -254,7 +254,7 @@ class Persons:
         return self._hashed(key, purpose)[self.codes]
 
     def split(self, *shares: float, random_state: int | None) -> tuple[Places, ...]:
-        """Places of the rows in random parts: the rest, then one part per share; no person is in two of them.
+        """Return the places of rows in random parts: the rest, then one part per share. No person is in two parts.
 
         Each part takes its share of the persons that the parts before it left.
         """
@@ -269,7 +269,7 @@ class Persons:
         return tuple(np.flatnonzero(np.isin(self.codes, part)) for part in (rest, *parts))
 
     def one_row_each(self, contents: Hashes, seed: int) -> Places:
-        """Places of one random row of every person; the choice depends on the seed and the rows, not on their order.
+        """Return the place of one random row of every person, chosen by the seed and whatever the order of rows.
 
         Of the m rows of a person, in the order of their contents (hashes of their values), row ⌊u·m⌋ is taken, with u a
         hash of (seed, person). It must not be the row with the smallest hash of its contents: that would be the same
@@ -280,7 +280,7 @@ class Persons:
         return np.sort(self._random_rows(contents, seed))
 
     def random_rows(self, contents: Hashes, seed: int, most: int) -> Places:
-        """Places of independent draws from the law of a random *row* of the table: at most one row of each person.
+        """Return the places of independent draws from the law of a random *row*: at most one of each person.
 
         A person with m rows is taken with probability m/M, and then one of her rows at random (`one_row_each`). So
         whoever has many rows counts as often as in the table, and the rows that are taken are independent of each
@@ -299,14 +299,14 @@ class Persons:
         return np.sort(self._random_rows(contents, seed)[taken])
 
     def named_or_numbered(self) -> Persons:
-        """These persons; where nobody named them, each by the number of its row.
+        """Return these persons, named by the numbers of their rows if they have no names.
 
         For rows that are not released, whose coins and noise may then be repeatable.
         """
         return self if self.named else Persons.of(np.arange(len(self.codes)))
 
     def take(self, rows: npt.ArrayLike) -> Persons:
-        """The persons of some rows: positions or a boolean mask."""
+        """Return the persons of some rows: positions or a boolean mask."""
         codes = self.codes[np.asarray(rows)]
         if self.names is None:
             return Persons.unnamed(len(codes))
@@ -315,20 +315,20 @@ class Persons:
         return Persons(self.names[is_kept], (np.cumsum(is_kept) - 1)[codes])
 
     def _random_rows(self, contents: Hashes, seed: int) -> Places:
-        """One random row of every person, in the order of the persons."""
+        """Return one random row of every person, in the order of the persons."""
         by_person = np.lexsort([contents, self.codes])
         m = self.rows_each()
         chosen = np.minimum((self._hashed(_key_of(seed), "row") * m).astype(np.intp), m - 1)
         return by_person[np.cumsum(m) - m + chosen]
 
     def _hashed(self, key: Secret, purpose: str) -> npt.NDArray[np.float64]:
-        """One number in [0, 1) per person."""
+        """Return one number in [0, 1) per person."""
         bits = keyed_hashes(self.names if self.names is not None else [], key, purpose) >> np.uint64(11)
         return bits.astype(np.float64) * 2.0**-53
 
 
 def check_identifier(column: pd.Series) -> None:
-    """Refuse a column that does not name a person in every row, or one name for several persons."""
+    """Raise if a column does not name a person in every row, or may have one name for several persons."""
     is_missing = missing(column)
     identifier = "The identifier" if column.name is None else f"The identifier {column.name!r}"
     if is_missing.any():
@@ -346,7 +346,7 @@ def check_identifier(column: pd.Series) -> None:
 
 
 def keyed_hashes(texts: npt.ArrayLike, key: Secret, purpose: str) -> Hashes:
-    """A SipHash of each text, under a key derived for the purpose: hashes for two purposes cannot be compared."""
+    """Return a SipHash of each text. The key is derived for the purpose: hashes for two purposes are unrelated."""
     # pandas takes a key of 16 characters; 16 of base64's carry 96 bits of the derived key.
     derived = hmac.digest(bytes(key), purpose.encode(), "sha256")[:12]
     siphash_key = base64.urlsafe_b64encode(derived).decode()
@@ -354,7 +354,7 @@ def keyed_hashes(texts: npt.ArrayLike, key: Secret, purpose: str) -> Hashes:
 
 
 def content_hashes(frame: pd.DataFrame, key: Secret) -> Hashes:
-    """A hash of each row's values; 7 and 7.0 are the same value, whatever type a file's reader chose."""
+    """Return a hash of each row's values; 7 and 7.0 are the same value."""
     # The columns' hashes become one as those of a tuple's items do in pandas.
     rows, factor = np.full(len(frame), 0x345678, dtype=np.uint64), 1_000_003
     for n_left, (_, column) in zip(range(frame.shape[1], 0, -1), frame.items(), strict=True):
@@ -373,7 +373,7 @@ def integers_as_text(values: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]
 
 
 def fingerprint(parts: Iterable[Part], key: Secret) -> str:
-    """One keyed hash, 32 hexadecimal digits, of arrays and texts in this order."""
+    """Return one keyed hash, 32 hexadecimal digits, of arrays and texts in this order."""
     digest = hmac.new(bytes(key), digestmod=sha256)
     for part in parts:
         data = part.encode() if isinstance(part, str) else np.ascontiguousarray(part).tobytes()
@@ -382,12 +382,12 @@ def fingerprint(parts: Iterable[Part], key: Secret) -> str:
 
 
 def _digest(secret: bytes) -> str:
-    """Eight digits find a wrong key. They are no help in guessing 16 random bytes, and much in guessing a short key."""
+    """Return eight digits that tell keys apart. They do not help to guess 16 random bytes."""
     return sha256(secret).hexdigest()[:8]
 
 
 def _fresh_generator() -> np.random.Generator:
-    """A generator that nobody can repeat."""
+    """Return a generator that nobody can repeat."""
     return np.random.default_rng(int.from_bytes(secrets.token_bytes(16), "big"))
 
 
@@ -396,7 +396,7 @@ def _key_of(seed: int) -> bytes:
 
 
 def _distinct(column: pd.Series) -> tuple[Places, pd.Series]:
-    """Which of the distinct values each row has, and these values; numbers in order are distinct at a glance."""
+    """Return the code of each row's value, and the distinct values."""
     values = column.to_numpy()
     if values.dtype.kind in "iu" and (values[1:] > values[:-1]).all():
         return np.arange(len(values)), column
@@ -405,14 +405,14 @@ def _distinct(column: pd.Series) -> tuple[Places, pd.Series]:
 
 
 def _text(value: object) -> str:
-    """An identifier as text; a whole float as an integer and midnight as a day, as other readers have them."""
+    """Return an identifier as text, a whole float as an integer, and midnight as a day."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value).removesuffix(" 00:00:00") if isinstance(value, datetime) else str(value)
 
 
 def _value_hashes(column: pd.Series) -> Hashes:
-    """A hash of each value of a column, not keyed."""
+    """Return a hash of each value of a column, not keyed."""
     if is_number(column.dtype):
         return pd.util.hash_array(floats(column) + 0.0)  # -0.0 becomes 0.0
     if column.dtype == object:  # where 1 and True count as one value; before pandas 3 a gap became a text, too

@@ -71,15 +71,15 @@ class Schema:
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> Schema:
-        """The schema of a table."""
+        """Return the schema of a table."""
         return cls({name: kind_of_values(column) for name, column in with_plain_times(frame).items()})
 
     def with_values(self, values: Mapping[Any, Sequence[Hashable] | np.ndarray]) -> Schema:
-        """The schema with further columns, known by the values that they take, none of them missing."""
+        """Return the schema with further columns, whose values are given, none of them missing."""
         return Schema(self.kinds | {name: _kind(taken) for name, taken in values.items()})
 
     def part(self, columns: Iterable[Any]) -> Schema:
-        """The schema of those of its columns that are named."""
+        """Return the schema of the named columns that it has."""
         return Schema({name: self.kinds[name] for name in columns if name in self.kinds})
 
     def check(self, X: pd.DataFrame | TableColumns) -> None:
@@ -124,13 +124,13 @@ class Schema:
 
 
 def kind_of_values(column: pd.Series) -> str:
-    """What a column holds, judged by its type, or by its values where the type allows any."""
+    """Return the kind of a column, by its type, or by its values if the type allows any."""
     values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
     return NOTHING if missing(values).all() else _kind(values)
 
 
 def _kind(values: pd.Series | pd.Index | Sequence[Hashable] | np.ndarray) -> str:
-    """What values are that are not all missing."""
+    """Return the kind of values that are not all missing."""
     inferred = pd.api.types.infer_dtype(values, skipna=True)
     kind = _KINDS.get(inferred, inferred)
     return MOMENTS if kind == TIMES and _with_zone(pd.Series(values)) else kind
@@ -163,7 +163,7 @@ def _brought(name: Any, column: pd.Series, came: str, fitted: str) -> pd.Series:
 
 
 def _without_objects(column: pd.Series, kind: str) -> pd.Series:
-    """Objects and categories as a column of the type that pandas has for their kind of value."""
+    """Convert objects and categories to the type that pandas has for their kind."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
     if column.dtype != object:
@@ -175,7 +175,7 @@ def _without_objects(column: pd.Series, kind: str) -> pd.Series:
 
 
 def whole_where_exact(column: pd.Series) -> pd.Series:
-    """A column of floats as whole numbers, if all of them are."""
+    """Convert floats to whole numbers, if all of them are whole."""
     values = column.dropna().to_numpy(dtype=np.float64)
     if not ((values == np.rint(values)) & (np.abs(values) < 2**63)).all():
         return column
@@ -194,7 +194,7 @@ def _as_dates(name: Any, times: pd.Series) -> pd.Series:
 
 
 def own_types(rows: pd.DataFrame) -> pd.DataFrame:
-    """Some rows of a table with every column in the type that these rows alone would have.
+    """Convert every column of some rows of a table to the type that these rows alone would have.
 
     A column is read as numbers with decimals because one row has decimals, as text because one row holds a word, with a
     list of categories that one row may have brought in. A model that must not depend on some rows of a table must not
@@ -215,7 +215,7 @@ def own_types(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def own_type(column: pd.Series) -> pd.Series:
-    """One column in the type that its own values have."""
+    """Convert a column to the type that its own values have."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.remove_unused_categories()
     if column.dtype == object:
@@ -237,7 +237,7 @@ def _plain(column: pd.Series) -> pd.Series:
 
 
 def common_schema(schemas: Sequence[Schema]) -> Schema:
-    """What the columns of a table hold, by schemas that parts of it gave; refused where these differ.
+    """Join the schemas of parts of a table. Raise if they differ.
 
     Whole numbers and numbers are alike: the column then holds numbers.
     """

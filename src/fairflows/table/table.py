@@ -200,39 +200,39 @@ class Table:
 
     @cached_property
     def kinds(self) -> dict[str, Kind]:
-        """The kind of each feature: as declared, else as these rows show; a part of a table knows its own rows only."""
+        """Kind of each feature: as declared, else inferred from these rows alone."""
         return {str(name): self._declared.get(str(name)) or infer_kind(column) for name, column in self.X.items()}
 
     @property
     def groups(self) -> list[Any]:
-        """The values of the sensitive attribute, sorted."""
+        """Sorted values of the sensitive attribute."""
         return sorted_values(self.a)
 
     @property
     def labels(self) -> list[Any]:
-        """The values of the label, sorted; the last of two is the positive one."""
+        """Sorted values of the label; the last of two is the positive one."""
         return [] if self.y is None else sorted_values(self.y)
 
     @cached_property
     def persons(self) -> Persons:
-        """Who is who; without an identifier, every row counts as another person."""
+        """Person of each row; without an identifier, every row counts as another person."""
         return Persons.unnamed(len(self)) if self.identifier is None else Persons.of(self.identifier)
 
     def contents(self) -> Hashes:
-        """A hash of each row's features, label and group."""
+        """Return a hash of each row's features, label and group."""
         return content_hashes(self.whole(), b"whole rows")
 
     def fingerprint(self, key: Secret) -> str:
-        """A keyed hash of all features, labels and groups, in whatever order the rows come."""
+        """Return a keyed hash of all features, labels and groups, which the order of rows does not change."""
         return fingerprint([np.sort(content_hashes(self.whole(), key))], key)
 
     def whole(self) -> pd.DataFrame:
-        """Features, group and label side by side, the rows numbered anew."""
+        """Return features, group and label side by side, with a fresh index."""
         columns = [self.X, self.a.rename("a"), *([] if self.y is None else [self.y.rename("y")])]
         return pd.concat([column.reset_index(drop=True) for column in columns], axis=1)
 
     def group_numbers(self, groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
-        """Each row's group, as a place among the groups that a model knows."""
+        """Return the place of each row's group among the groups that a model knows."""
         numbers = places_in(pd.Index(groups, dtype=object), self.a)
         if (numbers < 0).any():
             first = self.a.iloc[int((numbers < 0).argmax())]
@@ -240,13 +240,13 @@ class Table:
         return numbers
 
     def group_sizes(self, groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
-        """How many rows each of these groups has."""
+        """Return the number of rows of each of these groups."""
         return np.bincount(self.group_numbers(groups), minlength=len(groups))
 
     def count_cells(
         self, group: npt.NDArray[np.intp], cells: npt.NDArray[np.intp], shape: tuple[int, int]
     ) -> npt.NDArray[np.int64]:
-        """Rows by label, group and cell, given the number of each row's group and cell, and how many there are.
+        """Count rows by label, group and cell, of which `shape` says how many there are.
 
         Without a label all rows count as one.
         """
@@ -258,15 +258,15 @@ class Table:
         return counts
 
     def one_row_per_person(self, seed: int) -> Table:
-        """One random row of every person."""
+        """Return one random row of every person."""
         return self if self.identifier is None else self.take(self.persons.one_row_each(self.contents(), seed))
 
     def random_rows(self, seed: int, most: int) -> Table:
-        """Independent draws from the law of a random row, at most one of each person, who has at most `most` rows."""
+        """Return independent draws from the law of a random row, at most one of each person (of `most` rows)."""
         return self if self.identifier is None else self.take(self.persons.random_rows(self.contents(), seed, most))
 
     def take(self, rows: Any) -> Table:
-        """The table of these rows: positions or a boolean mask."""
+        """Return the table of these rows: positions or a boolean mask."""
         rows = np.asarray(rows)
         part = copy.copy(self)
         for known in ("kinds", "persons"):  # inferred anew, from the rows of the part
@@ -278,7 +278,7 @@ class Table:
         return part
 
     def split(self, test: float = 0.2, validation: float = 0.2, random_state: int | None = 0) -> tuple[Table, ...]:
-        """Train, validation and test rows at random, all rows of a person in the same part.
+        """Split into random train, validation and test rows, with all rows of a person in the same part.
 
         Parameters
         ----------
@@ -304,14 +304,14 @@ class Table:
         return train, *chosen_by, held_out
 
     def paper_split(self) -> tuple[Table, Table, Table]:
-        """The published train, validation and test rows of the paper's five datasets."""
+        """Return the published train, validation and test rows of the paper's datasets."""
         if self.parts is None:
             raise DataError(f"{self.name!r} has no published split; use split().")
         train, validation, test = (self.take(self.parts == part) for part in PARTS)
         return train, validation, test
 
     def summary(self) -> pd.DataFrame:
-        """Rows, share and label rates of each group, and of all."""
+        """Return rows, share and label rates of each group, and of all."""
         rows = []
         for group in [*self.groups, None]:
             mask = np.ones(len(self), dtype=bool) if group is None else (self.a == group).to_numpy()
@@ -322,7 +322,7 @@ class Table:
         return pd.DataFrame(rows).set_index("group")
 
     def columns(self) -> pd.DataFrame:
-        """Kind, distinct values, missing values, range and grid of each feature."""
+        """Return kind, distinct values, missing values, range and grid of each feature."""
         rows = []
         for name, column in self.X.items():
             known = column.dropna()
@@ -379,7 +379,7 @@ class Table:
         return [] if self.y is None else [f"{self.y.name} = {value}" for value in self._shown_labels()]
 
     def _group_lines(self) -> list[list[str]]:
-        """Each group's name, rows, share, and rates of the shown labels, which `_label_columns` names."""
+        """Return name, rows, share and label rates (see `_label_columns`) of each group."""
         return [
             [self._group_text(group), f"{int(n):,}", *(f"{100 * share:.1f} %" for share in shares)]
             for group, n, *shares in self.summary().iloc[:-1].itertuples(name=None)
@@ -396,7 +396,7 @@ class Table:
         return f"{value} ({self.label_names[value]})" if value in self.label_names else str(value)
 
     def _name_rows(self) -> None:
-        """Where there is an identifier it becomes the index, so that an encoder that is told its name finds it."""
+        """Make the identifier the index, so that an encoder finds it by its name."""
         if self.identifier is None:
             return
         index = pd.Index(self.identifier, name=self.identifier.name)
@@ -414,7 +414,7 @@ class Table:
         self.notes = (*self.notes, *self.grouping.notes)
 
     def _settle_missing(self, missing: str) -> npt.NDArray[np.bool_]:
-        """Refuse or drop rows with missing values; return which rows are kept."""
+        """Raise for rows with missing values, or drop them. Return which rows are kept."""
         if missing == "drop":
             everything = pd.concat([self.X, self.a, *([] if self.y is None else [self.y])], axis=1)
             gone = everything.isna().any(axis=1).to_numpy()
@@ -501,7 +501,7 @@ def _check_one_role_each(used: Mapping[str, list[Any]]) -> None:
 
 
 def _check_not_a_name(name: str, column: pd.Series, declared: bool) -> None:
-    """Refuse a text column in which every row is different: a name, a key, a free text."""
+    """Raise if every row of a text column is different: a name, a key, a free text."""
     if has_order(column.dtype) or declared or len(column) <= 2:
         return
     if column.nunique(dropna=False) == len(column):
@@ -511,7 +511,7 @@ def _check_not_a_name(name: str, column: pd.Series, declared: bool) -> None:
 
 
 def naming_rows(name: str, what: str, n_rows: int) -> str:
-    """What to do about a column, `what` it is, in which every row differs."""
+    """Return the message about a column in which every row differs; `what` describes it."""
     return (
         f"{what} with as many values as rows ({n_rows:,}): it names the rows and cannot be learnt from. Drop it "
         f"(drop=[{name!r}]), or make it the identifier (identifier={name!r})."
