@@ -28,7 +28,8 @@ FRAME = pd.DataFrame({"age": [31, 45, 27]})
 def record(frame=FRAME, names=NAMES, model="m", request=None):
     """Record a look; a new one, unless the request is named."""
     with open_looks() as looks:
-        return looks.record(looks.rows(frame, names), model, request or secrets.token_hex(8))
+        rows = looks.rows(frame, names)
+        return looks.record(rows, looks.find(rows, model, request or secrets.token_hex(8))[0])
 
 
 def numbers_given(n):
@@ -56,7 +57,7 @@ def test_the_same_request_is_the_same_look(ledger_of_test):
     assert len(files_of(ledger_of_test)) == 3, "two looks and the key"
     with open_looks() as looks:
         rows = looks.rows(FRAME, NAMES)
-        assert [looks.number(rows, request) for request in "xyz"] == [1, 2, 3]
+        assert [looks.find(rows, "m", request)[0].number for request in "xyz"] == [1, 2, 3]
         assert looks.request("model", 1) != looks.request("model", 2)
 
 
@@ -248,7 +249,7 @@ def next_look_or_error(path, rows, data):
     path.write_bytes(data)
     try:
         with open_looks() as looks:
-            return looks.number(rows, "a new request")
+            return looks.find(rows, "m", "a new request")[0].number
     except DataError as error:
         return str(error)
 

@@ -158,9 +158,9 @@ def certify(
             "densities: nothing can be certified about it. Make its output coarse first, so that values repeat."
         )
     case = MadeCase(view, rows, settings, name=name, attack=audit, densities=density)
-    look, earlier = _look(case)
+    look, others = _look(case)
     certificate = case.certificate(look)
-    if any(other.model != name for other in earlier):
+    if any(other.model != name for other in others):
         warn_user(
             "Another model was certified on some of these persons. Never release two models' encodings of one person: "
             "only the true group's inverses agree on her row."
@@ -302,26 +302,26 @@ class MadeCase:
 
 
 def _look(case: MadeCase) -> tuple[int, list[Look]]:
-    """Record the look that a case is, before anything is computed from the rows; its number, and those before it.
+    """Record the look that a case is, before anything is computed from the rows; its number, and the other looks.
 
     Neither the sizes of the groups nor whether values repeat is a look at what tells groups apart.
     """
+    s = case.settings
     with open_looks() as looks:
-        rows, request = looks.rows(case.rows.X, case.rows.identifier), request_of(looks, case)
-        number = looks.number(rows, request)
+        rows = looks.rows(case.rows.X, case.rows.identifier)
+        look, others = looks.find(rows, case.name, request_of(looks, case))
         if case.laws:
             sizes = dict(zip(case.groups, case.sample.group_sizes(case.known_groups).tolist(), strict=True))
             check_reachable(
                 sizes,
-                delta_of_look(case.settings.delta, number),
-                target=case.settings.target,
-                accuracy=case.settings.target_accuracy,
-                priors=case.settings.priors,
+                delta_of_look(s.delta, look.number),
+                target=s.target,
+                accuracy=s.target_accuracy,
+                priors=s.priors,
                 n_models=len(case.model.cells_of_models),
             )
-        earlier = [look for look in looks.at(rows) if look.request != request]
-        looks.record(rows, case.name, request)
-    return number, earlier
+        looks.record(rows, look)
+    return look.number, others
 
 
 def request_of(looks: Looks, case: MadeCase) -> str:

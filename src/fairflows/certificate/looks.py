@@ -23,7 +23,7 @@ import secrets
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,6 @@ import pyarrow.compute as pc
 from filelock import FileLock, Timeout
 
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.folders import new_file, write_private
 from fairflows.table.json_text import parse_json
 from fairflows.table.ledger import RowsSeen, is_part
 from fairflows.table.persons import KEY_BYTES, Hashes, Key, content_hashes, fingerprint, keyed_hashes, new_key
@@ -55,7 +54,7 @@ class Look:
     number: int  # 1 for the first look at these persons
     model: str  # hash of the model that was certified
     request: str  # hash of model, rows and settings: the same request is the same look
-    date: str  # when it was recorded, in UTC
+    date: str = ""  # when it was recorded, in UTC; empty for one that is not recorded
 
 
 class Looks:
@@ -84,31 +83,39 @@ class Looks:
         found = [look for seen, look in self._looks() if _share_persons(seen, rows)]
         return sorted(found, key=lambda look: (look.number, look.date))
 
-    def number(self, rows: RowsSeen, request: str) -> int:
-        """Return the number of the look that a request is: its own, where it was recorded, else the next one."""
-        earlier = self.at(rows)
-        known = next((look.number for look in earlier if look.request == request), None)
-        return 1 + max(len(earlier), *(look.number for look in earlier), 0) if known is None else known
+    def find(self, rows: RowsSeen, model: str, request: str) -> tuple[Look, list[Look]]:
+        """Return the look that a request is, recorded or not, and the other looks at these persons."""
+        found = self.at(rows)
+        others = [look for look in found if look.request != request]
+        known = next((look for look in found if look.request == request), None)
+        number = 1 + max(len(found), *(look.number for look in found), 0)
+        return known or Look(number, model, request), others
 
-    def record(self, rows: RowsSeen, model: str, request: str) -> Look:
-        """Record a look before anything is computed from the rows; return the recorded one where there is one.
-
-        A process that is killed before its certificate is made has looked.
-        """
-        known = next((look for look in self.at(rows) if look.request == request), None)
-        if known is not None:
-            return known
+    def record(self, rows: RowsSeen, look: Look) -> Look:
+        """Record a look before anything is computed from the rows: a process that is killed later has looked."""
+        if look.date:
+            return look
         now = datetime.now(UTC)
-        look = Look(self.number(rows, request), model, request, now.isoformat(timespec="seconds"))
+        look = replace(look, date=now.isoformat(timespec="seconds"))
         about = {"format": _FORMAT, "key": _digest(self._key), "named": rows.named, **asdict(look)}
         data = io.BytesIO()
         np.savez(data, about=np.array(json.dumps(about)), persons=rows.persons, contents=rows.contents)
-        self._write_private(self.folder / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.npz", data.getvalue())
+        self._write(self.folder / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.npz", data.getvalue())
         return look
 
-    def _write_private(self, path: Path, data: bytes) -> None:
-        with _explained(self.folder), new_file(path) as side:
-            write_private(side, data)
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write a file that only the user may read; it appears whole or not at all."""
+        side = path.with_name(f".{path.name}.partial")
+        with _explained(self.folder):
+            try:
+                with os.fdopen(os.open(side, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(side, path)
+            except BaseException:
+                side.unlink(missing_ok=True)
+                raise
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -132,7 +139,7 @@ class Looks:
             if not path.exists():
                 self._check_that_it_is_new()
                 self.folder.chmod(0o700)
-                self._write_private(path, bytes(new_key()))
+                self._write(path, bytes(new_key()))
             secret = path.read_bytes()
         if len(secret) != KEY_BYTES:
             raise DataError(f"{path}: the key is damaged: it must have {KEY_BYTES} bytes; it has {len(secret)}.")
@@ -170,9 +177,10 @@ def open_looks() -> Iterator[Looks]:
     >>> frame = pd.DataFrame({"age": [31, 45, 27]})
     >>> with open_looks() as looks:
     ...     rows = looks.rows(frame, names=["ann", "bob", "eve"])
-    ...     first = looks.record(rows, "a model", looks.request("a model", "these rows", 0.05))
-    ...     again = looks.record(rows, "a model", looks.request("a model", "these rows", 0.05))
-    ...     other = looks.record(rows, "another", looks.request("another", "these rows", 0.05))
+    ...     first, _ = looks.find(rows, "a model", looks.request("a model", "these rows", 0.05))
+    ...     _ = looks.record(rows, first)
+    ...     again, _ = looks.find(rows, "a model", looks.request("a model", "these rows", 0.05))
+    ...     other, _ = looks.find(rows, "another", looks.request("another", "these rows", 0.05))
     >>> first.number, again.number, other.number
     (1, 1, 2)
     """
