@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from fairflows.certificate.certify import certify as certify
     from fairflows.certificate.check import check as check
     from fairflows.certificate.verify import verify as verify
-    from fairflows.codec.cell_codec import CellCodec as CellCodec
-    from fairflows.codec.product import Codec as Codec
     from fairflows.encoder.base import Encoder as Encoder
     from fairflows.encoder.fair_cells import FairCells as FairCells
     from fairflows.encoder.fair_flow import FairFlow as FairFlow
@@ -56,8 +54,6 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.certificate.check": "check",
     "fairflows.certificate.certificate": "Certificate",
     "fairflows.certificate.verify": "verify",
-    "fairflows.codec.cell_codec": "CellCodec",
-    "fairflows.codec.product": "Codec",
     "fairflows.encoder.base": "Encoder",
     "fairflows.encoder.fair_cells": "FairCells",
     "fairflows.encoder.fair_flow": "FairFlow",

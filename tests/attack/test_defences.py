@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 from known_encoders import FixedCells, column
 
-from fairflows import Codec, Table
+from fairflows import Table
 from fairflows.attack.auditing import audit
 from fairflows.certificate.certify import certify
+from fairflows.codec.product import Codec
 from fairflows.encoder.base import Inversion
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.table.persons import new_key
