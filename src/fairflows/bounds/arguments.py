@@ -21,14 +21,14 @@ SOON_COMPUTED = 8_000_000
 
 
 def checked_delta(delta: float) -> float:
-    """δ, the probability that a bound misses, strictly between 0 and 1."""
+    """Check δ, the probability that a bound misses: strictly between 0 and 1."""
     if not 0 < delta < 1:
         raise DataError(f"delta must be in (0, 1); got {delta!r}.")
     return float(delta)
 
 
 def checked_table(log_densities: ArrayLike) -> FloatArray:
-    """The table (N, K drawn, K density): row i holds log p̂_b(z_i^a), one draw z_i^a from every group a."""
+    """Check the table (N, K drawn, K density): row i holds log p̂_b(z_i^a), one draw z_i^a from every group a."""
     table = np.asarray(log_densities, dtype=np.float64)
     if table.ndim != 3 or table.shape[1] != table.shape[2] or table.shape[1] < 2 or len(table) == 0:
         raise DataError(
@@ -44,12 +44,12 @@ seeds are small numbers."""
 
 
 def affordable_draws(n: int, n_groups: int) -> int:
-    """So many draws from each of K groups, or fewer where their log-densities under all groups would take long."""
+    """Return n, or fewer draws where their log-densities under all K groups would take long."""
     return max(1, min(n, min(SOON_COMPUTED, MOST_LOG_DENSITIES) // n_groups**2))
 
 
 def checked_draws(n: int, n_groups: int) -> int:
-    """The number of draws from each of K groups, if the table of their log-densities can be kept."""
+    """Check that the log-densities of n draws from each of K groups can be kept in memory."""
     most = MOST_LOG_DENSITIES // n_groups**2
     if n > most:
         rule = (
@@ -61,7 +61,7 @@ def checked_draws(n: int, n_groups: int) -> int:
 
 
 def checked_counts(counts: ArrayLike) -> FloatArray:
-    """Counts per group and cell, shape (..., K, k); leading axes hold repetitions."""
+    """Check counts per group and cell, shape (..., K, k); leading axes hold repetitions."""
     counts = np.asarray(counts, dtype=np.float64)
     if counts.ndim < 2 or counts.shape[-2] < 2 or counts.shape[-1] < 1:
         raise DataError(f"counts must have shape (groups, cells) with at least two groups; got shape {counts.shape}.")
@@ -71,7 +71,7 @@ def checked_counts(counts: ArrayLike) -> FloatArray:
 
 
 def checked_probabilities(probabilities: ArrayLike) -> FloatArray:
-    """Cell probabilities per group, shape (..., K, k), each group's summing to one."""
+    """Check cell probabilities per group, shape (..., K, k), each group's summing to one."""
     probabilities = np.asarray(probabilities, dtype=np.float64)
     if probabilities.ndim < 2 or probabilities.shape[-2] < 2:
         raise DataError(
@@ -87,7 +87,7 @@ def checked_probabilities(probabilities: ArrayLike) -> FloatArray:
 
 
 def checked_priors(priors: ArrayLike | None, n_groups: int) -> FloatArray:
-    """π, the share of each group where the adversary works; None means equal shares."""
+    """Check π, the share of each group where the adversary works; None means equal shares."""
     if priors is None:
         return np.full(n_groups, 1 / n_groups)
     priors = np.asarray(priors, dtype=np.float64)
@@ -99,7 +99,7 @@ def checked_priors(priors: ArrayLike | None, n_groups: int) -> FloatArray:
 
 
 def checked_distance(distance: ArrayLike, name: str = "distance") -> FloatArray:
-    """Statistical distances, in [0, 1]."""
+    """Check that statistical distances are in [0, 1]."""
     distance = np.asarray(distance, dtype=np.float64)
     if not np.all((distance >= 0) & (distance <= 1)):
         raise DataError(f"{name} must be in [0, 1]; got {distance.tolist()!r}.")
@@ -107,17 +107,18 @@ def checked_distance(distance: ArrayLike, name: str = "distance") -> FloatArray:
 
 
 def plain(value: FloatArray) -> FloatArray | float:
-    """A Python float where there is one number, the array where there are leading axes."""
+    """Return a Python float for one number, the array where there are leading axes."""
     return float(value) if value.ndim == 0 else value
 
 
 def smallest_true(
     condition: Callable[[FloatArray], NDArray[np.bool_]], low: FloatArray, high: FloatArray, *, halvings: int
 ) -> FloatArray:
-    """The smallest argument for which a monotone condition holds, to within (high - low) / 2**halvings, from above.
+    """Return the smallest argument for which a monotone condition holds, from above.
 
-    The condition must hold at `high`, and once true stay true to the right. What comes back is the bracket's upper
-    end: a point where the condition was seen to hold (or `high` itself). It errs to the right only.
+    The condition must hold at `high`, and once true stay true to the right. The result is the upper end of the bracket,
+    a point where the condition was seen to hold (or `high` itself), so it errs to the right only, by at most
+    (high - low) / 2**halvings.
     """
     low, high = np.broadcast_arrays(low, high)
     for _ in range(halvings):

@@ -31,7 +31,7 @@ FEWEST_PERSONS = 10
 
 
 def total_variation(p: ArrayLike) -> FloatArray:
-    """TV_ab = ½ Σ_i |p_a,i - p_b,i| for all pairs of K laws on k cells: shape (..., K, k) in, (..., K, K) out."""
+    """Return TV_ab = ½ Σ_i |p_a,i - p_b,i| for all pairs of K laws on k cells: (..., K, k) in, (..., K, K) out."""
     p = np.asarray(p, dtype=np.float64)
     distances = np.zeros((*p.shape[:-1], p.shape[-2]))
     for a in range(p.shape[-2]):  # over groups: K × k numbers in memory at a time, not K × K × k
@@ -40,7 +40,7 @@ def total_variation(p: ArrayLike) -> FloatArray:
 
 
 def exact_statistical_distance(probabilities: ArrayLike) -> FloatArray | float:
-    r"""Largest statistical distance between two groups whose cell probabilities are known.
+    r"""Return the largest statistical distance between two groups whose cell probabilities are known.
 
     .. math:: Δ = \max_{a,b} \tfrac12 \sum_i |p_a(i) - p_b(i)|
 
@@ -60,13 +60,13 @@ def exact_statistical_distance(probabilities: ArrayLike) -> FloatArray | float:
 
 
 def exact_adversary_accuracy(probabilities: ArrayLike, priors: ArrayLike | None = None) -> FloatArray | float:
-    r"""Accuracy of the best guess of the group from the cell, A* = Σ_i max_a π_a p_a(i).
+    r"""Return the accuracy of the best guess of the group from the cell, A* = Σ_i max_a π_a p_a(i).
 
     Parameters
     ----------
     probabilities : array-like of shape (..., K, k)
         Probability of each of k cells in each of K groups.
-    priors : array-like of shape (K,), optional
+    priors : array-like of shape (K,), default=None
         Share π_a of each group; equal shares by default.
 
     Examples
@@ -80,7 +80,7 @@ def exact_adversary_accuracy(probabilities: ArrayLike, priors: ArrayLike | None 
 
 
 def cell_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
-    r"""Upper bound on the true statistical distance between groups, as seen through the released cell.
+    r"""Return an upper bound on the true statistical distance between groups, seen through the released cell.
 
     .. math:: U = \min\Bigl(1,\; \tfrac12 \sum_i \Bigl|\frac{c_{0,i}}{n_0} - \frac{c_{1,i}}{n_1}\Bigr|
               + \sqrt{\tfrac12 \Bigl(\frac{1}{n_0} + \frac{1}{n_1}\Bigr) \log\frac1δ}\Bigr)
@@ -116,7 +116,7 @@ def cell_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
 
 
 def cell_radius(n: ArrayLike, delta: float) -> FloatArray:
-    """What `cell_upper_bound` adds to each pair's observed distance: shape (..., K) in, (..., K, K) out.
+    """Return the term that `cell_upper_bound` adds for each pair: shape (..., K) in, (..., K, K) out.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def cell_radius(n: ArrayLike, delta: float) -> FloatArray:
 
 
 def joint_accuracy_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
-    r"""Upper bound on the best guess of the group from the cell, at the priors the persons were drawn with.
+    r"""Return an upper bound on the best guess of the group, at the priors that the persons were drawn with.
 
     .. math:: A^* \le \sum_i \max_a \frac{c_{a,i}}{n} + \sqrt{\frac{\log(1/δ)}{2n}}
 
@@ -169,7 +169,7 @@ def joint_accuracy_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | 
 def stratified_accuracy_upper_bound(
     counts: ArrayLike, delta: float, priors: ArrayLike | None = None
 ) -> FloatArray | float:
-    r"""Upper bound on the best guess of the group from the cell, at known priors π.
+    r"""Return an upper bound on the best guess of the group from the cell, at known priors π.
 
     .. math:: A^* \le \sum_i \max_a π_a \frac{c_{a,i}}{n_a} + \sqrt{\tfrac12 \log\frac1δ \sum_a \frac{π_a^2}{n_a}}
 
@@ -179,7 +179,7 @@ def stratified_accuracy_upper_bound(
         Persons of each group in each cell. The group sizes may be anything.
     delta : float
         δ, the probability of a miss.
-    priors : array-like of shape (K,), optional
+    priors : array-like of shape (K,), default=None
         Share π_a of each group where the adversary works; equal shares by default.
 
     Examples
@@ -202,7 +202,7 @@ def has_few_persons(counts: ArrayLike) -> NDArray[np.bool_]:
 
 
 def cells_to_merge(counts: ArrayLike) -> NDArray[np.bool_]:
-    """Which cells are merged into one entry, so that no printed number is of 1 to 9 persons.
+    """Return which cells are merged into one entry, so that no printed number is of 1 to 9 persons.
 
     These are the cells with such a number. Where all of them together still have too few persons of a group, which
     could be told from the group's size, more cells are added, the cheapest first.
@@ -235,7 +235,7 @@ def cells_to_merge(counts: ArrayLike) -> NDArray[np.bool_]:
 
 
 def merged_distance(counts: ArrayLike, merged: ArrayLike) -> FloatArray:
-    r"""The largest distance between two groups that counts with merged cells allow, for every pair.
+    r"""Return the largest distance between two groups that counts with merged cells allow, for every pair.
 
     .. math:: \tfrac12 \sum_i \Bigl|\frac{c_{a,i}}{n_a} - \frac{c_{b,i}}{n_b}\Bigr|
               + \tfrac12 \Bigl(\frac{m_a}{n_a} + \frac{m_b}{n_b}\Bigr)
@@ -263,7 +263,7 @@ def merged_distance(counts: ArrayLike, merged: ArrayLike) -> FloatArray:
 
 
 def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float) -> FloatArray | float:
-    """Upper bound on the true statistical distance: `cell_upper_bound`, from counts with merged cells.
+    """Return `cell_upper_bound` from counts with merged cells: an upper bound on the true statistical distance.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float) -> Fl
 def merged_accuracy_upper_bound(
     counts: ArrayLike, merged: ArrayLike, delta: float, priors: ArrayLike | None = None
 ) -> FloatArray | float:
-    r"""Upper bound on the best guess of the group: `stratified_accuracy_upper_bound`, from counts with merged cells.
+    r"""Return `stratified_accuracy_upper_bound` from counts with merged cells.
 
     .. math:: A^* \le \sum_i \max_a π_a \frac{c_{a,i}}{n_a} + \sum_a π_a \frac{m_a}{n_a}
               + \sqrt{\tfrac12 \log\frac1δ \sum_a \frac{π_a^2}{n_a}}
@@ -300,7 +300,7 @@ def merged_accuracy_upper_bound(
         Persons of each group in the merged cells together, or left out of the counts for any other reason.
     delta : float
         δ, the probability of a miss.
-    priors : array-like of shape (K,), optional
+    priors : array-like of shape (K,), default=None
         Share π_a of each group where the adversary works; equal shares by default.
 
     Examples
@@ -317,9 +317,9 @@ def merged_accuracy_upper_bound(
 
 
 def chance_of_merging(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:
-    """The chance that a cell will be merged when n persons of each group are counted, for each cell.
+    """Return the chance that each cell is merged when n persons of each group are counted.
 
-    Counts are taken for Poisson's, and cells that are added to others for none.
+    Counts are approximated by Poisson's law; cells that are merged only to help others are left out.
 
     Parameters
     ----------
@@ -347,13 +347,13 @@ def _frequencies(counts: FloatArray) -> FloatArray:
 
 
 def _variance(n: ArrayLike) -> FloatArray:
-    """1/n, infinite where nobody was counted: the bound is then 1."""
+    """Return 1/n, infinite where nobody was counted: the bound is then 1."""
     n = np.asarray(n, dtype=np.float64)
     return np.where(n > 0, 1 / np.where(n > 0, n, 1), np.inf)
 
 
 def _merged_frequencies(counts: ArrayLike, merged: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Frequencies of the cells that are printed, of the merged ones together, and the size of each group."""
+    """Return frequencies of the printed cells, of the merged ones together, and the size of each group."""
     counts, merged = np.asarray(counts, dtype=np.float64), np.asarray(merged, dtype=np.float64)
     every = checked_counts(np.concatenate([counts, merged[..., None]], axis=-1))
     n = every.sum(axis=-1)

@@ -21,7 +21,7 @@ Evidence = TypeVar("Evidence")
 
 
 def balanced_accuracy(distance: ArrayLike) -> FloatArray | float:
-    """Balanced accuracy (1 + Δ)/2 of the best adversary between two groups.
+    """Return the balanced accuracy (1 + Δ)/2 of the best adversary between two groups.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def balanced_accuracy(distance: ArrayLike) -> FloatArray | float:
 
 
 def distance_for_accuracy(accuracy: ArrayLike) -> FloatArray | float:
-    """The distance Δ = 2t - 1 that keeps every adversary's balanced accuracy at t or below.
+    """Return the distance Δ = 2t - 1 that keeps every adversary's balanced accuracy at t or below.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def distance_for_accuracy(accuracy: ArrayLike) -> FloatArray | float:
 def per_label(
     bound: Callable[[Evidence, float], float | FloatArray], evidence: Mapping[Label, Evidence], delta: float
 ) -> dict[Label, float | FloatArray]:
-    """The same bound within each label y, all of them at once: each at δ/|Y|.
+    """Return the same bound within each label y, all of them at once: each at δ/|Y|.
 
     With Δ_y = TV(Z | a, y; Z | b, y) every classifier has an equal-opportunity gap ≤ Δ_1 and an equalized-odds gap (the
     larger over labels) ≤ max_y Δ_y. The marginal Δ bounds neither. For equal opportunity alone, apply `bound` to the
@@ -79,7 +79,7 @@ def per_label(
 
 
 def adversary_accuracy_limits(distances: ArrayLike, priors: ArrayLike | None = None) -> tuple[float, float]:
-    r"""Between what the best adversary's accuracy lies, given the distances of all pairs of K groups.
+    r"""Return limits of the best adversary's accuracy, given the distances of all pairs of K groups.
 
     .. math:: \max\Bigl(\max_a π_a,\; \max_{a,b} \min(π_a, π_b)(1 + TV_{ab})\Bigr) \le A^* \le
               \min_b \Bigl[π_b + \sum_{a \ne b} \bigl(π_a TV_{ab} + (π_a - π_b)_+\bigr)\Bigr]
@@ -91,7 +91,7 @@ def adversary_accuracy_limits(distances: ArrayLike, priors: ArrayLike | None = N
     ----------
     distances : array-like of shape (K, K)
         TV_ab; the diagonal is not used.
-    priors : array-like of shape (K,), optional
+    priors : array-like of shape (K,), default=None
         Share π_a of each group; equal by default.
 
     Examples
@@ -111,7 +111,7 @@ def adversary_accuracy_limits(distances: ArrayLike, priors: ArrayLike | None = N
 
 
 def selection_ratio_lower_bound(distance: ArrayLike, largest_rate: ArrayLike) -> FloatArray | float:
-    """Lower bound on the smallest over the largest selection rate of a classifier: 1 - Δ/r, not below 0.
+    """Return a lower bound on the smallest over the largest selection rate of a classifier: 1 - Δ/r, at least 0.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def selection_ratio_lower_bound(distance: ArrayLike, largest_rate: ArrayLike) ->
 
 
 def four_fifths_rate(distance: ArrayLike) -> FloatArray | float:
-    """The selection rate r = 5Δ from which on every classifier keeps the four-fifths rule; above 1, none is sure to.
+    """Return the selection rate r = 5Δ from which every classifier keeps the four-fifths rule; above 1: none has to.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def true_distance_upper_bound(distance: float, density_errors: ArrayLike) -> flo
 
 
 def density_error_lower_bound(attack_lower: float, model_upper: float) -> float:
-    """How wrong the densities are at least, TV(p̂_a, p_a) + TV(p̂_b, p_b), when an attack beats the model's bound.
+    """Return a lower bound on TV(p̂_a, p_a) + TV(p̂_b, p_b), for an attack that beats the model's bound.
 
     Theorem 5.5 turned round. A positive value refutes the densities, with confidence 1 - δ_a - δ_m for a lower bound at
     δ_a and an upper bound at δ_m.
@@ -182,7 +182,7 @@ def density_error_lower_bound(attack_lower: float, model_upper: float) -> float:
 
 
 def error_lower_bound(base_rates: ArrayLike, distance: float) -> float:
-    """What fairness costs: two groups' error rates add up to at least their base-rate gap less Δ.
+    """Return a lower bound on the sum of two groups' error rates: their base-rate gap less Δ.
 
     For every classifier on the release, err_a + err_b ≥ |P(y = 1 | a) - P(y = 1 | b)| - Δ (Zhao and Gordon, 2019), here
     for the pair of groups with the widest gap.
@@ -204,7 +204,7 @@ def error_lower_bound(base_rates: ArrayLike, distance: float) -> float:
 
 
 def rounded_up(bound: float, digits: int = 4) -> str:
-    """An upper bound as it is printed: never below what was proved.
+    """Format an upper bound, rounded up: never below what was proved.
 
     Examples
     --------
@@ -215,7 +215,7 @@ def rounded_up(bound: float, digits: int = 4) -> str:
 
 
 def rounded_down(bound: float, digits: int = 4) -> str:
-    """A lower bound as it is printed: never above what was proved."""
+    """Format a lower bound, rounded down: never above what was proved."""
     return f"{_on_grid(bound, digits, math.floor):.{digits}f}"
 
 

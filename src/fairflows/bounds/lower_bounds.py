@@ -18,7 +18,7 @@ Method = Literal["clopper-pearson", "hoeffding"]
 def attack_lower_bound(
     k: ArrayLike, n: ArrayLike, delta: float, *, method: Method = "clopper-pearson", groups: tuple[int, int] = (0, 1)
 ) -> FloatArray | float:
-    r"""Lower bound on the true statistical distance, from the decisions of one adversary on test persons.
+    r"""Return a lower bound on the true statistical distance, from an adversary's decisions on test persons.
 
     The adversary g answers 1 for k_a of n_a persons of group a. In no two groups a, b do its true rates differ by more
     than Δ, so
@@ -40,9 +40,9 @@ def attack_lower_bound(
         Number of test persons of each group, one row each.
     delta : float
         δ, the probability of a miss.
-    method : {"clopper-pearson", "hoeffding"}
+    method : {"clopper-pearson", "hoeffding"}, default="clopper-pearson"
         Clopper–Pearson is the tighter for rates near 0 or 1, Hoeffding for rates near one half.
-    groups : pair of int
+    groups : pair of int, default=(0, 1)
         The group in which g should seldom answer 1, and the one in which it should often.
 
     Returns
@@ -66,16 +66,18 @@ def attack_lower_bound(
 def better_method(
     k: ArrayLike, n: ArrayLike, test_n: ArrayLike, delta: float, *, groups: tuple[int, int] = (0, 1)
 ) -> Method:
-    """The method that gives the larger bound at the rates seen on validation persons, for the test's group sizes.
+    """Return the method with the larger bound at the rates of validation persons, for the test's group sizes.
 
     Parameters
     ----------
     k, n : array-like of shape (K,)
-        Decisions on *validation* persons, as for `attack_lower_bound`.
+        Number of *validation* persons of each group for which g = 1, and number of all of them.
     test_n : array-like of shape (K,)
         Number of test persons of each group.
-    delta, groups
-        As for `attack_lower_bound`.
+    delta : float
+        δ, the probability of a miss.
+    groups : pair of int, default=(0, 1)
+        The group in which g should seldom answer 1, and the one in which it should often.
 
     Examples
     --------
@@ -95,14 +97,14 @@ def better_method(
 
 
 def clopper_pearson_lower(k: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
-    """One-sided lower limit on a rate of which k of n were seen: the α-quantile of Beta(k, n - k + 1); 0 at k = 0."""
+    """Return the one-sided lower limit on a rate, k of n seen: the α-quantile of Beta(k, n - k + 1); 0 at k = 0."""
     k, n = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64))
     some = k > 0
     return np.where(some, betaincinv(np.where(some, k, 1), n - k + 1, alpha), 0)
 
 
 def clopper_pearson_upper(k: ArrayLike, n: ArrayLike, alpha: float) -> FloatArray:
-    """One-sided upper limit on a rate: by symmetry one minus the lower limit of the other outcome; 1 at k = n."""
+    """Return the one-sided upper limit on a rate: one minus the lower limit of the other outcome; 1 at k = n."""
     k, n = np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64)
     return 1 - clopper_pearson_lower(n - k, n, alpha)
 

@@ -22,7 +22,7 @@ _HALVINGS = 30  # 1e-9, far below any width that a sample can reach
 
 
 def betting_upper_bound(x: ArrayLike, delta: float) -> FloatArray | float:
-    r"""Upper bound on a mean that holds with probability at least 1 - δ, for any law on [0, 1].
+    r"""Return an upper bound on a mean that holds with probability at least 1 - δ, for any law on [0, 1].
 
     A gambler who believes that the mean is m bets on the next X being smaller; her capital
 
@@ -87,7 +87,7 @@ def _checked_numbers(x: ArrayLike) -> FloatArray:
 
 
 def _stakes(x: FloatArray, L: float) -> FloatArray:
-    """λ_1, ..., λ_N: each looks only at the numbers before its own, which is what makes the capital a martingale."""
+    """Return λ_1, ..., λ_N: each depends only on the numbers before its own, so the capital is a martingale."""
     N = x.shape[-1]
     t = np.arange(1, N + 1)
     mu = (1 / 2 + np.cumsum(x, axis=-1)) / (t + 1)
@@ -102,7 +102,7 @@ _NUMBERS_AT_A_TIME = 2**22
 
 
 def distance_terms(log_densities: ArrayLike) -> FloatArray:
-    r"""The independent numbers in [0, 1] whose mean is the statistical distance, for each pair of groups.
+    r"""Return the independent numbers in [0, 1] whose mean is the statistical distance, for each pair of groups.
 
     .. math:: X_i = \tfrac12 \bigl(|\tanh(u(z_i^a)/2)| + |\tanh(u(z_i^b)/2)|\bigr), \quad
               u(z) = \log \hat p_{Za}(z) - \log \hat p_{Zb}(z)
@@ -126,7 +126,7 @@ def distance_terms(log_densities: ArrayLike) -> FloatArray:
 
 
 def statistical_distance(log_densities: ArrayLike) -> float:
-    r"""Estimated statistical distance Δ between the groups' latent laws; for K > 2 groups, of the worst pair.
+    r"""Estimate the statistical distance Δ between the groups' latent laws; for K > 2 groups, of the worst pair.
 
     The mean of `distance_terms`: unbiased for each pair, without any allowance for sampling error. For that,
     see `statistical_distance_upper_bound`; for every pair, `pairwise_statistical_distance`.
@@ -161,7 +161,7 @@ def pairwise_statistical_distance(log_densities: ArrayLike) -> FloatArray:
 
 
 def statistical_distance_upper_bound(log_densities: ArrayLike, delta: float) -> float:
-    """Upper bound on Δ of the estimated densities, with probability at least 1 - δ over the draws.
+    """Return an upper bound on Δ of the estimated densities, with probability at least 1 - δ over the draws.
 
     The betting bound on `distance_terms`; for K > 2 groups on the worst pair, each pair at δ / (K choose 2). The number
     of draws N must be fixed before drawing, the draws be fresh (never those of training), and to report the best of m
@@ -170,7 +170,7 @@ def statistical_distance_upper_bound(log_densities: ArrayLike, delta: float) -> 
     Parameters
     ----------
     log_densities : array-like of shape (N, K, K)
-        As for `statistical_distance`.
+        Log-densities of N draws from each of K groups (second axis) under each of K densities (third axis).
     delta : float
         δ, the probability of a miss.
 
@@ -188,7 +188,7 @@ def statistical_distance_upper_bound(log_densities: ArrayLike, delta: float) -> 
 
 
 def draws_needed(log_densities: ArrayLike, delta: float, width: float) -> int:
-    r"""How many fresh draws put the upper bound on Δ about so far above Δ.
+    r"""Return the number of fresh draws that put the upper bound about `width` above Δ.
 
     With the largest variance :math:`s^2` of the pairs' terms and L = log(1/δ), the betting bound is about
     :math:`\sqrt{2 L s^2 / N} + 2 L / N` wide. The number may be computed from a first table and fixed before the draws
@@ -216,15 +216,15 @@ def draws_needed(log_densities: ArrayLike, delta: float, width: float) -> int:
 
 
 def accuracy_terms(log_densities: ArrayLike, priors: ArrayLike | None = None) -> FloatArray:
-    r"""The independent numbers in [1/K, 1] whose mean is the accuracy A* of the best guess of the group.
+    r"""Return the independent numbers in [1/K, 1] whose mean is the accuracy A* of the best guess of the group.
 
     .. math:: X_i = \sum_a π_a h(z_i^a), \quad h(z) = \max_b \mathrm{softmax}_b(\log π_b + \log \hat p_{Zb}(z))
 
     Parameters
     ----------
     log_densities : array-like of shape (N, K, K)
-        As for `statistical_distance`; a NaN gives h = 1.
-    priors : array-like of shape (K,), optional
+        Log-densities of N draws from each of K groups (second axis) under each of K densities; a NaN gives h = 1.
+    priors : array-like of shape (K,), default=None
         Share π_a of each group where the adversary works; equal shares by default.
 
     Returns
@@ -246,12 +246,14 @@ def accuracy_terms(log_densities: ArrayLike, priors: ArrayLike | None = None) ->
 
 
 def adversary_accuracy(log_densities: ArrayLike, priors: ArrayLike | None = None) -> float:
-    """Estimated accuracy A* of the best adversary; for two equal groups (1 + Δ)/2.
+    """Estimate the accuracy A* of the best adversary; for two equal groups (1 + Δ)/2.
 
     Parameters
     ----------
-    log_densities, priors
-        As for `accuracy_terms`.
+    log_densities : array-like of shape (N, K, K)
+        Log-densities of N draws from each of K groups (second axis) under each of K densities (third axis).
+    priors : array-like of shape (K,), default=None
+        Share π_a of each group where the adversary works; equal shares when not given.
 
     Examples
     --------
@@ -266,18 +268,20 @@ def adversary_accuracy(log_densities: ArrayLike, priors: ArrayLike | None = None
 def adversary_accuracy_upper_bound(
     log_densities: ArrayLike, delta: float, priors: ArrayLike | None = None, *, prior_error: float = 0.0
 ) -> float:
-    r"""Upper bound on the best adversary's accuracy under the estimated densities, with probability at least 1 - δ.
+    r"""Return an upper bound on the best adversary's accuracy under the estimated densities, at δ.
 
     The terms lie in [1/K, 1] whatever the priors; mapped to [0, 1] their mean is below the betting bound U, so
     A* ≤ 1/K + (1 - 1/K) U. Priors that are themselves estimates add TV(π, π̂).
 
     Parameters
     ----------
-    log_densities, priors
-        As for `accuracy_terms`.
+    log_densities : array-like of shape (N, K, K)
+        Log-densities of N draws from each of K groups (second axis) under each of K densities (third axis).
+    priors : array-like of shape (K,), default=None
+        Share π_a of each group where the adversary works; equal shares when not given.
     delta : float
         δ, the probability of a miss.
-    prior_error : float
+    prior_error : float, default=0.0
         A number that TV(π, π̂) does not exceed; 0 when the priors are known.
 
     Examples

@@ -26,7 +26,7 @@ _MOST_ROWS = 1e15
 
 
 def most_useful_within(told: ArrayLike, use: ArrayLike, limit: float) -> int | None:
-    """The one rule that picks by a target: the most useful candidate among those that tell at most `limit`.
+    """Return the most useful candidate among those that reveal at most `limit`: the one rule that picks by a target.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def most_useful_within(told: ArrayLike, use: ArrayLike, limit: float) -> int | N
 
 
 def most_cells_within(planned: Mapping[int, float], target: float, advice: str) -> int:
-    """The most cells for which the bound to expect, `planned`, is within a target; where it is for none, the advice.
+    """Return the most cells for which the bound to expect, `planned`, is within a target; raise the advice for none.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def most_cells_within(planned: Mapping[int, float], target: float, advice: str) 
 
 
 def expected_cell_distance(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:
-    r"""Expected value of the observed distance of every pair of groups, if these are the cell probabilities.
+    r"""Return the expected observed distance of every pair of groups, if these are the cell probabilities.
 
     .. math:: E\,\widehat{TV} \approx \tfrac12 \sum_i \Bigl[σ_i \sqrt{2/π}\, e^{-d_i^2 / 2σ_i^2}
               + |d_i| \bigl(1 - 2Φ(-|d_i|/σ_i)\bigr)\Bigr], \quad
@@ -111,7 +111,7 @@ def planned_cell_bound(
     chance: float = 0.5,
     counted_from: ArrayLike | None = None,
 ) -> FloatArray:
-    """The bound to expect in a certificate for these cells with n persons of each group.
+    """Return the bound to expect in a certificate for these cells with n persons of each group.
 
     It is a `merged_upper_bound`: what the groups have in common in cells of few persons counts as distance. Compute it
     for each candidate number of cells on validation rows, and choose before certifying.
@@ -126,7 +126,7 @@ def planned_cell_bound(
         δ, the probability of a miss.
     chance : float, default=0.5
         The probability with which the bound is to come out no higher, by the normal law: 0.5 gives its mean.
-    counted_from : array-like of shape (K,), optional
+    counted_from : array-like of shape (K,), default=None
         Persons of each group whom the cells were cut for, so that their frequencies are `probabilities`: of others the
         frequencies differ by as much again as these persons are few.
 
@@ -149,7 +149,7 @@ def rows_needed(
     probabilities: ArrayLike | None = None,
     shares: ArrayLike | None = None,
 ) -> np.ndarray:
-    """Persons of each group for which the planned bound comes down to a target distance.
+    """Return the persons of each group for which the planned bound comes down to a target distance.
 
     Parameters
     ----------
@@ -157,10 +157,10 @@ def rows_needed(
         The distance to certify, in (0, 1]. For a balanced accuracy t it is 2t - 1.
     delta : float
         δ, the probability of a miss.
-    probabilities : array-like of shape (K, k), optional
+    probabilities : array-like of shape (K, k), default=None
         Probability of each cell in each group. Without them, one cell that tells nothing: what any release
         needs at the least.
-    shares : array-like of shape (K,), optional
+    shares : array-like of shape (K,), default=None
         Share of each group among the persons; equal by default, for as many groups as `probabilities` has, else two.
 
     Returns
@@ -252,10 +252,10 @@ def check_reachable(
 
 
 def delta_of_look(delta: float, look: int) -> float:
-    r"""The share of δ that the j-th certificate drawn from the same persons may spend, δ · 6 / (π² j²).
+    r"""Return the share of δ that the j-th look at the same persons may spend, δ · 6 / (π² j²).
 
-    The shares of all looks, however many come, add up to δ. The first one spends 0.61 δ; a certificate that is known
-    to be the only one may spend all of it.
+    The shares of all looks, however many come, add up to δ. The first one spends 0.61 δ; a look that is known to
+    be the only one may spend all of it.
 
     Examples
     --------
@@ -268,7 +268,7 @@ def delta_of_look(delta: float, look: int) -> float:
 
 
 def delta_of_each(delta: float, m: int) -> float:
-    """δ/m: what each of m statements may spend when all must hold at once, or the best of them is reported.
+    """Return δ/m: the share of each of m statements when all must hold at once, or the best of them is reported.
 
     Examples
     --------
@@ -290,7 +290,7 @@ def _too_small(target: str, delta: float, n: Mapping[str, int], needed: np.ndarr
 
 
 def _expected_cost_of_merging(probabilities: ArrayLike, n: FloatArray) -> FloatArray:
-    """What two groups have in common in cells that will be merged, Σ_i P(i is merged) · min(p_a,i, p_b,i)."""
+    """Return the common mass of two groups in cells that will be merged, Σ_i P(i is merged) · min(p_a,i, p_b,i)."""
     merged = chance_of_merging(probabilities, n)[..., None, :] * np.asarray(probabilities)
     mass = merged.sum(axis=-1)
     common = (mass[..., :, None] + mass[..., None, :]) / 2 - total_variation(merged)

@@ -42,7 +42,7 @@ class RowsSeen:
         return cls(False, np.empty(0, np.uint64), content_hashes(X, key))
 
     def __len__(self) -> int:
-        """Number of persons, or of rows where nobody is named."""
+        """Return the number of persons, or of rows where nobody is named."""
         return len(self.persons if self.named else self.contents)
 
     def shared(self, other: RowsSeen) -> int:
@@ -76,12 +76,12 @@ class RowsSeen:
         return n * len(_once(self.contents)) >= 14 * max(len(self.contents), 1)
 
     def to_dict(self) -> dict[str, bool | str]:
-        """Plain values."""
+        """Return plain values."""
         return {"named": self.named, "persons": _text(self.persons), "contents": _text(self.contents)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, bool | str]) -> RowsSeen:
-        """What `to_dict` gave."""
+        """Read what `to_dict` gave."""
         return cls(bool(values["named"]), _hashes(str(values["persons"])), _hashes(str(values["contents"])))
 
 
@@ -120,25 +120,25 @@ class Ledger:
 
     @classmethod
     def of(cls, X: pd.DataFrame, persons: Persons, key: Secret) -> Ledger:
-        """A new ledger for a model trained on these rows."""
+        """Make a ledger for a model that was trained on these rows."""
         return cls(key, [RowsSeen.of(X, persons, key)])
 
     def use(self, X: pd.DataFrame, persons: Persons) -> None:
-        """Note that a choice was made on these rows (which model, how many cells): they can certify nothing."""
+        """Record that a choice was made on these rows (which model, how many cells): they can certify nothing."""
         self.used.append(RowsSeen.of(X, persons, self.key))
 
     def use_if_new(self, X: pd.DataFrame, persons: Persons) -> None:
-        """The same, unless these very rows are noted already."""
+        """Record the same, unless these very rows are recorded already."""
         seen = RowsSeen.of(X, persons, self.key)
         if seen.to_dict() not in [used.to_dict() for used in self.used]:
             self.used.append(seen)
 
     def read(self, X: pd.DataFrame, persons: Persons) -> RowsSeen:
-        """Rows as this ledger knows rows."""
+        """Hash rows with this ledger's key."""
         return RowsSeen.of(X, persons, self.key)
 
     def already_used(self, rows: RowsSeen) -> int:
-        """How many of these persons (or rows, at least) were trained on, or chosen by."""
+        """Count the persons (or rows, at least) that were trained on, or chosen by."""
         return min(sum(used.shared(rows) for used in self.used), len(rows))
 
     def comparable(self, rows: RowsSeen) -> bool:
@@ -146,12 +146,12 @@ class Ledger:
         return all(used.would_be_seen(rows) for used in self.used)
 
     def to_dict(self) -> dict[str, list[dict[str, bool | str]]]:
-        """The ledger without its key, as plain values for the model's folder."""
+        """Return the ledger without its key, as plain values for the model's folder."""
         return {"used": [used.to_dict() for used in self.used]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Sequence[Mapping[str, bool | str]]], key: Secret) -> Ledger:
-        """The ledger that `to_dict` described, with the key that it was made with."""
+        """Read what `to_dict` gave, with the key that the ledger was made with."""
         return cls(key, [RowsSeen.from_dict(used) for used in values["used"]])
 
     def __deepcopy__(self, memo: dict[int, object]) -> Ledger:
