@@ -1,11 +1,11 @@
 """The persons behind the rows of a table, and the randomness that belongs to each of them.
 
-Persons are what a certificate counts, so splits never part a person, and of several rows of one person a *random* one
-is counted. A randomised encoder must also treat one person alike every time: with fresh noise, two encodings of a
-person give her away, since only the true group's inverse returns the same values twice. So noise and coins are a keyed
-hash (SipHash-2-4) of (person, purpose): repeatable for whoever holds the key, unpredictable for everybody else,
-independent between purposes. Where nobody said who is who, every row counts as another person and gets fresh
-randomness: a row's number or index is nobody's name.
+A certificate counts persons. So splits never part a person, and of several rows of one person a *random* one is
+counted. A randomised encoder must also treat a person alike every time: two encodings with fresh noise would reveal the
+group, because only the true group's inverse returns the same values twice. So noise and coins are a keyed hash
+(SipHash-2-4) of (person, purpose): repeatable with the key, unpredictable without it, independent between purposes. In
+a table without an identifier every row counts as another person and gets fresh randomness. The number or index of a row
+never names a person.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 KEY_BYTES = 32
-FEWEST_KEY_BYTES = 16  # of a key that somebody brings
+FEWEST_KEY_BYTES = 16  # of a key that the user brings
 _FEW = 8  # values that are written one by one
 _MISSING = np.uint64(2**64 - 1)  # the hash of a missing value, not keyed
 
@@ -174,7 +174,7 @@ class Persons:
     """
 
     # Each person's identifier as text: 7 in one file may be "7" in the next, and 7.0 where another row is missing. None
-    # where nobody said who is who: then every row counts as another person.
+    # without an identifier: then every row counts as another person.
     names: npt.NDArray[np.object_] | None
     codes: Places  # which person each row belongs to
 
@@ -198,9 +198,9 @@ class Persons:
     def by_contents(cls, contents: Hashes, part: str = "") -> Persons:
         """Return another person for every row, named by its values and its place among rows of the same values.
 
-        For counting and attacking rows that nobody named: coins are independent and can be computed again, in whatever
-        order the rows come. Never for rows that are released. Rows of another `part` have other coins, as other
-        persons have: whoever learns from one part must not meet its coins again in another.
+        For counting and attacking rows without names: coins are independent and can be computed again, in any order of
+        rows. Never for rows that are released. Rows of another `part` have other coins, so that an adversary that
+        learns from one part does not meet its coins again in another.
         """
         order = np.argsort(contents, kind="stable")
         _, first, counts = np.unique(contents[order], return_index=True, return_counts=True)
@@ -246,8 +246,8 @@ class Persons:
     def uniform(self, key: Secret, purpose: str) -> npt.NDArray[np.float64]:
         """Return one number in [0, 1) per row, with 53 random bits, the same for all rows of a person.
 
-        For persons without names it is fresh for every row and every call: nothing could tell that a row is of
-        somebody who came before. Numbers for two purposes, say two columns, are independent.
+        For persons without names it is fresh for every row and every call, because nothing tells whether the person
+        came before. Numbers for two purposes, say two columns, are independent.
         """
         if self.names is None:
             return _fresh_generator().random(len(self.codes))
@@ -269,7 +269,7 @@ class Persons:
         return tuple(np.flatnonzero(np.isin(self.codes, part)) for part in (rest, *parts))
 
     def one_row_each(self, contents: Hashes, seed: int) -> Places:
-        """Return the place of one random row of every person, chosen by the seed and whatever the order of rows.
+        """Return the place of one random row of every person, chosen by the seed. The order of rows does not count.
 
         Of the m rows of a person, in the order of their contents (hashes of their values), row ⌊u·m⌋ is taken, with u a
         hash of (seed, person). It must not be the row with the smallest hash of its contents: that would be the same
@@ -282,9 +282,9 @@ class Persons:
     def random_rows(self, contents: Hashes, seed: int, most: int) -> Places:
         """Return the places of independent draws from the law of a random *row*: at most one of each person.
 
-        A person with m rows is taken with probability m/M, and then one of her rows at random (`one_row_each`). So
-        whoever has many rows counts as often as in the table, and the rows that are taken are independent of each
-        other. M is `most`, at least the most rows of a person; a number that is fixed before these rows are looked at.
+        A person with m rows is taken with probability m/M, and then one of the m rows at random (`one_row_each`). So a
+        person with many rows counts as often as in the table, and the rows that are taken are independent of each
+        other. M is `most`, at least the most rows of a person, a number that is fixed before these rows are seen.
         """
         m = self.rows_each()
         if m.max(initial=0) > most:

@@ -157,7 +157,7 @@ class TextRows:
     columns: list[str]
     n_rows: int | None = None
     decimal: str = "."
-    other_decimal: str | None = None  # the mark that numbers must not have, if nobody stated which one they have
+    other_decimal: str | None = None  # that numbers must not have, if the mark was not stated
 
     def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns as text, with empty fields missing, some thousand rows at a time."""
@@ -432,7 +432,7 @@ def check_texts(parts: Sequence[pd.DataFrame], stated: Collection[Hashable]) -> 
             raise DataError(
                 f"Column {name!r} is text in the persons of one fold, and in those of another all its values read as "
                 f"{others[0]}: the type of a column must not depend on the persons that a model encodes. Say that it "
-                f"is text (text_columns={[name]!r}), or replace the values that are none."
+                f"is text (text_columns={[name]!r}), or replace the values that are not."
             )
 
 

@@ -45,45 +45,45 @@ Role: TypeAlias = "str | int | Sequence[str] | ColumnLike | Frame"
 
 
 class Table:
-    """Features X, label y and sensitive attribute a, checked once so that no later stage has to.
+    """Features X, label y and sensitive attribute a, checked once for all later stages.
 
     Parameters
     ----------
     data : DataFrame, polars.DataFrame, pyarrow.Table, dict or array of shape (n_rows, n_features)
-        The table; or whatever hands over its rows as Arrow does, such as a relation of DuckDB. Columns of an array are
-        named x0, x1, ...
+        The table, or another object that hands over its rows as Arrow, such as a relation of DuckDB. Columns of an
+        array are named x0, x1, ...
     sensitive : str, list of str, or array
-        The sensitive attribute: a column of `data`, or one value per row (a list of text counts as names of columns
-        where one of them is). Several columns make intersectional groups. Any number of groups, any labels.
+        The sensitive attribute: columns of `data`, or one value per row. Several columns make intersectional groups.
+        A list with one text per row counts as names of columns if one of them is the name of a column.
     label : str or array, optional
-        What downstream users want to predict: a column of `data`, or one value per row.
+        The target of later predictions: a column of `data`, or one value per row.
     groups : dict or Grouping, optional
         Cut points for sensitive columns of numbers (``{"age": [30, 50]}``; a whole number asks for so many groups of
-        about equal size), or the `grouping` of another table.
+        about equal size), or the `grouping` of another table. By default, every value is a group.
     merge_small : int, default=0
         Groups of fewer persons become one group, "other".
     identifier : str or array, optional
-        Which rows are the same person. Splits never part a person, and a person's noise is always the same. Without
-        one, each row counts as a person.
-    drop : str or sequence of str
+        The person of each row. Splits never part a person, and a person's noise is always the same. By default, each
+        row counts as a person.
+    drop : str or sequence of str, default=()
         Columns to leave out.
     kinds : dict, optional
-        ``{column: "continuous" | "discrete" | "categorical"}``, where the inferred kind is not what you want.
-    multiclass : bool
+        ``{column: "continuous" | "discrete" | "categorical"}``, for columns whose inferred kind is wrong.
+    multiclass : bool, default=False
         Accept a label with more than two values.
-    missing : {"error", "category", "drop"}
-        What to do with missing values among the features: refuse them, keep them as a category of their own, or drop
-        their rows. A missing label or sensitive attribute is refused, or dropped. Encoders that are fitted to the table
-        do with later rows what it says.
-    name : str
+    missing : {"error", "category", "drop"}, default="error"
+        Treatment of missing values among the features: raise, keep them as a category of their own, or drop their rows.
+        Rows without label or sensitive attribute raise or are dropped. Encoders that are fitted to the table treat
+        later rows in the same way.
+    name : str, default="table"
         Shown in the repr.
 
     Attributes
     ----------
     X : DataFrame
-        The features. Its index is the identifier; where there is none, the index that the table came with.
+        The features. The index is the identifier, or without one the index of `data`.
     y, a : Series
-        Label (or None) and sensitive attribute; with their original values, where `groups` makes no others.
+        Label (or None) and sensitive attribute.
     grouping : Grouping
         How the sensitive columns became groups, for later tables.
     identifier : Series or None
@@ -91,7 +91,7 @@ class Table:
     kinds : dict
         The kind of each feature.
     missing : str
-        What is done with missing values.
+        Treatment of missing values.
     group_names, label_names : dict
         Readable text for the values of a and y, if these are codes.
     parts : array of {"train", "validation", "test"}, or None
@@ -298,7 +298,7 @@ class Table:
             if not 0 <= share < 1:
                 raise ValueError(f"{parameter} must be a share in [0, 1); got {share!r}.")
         if test == 0:
-            raise ValueError("test must be above 0: rows that nobody has looked at are what a certificate rests on.")
+            raise ValueError("test must be above 0: a certificate needs rows that training has not seen.")
         shares = (test, validation) if validation else (test,)
         train, held_out, *chosen_by = map(self.take, self.persons.split(*shares, random_state=random_state))
         return train, *chosen_by, held_out
