@@ -52,7 +52,7 @@ _MOST_ROWS = 50  # that a notebook shows
 
 
 def html_card(heading: str, *parts: str | Columns | Sequence[str], badge: tuple[str, str] | None = None) -> str:
-    """A result as HTML for a notebook: no script, no style sheet, all text escaped, colours of the reader's theme.
+    """Return a result as HTML for a notebook, without scripts or style sheets, and with all text escaped.
 
     The parts are sentences, small tables, and lists of sentences; the badge is a word to put before the heading, white
     on the colour that comes with it.
@@ -91,7 +91,7 @@ INK, FAINT = "#202124", "#dadce0"
 
 
 def stated_bounds(attack: float | None, model: float | None, certified: float | None) -> list[Bound]:
-    """What an attack reached, what a model says and what is certified; those that there are."""
+    """Return the bounds of an attack, of a model and of a certificate, as far as they are given."""
     bounds = []
     if attack is not None:
         bounds.append(Bound("attack reached at least", attack, "at least", ATTACK))

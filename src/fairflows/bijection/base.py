@@ -17,10 +17,10 @@ class Invertible(Protocol):
     """The two directions of a bijection."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """z = f_a(x) and log |det ∂z/∂x|."""
+        """Return z = f_a(x) and log |det ∂z/∂x|."""
 
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
+        """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
 
 
 class Bijection(Stacked, ABC):
@@ -45,14 +45,14 @@ class Bijection(Stacked, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """z = f_a(x) and log |det ∂z/∂x|."""
+        """Return z = f_a(x) and log |det ∂z/∂x|."""
 
     @abstractmethod
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
+        """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
 
     def anew(self, n_features: int, *, n_groups: int, seeds: Sequence[int]) -> Self:
-        """A bijection of so many features and groups, with the same other settings, and one new model per seed."""
+        """Return a bijection of the same settings for other features and groups, with one new model per seed."""
         try:
             return type(self)(**self.settings() | {"n_features": n_features, "n_groups": n_groups, "seeds": seeds})
         except (AttributeError, TypeError) as error:
@@ -65,7 +65,7 @@ class Bijection(Stacked, ABC):
         return shown(self, self.settings())
 
     def to_state(self) -> dict[str, Any]:
-        """What is saved: the settings, the weights, and where a few points go.
+        """Return the state to save: the settings, the weights, and where a few points go.
 
         The code of a bijection of one's own is not saved: the points show whether it is still the same map.
         """
@@ -73,7 +73,7 @@ class Bijection(Stacked, ABC):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The bijection that `to_state` described."""
+        """Return the bijection that `to_state` described."""
         bijection, probe = super().from_state(state), state.get("probe")
         if probe is not None and not torch.allclose(bijection._moved_points(), probe, 1e-3, 1e-3, equal_nan=True):
             raise DataError(f"{cls.__name__} is another map than when the model was saved: its code has changed.")
@@ -85,14 +85,14 @@ class Bijection(Stacked, ABC):
             return self.forward(x.to(next(self.parameters())))[0]
 
     def stacked(self, x: Tensor) -> Tensor:
-        """The points with all leading axes there, (M, K, B, D)."""
+        """Return the points with all leading axes there, (M, K, B, D)."""
         if x.shape[-1] != self.n_features:
             raise ValueError(f"the points must have {self.n_features} features; got {x.shape[-1]}.")
         return x.expand(self.n_models, self.n_groups, *x.shape[-2:])
 
 
 def passive_features(n_features: int, n_blocks: int) -> Tensor:
-    """Which features each block leaves alone and conditions on, (n_blocks, D), about half of them.
+    """Return a mask of the features that each block leaves alone and conditions on, (n_blocks, D), about half.
 
     Blocks come in pairs, a half and its complement, so that two blocks move every feature; each pair halves the
     features in another way. The halves are part of the architecture and the same for every seed: models of a stack
@@ -157,7 +157,7 @@ def check_bijection(bijection: Bijection) -> None:
 
 
 def _log_det_by_gradients(move: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
-    """log |det| of the Jacobian of each row, one output at a time: rows do not depend on each other."""
+    """Return log |det| of the Jacobian of each row, one output at a time: rows do not depend on each other."""
     x = x.detach().requires_grad_()
     moved = move(x)[0]
     if not moved.requires_grad:

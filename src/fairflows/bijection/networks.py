@@ -29,12 +29,12 @@ from torch import Tensor, nn
 
 
 def padded(width: int) -> int:
-    """The columns that hold ``width`` units and the unit that is one, rounded up to a multiple of four."""
+    """Return the columns that hold ``width`` units and the unit that is one, rounded up to a multiple of four."""
     return 4 * math.ceil((width + 1) / 4)
 
 
 def augment(x: Tensor) -> Tensor:
-    """x̄ = (x, 1, 0, …) along the last axis."""
+    """Return x̄ = (x, 1, 0, …) along the last axis."""
     width = x.shape[-1]
     tail = x.new_zeros(padded(width) - width)
     tail[:1].fill_(1)  # an assignment would copy from the host, which a CUDA graph cannot hold
@@ -42,13 +42,13 @@ def augment(x: Tensor) -> Tensor:
 
 
 def generator_of(seed: int, stream: str) -> torch.Generator:
-    """Random numbers that belong to one seed and one purpose: equal however many other models are in the stack."""
+    """Return a generator that depends on one seed and one purpose, however many other models are in the stack."""
     entropy = np.random.SeedSequence([seed, *stream.encode()]).generate_state(2, np.uint32)
     return torch.Generator().manual_seed(int(entropy[0]) << 32 | int(entropy[1]))
 
 
 def shown(module: nn.Module, settings: Mapping[str, object]) -> str:
-    """A module by its class and those of its settings that are not the default."""
+    """Describe a module by its class and those of its settings that are not the default."""
     defaults = {name: known.default for name, known in inspect.signature(type(module)).parameters.items()}
     changed = [f"{name}={value!r}" for name, value in settings.items() if repr(value) != repr(defaults[name])]
     return f"{type(module).__name__}({', '.join(changed)})"
@@ -63,7 +63,7 @@ class Stacked(nn.Module):
         return next(self.parameters()).shape[0]
 
     def select(self, models: int | Sequence[int]) -> Self:
-        """A copy that holds only these models; their axis stays, with length one for a single model."""
+        """Return a copy that holds only these models; their axis stays, with length one for a single model."""
         chosen = [models] if isinstance(models, int) else list(models)
         return self._with(lambda parameter: parameter[chosen])
 
@@ -73,19 +73,19 @@ class Stacked(nn.Module):
         return next(self.parameters()).shape[1]
 
     def select_group(self, group: int) -> Self:
-        """A copy that holds only this group; their axis stays, with length one."""
+        """Return a copy that holds only this group; their axis stays, with length one."""
         return self._with(lambda parameter: parameter[:, group : group + 1])
 
     @classmethod
     def join_groups(cls, parts: Sequence[Self]) -> Self:
-        """Several groups in one; the opposite of ``select_group``."""
+        """Join several groups in one; the opposite of ``select_group``."""
         joined = copy.deepcopy(parts[0])
         for parameter, *pieces in zip(joined.parameters(), *(part.parameters() for part in parts), strict=True):
             parameter.data = torch.cat([piece.data for piece in pieces], dim=1)
         return joined
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's arguments, which every stack keeps under their names, but for the seeds.
+        """Return the constructor's arguments, which every stack keeps under their names, but for the seeds.
 
         Seeds only decide the first weights; a slice of a stack has none of its own.
         """
@@ -93,18 +93,18 @@ class Stacked(nn.Module):
         return {name: getattr(self, name) for name in names}
 
     def to_state(self) -> dict[str, Any]:
-        """What is saved: the settings, and the weights."""
+        """Return the state to save: the settings, and the weights."""
         return {"settings": self.settings(), "n_models": self.n_models, "weights": dict(self.state_dict())}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The stack that `to_state` described; its weights are held fixed."""
+        """Return the stack that `to_state` described; its weights are held fixed."""
         stack = cls(**state["settings"], seeds=[0] * state["n_models"])
         stack.load_state_dict(state["weights"], assign=True)
         return stack.requires_grad_(False)
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """A copy with every parameter changed."""
+        """Return a copy with every parameter changed."""
         part = copy.deepcopy(self)
         for parameter in part.parameters():
             parameter.data = change(parameter.data).clone()
@@ -184,14 +184,14 @@ class StackedMLP(Stacked):
         return tuple(self.weights[0].shape[1:-2])
 
     def matrices(self) -> list[Tensor]:
-        r"""The effective matrices W̄ of each layer, (M, \*lead, w_l, w_{l+1})."""
+        r"""Return the effective matrices W̄ of each layer, (M, \*lead, w_l, w_{l+1})."""
         return [
             torch.addcmul(getattr(self, f"fixed_{i}"), weight, getattr(self, f"free_{i}"))
             for i, weight in enumerate(self.weights)
         ]
 
     def forward(self, x: Tensor) -> Tensor:
-        r"""Outputs (M, \*lead, B, n_outputs) for inputs broadcastable to (M, \*lead, B, n_inputs)."""
+        r"""Return outputs (M, \*lead, B, n_outputs) for inputs broadcastable to (M, \*lead, B, n_inputs)."""
         lead = self.weights[0].shape[:-2]
         x = augment(x.expand(*lead, *x.shape[-2:])).flatten(0, -3)
         outputs = apply_networks(x, [weight.flatten(0, -3) for weight in self.matrices()])
@@ -199,7 +199,7 @@ class StackedMLP(Stacked):
 
 
 def _free_entries(reads: Tensor, writes: Tensor, rows: int, columns: int) -> Tensor:
-    """Ones where a matrix may be trained: from inputs that are read and from the bias to outputs that are written."""
+    """Return ones where a matrix may be trained: from inputs that are read and the bias to outputs that are written."""
     read = torch.nn.functional.pad(reads.float(), (0, 1), value=1.0)
     read = torch.nn.functional.pad(read, (0, rows - read.shape[-1]))
     write = torch.nn.functional.pad(writes.float(), (0, columns - writes.shape[-1]))
@@ -207,5 +207,5 @@ def _free_entries(reads: Tensor, writes: Tensor, rows: int, columns: int) -> Ten
 
 
 def _uniform(shape: tuple[int, ...], n_inputs: int, generator: torch.Generator) -> Tensor:
-    """PyTorch's own start of a linear layer, ±1/√n, weights and bias alike."""
+    """Draw PyTorch's own start of a linear layer, ±1/√n for weights and bias."""
     return (2 * torch.rand(shape, generator=generator) - 1) / math.sqrt(max(n_inputs, 1))

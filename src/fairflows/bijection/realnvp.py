@@ -72,7 +72,7 @@ class RealNVP(Bijection):
         )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """z = f_a(x) and log |det ∂z/∂x|."""
+        """Return z = f_a(x) and log |det ∂z/∂x|."""
         state = augment(self.stacked(x)).flatten(0, 1)
         log_scale = torch.zeros_like(state)
         for matrices in self._blocks():
@@ -83,7 +83,7 @@ class RealNVP(Bijection):
         return self._by_model(state[..., : self.n_features]), self._by_model(log_scale.sum(-1))
 
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
+        """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
         state = augment(self.stacked(z)).flatten(0, 1)
         log_scale = torch.zeros_like(state)
         for matrices in reversed(self._blocks()):
@@ -94,7 +94,7 @@ class RealNVP(Bijection):
         return self._by_model(state[..., : self.n_features]), self._by_model(log_scale.sum(-1))
 
     def _blocks(self) -> list[tuple[Tensor, ...]]:
-        """The effective matrices (M·K, w_l, w_{l+1}) of the network of every block, layer by layer."""
+        """Return the effective matrices (M·K, w_l, w_{l+1}) of the network of every block, layer by layer."""
         layers = [weight.flatten(0, 1).unbind(1) for weight in self.conditioner.matrices()]
         return list(zip(*layers, strict=True))
 

@@ -24,7 +24,7 @@ _LEAST_SLOPE = 1e-3
 
 
 def _spline(knots: Tensor, n_bins: int, bound: float) -> MonotonicRQSTransform:
-    """The transform with unconstrained widths, heights and slopes (..., 3 n_bins − 1)."""
+    """Return the transform with unconstrained widths, heights and slopes (..., 3 n_bins − 1)."""
     from zuko.transforms import MonotonicRQSTransform  # only the splines need zuko
 
     widths, heights, slopes = knots.split([n_bins, n_bins, n_bins - 1], dim=-1)
@@ -84,16 +84,16 @@ class NeuralSpline(Bijection):
         )
 
     def anew(self, n_features: int, *, n_groups: int, seeds: Sequence[int]) -> Self:
-        """The same for so many features and groups; `passive` is kept where the features are as many as before."""
+        """Return the same for other features and groups; `passive` is kept if the number of features is the same."""
         kept = self.settings() if n_features == self.n_features else self.settings() | {"passive": None}
         return type(self)(**kept | {"n_features": n_features, "n_groups": n_groups, "seeds": seeds})
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """z = f_a(x) and log |det ∂z/∂x|."""
+        """Return z = f_a(x) and log |det ∂z/∂x|."""
         return self._pass(self.stacked(x), list(range(len(self._moved))), inverse=False)
 
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
+        """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
         return self._pass(self.stacked(z), list(reversed(range(len(self._moved)))), inverse=True)
 
     def _pass(self, x: Tensor, blocks: Sequence[int], inverse: bool) -> tuple[Tensor, Tensor]:
@@ -152,12 +152,12 @@ class ElementwiseSpline(Bijection):
         self.shift = nn.Parameter(torch.zeros(len(seeds), n_groups, 1, n_features))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """z = f_a(x) and log |det ∂z/∂x|."""
+        """Return z = f_a(x) and log |det ∂z/∂x|."""
         inner = self.stacked(x) * self.log_scale.exp() + self.shift
         z, increment = _spline(self.knots, self.n_bins, self.bound).call_and_ladj(inner)
         return z, (increment + self.log_scale).sum(-1)
 
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
+        """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
         inner, increment = _spline(self.knots, self.n_bins, self.bound).inv.call_and_ladj(self.stacked(z))
         return (inner - self.shift) * (-self.log_scale).exp(), (increment - self.log_scale).sum(-1)

@@ -138,7 +138,7 @@ def fare_upper_bound(
     delta_base: float = 0.005,
     delta_sum: float = 0.005,
 ) -> FloatArray | float:
-    r"""The certificate of FARE for two groups, as its authors compute it, from three independent sets of rows.
+    r"""Return the certificate of FARE for two groups, as its authors compute it, from three independent sets of rows.
 
     The balanced accuracy of the best adversary is :math:`\sum_i P(i) \max_a P(a | i) / 2P(a)`. On one set, a two-sided
     Clopper–Pearson interval at δ_base gives :math:`α_a \ge 1 / 2P(a)`. On a second, one at (δ - δ_base - δ_sum)/k for

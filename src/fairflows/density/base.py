@@ -30,13 +30,13 @@ class FreshNoise:
     width: Tensor  # (D,): w, the width of a grid's step; zero where a feature has no noise
 
     def add(self, s: Tensor, generator: torch.Generator) -> Tensor:
-        """Rows x (..., D) of model space from their grid points s (..., D), which lie in (0, 1)."""
+        """Return rows x (..., D) of model space from their grid points s (..., D), which lie in (0, 1)."""
         u = torch.rand(s.shape, generator=generator, device=s.device, dtype=s.dtype)
         return torch.logit(s + self.width * u)
 
 
 def with_noise(rows: Sequence[Tensor], noise: FreshNoise | None, random_state: int) -> list[Tensor]:
-    """The rows of each group with one draw of their noise; as they are, when they have none."""
+    """Return the rows of each group with one draw of their noise; as they are, when they have none."""
     if noise is None:
         return list(rows)
     generator = torch.Generator(rows[0].device).manual_seed(random_state)
@@ -47,10 +47,10 @@ class DensityStack(Protocol):
     """G densities of one family, evaluated as one computation."""
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-densities (G, N) of points (G, N, D), row g under density g."""
+        """Return log-densities (G, N) of points (G, N, D), row g under density g."""
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draws (G, n, D)."""
+        """Return draws (G, n, D)."""
 
 
 class Density(nn.Module, ABC):
@@ -74,7 +74,7 @@ class Density(nn.Module, ABC):
     def fit_groups(
         self, rows: Sequence[Tensor], random_state: int = 0, *, noise: FreshNoise | None = None
     ) -> list[Self]:
-        """A density with these settings for each of several groups, fitted together where that is faster.
+        """Return a density with these settings for each of several groups, fitted together where that is faster.
 
         With ``noise``, rows are grid points, and the noise is added here: anew for every batch by a family that is
         trained in batches, once by the others.
@@ -83,38 +83,38 @@ class Density(nn.Module, ABC):
 
     @abstractmethod
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-densities (...) of points (..., D)."""
+        """Return log-densities (...) of points (..., D)."""
 
     @abstractmethod
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draws (n, D)."""
+        """Return draws (n, D)."""
 
     @classmethod
     def stack(cls, densities: Sequence[Self]) -> DensityStack | None:
-        """All of these as one computation, or None where the family has none."""
+        """Return all of these as one computation, or None where the family has none."""
         return None
 
     def score(self, x: Tensor) -> float:
-        """Mean log-likelihood of rows, held out ones for an honest figure."""
+        """Return mean log-likelihood of rows, held out ones for an honest figure."""
         with torch.no_grad():
             return float(torch.cat([self.log_prob(part) for part in x.split(8192)]).double().mean())
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's arguments, which every density keeps under their names."""
+        """Return the constructor's arguments, which every density keeps under their names."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def __repr__(self) -> str:
         return shown(self, self.settings())
 
     def to_state(self) -> dict[str, Any]:
-        """What is saved: the settings, and what was fitted."""
+        """Return the state to save: the settings, and what was fitted."""
         tensors = [*self.named_parameters(recurse=False), *self.named_buffers(recurse=False)]
         fitted = dict([*tensors, *self.named_children()])
         return {"settings": self.settings(), "n_features": self.n_features, "fitted": fitted}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The density that `to_state` described."""
+        """Return the density that `to_state` described."""
         return cls(**state["settings"])._keep(state["n_features"], **state["fitted"])
 
     def _keep(self, n_features: int, **fitted: Tensor | nn.Module) -> Self:
@@ -166,7 +166,7 @@ def check_density(density: Density, name: str | None = None) -> None:
 
 
 def checked_rows(x: Tensor) -> Tensor:
-    """The rows, if a density can be estimated from them."""
+    """Return the rows; raise unless a density can be estimated from them."""
     if x.ndim != 2:
         raise DataError(f"the rows of a density must be a table (rows, features); got {x.ndim} axes.")
     n, n_features = x.shape
@@ -266,7 +266,7 @@ class GroupDensities(nn.Module):
         return cls([fitted[i : i + n_labels] for i in range(0, len(fitted), n_labels)])
 
     def for_label(self, label: int) -> GroupDensities:
-        """The K densities of one label."""
+        """Return the K densities of one label."""
         return GroupDensities(self.members[label :: self.n_labels])
 
     @property
@@ -275,7 +275,7 @@ class GroupDensities(nn.Module):
         return all(member.capturable for member in self.members)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-densities (..., K, R) of points (..., K, R, D), each group's rows under its own density."""
+        """Return log-densities (..., K, R) of points (..., K, R, D), each group's rows under its own density."""
         *lead, n_groups, n_rows, n_features = x.shape
         if n_groups != self.n_groups or n_rows % self.n_labels or n_features != self.n_features:
             raise ValueError(
@@ -294,7 +294,7 @@ class GroupDensities(nn.Module):
         return torch.stack([member.log_prob(part) for member, part in zip(self.members, x, strict=True)])
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draws (K, L·n, D): n of every density, label after label."""
+        """Return draws (K, L·n, D): n of every density, label after label."""
         stack = self._stacked()
         if stack is not None:
             draws = stack.sample(n, generator)
@@ -303,7 +303,7 @@ class GroupDensities(nn.Module):
         return draws.reshape(self.n_groups, self.n_labels * n, self.n_features)
 
     def score(self, rows: Sequence[Tensor]) -> list[float]:
-        """Mean log-likelihood of each group's held-out rows; with labels, of the K·L blocks of rows."""
+        """Return mean log-likelihood of each group's held-out rows; with labels, of the K·L blocks of rows."""
         return [member.score(x) for member, x in zip(self.members, rows, strict=True)]
 
     def _stacked(self) -> DensityStack | None:
@@ -317,18 +317,18 @@ class GroupDensities(nn.Module):
         return self._stack
 
     def to_state(self) -> dict[str, Any]:
-        """What is saved."""
+        """Return the state to save."""
         return {"members": self.members, "n_labels": self.n_labels}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The densities that `to_state` described."""
+        """Return the densities that `to_state` described."""
         members, n = state["members"], state["n_labels"]
         return cls([members[i : i + n] for i in range(0, len(members), n)])
 
 
 def _rows_by_label(rows: Sequence[Tensor], labels: Sequence[Tensor] | None, criterion: Criterion) -> list[list[Tensor]]:
-    """The rows each density is estimated from: by group, and by label where the criterion speaks of labels."""
+    """Return the rows each density is estimated from: by group, and by label where the criterion speaks of labels."""
     if criterion == "demographic_parity":
         return [[x] for x in rows]
     if criterion not in ("equalized_odds", "equal_opportunity"):

@@ -54,10 +54,10 @@ class CellDensity(Protocol):
         """Estimate p̂ from the cells of a sample; without `validation`, a fifth of the rows is held out inside."""
 
     def log_prob(self, x: ArrayLike) -> FloatArray:
-        """The log-probability of each row's cell, of shape (n,)."""
+        """Return the log-probability of each row's cell, of shape (n,)."""
 
     def log_prob_of_all_cells(self) -> FloatArray:
-        """The log-probability of every cell, in the order of its code; the probabilities sum to 1 within 1e-10."""
+        """Return the log-probability of every cell, in the order of codes; probabilities sum to 1 within 1e-10."""
 
     def sample(self, n: int, generator: np.random.Generator) -> IntArray:
         """Draw n cells from p̂, as levels of shape (n, D)."""
@@ -82,17 +82,17 @@ class CellCounts:
         return cls(cell_levels(cells, levels), np.bincount(cell_of_row, weights=weight).astype(np.float64))
 
     def mean(self, values: FloatArray) -> float:
-        """The sample's weighted mean of a value per cell."""
+        """Return the sample's weighted mean of a value per cell."""
         return float(self.weights @ values / self.weights.sum())
 
 
 def number_of_cells(levels: Sequence[int]) -> int:
-    """m_1 ⋯ m_D, as a Python integer that cannot overflow."""
+    """Return m_1 ⋯ m_D as a Python integer, which cannot overflow."""
     return math.prod(int(m) for m in levels)
 
 
 def checked_levels(levels: Sequence[int]) -> tuple[int, ...]:
-    """The level counts as a tuple; raises unless there is at least one variable and each has at least one level."""
+    """Return the level counts as a tuple; raise unless there is a variable and each has at least one level."""
     counts = tuple(int(m) for m in levels)
     if not counts or min(counts) < 1:
         raise ValueError(f"levels must name at least one variable, each with at least one level; got {list(levels)}.")
@@ -104,7 +104,7 @@ def checked_levels(levels: Sequence[int]) -> tuple[int, ...]:
 
 
 def cell_codes(x: ArrayLike, levels: Sequence[int]) -> IntArray:
-    """Codes of the rows' cells; x holds codes (n,) or levels (n, D), and every one must be in range.
+    """Return codes of the rows' cells; x holds codes (n,) or levels (n, D), and every one must be in range.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def cell_codes(x: ArrayLike, levels: Sequence[int]) -> IntArray:
 
 
 def cell_levels(codes: ArrayLike, levels: Sequence[int]) -> IntArray:
-    """Levels (n, D) of cell codes (n,): the inverse of `cell_codes`.
+    """Return levels (n, D) of cell codes (n,): the inverse of `cell_codes`.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def cell_levels(codes: ArrayLike, levels: Sequence[int]) -> IntArray:
 
 
 def one_hot(cells: IntArray, levels: Sequence[int]) -> sparse.csr_matrix:
-    """Sparse one-hot columns (n, m_1 + ⋯ + m_D) of levels (n, d); where d < D, the other variables' are zero.
+    """Return sparse one-hot columns (n, m_1 + ⋯ + m_D) of levels (n, d); those of variables beyond d are zero.
 
     Examples
     --------
@@ -151,12 +151,12 @@ def one_hot(cells: IntArray, levels: Sequence[int]) -> sparse.csr_matrix:
 
 
 def level_columns(levels: Sequence[int]) -> list[slice]:
-    """The one-hot columns of each variable."""
+    """Return the one-hot columns of each variable."""
     return [slice(int(start), int(stop)) for start, stop in pairwise(np.cumsum([0, *levels]))]
 
 
 def draw_levels(probabilities: FloatArray, generator: np.random.Generator) -> IntArray:
-    """One level for each row of a table (n, m) of probabilities, by inversion."""
+    """Draw one level for each row of a table (n, m) of probabilities, by inversion."""
     cumulative = np.cumsum(probabilities, axis=1)
     u = generator.random((len(probabilities), 1)) * cumulative[:, -1:]
     return (u >= cumulative).sum(axis=1)
@@ -177,7 +177,7 @@ def training_and_validation(
     validation_weight: ArrayLike | None,
     random_state: int,
 ) -> tuple[CellCounts, CellCounts]:
-    """Counts to fit and counts to choose by: the validation rows given, else a fifth of x held out at random."""
+    """Return counts to fit and counts to tune by: the given validation rows, else a random fifth of x."""
     if validation is not None:
         held_out = CellCounts.of(validation, levels, validation_weight)
         return CellCounts.of(x, levels, sample_weight), held_out
@@ -215,7 +215,7 @@ class CountedDensity(ABC):
         """Estimate p̂ from counts."""
 
     def log_prob(self, x: ArrayLike) -> FloatArray:
-        """The log-probability of each row's cell."""
+        """Return the log-probability of each row's cell."""
         codes = cell_codes(x, self.levels)
         log_p = np.empty(len(codes))
         for start in range(0, len(codes), ROWS_PER_CHUNK):
@@ -225,10 +225,10 @@ class CountedDensity(ABC):
 
     @abstractmethod
     def _log_prob(self, cells: IntArray) -> FloatArray:
-        """The log-probabilities of cells that are given by their levels (n, D)."""
+        """Return the log-probabilities of cells that are given by their levels (n, D)."""
 
     def log_prob_of_all_cells(self) -> FloatArray:
-        """The log-probability of every cell, in the order of its code."""
+        """Return the log-probability of every cell, in the order of its code."""
         return self.log_prob(np.arange(number_of_cells(self.levels)))
 
 
@@ -287,12 +287,12 @@ def _machine_memory() -> int:
 
 
 def observed_support(samples: Sequence[ArrayLike], levels: Sequence[int]) -> IntArray:
-    """Codes of the cells seen in any of the samples, sorted."""
+    """Return codes of the cells seen in any of the samples, sorted."""
     return np.unique(np.concatenate([cell_codes(x, levels) for x in samples]))
 
 
 def log_prob_on_support(densities: Sequence[CellDensity], support: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Log-probabilities on the support, (K, S), and the tails 1 − Σ p̂_a, (K,): what each p̂_a puts outside it."""
+    """Return log-probabilities on the support, (K, S), and the mass 1 − Σ p̂_a of each density outside it, (K,)."""
     log_p = np.stack([density.log_prob(support) for density in densities])
     return log_p, np.maximum(0.0, 1.0 - np.exp(log_p).sum(axis=1))
 
@@ -350,7 +350,7 @@ class SmoothedCounts(CountedDensity):
         return np.where(from_tree, self.tree_.sample(n, generator), self.counts_.cells[observed])
 
     def _frequency(self, cells: IntArray) -> FloatArray:
-        """c(x)/n, zero for unseen cells."""
+        """Return c(x)/n, zero for unseen cells."""
         observed, codes = cell_codes(self.counts_.cells, self.levels), cell_codes(cells, self.levels)
         place = np.minimum(np.searchsorted(observed, codes), len(observed) - 1)
         return np.where(observed[place] == codes, self.counts_.weights[place], 0.0) / self.counts_.weights.sum()
@@ -383,7 +383,7 @@ class PairTree:
             self.log_conditionals.append(np.log(given if d else np.broadcast_to(q, given.shape)))
 
     def log_prob(self, cells: IntArray) -> FloatArray:
-        """The log-probability of each cell."""
+        """Return the log-probability of each cell."""
         return sum(
             (table[cells[:, self.parents[d]], cells[:, d]] for d, table in enumerate(self.log_conditionals)),
             start=np.zeros(len(cells)),
@@ -398,7 +398,7 @@ class PairTree:
 
 
 def _spanning_tree(joint: FloatArray, starts: list[int]) -> FloatArray:
-    """The tree of largest total mutual information, from the joint frequencies of all pairs of levels."""
+    """Return the tree of largest total mutual information, from the joint frequencies of all pairs of levels."""
     marginal = np.diag(joint)
     product = np.outer(marginal, marginal)
     terms = joint * np.log(np.divide(joint, product, out=np.ones_like(joint), where=joint > 0))

@@ -71,15 +71,15 @@ class KnownDensity(Density):
         return shape[1]
 
     def fit(self, x: Tensor, random_state: int = 0) -> Self:
-        """Nothing to estimate."""
+        """Return the density as it is: nothing is estimated."""
         return self
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-densities (...) of points (..., D)."""
+        """Return log-densities (...) of points (..., D)."""
         return self._torch_distribution().log_prob(x)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draws (n, D)."""
+        """Return draws (n, D)."""
         # Distributions draw from the global generators only: seed those for the moment that are put back afterwards.
         device = generator.device
         seed = int(torch.randint(2**62, (1,), generator=generator, device=device))
@@ -90,7 +90,7 @@ class KnownDensity(Density):
             return self._torch_distribution().sample((n,)).detach()
 
     def to_state(self) -> dict[str, Any]:
-        """What is saved; of a module, such as a zuko flow, the weights, and the log-density of a few points.
+        """Return the state to save; of a module, such as a zuko flow, the weights, and the log-density of a few points.
 
         A module is loaded into one that the user made again: the points show whether it is the same density.
         """
@@ -102,7 +102,7 @@ class KnownDensity(Density):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The density that `to_state` described."""
+        """Return the density that `to_state` described."""
         density = super().from_state(state)
         probe = state.get("probe")
         if probe is not None and not torch.allclose(density.log_prob(probe["x"]), probe["log_prob"], 1e-3, 1e-3):
@@ -147,7 +147,7 @@ class InModelSpace(Density):
         self.limit = torch.logit(torch.tensor(1 - alpha / 2, dtype=torch.float64)).item()
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """log p(x), shape (...), for points (..., D) of model space."""
+        """Return log p(x), shape (...), for points (..., D) of model space."""
         inside = x.clamp(-self.limit, self.limit)
         edge = torch.sigmoid(inside)
         slope = edge * (1 - edge)
@@ -157,23 +157,23 @@ class InModelSpace(Density):
         return self.density.log_prob(v) + (slope.log() + (width / (1 - self.alpha)).log()).sum(-1)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """n draws of x, (n, D)."""
+        """Return n draws of x, (n, D)."""
         v = self.density.sample(n, generator)
         s = self.alpha / 2 + (1 - self.alpha) * (v - self.low.to(v)) / self.width.to(v)
         edge = s.clamp(self.alpha / 2, 1 - self.alpha / 2)
         return torch.logit(edge) + (s - edge) / (edge * (1 - edge))
 
     def fit(self, x: Tensor, random_state: int = 0) -> Self:
-        """Nothing to estimate."""
+        """Return the density as it is: nothing is estimated."""
         return self
 
     def to_state(self) -> dict[str, Any]:
-        """What is saved: all of it came with the constructor."""
+        """Return the state to save: all of it came with the constructor."""
         return super().to_state() | {"fitted": {}}
 
 
 def _parts(source: Any) -> Iterator[Any]:
-    """A distribution, and the distributions and transforms it is made of."""
+    """Yield a distribution, and the distributions and transforms it is made of."""
     if isinstance(source, Distribution | Transform):
         yield source
         for value in list(vars(source).values()):

@@ -91,7 +91,7 @@ class CategoricalMADE(CountedDensity):
         return np.take_along_axis(self._log_conditionals(cells), cells + first_column, axis=1).sum(axis=1)
 
     def log_prob_of_all_cells(self) -> FloatArray:
-        """The log-probability of every cell, walking down the tree of prefixes.
+        """Return the log-probability of every cell, walking down the tree of prefixes.
 
         The conditionals of variable d depend on x_1, ..., x_{d−1} alone, so the network sees every prefix once, and
         never the cells themselves: m_D times fewer rows.
@@ -112,7 +112,7 @@ class CategoricalMADE(CountedDensity):
         return cells
 
     def _log_conditionals(self, cells: IntArray, d: int | None = None) -> FloatArray:
-        """Rows of log p̂(x_d = l | x_1, ..., x_{d−1}), a column for every level l of variable d, or of all variables.
+        """Return log p̂(x_d = l | x_1, ..., x_{d−1}), a column for every level l of variable d, or of all variables.
 
         In float64, although the weights were trained in float32: the sum over all cells is 1 to rounding. For one
         variable, prefixes of the cells will do.
@@ -131,7 +131,7 @@ class CategoricalMADE(CountedDensity):
         return out
 
     def _initial_parameters(self) -> list[Tensor]:
-        """Uniform weights within 1/√fan-in, zero biases; the direct connections start at zero."""
+        """Return uniform weights within 1/√fan-in, zero biases; the direct connections start at zero."""
         generator = torch.Generator().manual_seed(self.random_state)
         n_columns = sum(self.levels)
         widths = [n_columns, *self.hidden, n_columns]
@@ -227,7 +227,7 @@ class _StackedCells:
         self.groups = torch.arange(len(samples), device=device)[:, None]
 
     def batches(self, n_batches: int, generators: Sequence[np.random.Generator]) -> Iterator[Tensor]:
-        """One pass in random order: n_batches index tensors (K, B); a group's batches differ by one cell in size."""
+        """Yield one pass in random order: n_batches index tensors (K, B), equal up to one cell of a group."""
         padding = self.weights.shape[1] - 1
         order = np.full((len(self.sizes), -(-max(self.sizes) // n_batches) * n_batches), padding)
         for k, (size, generator) in enumerate(zip(self.sizes, generators, strict=True)):
@@ -237,7 +237,7 @@ class _StackedCells:
             yield torch.from_numpy(order[:, b::n_batches]).to(self.columns.device)
 
     def log_likelihood(self, parameters: list[Tensor], masks: list[Tensor], batch: Tensor | None = None) -> Tensor:
-        """Σ_x w(x) log p̂_k(x) over the batch, one value per group."""
+        """Return σ_x w(x) log p̂_k(x) over the batch, one value per group."""
         columns = self.columns if batch is None else self.columns[self.groups, batch]
         weights = self.weights if batch is None else self.weights[self.groups, batch]
         x = torch.zeros(*columns.shape[:2], sum(self.levels), device=columns.device).scatter_(2, columns, 1.0)
@@ -247,7 +247,7 @@ class _StackedCells:
 
 
 def _logits(parameters: list[Tensor], masks: list[Tensor], x: Tensor, columns: slice = slice(None)) -> Tensor:
-    """The masked network with direct connections: x (K, B, columns) to logits of the same shape, or of some columns."""
+    """Apply the masked network with direct connections: x (K, B, columns) to logits of all or some columns."""
     *layers, weight, bias, direct = parameters
     *hidden_masks, output_mask, direct_mask = masks
     h = x
@@ -263,7 +263,7 @@ def _log_softmax(logits: Tensor, levels: Sequence[int]) -> Tensor:
 
 
 def _masks(levels: Sequence[int], hidden: Sequence[int], device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-    """Which input each unit sees: hidden layers in order, then output, then direct connections."""
+    """Return which inputs each unit sees: hidden layers in order, then output, then direct connections."""
     D = len(levels)
     variable = np.repeat(np.arange(D), levels)
     degrees = [variable, *(np.arange(width) % max(1, D - 1) for width in hidden)]

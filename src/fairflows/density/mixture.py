@@ -70,7 +70,7 @@ class MixtureDensity(Density):
         return self._keep(x.shape[1], **fitted).to(x)
 
     def _best_by_bic(self, rows: NDArray[np.float64], random_state: int) -> GaussianMixture:
-        """The mixture of least BIC; of very many rows that of a subset, from which EM goes on with all of them."""
+        """Return the mixture of least BIC; with very many rows, choose on a subset and go on with all of them."""
         subset = rows
         if len(rows) > _ROWS_FOR_BIC:
             subset = np.random.default_rng(random_state).choice(rows, _ROWS_FOR_BIC, replace=False)
@@ -100,16 +100,16 @@ class MixtureDensity(Density):
             return mixture.fit(rows)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-densities (...) of points (..., D)."""
+        """Return log-densities (...) of points (..., D)."""
         return MixtureStack([self]).log_prob(x.reshape(1, -1, self.n_features)).view(x.shape[:-1])
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draws (n, D)."""
+        """Return draws (n, D)."""
         return MixtureStack([self]).sample(n, generator)[0]
 
     @classmethod
     def stack(cls, densities: Sequence[Self]) -> MixtureStack:
-        """All of these as one computation."""
+        """Return all of these as one computation."""
         return MixtureStack(densities)
 
 
@@ -137,12 +137,12 @@ class MixtureStack:
         ).unsqueeze(1)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-densities (G, N) of points (G, N, D)."""
+        """Return log-densities (G, N) of points (G, N, D)."""
         y = torch.baddbmm(self._offset, x, self._whitening).unflatten(-1, (self.n_components, self.n_features))
         return torch.logsumexp(self._constant - 0.5 * y.square().sum(-1), dim=-1)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draws (G, n, D)."""
+        """Return draws (G, n, D)."""
         n_groups = len(self.log_weights)
         component = torch.multinomial(self.log_weights.exp(), n, replacement=True, generator=generator)
         noise = torch.randn(
@@ -201,7 +201,7 @@ class KernelDensity(Density):
         return self._keep(x.shape[1], **fitted).to(x)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-densities (...) of points (..., D)."""
+        """Return log-densities (...) of points (..., D)."""
         u = (x @ self.whitening) / self.width
         points = self.points / self.width
         # −½|u − u_i|² without a (rows, points, D) tensor
@@ -212,7 +212,7 @@ class KernelDensity(Density):
         return torch.logsumexp(exponents, dim=-1) + constant - math.log(len(points))
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draws (n, D)."""
+        """Return draws (n, D)."""
         points = self.points
         chosen = torch.randint(len(points), (n,), generator=generator, device=points.device)
         noise = torch.randn(n, self.n_features, generator=generator, device=points.device, dtype=points.dtype)
@@ -220,5 +220,5 @@ class KernelDensity(Density):
 
 
 def _padded(parts: Sequence[Tensor], length: int, value: float = 0.0) -> Tensor:
-    """The parts along a new first axis, each filled up along its own first axis."""
+    """Return the parts along a new first axis, each filled up along its own first axis."""
     return torch.stack([torch.cat([p, p.new_full((length - len(p), *p.shape[1:]), value)]) for p in parts])

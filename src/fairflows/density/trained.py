@@ -28,12 +28,12 @@ class TrainedStack(ABC):
         self._constant = -scale.log().sum(-1, keepdim=True) - 0.5 * scale.shape[-1] * math.log(2 * math.pi)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-densities (G, N) of points (G, N, D)."""
+        """Return log-densities (G, N) of points (G, N, D)."""
         return self._constant + self._exponent((x - self._location) / self._scale)
 
     @torch.no_grad()
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draws (G, n, D)."""
+        """Return draws (G, n, D)."""
         n_groups, _, n_features = self._location.shape
         noise = torch.randn(
             n_groups, n, n_features, generator=generator, device=self._scale.device, dtype=self._scale.dtype
@@ -42,11 +42,11 @@ class TrainedStack(ABC):
 
     @abstractmethod
     def _exponent(self, u: Tensor) -> Tensor:
-        """Log-densities (G, N) of standardised points (G, N, D), but for a constant."""
+        """Return log-densities (G, N) of standardised points (G, N, D), but for a constant."""
 
     @abstractmethod
     def _from_noise(self, noise: Tensor) -> Tensor:
-        """Standardised points made of standard normal noise, (G, n, D)."""
+        """Return standardised points made of standard normal noise, (G, n, D)."""
 
 
 class TrainedDensity(Density):
@@ -65,11 +65,11 @@ class TrainedDensity(Density):
 
     @abstractmethod
     def _new_networks(self, n_features: int, n_groups: int, seed: int) -> Stacked:
-        """Networks with their first weights."""
+        """Return networks with their first weights."""
 
     @abstractmethod
     def _shape(self) -> tuple[object, ...]:
-        """The settings that networks must share to become one stack."""
+        """Return the settings that networks must share to become one stack."""
 
     def fit(self, x: Tensor, random_state: int = 0) -> Self:
         """Train the density on rows (n, D)."""
@@ -79,7 +79,7 @@ class TrainedDensity(Density):
     def fit_groups(
         self, rows: Sequence[Tensor], random_state: int = 0, *, noise: FreshNoise | None = None
     ) -> list[Self]:
-        """A density for each group, all trained at once; with ``noise``, rows are grid points."""
+        """Return a density for each group, all trained at once; with ``noise``, rows are grid points."""
         rows = [checked_rows(x) for x in rows]
         shown = with_noise(rows, noise, random_state)
         n_features = rows[0].shape[1]
@@ -139,11 +139,11 @@ class TrainedDensity(Density):
                 run(steps.step)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-densities (...) of points (..., D)."""
+        """Return log-densities (...) of points (..., D)."""
         return self._alone().log_prob(x.reshape(1, -1, self.n_features)).view(x.shape[:-1])
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draws (n, D)."""
+        """Return draws (n, D)."""
         return self._alone().sample(n, generator)[0]
 
     def _alone(self) -> TrainedStack:
@@ -151,7 +151,7 @@ class TrainedDensity(Density):
 
     @classmethod
     def stack(cls, densities: Sequence[Self]) -> TrainedStack | None:
-        """All of these as one computation, if their networks have the same shape."""
+        """Return all of these as one computation, if their networks have the same shape."""
         if len({density._shape() for density in densities}) > 1:
             return None
         return cls._stack_of(

@@ -40,7 +40,7 @@ class Source:
     url: str | None = None  # where the publisher serves it, as it is or inside a zip archive
 
     def find(self) -> Path | None:
-        """The file, or its ``.xz``, in the folder that FAIRFLOWS_DATA names; None when it is not there."""
+        """Return the file, or its ``.xz``, in the folder that FAIRFLOWS_DATA names; None when it is not there."""
         root = os.environ.get(VARIABLE)
         if not root:
             return None
@@ -48,7 +48,7 @@ class Source:
         return next((path for path in places if path.is_file()), None)
 
     def whereabouts(self) -> str | None:
-        """Where the file would be read from, in words; None when it is neither here nor published."""
+        """Say where the file would be read from; None when it is neither here nor published."""
         if path := self.find():
             return str(path)
         if self.url is None:
@@ -56,7 +56,7 @@ class Source:
         return str(self._cached) if self._cached.is_file() else f"download from {self.url}"
 
     def read(self) -> bytes:
-        """The file's bytes, decompressed and checked."""
+        """Return the file's bytes, decompressed and checked."""
         path = self.find() or self._download()
         data = path.read_bytes()
         if path.suffix == ".xz":
@@ -82,7 +82,7 @@ class Source:
         return Path(pooch.os_cache("fairflows"), self.name)
 
     def _download(self) -> Path:
-        """The file in the user's cache, downloaded when it is not there; kept only if it passes the check."""
+        """Return the file in the user's cache, downloaded when it is not there; kept only if it passes the check."""
         root = os.environ.get(VARIABLE)
         looked = f"not in {root} (named by {VARIABLE})" if root else f"not looked for, since {VARIABLE} names no folder"
         if self.url is None:
@@ -157,7 +157,7 @@ _LAW_COLUMNS = ["LSAT", "GPA", "college", "resident", "year", "gender", "race", 
 
 
 def load_compas(features: Literal["paper", "all"] = "paper") -> Table:
-    """Compas (ProPublica): is there no new offence within two years? Sensitive: race.
+    """Load Compas (ProPublica): is there no new offence within two years? Sensitive: race.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def load_compas(features: Literal["paper", "all"] = "paper") -> Table:
 
 
 def load_crime(features: Literal["paper", "all"] = "paper") -> Table:
-    """Communities and Crime, unnormalised (UCI): is violent crime below the median? Sensitive: racial composition.
+    """Load Communities and Crime, unnormalised (UCI): is violent crime below the median? Sensitive: race.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ HealthLabel = Literal["charlson", "charlson_zero", "MSC2a3", "METAB3"]
 
 
 def load_health(features: Literal["paper", "all", "transfer"] = "paper", label: HealthLabel = "charlson") -> Table:
-    """Health (Heritage Health Prize, release 3): a member's illness in a year. Sensitive: age. Identifier: MemberID.
+    """Load Health (Heritage Health Prize, release 3): a member's illness in a year. Sensitive: age.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def load_health(features: Literal["paper", "all", "transfer"] = "paper", label: 
     Returns
     -------
     Table
-        One row per member and year; a = 1 from age 60 on, and 0 where the age is unknown.
+        One row per member and year, with the identifier MemberID; a = 1 from age 60 on, and 0 where the age is unknown.
     """
     check_choice("features", features, ("paper", "all", "transfer"))
     check_choice("label", label, ("charlson", "charlson_zero", "MSC2a3", "METAB3"))
@@ -303,7 +303,7 @@ def load_health(features: Literal["paper", "all", "transfer"] = "paper", label: 
 
 
 def load_law_school(features: Literal["paper", "all"] = "paper") -> Table:
-    """Law School (Project SEAPHE): is the applicant admitted? Sensitive: race.
+    """Load Law School (Project SEAPHE): is the applicant admitted? Sensitive: race.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ def load_law_school(features: Literal["paper", "all"] = "paper") -> Table:
 
 
 def describe_datasets() -> pd.DataFrame:
-    """The paper's five datasets: rows, groups, rates, licence, and where each would come from on this machine.
+    """Return the paper's five datasets: rows, groups, rates, licence, and where each would come from on this machine.
 
     Reads no data: rows and rates are those of the published files.
 
@@ -372,7 +372,7 @@ def describe_datasets() -> pd.DataFrame:
 
 
 def _quantile_bins(column: pd.Series, fitted: npt.NDArray[np.bool_]) -> pd.Categorical:
-    """Four bins between the quartiles of the `fitted` rows, named by their edges.
+    """Return four bins between the quartiles of the `fitted` rows, named by their edges.
 
     A quarter of the people have no prior offence, so the first bin of that column is empty; it counts as a level, here
     as in the paper.
@@ -416,7 +416,7 @@ def _snap(column: pd.Series, decimals: int) -> pd.Series:
 
 
 def read_health(every_column: bool) -> tuple[pd.DataFrame, npt.NDArray[np.intp], tuple[str, ...]]:
-    """The member-years of Health, the paper's order of them, and what a reader should know.
+    """Return the member-years of Health, the paper's order of them, and what a reader should know.
 
     They come from ``health.csv``, an aggregate of the competition's sheets that several fairness papers use.
 
@@ -435,7 +435,7 @@ def read_health(every_column: bool) -> tuple[pd.DataFrame, npt.NDArray[np.intp],
 
 
 def _health_order(rows: pd.DataFrame) -> npt.NDArray[np.intp]:
-    """Row numbers in the order that the paper's split was drawn over.
+    """Return row numbers in the order that the paper's split was drawn over.
 
     It is the order in which pandas 1.5 leaves an outer merge of labs, drugs, claims and members: member-years with lab
     records, then those with drug records, then the others, each by year and member; then all years of a member
@@ -449,7 +449,7 @@ def _health_order(rows: pd.DataFrame) -> npt.NDArray[np.intp]:
 
 
 def _health_features(rows: pd.DataFrame, features: str) -> pd.DataFrame:
-    """The paper's 11 features, the 7 for transfer, or all 123 columns that tell neither age nor Charlson index."""
+    """Return the paper's 11 features, the 7 for transfer, or all 123 columns without age and Charlson index."""
     readable = _readable_health_columns()
     if features == "all":
         answers = ("age_", "CharlsonIndexI_")
@@ -475,6 +475,6 @@ def _health_columns() -> list[str]:
 
 
 def _readable_health_columns() -> dict[str, str]:
-    """Readable names of the aggregate's columns, which number the categories by how common they are."""
+    """Return readable names of the aggregate's columns, which number the categories by how common they are."""
     names = pd.read_csv(io.StringIO(_FILES.joinpath("health_columns.csv").read_text()))
     return dict(zip(names["column"], names["readable"], strict=True))

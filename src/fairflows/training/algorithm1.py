@@ -60,7 +60,7 @@ Scalarise = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def convex(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
-    """The paper's joint loss, γ·L_KL + (1 − γ)·L_clf."""
+    """Return the paper's joint loss, γ·L_KL + (1 − γ)·L_clf."""
     return gamma * L_KL + (1 - gamma) * L_clf
 
 
@@ -72,7 +72,7 @@ def algorithm_1(
     gamma: Tensor,
     scalarise: Scalarise = convex,
 ) -> Losses:
-    """The losses of one step of Algorithm 1, for encoders f_a, classifiers h on z and densities p̂_a of M models.
+    """Return the losses of one step of Algorithm 1, for encoders f_a, classifiers h on z and densities p̂_a of M models.
 
     Without a task h is None, and L_clf is zero. `gamma` is the trade-off of every model, (M,); `scalarise` makes one
     loss of L_KL and L_clf.
@@ -91,7 +91,7 @@ def algorithm_1(
 
 
 def draws_compared(draws: Tensor, n_labels: int, most: int = MOST_COMPARED) -> Tensor:
-    """Of draws (M, K, N, ...) those that each group b ≠ a is compared on, (M, K, K − 1, N', ...).
+    """Return the draws of (M, K, N, ...) that each group b ≠ a is compared on, (M, K, K − 1, N', ...).
 
     All of them, unless there are so many groups that each draw is compared with `most` others only: then b gets an
     equal share of each label's draws, and the work of a step grows with the groups and not with their pairs.
@@ -108,7 +108,7 @@ def draws_compared(draws: Tensor, n_labels: int, most: int = MOST_COMPARED) -> T
 
 
 def log_prob_under_others(f: Invertible, p: GroupDensities, z: Tensor) -> Tensor:
-    """log p̂_Zb(z_a) of draws z_a for every other group b = a − 1, a − 2, ... (mod K): (M, K, K − 1, N).
+    """Return log p̂_Zb(z_a) of draws z_a for every other group b = a − 1, a − 2, ... (mod K): (M, K, K − 1, N).
 
     The draws are those that a and b are compared on, (M, K, K − 1, N, D). With densities by group and label they are
     blocks of equal length, one per label, and a block is evaluated under the densities of its label.
@@ -124,7 +124,7 @@ def log_prob_under_others(f: Invertible, p: GroupDensities, z: Tensor) -> Tensor
 
 
 def classification_loss(h: StackedMLP | None, z: Tensor, y: Tensor | None) -> Tensor:
-    """L_clf of each model, (M,): the mean cross-entropy of h(z) for rows z (M, K, B, D); zero without a task."""
+    """Return L_clf of each model, (M,): the mean cross-entropy of h(z) for rows z (M, K, B, D), or zero without h."""
     if h is None or y is None:
         return z.new_zeros(len(z))
     logits = h(z.flatten(1, 2))
@@ -140,7 +140,7 @@ class LossRange:
 
 
 def chebyshev(loss_range: LossRange, gamma_has_risen: Tensor) -> Scalarise:
-    """The larger of γ·L_KL and (1 − γ)·L_clf, both normalised to their range (Wei and Niethammer, 2020).
+    """Return the larger of γ·L_KL and (1 − γ)·L_clf, both normalised to their range (Wei and Niethammer, 2020).
 
     `gamma_has_risen` is a single truth value, read anew in every step: as long as it is false, the loss is convex.
     """
@@ -165,7 +165,7 @@ def _normalised(loss: Tensor, bounds: Tensor) -> Tensor:
 
 
 def without_kl(scalarise: Scalarise, kl_is_trained: Tensor) -> Scalarise:
-    """The same joint loss, with L_KL replaced by zero in the models that it does not train (`kl_is_trained`, (M,))."""
+    """Return the joint loss with L_KL replaced by zero in models that it does not train (`kl_is_trained`, (M,))."""
 
     def guarded(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
         return scalarise(torch.where(kl_is_trained, L_KL, 0.0), L_clf, gamma)
@@ -181,11 +181,11 @@ class WithoutKLGradient:
     kl_is_trained: Tensor
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """z = f_a(x) and log |det ∂z/∂x|."""
+        """Return z = f_a(x) and log |det ∂z/∂x|."""
         return self.f.forward(x)
 
     def inverse(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """x = f_a⁻¹(z) and log |det ∂x/∂z|."""
+        """Return x = f_a⁻¹(z) and log |det ∂x/∂z|."""
         x, log_det = self.f.inverse(z)
         trained = self.kl_is_trained[:, None, None]
         return torch.where(trained[..., None], x, x.detach()), torch.where(trained, log_det, log_det.detach())

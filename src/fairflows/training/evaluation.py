@@ -37,7 +37,7 @@ def held_out_losses(
     random_state: int = 0,
     chunk: int = 4096,
 ) -> Losses:
-    """The losses of every model on rows that it was not trained on; the best restart has the smallest joint loss.
+    """Return the losses of every model on held-out rows; the best restart has the smallest joint loss.
 
     L_KL uses ``n_draws`` fresh draws from every density, the same for all models. L_clf is the mean over the groups of
     their mean cross-entropy, computed ``chunk`` rows at a time; without a task it is zero, and the joint loss is L_KL.
@@ -60,7 +60,7 @@ def held_out_losses(
 
 
 def _classification_loss(f_a: Bijection, head: StackedMLP, x: Tensor, y: Tensor, chunk: int) -> Tensor:
-    """L_clf on the rows (n_a, D) of one group."""
+    """Return l_clf on the rows (n_a, D) of one group."""
     total = torch.zeros(f_a.n_models, device=x.device)
     for x_part, y_part in zip(x.split(chunk), y.split(chunk), strict=True):
         z, _ = f_a.forward(x_part)
@@ -77,7 +77,7 @@ def log_density_table(
     *,
     chunk: int = 16_384,
 ) -> Tensor:
-    """log p̂_Zb(z_i^a), (M, n, K drawn, K density), in float64: all that model-based bounds need to know.
+    """Return log p̂_Zb(z_i^a), (M, n, K drawn, K density), in float64: all that model-based bounds need.
 
     Row i holds one draw z_i^a from the latent law of every group a, and its log-density under every group b. With
     densities by group and label, call it for each ``densities.for_label(l)``.
@@ -108,7 +108,7 @@ def log_density_table(
 
 
 def _parts(n: int, chunk: int, n_groups: int) -> Iterator[int]:
-    """Numbers of draws that add up to n, each so small that decoding the draws of all groups by all groups fits."""
+    """Yield numbers of draws that add up to n, each so small that decoding all draws by all groups fits."""
     chunk = max(1, min(chunk, _DECODED_AT_A_TIME // n_groups**2))
     yield from (min(chunk, n - start) for start in range(0, n, chunk))
 

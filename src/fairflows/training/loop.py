@@ -163,7 +163,7 @@ def train(
     record = _LossRecord(x.new_zeros(3, bijection.n_models))
 
     def loss() -> Tensor:
-        """The loss of the next step; captured, so every tensor that it reads or writes keeps its address."""
+        """Return the loss of the next step; captured, so every tensor that it reads or writes keeps its address."""
         f = bijection if kl_trains_all else WithoutKLGradient(bijection, kl_is_trained)
         losses = algorithm_1(f, head, densities, feed.next(), ramp.gamma, scalarise)
         record.add(losses)
@@ -206,7 +206,7 @@ def single_objective_range(
     seeds: Sequence[int],
     settings: TrainingSettings,
 ) -> LossRange:
-    """For each model, the range of each loss during the training of a model of the same seed on this loss alone.
+    """Return the range of each loss while a model of the same seed is trained on this loss alone, for each model.
 
     Models of equal seed start alike, so two models per seed are trained.
     """
@@ -233,7 +233,7 @@ class Draws(Protocol):
     """Which of S random streams each model reads, (M,): models of equal seed share one, and so their batches."""
 
     def take(self, n_steps: int) -> Batch:
-        """The batches of the next T steps, with leading axes (T, S)."""
+        """Return the batches of the next T steps, with leading axes (T, S)."""
 
 
 class FreshDraws:
@@ -265,7 +265,7 @@ class FreshDraws:
 
     @torch.no_grad()
     def take(self, n_steps: int) -> Batch:
-        """The batches of the next T steps, with leading axes (T, S)."""
+        """Return the batches of the next T steps, with leading axes (T, S)."""
         parts = [self._of_stream(n_steps, generator) for generator in self._generators]
         rows, x, draws = (torch.stack([part[i] for part in parts], dim=1) for i in range(3))
         # Densities take the draws of a label together, (K, L·T·S·B, D), those of all streams at once.
@@ -276,7 +276,7 @@ class FreshDraws:
         return Batch(torch.cat([x, draws.flatten(3, 4)], dim=3), log_p_x.flatten(3, 4).to(x), y)
 
     def _of_stream(self, n_steps: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Numbers of rows (T, K, B), the rows (T, K, B, D), and draws from the densities (T, K, L, B, D)."""
+        """Return numbers of rows (T, K, B), the rows (T, K, B, D), and draws from the densities (T, K, L, B, D)."""
         B = self._batch_size
         size = (n_steps, len(self._groups), B)
         uniform = torch.rand(size, generator=generator, device=self._x.device, dtype=torch.float64)
@@ -310,7 +310,7 @@ class Feed:
         self._n_used += 1
 
     def next(self) -> Batch:
-        """The batch of the current step, with the M models as leading axis."""
+        """Return the batch of the current step, with the M models as leading axis."""
         which = self._position * self._n_streams + self._draws.streams
         self._position.add_(1)
         x, log_p_x, y = self._buffers
@@ -355,7 +355,7 @@ class _LossRecord:
 
 
 def _described(losses: Tensor) -> str:
-    """The (task, kl, joint) losses (3, M) of an epoch, as means over the models."""
+    """Return the (task, kl, joint) losses (3, M) of an epoch, as means over the models."""
     task, kl, joint = losses.nanmean(1).tolist()
     return f"task {task:.3f} · KL {kl:.3f} · joint {joint:.3f} ({losses.shape[1]} models)"
 

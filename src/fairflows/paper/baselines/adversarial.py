@@ -55,15 +55,15 @@ class Players(Learner):
         self.adversary = self.network(*widths, seeds=seeds, stream="adversary")
 
     def represent(self, x: Tensor, noise: Tensor) -> Tensor:
-        """z = f(x)."""
+        """Return z = f(x)."""
         return self.encoder(x)
 
     def adversary_loss(self, z: Tensor, batch: Batch) -> Tensor:
-        """What the adversary minimises, (M,): the cross-entropy of the group, unless a method says otherwise."""
+        """Return the adversary's loss, (M,): the cross-entropy of the group, unless a method says otherwise."""
         return mean_cross_entropy(self.adversary(z), batch.a)
 
     def sides(self) -> dict[Side, tuple[Loss, list[nn.Parameter]]]:
-        """The adversary cannot change z, and its weights are held fixed in the other side's steps."""
+        """Return the sides' losses. The adversary cannot change z; its weights are fixed in the other side's steps."""
 
         def encoder_loss(batch: Batch, strength: Tensor) -> Tensor:
             self.adversary.requires_grad_(False)
@@ -86,7 +86,7 @@ class TradeOff(Players):
     """A weighted sum of the task's and the adversary's cross-entropies."""
 
     def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """(1 − γ)·L_task − γ·L_adv."""
+        """Return (1 − γ)·L_task − γ·L_adv."""
         z = self.represent(batch.x, batch.noise)
         task = mean_cross_entropy(self.predictor(z), batch.y)
         return (1 - strength) * task - strength * self.adversary_loss(z, batch)
@@ -142,7 +142,7 @@ class LeakyMLP(StackedMLP):
     slope: ClassVar[float] = 0.2
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs (M, B, n_outputs) for inputs (M, B, n_inputs); the unit that is always one stays one."""
+        """Return outputs (M, B, n_outputs) for inputs (M, B, n_inputs); the unit that is always one stays one."""
         *hidden, last = self.matrices()
         h = augment(x.expand(self.n_models, -1, -1))
         for weight in hidden:
@@ -162,12 +162,12 @@ class NormalisedL1(Players):
         self.register_buffer("weights", len(rows.a) / counts.clamp(min=1))
 
     def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """L_class − γ·L_adv."""
+        """Return l_class − γ·L_adv."""
         z = self.represent(batch.x, batch.noise)
         return absolute_error(self.predictor(z), batch.y).mean(-1) - strength * self.adversary_loss(z, batch)
 
     def adversary_loss(self, z: Tensor, batch: Batch) -> Tensor:
-        """L_adv."""
+        """Return l_adv."""
         return (self.weights[batch.a] * absolute_error(self.adversary(z), batch.a)).mean(-1)
 
 
@@ -220,7 +220,7 @@ class LAFTR(AttributeBaseline):
 
 
 def absolute_error(logits: Tensor, target: Tensor) -> Tensor:
-    """1 − p(target), (M, B): for two classes |target − p(1)|."""
+    """Return 1 − p(target), (M, B): for two classes |target − p(1)|."""
     return 1 - logits.softmax(-1).gather(-1, target[..., None])[..., 0]
 
 
@@ -228,7 +228,7 @@ class MaximumEntropy(Players):
     """The losses of MaxEnt-ARL; the discriminator minimises its cross-entropy."""
 
     def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """L_task − α·mean of log p_a(z) over groups and rows."""
+        """Return l_task − α·mean of log p_a(z) over groups and rows."""
         z = self.represent(batch.x, batch.noise)
         doubt = -self.adversary(z).log_softmax(-1).mean(dim=(-1, -2))
         return mean_cross_entropy(self.predictor(z), batch.y) + strength * doubt
@@ -283,11 +283,11 @@ class Forgetting(Players):
         self.decoder = StackedMLP(d, method.hidden, n_features, seeds=seeds, stream="decoder")
 
     def represent(self, x: Tensor, noise: Tensor) -> Tensor:
-        """z = c ⊙ m."""
+        """Return z = c ⊙ m."""
         return self.encoder(x) * self.mask(x).sigmoid()
 
     def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """L_task + ρ‖x − x̂(c)‖² + λ·mᵀ(1 − m) + δ·L_disc on the groups of other rows."""
+        """Return l_task + ρ‖x − x̂(c)‖² + λ·mᵀ(1 − m) + δ·L_disc on the groups of other rows."""
         c, m = self.encoder(batch.x), self.mask(batch.x).sigmoid()
         task = mean_cross_entropy(self.predictor(c * m), batch.y)
         distortion = (self.decoder(c) - batch.x).square().sum(-1).mean(-1)

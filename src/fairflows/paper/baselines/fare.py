@@ -42,7 +42,7 @@ class Split:
     left: IntArray
 
     def goes_left(self, bins: IntArray) -> npt.NDArray[np.bool_]:
-        """Which rows go left, from their bins (n, D)."""
+        """Return which rows go left, from their bins (n, D)."""
         return np.isin(bins[:, self.column], self.left)
 
 
@@ -67,7 +67,7 @@ class FareTree:
         return first, first + 1
 
     def cells(self, bins: IntArray) -> IntArray:
-        """Each row's place among the leaves, from its bins (n, D)."""
+        """Return each row's place among the leaves, from its bins (n, D)."""
         node = np.zeros(len(bins), dtype=np.intp)
         for number, split in enumerate(self.splits):  # children have higher numbers than their parent
             if split is not None:
@@ -85,7 +85,7 @@ def best_split(
     min_rows: int,
     shape: tuple[int, int],
 ) -> Split | None:
-    """The split of greatest gain, or None when no split has a positive one.
+    """Return the split of greatest gain, or None when no split has a positive one.
 
     Rows have labels and groups (n,), and columns in bins 0, 1, …, (n, D); where the bins of a column have no order, any
     set of them may go left. Compares all prefixes of all orders of all columns' bins; `shape` is the number of classes
@@ -178,7 +178,7 @@ class FARE(GroupEncoder):
     def _grown(
         self, bins: IntArray, ordered: npt.NDArray[np.bool_], labels: IntArray, group: IntArray, gamma: float
     ) -> Learnt:
-        """The tree at one gamma, grown best first, its cells, and the label that each suggests."""
+        """Return the tree at one gamma, grown best first, its cells, and the label that each suggests."""
         tree = FareTree()
         waiting: list[tuple[float, int, Split, IntArray]] = []
         shape = len(self.label_classes), len(self.groups_)
@@ -201,14 +201,14 @@ class FARE(GroupEncoder):
         return {"tree_": tree, "n_cells_": len(tree.leaves), "class_of_cell_": suggested}
 
     def cells(self, rows: Rows) -> IntArray:
-        """Each row's cell; the sensitive attribute is not used."""
+        """Return each row's cell; the sensitive attribute is not used."""
         return self.tree_.cells(self._bins(rows.X))
 
     def _encode_rows(self, rows: Rows) -> dict[Hashable, Values]:
         return {"cell": self.cells(rows)}
 
     def predict_rows(self, rows: Rows) -> npt.NDArray[np.generic]:
-        """The most frequent label of each row's cell."""
+        """Return the most frequent label of each row's cell."""
         return self.class_of_cell_[self.cells(rows)]
 
     def own_upper_bound(self, train: Table, validation: Table, test: Table, delta: float = 0.05) -> float:
@@ -237,7 +237,7 @@ class FARE(GroupEncoder):
 
 
 def _orders(counts: FloatArray, ordered: npt.NDArray[np.bool_]) -> IntArray:
-    """Orders of every column's bins, (O, D, bins): their own, or for categories by mixed label and group rates."""
+    """Return orders of every column's bins, (O, D, bins): their own, or for categories by label and group rates."""
     n = np.maximum(counts.sum(axis=(2, 3)), 1)
     label_rate, group_rate = counts[:, :, -1].sum(axis=2) / n, counts[..., -1].sum(axis=2) / n
     w = _GROUP_WEIGHTS[:, None, None]
@@ -254,14 +254,14 @@ def _weighted_impurity(counts: FloatArray, gamma: float) -> FloatArray:
 
 
 def _cuts(column: pd.Series) -> npt.NDArray[np.generic]:
-    """Quantiles between the bins of numbers and times; the levels of anything else."""
+    """Return quantiles between the bins of numbers and times; the levels of anything else."""
     if not has_order(column.dtype):
         return np.array(sorted_values(column), dtype=object)
     return np.unique(np.quantile(column.to_numpy(), np.arange(1, _MOST_BINS) / _MOST_BINS, method="lower"))
 
 
 def _binned(column: pd.Series, cuts: npt.NDArray[np.generic]) -> IntArray:
-    """Each value's bin; a level that was not seen in fitting gets the first level's."""
+    """Return each value's bin; a level that was not seen in fitting gets the first level's."""
     if has_order(column.dtype):
         return np.searchsorted(cuts, column.to_numpy(), side="left")
     return np.maximum(pd.Index(cuts, dtype=object).get_indexer(column.astype(object)), 0)

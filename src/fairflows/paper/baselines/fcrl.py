@@ -46,7 +46,7 @@ class Critic(StackedMLP):
         self.forms = nn.Parameter(torch.stack(starts))  # (M, K, d, d)
 
     def information(self, x: Tensor, z: Tensor, a: Tensor) -> Tensor:
-        """The contrastive estimate of I(z; x | a) for each model, (M,): z of a row against z of its group's rows."""
+        """Return the contrastive estimate of I(z; x | a) of each model, (M,): a row's z against its group's."""
         by_group = torch.einsum("mbd,mkde->mbke", self(x), self.forms)
         own = by_group.gather(2, a[..., None, None].expand(-1, -1, 1, by_group.shape[-1]))[:, :, 0]
         T = softplus(own @ self.of_z(z).mT)  # (M, B, B): every row's x with every row's z
@@ -70,12 +70,12 @@ class ContrastiveLearner(Learner):
         self.critic = Critic(n_features, method.hidden, d, rows.n_groups, seeds=seeds)
 
     def represent(self, x: Tensor, noise: Tensor) -> Tensor:
-        """z = μ(x) + σ(x)·noise."""
+        """Return z = μ(x) + σ(x)·noise."""
         mu, sigma = self._law(x)
         return mu + sigma * noise
 
     def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """L_task + β·KL − λ·Î(z; x | a), and the loss of the predictor that sees z alone."""
+        """Return l_task + β·KL − λ·Î(z; x | a), and the loss of the predictor that sees z alone."""
         mu, sigma = self._law(batch.x)
         z = mu + sigma * batch.noise
         kl = 0.5 * (mu.square() + sigma.square() - 1 - 2 * sigma.log()).sum(-1).mean(-1)
@@ -86,7 +86,7 @@ class ContrastiveLearner(Learner):
         return task + beta * kl - strength * self.critic.information(batch.x, z, batch.a) + read
 
     def _law(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """μ and σ of z, each (M, B, n_latent)."""
+        """Return μ and σ of z, each (M, B, n_latent)."""
         mu, width = self.encoder(x).chunk(2, dim=-1)
         return mu, softplus(width) + _TINY
 

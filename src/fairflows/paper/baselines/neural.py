@@ -71,40 +71,40 @@ class Learner(Stacked, ABC):
 
     @abstractmethod
     def represent(self, x: Tensor, noise: Tensor) -> Tensor:
-        """z of rows (M, B, D), with noise (M, B, n_noise)."""
+        """Return z of rows (M, B, D), with noise (M, B, n_noise)."""
 
     @abstractmethod
     def loss(self, batch: Batch, strength: Tensor) -> Tensor:
-        """What all networks but the adversary minimise, (M,), given the strength of each model, (M,)."""
+        """Return the loss of all networks but the adversary, (M,), given the strength of each model, (M,)."""
 
     def sides(self) -> dict[Side, tuple[Loss, list[nn.Parameter]]]:
-        """What each side minimises, and by which parameters."""
+        """Return the loss and the parameters of each side."""
         return {"encoder": (self.loss, list(self.parameters()))}
 
     def settings(self) -> dict[str, object]:
-        """None of its own: they are the estimator's."""
+        """Return no settings: they are the estimator's."""
         return {}
 
 
 def mean_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """Mean cross-entropy of each model, (M,), from logits (M, B, C) and targets (M, B)."""
+    """Return mean cross-entropy of each model, (M,), from logits (M, B, C) and targets (M, B)."""
     return cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").unflatten(0, target.shape).mean(1)
 
 
 def indicators(code: Tensor, n: int) -> Tensor:
-    """One column per value but the first, (…, n − 1): a one where the code is that value."""
+    """Return one column per value but the first, (…, n − 1): a one where the code is that value."""
     return (code[..., None] == torch.arange(1, n, device=code.device)).float()
 
 
 def rows_by_class(target: Tensor) -> list[Tensor]:
-    """The row numbers of every class, from class 0 on."""
+    """Return the row numbers of every class, from class 0 on."""
     return [torch.nonzero(target == c)[:, 0] for c in range(int(target.max()) + 1)]
 
 
 def random_batches(
     generators: Sequence[torch.Generator], n_batches: int, batch_size: int, strata: Sequence[Tensor]
 ) -> Tensor:
-    """Row numbers (n_batches, M, batch_size), drawn with replacement: equally many from every list of rows."""
+    """Return row numbers (n_batches, M, batch_size), drawn with replacement: equally many from every list of rows."""
     uniform = torch.stack([torch.rand(n_batches, batch_size, generator=g) for g in generators], dim=1)
     parts = uniform.to(strata[0].device).tensor_split(len(strata), dim=-1)
     return torch.cat([rows[(part * len(rows)).long()] for part, rows in zip(parts, strata, strict=True)], dim=-1)
@@ -232,13 +232,13 @@ class NeuralBaseline(GroupEncoder):
             torch.cuda.synchronize(x.device)  # captured steps must have ended before their graphs are given up
 
     def _scaling(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What is subtracted from each feature, and what it is then divided by."""
+        """Return the shift and the scale of each feature."""
         shift = features.mean(axis=0) if self._whitens else np.zeros(features.shape[1])
         scale = features.std(axis=0) if self._whitens else np.abs(features).max(axis=0)
         return shift, np.where(scale > 0, scale, 1.0)
 
     def _features(self, rows: Rows) -> Tensor:
-        """What the encoder network reads of each row."""
+        """Return the inputs of the encoder network."""
         scaled = (self.view_.features(rows.X) - self.shift_) / self.scale_
         x = torch.as_tensor(scaled, dtype=torch.float32)
         if not self.needs_attribute:
@@ -246,21 +246,21 @@ class NeuralBaseline(GroupEncoder):
         return torch.cat([x, indicators(torch.as_tensor(rows.group), len(self.groups_))], dim=1)
 
     def _encode_rows(self, rows: Rows) -> pd.DataFrame:
-        """z of every row."""
+        """Return z of every row."""
         return pd.DataFrame(self._latent(rows).double().numpy(), columns=self._names_out())
 
     def predict_rows(self, rows: Rows) -> npt.NDArray[np.generic]:
-        """The class that the predictor reads from z."""
+        """Return the class that the predictor reads from z."""
         with torch.no_grad():
             return self.label_classes[self.players_.predictor(self._latent(rows)[None])[0].argmax(-1).numpy()]
 
     def _latent(self, rows: Rows) -> Tensor:
-        """z of every row, (n, n_latent)."""
+        """Return z of every row, (n, n_latent)."""
         with torch.no_grad():
             return self.players_.represent(self._features(rows)[None], self._noise(rows)[None])[0]
 
     def _noise(self, rows: Rows) -> Tensor:
-        """The noise that each row is represented with, (n, n_noise)."""
+        """Return the noise that each row is represented with, (n, n_noise)."""
         return torch.empty(len(rows.X), 0)
 
     def _names_out(self) -> list[str]:

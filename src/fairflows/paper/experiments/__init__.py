@@ -77,12 +77,12 @@ CHAINS = (
 
 
 def list_experiments() -> pd.DataFrame:
-    """Name and title of every experiment, in the paper's order."""
+    """Return name and title of every experiment, in the paper's order."""
     return pd.DataFrame([(name, title) for name, (_, title) in EXPERIMENTS.items()], columns=["id", "title"])
 
 
 def function_of(name: str) -> Callable[[Setting], Result]:
-    """The function that runs an experiment; its module is imported here."""
+    """Return the function that runs an experiment; its module is imported here."""
     module, function = EXPERIMENTS[name][0].split(".")
     return getattr(import_module(f"fairflows.paper.experiments.{module}"), function)
 
@@ -145,7 +145,7 @@ def run(
 
 
 def machine(device: str) -> str:
-    """What an experiment ran on: the GPU where one is used, cores, and torch's version."""
+    """Describe the machine: the GPU where one is used, cores, and torch's version."""
     import torch
 
     cores = f"{os.cpu_count()} cores ({platform.machine()})"

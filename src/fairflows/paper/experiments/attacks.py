@@ -136,7 +136,7 @@ def attacked(model: Trained, found: Mapping[tuple[Trained, int], Audit], setting
 
 
 def model_upper(encoder: Encoder, n_draws: int) -> float:
-    """The model-based bound on Δ, at δ = .001 over the draws."""
+    """Return the model-based bound on Δ, at δ = .001 over the draws."""
     return float(statistical_distance_upper_bound(encoder.log_density_table(n_draws, random_state=1), 0.001))
 
 
@@ -202,7 +202,7 @@ def run_baselines(setting: Setting) -> Result:
 
 
 def misses(table: pd.DataFrame) -> str:
-    """Which of our numbers are further from the paper's than `MISS`."""
+    """Name our numbers that are further from the paper's than `MISS`."""
     found = [
         f"{line['method']}, {measure}: {line[measure]:.3f} (paper {line[f'paper: {measure}']:.3f})"
         for _, line in table.iterrows()
@@ -239,7 +239,7 @@ def _audited(
     bound: float = np.nan,
     holds_for: str = "–",
 ) -> dict[str, object]:
-    """The measures of a method, what the suite reaches against it, and the bound that it has."""
+    """Return the measures of a method, what the suite reaches against it, and the bound that it has."""
     found = audit(encoder, train, test, quick=setting.quick)
     suite = (1 + found.attack_lower) / 2
     refuted = ": REFUTED" if suite > bound else ""
@@ -247,7 +247,7 @@ def _audited(
 
 
 def _retrained(encoders: Sequence[NeuralBaseline], train: Table, test: Table, epochs: int, device: str) -> float:
-    """Accuracy of fresh networks for the task on standardised z, mean over encoders and groups."""
+    """Return accuracy of fresh networks for the task on standardised z, mean over encoders and groups."""
     z_train, z_test = standardised(latents(encoders, train, device), latents(encoders, test, device))
     y = labels_of(train)
     network = trained_networks(z_train, y, hidden=(50, 50), epochs=epochs, learning_rate=1e-3, weight_decay=1e-4)
@@ -255,7 +255,7 @@ def _retrained(encoders: Sequence[NeuralBaseline], train: Table, test: Table, ep
 
 
 def _own_adversary(encoder: NeuralBaseline, test: Table) -> float:
-    """Balanced accuracy of the very adversary that the encoder was trained against, where there was one."""
+    """Return the balanced accuracy of the adversary that the encoder was trained against, where there was one."""
     if not isinstance(encoder.players_, Players):
         return np.nan
     z = latents([encoder], test)
@@ -273,7 +273,7 @@ def _matching(train: Table, test: Table, setting: Setting) -> dict[str, object]:
 
 
 def _tree(train: Table, test: Table, setting: Setting) -> dict[str, object]:
-    """16 cells of `FairTree`: certified for the true distribution."""
+    """Measure 16 cells of `FairTree`, which are certified for the true distribution."""
     release = FairTree(16).fit(train)
     bound = (1 + float(cell_upper_bound(cells_by_group(release, test), 0.05))) / 2
     measures = {"method": "FairTree, 16 cells", "accuracy": task_accuracy(release, test)}

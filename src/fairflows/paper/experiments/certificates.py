@@ -73,7 +73,7 @@ def run_true_bounds(setting: Setting) -> Result:
 
 
 def simulated(n: int, k: int, trials: int, rng: np.random.Generator) -> dict[str, float]:
-    """Mean bounds from n rows in k cells, and how often each missed."""
+    """Return mean bounds from n rows in k cells, and how often each missed."""
     tilt = np.where(np.arange(k) < k // 2, 1, -1) * DISTANCE
     laws = np.stack([(1 + tilt) / k, (1 - tilt) / k])
     laws /= laws.sum(axis=1, keepdims=True)
@@ -91,7 +91,7 @@ def simulated(n: int, k: int, trials: int, rng: np.random.Generator) -> dict[str
 
 
 def on_adult() -> pd.DataFrame:
-    """FARE's trees of several γ and sizes: accuracy, the distance observed, and both bounds."""
+    """Grow FARE's trees of several γ and sizes: accuracy, the distance observed, and both bounds."""
     train, validation, test = load_adult().paper_split()
     rows = []
     for gamma in (0.0, 0.5, 0.8, 0.9):
@@ -155,7 +155,7 @@ def run_best_densities(setting: Setting) -> Result:
 
 
 def candidates(quick: bool) -> list[Density]:
-    """Densities of several kinds and sizes; which is best depends on the rows."""
+    """Return densities of several kinds and sizes; which is best depends on the rows."""
     small = [MixtureDensity(), KernelDensity(), FlowDensity("realnvp", n_steps=1000)]
     if quick:
         return small
@@ -194,7 +194,7 @@ class Claim:
 
 
 def claims(name: str, setting: Setting) -> list[Claim]:
-    """The paper's encoders on a dataset, every grid dequantised, no test person in training.
+    """Return the paper's encoders on a dataset, every grid dequantised, no test person in training.
 
     The best density is found once for all of them.
     """
@@ -211,7 +211,7 @@ def claims(name: str, setting: Setting) -> list[Claim]:
 
 
 def judged(attacked: tuple[Claim, Audit], n_draws: int) -> dict[str, object]:
-    """Both certificates of an encoder, and what the suite reached."""
+    """Return both certificates of an encoder, and what the suite reached."""
     claim, audit = attacked
     own = certify(claim.encoder, claim.test, audit=audit, n_draws=n_draws)
     better = certify(claim.encoder, claim.test, audit=audit, density=claim.best, n_draws=n_draws)

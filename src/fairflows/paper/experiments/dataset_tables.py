@@ -102,7 +102,7 @@ def run_features(setting: Setting) -> Result:
 
 
 def _accuracies_by_features(name: str, setting: Setting) -> pd.DataFrame:
-    """Two lines: with all features, and with the paper's."""
+    """Return two lines: with all features, and with the paper's."""
     rows = []
     for features, paper in zip(("all", "paper"), PAPER_ACCURACIES[name], strict=True):
         train, test = train_and_test(LOADERS[name](features))
@@ -122,7 +122,7 @@ def _accuracies_by_features(name: str, setting: Setting) -> pd.DataFrame:
 def network_accuracies(
     train: Table, test: Table, columns: list[str], classifier: Classifier, setting: Setting
 ) -> npt.NDArray[np.float64]:
-    """Balanced test accuracy of a network that sees these columns, one per seed."""
+    """Return balanced test accuracy of a network that sees these columns, one per seed."""
     view = NumericView.fit(train.X[columns], None, 0)
     device = chosen_device(setting.device)
     z, z_test = (

@@ -125,7 +125,7 @@ def run_recovery(setting: Setting) -> Result:
 def _contestants(
     train: Table, known: Sequence[Distribution], setting: Setting
 ) -> dict[str, tuple[AdversarialEncoder | FairFlow, float]]:
-    """The untrained encoders of figure 3 and the γ of each."""
+    """Return the untrained encoders of figure 3 and the γ of each."""
     estimated = [_estimated(rows.to_numpy()) for _, rows in train.X.groupby(train.a)]
     epochs = QUICK_FLOW_EPOCHS if setting.quick else FLOW_EPOCHS
     authors = FairFlow(
@@ -147,7 +147,7 @@ def _contestants(
 
 
 def _estimated(rows: npt.NDArray[np.float64]) -> Distribution:
-    """Two Gaussians estimated in the table's units: they are the truth there, behind its logit they are not."""
+    """Estimate two Gaussians in the table's units: they are the truth there, behind its logit they are not."""
     fitted = GaussianMixture(2, covariance_type="diag", random_state=0).fit(rows)
     means, variances = torch.as_tensor(fitted.means_), torch.as_tensor(fitted.covariances_)
     return MixtureSameFamily(
@@ -156,7 +156,7 @@ def _estimated(rows: npt.NDArray[np.float64]) -> Distribution:
 
 
 def _recovery_table(models: pd.DataFrame) -> pd.DataFrame:
-    """One line per method and attack."""
+    """Return one line per method and attack."""
     rows = []
     for method, part in models.groupby("method", sort=False):
         for attack in RECOVERY_ATTACKS:
@@ -179,7 +179,7 @@ def _recovery_table(models: pd.DataFrame) -> pd.DataFrame:
 
 
 def _recovery_figure(models: pd.DataFrame) -> Figure:
-    """One panel per attack: histograms of how well the group is recovered."""
+    """Draw histograms of how well the group is recovered, one panel per attack."""
     figure, axes = new_figure(len(RECOVERY_ATTACKS))
     for ax, attack in zip(axes[0], RECOVERY_ATTACKS, strict=True):
         for (method, part), colour in zip(models.groupby("method", sort=False), COLOURS, strict=False):

@@ -44,29 +44,29 @@ class Problem:
     rows: int | None = None  # train on a random part of this many rows; all when None
 
     def tables(self) -> tuple[Table, Table]:
-        """Rows to train on (the published training and validation rows) and test rows."""
+        """Return rows to train on (the published training and validation rows) and test rows."""
         return train_and_test(self.load(), self.rows)
 
     def describe(self, train: Table, test: Table) -> str:
-        """Which data this is, for the reader of a result."""
+        """Describe the data for the reader of a result."""
         notes = "".join(f" ({note})" for note in train.notes)
         part = " at random" if self.rows is not None and len(train) == self.rows else ""
         return f"{self.name}: {len(train):,} training rows{part}, {len(test):,} test rows{notes}"
 
     def at(self, setting: Setting) -> Problem:
-        """The problem at the size, and on the device, that a setting asks for."""
+        """Return the problem at the size, and on the device, that a setting asks for."""
         problem = _quick(self) if setting.quick else self
         matching_on_cpu = isinstance(self.encoder, FairMatching) and setting.device == "auto"
         return replace(problem, encoder=changed(problem.encoder, device="cpu" if matching_on_cpu else setting.device))
 
 
 def changed(encoder: AnyEncoder, **settings: object) -> AnyEncoder:
-    """The same encoder, not fitted, with some settings changed."""
+    """Return the same encoder, not fitted, with some settings changed."""
     return clone(encoder).set_params(**settings)
 
 
 def train_and_test(table: Table, n_train: int | None = None) -> tuple[Table, Table]:
-    """All rows but the test rows, or a random part of `n_train` of them, and the test rows."""
+    """Return all rows but the test rows, or a random part of `n_train` of them, and the test rows."""
     rows = np.flatnonzero(table.parts != "test")
     if n_train is not None and n_train < len(rows):
         rows = np.sort(np.random.default_rng(0).choice(rows, n_train, replace=False))
@@ -74,7 +74,7 @@ def train_and_test(table: Table, n_train: int | None = None) -> tuple[Table, Tab
 
 
 def apart_from(train: Table, test: Table) -> Table:
-    """The training rows of persons who are not among the test persons.
+    """Return the training rows of persons who are not among the test persons.
 
     The paper splits Health by rows, so most test persons are in training too; an adversary must not have met them.
     """
@@ -84,21 +84,21 @@ def apart_from(train: Table, test: Table) -> Table:
 
 
 def cells_by_group(encoder: Encoder, table: Table) -> npt.NDArray[np.float64]:
-    """How many rows of each group are in each cell that an encoder releases, (K, k)."""
+    """Count the rows of each group in each cell that an encoder releases, (K, k)."""
     counts = np.zeros((len(encoder.groups_), int(encoder.n_cells_ or 0)))
     np.add.at(counts, (table.group_numbers(encoder.groups_), Released.of(encoder).cells(table)), 1)
     return counts
 
 
 def labels_of(table: Table) -> npt.NDArray[np.intp]:
-    """The label as 0 and 1, which every experiment on a task needs."""
+    """Return the label as 0 and 1, which every experiment on a task needs."""
     if table.y is None:
         raise DataError(f"{table.name} has no label.")
     return table.y.to_numpy(copy=True)
 
 
 def at_hand(makers: Mapping[str, Callable[[], Made]]) -> tuple[dict[str, Made], list[str]]:
-    """What the functions return, and a note for each one whose data are missing.
+    """Call the functions; return their results, and a note for each one whose data are missing.
 
     Raises
     ------
@@ -120,7 +120,7 @@ CONTINUOUS_GAMMAS = (0.0, 0.02, 0.1, 0.2, 0.9)
 
 
 def crime() -> Problem:
-    """Crime, as in the paper: nothing is dequantised.
+    """Return Crime, as in the paper: nothing is dequantised.
 
     The paper's text gives four Gaussians to a = 0 and two to a = 1. Its published numbers are of the authors' code,
     which has it the other way round.
@@ -137,7 +137,7 @@ def crime() -> Problem:
 
 
 def law() -> Problem:
-    """Law School, with new noise in every step, as in the authors' code."""
+    """Return Law School, with new noise in every step, as in the authors' code."""
     encoder = FairFlow(
         density=[MixtureDensity(8), MixtureDensity(8)],
         n_epochs=100,
@@ -151,7 +151,7 @@ def law() -> Problem:
 
 
 def health() -> Problem:
-    """Health, the published aggregate.
+    """Return Health, the published aggregate.
 
     As in the authors' script, a fifth of the training rows is held out, and the noise of all eleven columns is new in
     every step. A person's rows share their noise when they are encoded.
@@ -177,18 +177,18 @@ AUTHORS_STEPS = 80 * 194
 
 
 def health_density(n_steps: int = AUTHORS_STEPS) -> FlowDensity:
-    """The density of one group of Health, as in the authors' code: networks with one hidden layer of 20 units."""
+    """Return the density of one group of Health, as in the authors' code: one hidden layer of 20 units."""
     return FlowDensity("realnvp", n_blocks=4, hidden=(20,), n_steps=n_steps, batch_size=256)
 
 
 def adult() -> Problem:
-    """Adult's six text columns."""
+    """Return Adult's six text columns."""
     encoder = FairMatching(output="one-hot", density="made", hidden=(50, 50))
     return Problem("Adult", datasets.load_adult, CONTINUOUS_GAMMAS, encoder, adversary_epochs=60)
 
 
 def compas() -> Problem:
-    """Compas in quantile bins."""
+    """Return Compas in quantile bins."""
     encoder = FairMatching(output="one-hot", density="made", hidden=(20, 20))
     return Problem("Compas", datasets.load_compas, CONTINUOUS_GAMMAS, encoder, adversary_epochs=60)
 
@@ -218,7 +218,7 @@ class Trained:
         return self.problem.describe(self.train, self.test)
 
     def fitted(self) -> dict[int, Encoder]:
-        """The models by their place in the frontier, but for those that diverged."""
+        """Return the models by their place in the frontier, but for those that diverged."""
         return {i: encoder for i, encoder in enumerate(self.frontier.encoders) if encoder.is_fitted}
 
     def frame(self) -> pd.DataFrame:
@@ -226,7 +226,7 @@ class Trained:
         return self.frontier.to_frame().rename(columns={"strength": "gamma"})
 
     def first_seed(self) -> list[int]:
-        """The places of the models of the first seed, but for those that diverged."""
+        """Return the places of the models of the first seed, but for those that diverged."""
         seeds = self.frame()["seed"]
         return [i for i in self.fitted() if seeds[i] == seeds.min()]
 
@@ -237,7 +237,7 @@ class Trained:
         return np.full(2, np.nan) if likelihood is None else likelihood
 
     def summary(self) -> pd.DataFrame:
-        """One row per γ: means over seeds, and half-widths of 95 % intervals."""
+        """Return one row per γ: means over seeds, and half-widths of 95 % intervals."""
         summary = self.frontier.summary().rename_axis("gamma").reset_index()
         summary.insert(0, "data", self.problem.name)
         return summary
@@ -245,19 +245,19 @@ class Trained:
 
 @lru_cache(maxsize=8)
 def trained(name: str, setting: Setting) -> Trained:
-    """The frontier of a dataset with the paper's γ and seeds."""
+    """Return the frontier of a dataset with the paper's γ and seeds."""
     seeds = setting.seed_list(full=5, quick=2 if name == "crime" else 1)
     problem = PROBLEMS[name]().at(setting)
     return fit(problem, seeds, problem.gammas)
 
 
 def fit_crime(setting: Setting, seeds: Sequence[int], gammas: Sequence[float], **settings: object) -> Trained:
-    """Crime with some settings of the encoder changed."""
+    """Return Crime with some settings of the encoder changed."""
     return fit(crime().at(setting), seeds, gammas, **settings)
 
 
 def fit(problem: Problem, seeds: Sequence[int], gammas: Sequence[float], **settings: object) -> Trained:
-    """A problem's frontier with some settings of the encoder changed."""
+    """Return a problem's frontier with some settings of the encoder changed."""
     train, test = problem.tables()
     encoder = changed(problem.encoder, **settings)
     return Trained(problem, frontier(encoder, train, strengths=gammas, seeds=seeds, validation=test), train, test)
@@ -271,7 +271,7 @@ def audited(models: Sequence[Trained], setting: Setting) -> dict[tuple[Trained, 
 
 
 def audits(targets: Sequence[tuple[Encoder, Table, Table]], setting: Setting) -> list[Audit]:
-    """What the suite reaches against encoders, each with rows to learn from and test rows of other persons.
+    """Attack encoders with the suite, each with rows to learn from and test rows of other persons.
 
     ``setting.n_jobs`` encoders are attacked at once, each in a process of its own.
     """
@@ -286,28 +286,28 @@ def _audit(target: tuple[Encoder, Table, Table], quick: bool) -> Audit:
 
 
 def all_trained(names: Sequence[str], setting: Setting) -> tuple[dict[str, Trained], list[str]]:
-    """The frontiers of all datasets at hand, and a note for each that is not."""
+    """Return the frontiers of all datasets at hand, and a note for each that is not."""
     return at_hand({name: partial(trained, name, setting) for name in names})
 
 
 def summaries(models: Mapping[str, Trained]) -> pd.DataFrame:
-    """One row per dataset and γ: means over seeds, and half-widths of 95 % intervals."""
+    """Return one row per dataset and γ: means over seeds, and half-widths of 95 % intervals."""
     return pd.concat([model.summary() for model in models.values()], ignore_index=True)
 
 
 def every_model(models: Mapping[str, Trained]) -> pd.DataFrame:
-    """One row per model."""
+    """Return one row per model."""
     frames = [model.frame().assign(data=model.problem.name) for model in models.values()]
     return pd.concat(frames, ignore_index=True)
 
 
 def described(models: Mapping[str, Trained]) -> str:
-    """Which data, for the reader of a result."""
+    """Describe the data for the reader of a result."""
     return "; ".join(model.data for model in models.values())
 
 
 def _quick(problem: Problem) -> Problem:
-    """Fewer epochs and rows where the full run takes longer than a minute on one core; Crime is small as it is."""
+    """Take fewer epochs and rows where the full run takes longer than a minute on one core."""
     if problem.name == "Law School":
         encoder = changed(problem.encoder, n_epochs=40, ramp_epochs=20, batch_size=256)
         return replace(problem, encoder=encoder, rows=12_000, adversary_epochs=15)

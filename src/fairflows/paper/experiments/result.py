@@ -39,19 +39,19 @@ class Setting:
     n_jobs: int = 1
 
     def seed_list(self, full: int = 5, quick: int = 1) -> list[int]:
-        """The seeds: as many as were asked for, else `full` of them, or `quick` in a quick run."""
+        """Return the seeds: as many as were asked for, else `full` of them, or `quick` in a quick run."""
         n = self.seeds or (quick if self.quick else full)
         return list(range(FIRST_SEED, FIRST_SEED + n))
 
 
 def new_pool(n_processes: int) -> ProcessPoolExecutor:
-    """Processes that are started anew: one that has used a GPU cannot be copied. Data warnings are off in them."""
+    """Start new processes, since one that has used a GPU cannot be copied. Data warnings are off in them."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(n_processes, context, initializer=_ignore_data_warnings)
 
 
 def in_processes(work: Callable[[Item], Found], items: Iterable[Item], n_processes: int) -> list[Found]:
-    """``map`` by several processes, in order; in this one where one is enough."""
+    """Map by several processes, in order; in this process where one is enough."""
     if n_processes == 1:
         return [work(item) for item in items]
     # As bytes: torch would lend tensors between processes instead of copying them, and the lender may be gone first.
@@ -66,7 +66,7 @@ def _work_on_bytes(packed: bytes) -> bytes:
 
 
 def _packed(value: object) -> bytes:
-    """A pickle that holds the keys of models: it goes from one of our processes to another, and is not kept."""
+    """Return a pickle that holds the keys of models: it goes from one of our processes to another, and is not kept."""
     with secrets_in_pickles():
         return pickle.dumps(value)
 
@@ -123,7 +123,7 @@ class Result:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, as JSON holds them."""
+        """Return plain values, as JSON holds them."""
         tables = {"table": self.table, **self.details}
         return {
             "id": self.id,
@@ -153,7 +153,7 @@ class Result:
 def new_figure(
     n_columns: int = 1, n_rows: int = 1, width: float = 4.2, height: float = 3.4
 ) -> tuple[Figure, npt.NDArray[np.object_]]:
-    """An empty figure that needs no display, and its axes as an array (rows, columns)."""
+    """Return an empty figure that needs no display, and its axes as an array (rows, columns)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * n_columns, height * n_rows), layout="constrained")
@@ -161,7 +161,7 @@ def new_figure(
 
 
 def frontier_figure(summary: pd.DataFrame) -> Figure:
-    """Balanced accuracy against the statistical distance: one curve per dataset."""
+    """Draw balanced accuracy against the statistical distance, one curve per dataset."""
     figure, axes = new_figure()
     draw_frontiers(axes[0], summary, {"delta": "Δ, statistical distance"}, by="data")
     axes[0, 0].legend()
@@ -171,7 +171,7 @@ def frontier_figure(summary: pd.DataFrame) -> Figure:
 def draw_frontiers(
     axes: npt.NDArray[np.object_], summary: pd.DataFrame, measures: Mapping[str, str], *, by: str
 ) -> None:
-    """Balanced accuracy against each measure, a panel each, with 95 % intervals: one curve per value of a column.
+    """Draw balanced accuracy against each measure in a panel, with 95 % intervals: one curve per value of a column.
 
     Measures are columns of the summary, with the names of their axes.
     """
@@ -199,7 +199,7 @@ def bounds_figure(
     least: float,
     radius: float | None = None,
 ) -> Figure:
-    """What adversaries reach against the bound, which holds below the diagonal: one colour per dataset.
+    """Draw what adversaries reach against the bound, which holds below the diagonal: one colour per dataset.
 
     The table has one row per model; each panel's title stands for the columns of the bound, within `radius`, and of
     what was reached. The diagonal goes from `least` to 1.

@@ -103,7 +103,7 @@ def run_criteria(setting: Setting) -> Result:
 
 
 def _criteria_figure(table: pd.DataFrame) -> Figure:
-    """Balanced accuracy against each criterion: a row of panels per dataset, a curve per criterion of training."""
+    """Draw balanced accuracy against each criterion: a row of panels per dataset, a curve per training criterion."""
     datasets = list(table.groupby("data", sort=False))
     figure, axes = new_figure(len(CRITERIA), len(datasets))
     for row, (name, part) in zip(axes, datasets, strict=True):
@@ -166,7 +166,7 @@ def run_scalarisations(setting: Setting) -> Result:
 
 
 def area(delta: pd.Series, accuracy: pd.Series) -> float:
-    """Area under accuracy as a function of Δ."""
+    """Return area under accuracy as a function of Δ."""
     order = np.argsort(delta.to_numpy())
     return float(np.trapezoid(accuracy.to_numpy()[order], delta.to_numpy()[order]))
 
@@ -210,7 +210,7 @@ def run_densities(setting: Setting) -> Result:
 
 
 def run_base_rates(setting: Setting) -> Result:
-    """Base rates of the training rows; the bound of Zhao and Gordon for every γ of figure 4a, and what is reached."""
+    """Table 5: base rates of the training rows, the bound of Zhao and Gordon for every γ, and the error reached."""
     models = trained("crime", setting)
     table = models.problem.load()
     train, _, _ = table.paper_split()

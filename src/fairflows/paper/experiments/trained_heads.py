@@ -23,18 +23,18 @@ Schedule = Callable[[float, int, int], Array]
 
 
 def thirds(start: float, epochs: int, n_steps: int) -> Array:
-    """Divided by ten after one and after two thirds of the epochs."""
+    """Divide the rate by ten after one and after two thirds of the epochs."""
     rates = [milestone_rate(start, epoch, epochs) for epoch in range(epochs)]
     return np.repeat(rates, n_steps).reshape(epochs, n_steps)
 
 
 def constant(start: float, epochs: int, n_steps: int) -> Array:
-    """The same in all steps."""
+    """Keep the rate in all steps."""
     return np.full((epochs, n_steps), start)
 
 
 def thirds_in_batches(start: float, epochs: int, n_steps: int) -> Array:
-    """The schedule of the attack on adversarial training in the paper's code, which counts batches as epochs.
+    """Return the schedule of the attack on adversarial training in the paper's code, which counts batches as epochs.
 
     The rate is divided by ten after every ``epochs // 3`` batches; those of validation, as many as those of training,
     count too. Epochs after the rate has fallen by ten orders of magnitude are left out: nothing moves in them.
@@ -57,7 +57,7 @@ def trained_networks(
     batch_size: int = 256,
     schedule: Schedule = thirds,
 ) -> StackedMLP:
-    """One network for each of M representations z (M, n, D), or one per seed of a single representation (1, n, D).
+    """Train a network on each of M representations z (M, n, D), or one per seed on a single one (1, n, D).
 
     Each has its own first weights and batches, and comes out as alone. Batches have equally many rows of every class of
     ``strata``, where they are given, and an epoch is a pass over the smallest class.
@@ -89,23 +89,23 @@ def trained_networks(
 
 @torch.no_grad()
 def predicted(network: StackedMLP, z: Tensor) -> npt.NDArray[np.intp]:
-    """The classes (M, n) that the networks predict for rows (M or 1, n, D)."""
+    """Return the classes (M, n) that the networks predict for rows (M or 1, n, D)."""
     return torch.cat([network(part).argmax(-1) for part in z.split(16_384, dim=1)], dim=1).cpu().numpy()
 
 
 def balanced_accuracy(guess: npt.NDArray[np.intp], truth: npt.NDArray[np.intp], by: npt.NDArray[np.intp]) -> Array:
-    """Mean over the classes of ``by`` of how often guesses (…, n) are right."""
+    """Return the share of right guesses (…, n), as the mean over the classes of ``by``."""
     right = guess == truth
     return np.mean([right[..., by == c].mean(axis=-1) for c in np.unique(by)], axis=0)
 
 
 def plain_accuracy(encoder: Encoder, table: Table) -> float:
-    """Accuracy of the encoder's own predictor, all rows counting alike."""
+    """Return the accuracy of the encoder's own predictor over all rows."""
     return float((encoder.predict(table) == labels_of(table)).mean())
 
 
 def task_accuracy(encoder: Encoder, test: Table) -> float:
-    """Accuracy of the encoder's own predictor, as the mean over the groups."""
+    """Return accuracy of the encoder's own predictor, as the mean over the groups."""
     return float(balanced_accuracy(encoder.predict(test), labels_of(test), test.a.to_numpy()))
 
 
@@ -121,7 +121,7 @@ def adversary_accuracies(
     schedule: Schedule = thirds,
     device: str = "cpu",
 ) -> Array:
-    """Balanced accuracy of a network that guesses the group from z, one per encoder.
+    """Return balanced accuracy of a network that guesses the group from z, one per encoder.
 
     With ``hidden=(50, 50)`` this is the paper's adversary: Adam at .01, as many epochs as the encoder, batches with
     equally many rows of both groups.
@@ -137,12 +137,12 @@ def adversary_accuracies(
 
 
 def standardised(z_train: Tensor, z_test: Tensor) -> tuple[Tensor, Tensor]:
-    """Representations (M, n, D) with mean 0 and deviation 1 on training rows."""
+    """Return representations (M, n, D) with mean 0 and deviation 1 on training rows."""
     mean, scale = z_train.mean(1, keepdim=True), z_train.std(1, keepdim=True).clamp_min(1e-30)
     return (z_train - mean) / scale, (z_test - mean) / scale
 
 
 def latents(encoders: Sequence[Encoder], table: Table, device: str = "cpu") -> Tensor:
-    """Every encoder's representation of a table, (M, n, D), in float32; the device may be "auto"."""
+    """Return every encoder's representation of a table, (M, n, D), in float32; the device may be "auto"."""
     parts = [np.asarray(encoder.transform(table), dtype=np.float32) for encoder in encoders]
     return torch.as_tensor(np.stack(parts), device=chosen_device(device))
