@@ -85,7 +85,7 @@ def test_a_file_with_two_readings_names_the_option_to_type(run, tmp_path):
     words = ["describe", tmp_path / "t.csv", "--sensitive", "s"]
     code, out, err = run(*words)
     assert (code, out) == (2, "")
-    assert "column 'y' holds numbers with ',' as the decimal mark, such as 1,5" in err
+    assert "column 'y' holds numbers with ',', such as '1,5'" in err
     assert "--decimal" in err
     assert json.loads(run(*words, "--decimal", ",", "--json")[1])["columns"]["y"]["kind"] != "categorical"
     assert json.loads(run(*words, "--decimal", ".", "--json")[1])["columns"]["y"]["kind"] == "categorical"

@@ -344,9 +344,10 @@ def column_types(
 
 def _refuse_other_decimal(name: str, fields: pa.Array, decimal: str, other: str) -> None:
     if _narrowest(fields, _ANY, other) == pa.float64():
+        example = fields.filter(pc.match_substring(fields, other))[0].as_py()
         raise DataError(
-            f"column {name!r} holds numbers with {other!r} as the decimal mark, such as {fields.drop_null()[0]}: state "
-            f"that (decimal={other!r}), or that they are text (decimal={decimal!r})."
+            f"column {name!r} holds numbers with {other!r}, such as {example!r}: state that it is the decimal mark "
+            f"(decimal={other!r}), or read the column as text (decimal={decimal!r})."
         )
 
 
