@@ -287,7 +287,7 @@ def test_all_experiments_run_in_order_and_say_which_were_skipped(run, tmp_path, 
         asked.append(name)
         if name == "recourse":
             raise DataError("put lawschs1_1.dta into a folder")
-        return lambda setting: experiments.Result(pd.DataFrame({"seeds": [setting.seeds]}), "no rows")
+        return lambda setting: experiments.Outcome(pd.DataFrame({"seeds": [setting.seeds]}), "no rows")
 
     monkeypatch.setattr(experiments, "function_of", instant)
     code, out, _ = run("reproduce", "--all", "--quick", "--seeds", "3", "-o", tmp_path)

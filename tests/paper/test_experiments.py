@@ -10,7 +10,7 @@ import pytest
 
 from fairflows.exceptions import DataError
 from fairflows.paper import experiments
-from fairflows.paper.experiments import Result, list_experiments, run, run_many
+from fairflows.paper.experiments import Outcome, list_experiments, run, run_many
 from fairflows.paper.experiments.problems import adult, at_hand, changed, crime, health, law
 from fairflows.paper.experiments.result import Setting, new_pool
 
@@ -86,7 +86,7 @@ def test_experiments_side_by_side_give_what_they_give_alone(pool, tmp_path, draw
 
 
 def test_one_experiment_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
-    one_row = Result(pd.DataFrame({"x": [1.0]}), "drawn")
+    one_row = Outcome(pd.DataFrame({"x": [1.0]}), "drawn")
     functions = {"figure-1": lambda setting: 1 / 0, "figure-2": lambda setting: one_row}
     monkeypatch.setattr(experiments, "function_of", functions.get)
     failed, done = run_many(["figure-1", "figure-2"], quick=True, out=tmp_path)
@@ -134,7 +134,7 @@ def test_missing_data_are_noted_and_an_error_when_all_are_missing():
 
 
 def test_a_result_says_which_data_it_is_of():
-    result = Result(pd.DataFrame({"x": [0.12345]}), "drawn", ["a note"], id="figure-2", title="t")
+    result = Outcome(pd.DataFrame({"x": [0.12345]}), "drawn", ["a note"], id="figure-2", title="t")
     assert "data: drawn" in str(result)
     assert "0.123" in str(result)
     assert "note: a note" in str(result)

@@ -16,7 +16,7 @@ from fairflows.paper import make_gaussians, make_three_groups
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural
 from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error
 from fairflows.paper.baselines.fcrl import Critic
-from fairflows.paper.baselines.neural import Batch, TrainingRows
+from fairflows.paper.baselines.neural import BaselineBatch, TrainingRows
 from fairflows.release.cell_release import CellRelease
 from fairflows.tradeoff import frontier
 
@@ -164,7 +164,7 @@ def test_forgetting_moves_the_mask_and_not_the_code(blobs):
     encoder = AdversarialForgetting(n_epochs=1).fit(blobs)
     players = encoder.players_.requires_grad_(True)
     x = torch.tensor(blobs.X.to_numpy(np.float32, copy=True))[None]
-    batch = Batch(x, torch.tensor(blobs.y.tolist())[None], torch.tensor(blobs.a.tolist())[None], x[..., :0])
+    batch = BaselineBatch(x, torch.tensor(blobs.y.tolist())[None], torch.tensor(blobs.a.tolist())[None], x[..., :0])
     free, paid = (players.loss(batch, torch.tensor([delta])).sum() for delta in (0.0, 1.0))
     networks = {"code": players.encoder, "mask": players.mask}
     for name, network in networks.items():

@@ -13,7 +13,7 @@ from fairflows.bijection.networks import Stacked, shown
 from fairflows.exceptions import DataError
 
 
-class Invertible(Protocol):
+class BijectiveMap(Protocol):
     """The two directions of a bijection."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

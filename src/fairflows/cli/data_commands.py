@@ -29,7 +29,7 @@ from fairflows.table.text_format import TextFormat
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fairflows.paper.experiments import Result
+    from fairflows.paper.experiments import Outcome
 
 
 _MODELS = 2  # that `fit` shares out the persons among; each certifies on those that it has not seen, with its part of δ
@@ -250,7 +250,7 @@ def reproduce(
     raise typer.Exit(int(failed or (all(missing) if every else any(missing))))
 
 
-def _outcome(result: Result) -> str:
+def _outcome(result: Outcome) -> str:
     if result.failed:
         return f"failed: {result.failed.splitlines()[-1]}"
     return f"skipped: {result.skipped}" if result.skipped else "done"

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fairflows.bijection import StackedMLP
-from fairflows.bijection.base import Invertible
+from fairflows.bijection.base import BijectiveMap
 from fairflows.density import GroupDensities
 
 MOST_COMPARED = 4
@@ -65,7 +65,7 @@ def convex(L_KL: Tensor, L_clf: Tensor, gamma: Tensor) -> Tensor:
 
 
 def algorithm_1(
-    f: Invertible,
+    f: BijectiveMap,
     h: StackedMLP | None,
     p: GroupDensities,
     batch: Batch,
@@ -107,7 +107,7 @@ def draws_compared(draws: Tensor, n_labels: int, most: int = MOST_COMPARED) -> T
     return torch.stack(shares, dim=2).flatten(3, 4)
 
 
-def log_prob_under_others(f: Invertible, p: GroupDensities, z: Tensor) -> Tensor:
+def log_prob_under_others(f: BijectiveMap, p: GroupDensities, z: Tensor) -> Tensor:
     """Return log p̂_Zb(z_a) of draws z_a for every other group b = a − 1, a − 2, ... (mod K): (M, K, K − 1, N).
 
     The draws are those that a and b are compared on, (M, K, K − 1, N, D). With densities by group and label they are
@@ -177,7 +177,7 @@ def without_kl(scalarise: Scalarise, kl_is_trained: Tensor) -> Scalarise:
 class WithoutKLGradient:
     """Encoders f whose inverse passes no gradient on to models that L_KL does not train (`kl_is_trained`, (M,))."""
 
-    f: Invertible
+    f: BijectiveMap
     kl_is_trained: Tensor
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,8 +13,8 @@ from torch.nn.functional import leaky_relu
 from fairflows.bijection.networks import StackedMLP, augment
 from fairflows.exceptions import check_choice
 from fairflows.paper.baselines.neural import (
-    Batch,
-    Learner,
+    BaselineBatch,
+    BaselineNetworks,
     Loss,
     NeuralBaseline,
     Side,
@@ -46,7 +46,7 @@ class AttributeBaseline(AdversarialBaseline):
         return self.attribute == "encoding"
 
 
-class Players(Learner):
+class Players(BaselineNetworks):
     """A learner with an adversary, which reads the group's logits from z; z is the output of one network by default."""
 
     def __init__(self, method: AdversarialBaseline, rows: TrainingRows, seeds: Sequence[int]):
@@ -58,21 +58,21 @@ class Players(Learner):
         """Return z = f(x)."""
         return self.encoder(x)
 
-    def adversary_loss(self, z: Tensor, batch: Batch) -> Tensor:
+    def adversary_loss(self, z: Tensor, batch: BaselineBatch) -> Tensor:
         """Return the adversary's loss, (M,): the cross-entropy of the group, unless a method says otherwise."""
         return mean_cross_entropy(self.adversary(z), batch.a)
 
     def sides(self) -> dict[Side, tuple[Loss, list[nn.Parameter]]]:
         """Return the sides' losses. The adversary cannot change z; its weights are fixed in the other side's steps."""
 
-        def encoder_loss(batch: Batch, strength: Tensor) -> Tensor:
+        def encoder_loss(batch: BaselineBatch, strength: Tensor) -> Tensor:
             self.adversary.requires_grad_(False)
             try:
                 return self.loss(batch, strength)
             finally:
                 self.adversary.requires_grad_(True)
 
-        def adversary_loss(batch: Batch, strength: Tensor) -> Tensor:
+        def adversary_loss(batch: BaselineBatch, strength: Tensor) -> Tensor:
             with torch.no_grad():
                 z = self.represent(batch.x, batch.noise)
             return self.adversary_loss(z, batch)
@@ -85,7 +85,7 @@ class Players(Learner):
 class TradeOff(Players):
     """A weighted sum of the task's and the adversary's cross-entropies."""
 
-    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
+    def loss(self, batch: BaselineBatch, strength: Tensor) -> Tensor:
         """Return (1 − γ)·L_task − γ·L_adv."""
         z = self.represent(batch.x, batch.noise)
         task = mean_cross_entropy(self.predictor(z), batch.y)
@@ -161,12 +161,12 @@ class NormalisedL1(Players):
         counts = torch.bincount(rows.a, minlength=rows.n_groups)
         self.register_buffer("weights", len(rows.a) / counts.clamp(min=1))
 
-    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
+    def loss(self, batch: BaselineBatch, strength: Tensor) -> Tensor:
         """Return l_class − γ·L_adv."""
         z = self.represent(batch.x, batch.noise)
         return absolute_error(self.predictor(z), batch.y).mean(-1) - strength * self.adversary_loss(z, batch)
 
-    def adversary_loss(self, z: Tensor, batch: Batch) -> Tensor:
+    def adversary_loss(self, z: Tensor, batch: BaselineBatch) -> Tensor:
         """Return l_adv."""
         return (self.weights[batch.a] * absolute_error(self.adversary(z), batch.a)).mean(-1)
 
@@ -227,7 +227,7 @@ def absolute_error(logits: Tensor, target: Tensor) -> Tensor:
 class MaximumEntropy(Players):
     """The losses of MaxEnt-ARL; the discriminator minimises its cross-entropy."""
 
-    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
+    def loss(self, batch: BaselineBatch, strength: Tensor) -> Tensor:
         """Return l_task − α·mean of log p_a(z) over groups and rows."""
         z = self.represent(batch.x, batch.noise)
         doubt = -self.adversary(z).log_softmax(-1).mean(dim=(-1, -2))
@@ -286,7 +286,7 @@ class Forgetting(Players):
         """Return z = c ⊙ m."""
         return self.encoder(x) * self.mask(x).sigmoid()
 
-    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
+    def loss(self, batch: BaselineBatch, strength: Tensor) -> Tensor:
         """Return l_task + ρ‖x − x̂(c)‖² + λ·mᵀ(1 − m) + δ·L_disc on the groups of other rows."""
         c, m = self.encoder(batch.x), self.mask(batch.x).sigmoid()
         task = mean_cross_entropy(self.predictor(c * m), batch.y)

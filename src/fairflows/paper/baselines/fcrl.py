@@ -22,8 +22,8 @@ from torch.nn.functional import softplus
 from fairflows.bijection.networks import StackedMLP, generator_of
 from fairflows.encoder.base import Rows
 from fairflows.paper.baselines.neural import (
-    Batch,
-    Learner,
+    BaselineBatch,
+    BaselineNetworks,
     NeuralBaseline,
     TrainingRows,
     check_weights,
@@ -56,7 +56,7 @@ class Critic(StackedMLP):
         return ((pair + _TINY).log() - (average + _TINY).log()).mean(-1)
 
 
-class ContrastiveLearner(Learner):
+class ContrastiveLearner(BaselineNetworks):
     """The networks of FCRL and their loss; β is λ/2 where it is not given."""
 
     def __init__(self, method: FCRL, rows: TrainingRows, seeds: Sequence[int]):
@@ -74,7 +74,7 @@ class ContrastiveLearner(Learner):
         mu, sigma = self._law(x)
         return mu + sigma * noise
 
-    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
+    def loss(self, batch: BaselineBatch, strength: Tensor) -> Tensor:
         """Return l_task + β·KL − λ·Î(z; x | a), and the loss of the predictor that sees z alone."""
         mu, sigma = self._law(batch.x)
         z = mu + sigma * batch.noise

@@ -1,6 +1,6 @@
 """Baselines that are networks: the estimator behind all of them, and how M models are trained at once.
 
-A method has a `Learner`: its networks, what it releases for a row, and what each side minimises.
+A method has a `BaselineNetworks`: its networks, what it releases for a row, and what each side minimises.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TrainingRows(NamedTuple):
     n_groups: int
 
 
-class Batch(NamedTuple):
+class BaselineBatch(NamedTuple):
     """A batch of each model: features (M, B, D), labels and groups (M, B), standard normal noise (M, B, n_noise)."""
 
     x: Tensor
@@ -49,11 +49,11 @@ class Batch(NamedTuple):
     noise: Tensor
 
 
-Loss = Callable[[Batch, Tensor], Tensor]
+Loss = Callable[[BaselineBatch, Tensor], Tensor]
 """The loss of each model, (M,), on a batch, given the strength of each, (M,)."""
 
 
-class Learner(Stacked, ABC):
+class BaselineNetworks(Stacked, ABC):
     """The networks of as many models as there are seeds, in the settings of an estimator, and what they minimise.
 
     The encoder reads x, and writes as many numbers as z has unless `n_written` says otherwise; the predictor reads the
@@ -74,7 +74,7 @@ class Learner(Stacked, ABC):
         """Return z of rows (M, B, D), with noise (M, B, n_noise)."""
 
     @abstractmethod
-    def loss(self, batch: Batch, strength: Tensor) -> Tensor:
+    def loss(self, batch: BaselineBatch, strength: Tensor) -> Tensor:
         """Return the loss of all networks but the adversary, (M,), given the strength of each model, (M,)."""
 
     def sides(self) -> dict[Side, tuple[Loss, list[nn.Parameter]]]:
@@ -115,7 +115,7 @@ class NeuralBaseline(GroupEncoder):
     """Base of the neural baselines: one network encodes all groups, trained with a method's loss.
 
     The sensitive attribute is needed to fit; to encode, only where the encoder reads it, as some methods' authors have
-    it. A subclass states its defaults, its networks and their loss (`Learner`), and whose turn it is on each batch.
+    it. A subclass states its defaults, its networks and their loss (`BaselineNetworks`), and the turns of the sides.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class NeuralBaseline(GroupEncoder):
     view_: NumericView = field(init=False)
     shift_: FloatArray = field(init=False)
     scale_: FloatArray = field(init=False)
-    players_: Learner = field(init=False)
+    players_: BaselineNetworks = field(init=False)
 
     _turns: ClassVar[Turns] = (("encoder",),)
     """Whose step it is on each of a cycle of batches."""
@@ -159,7 +159,7 @@ class NeuralBaseline(GroupEncoder):
 
     @property
     @abstractmethod
-    def _learner(self) -> type[Learner]:
+    def _learner(self) -> type[BaselineNetworks]:
         """The networks and what they minimise."""
 
     @property
@@ -193,7 +193,7 @@ class NeuralBaseline(GroupEncoder):
         finite = torch.stack([p.isfinite().flatten(1).all(1) for p in learner.parameters()]).all(0)
         return [{"players_": learner.select(m)} if finite[m] else None for m in range(len(models))]
 
-    def _play(self, learner: Learner, rows: TrainingRows, strength: Tensor, seeds: Sequence[int]) -> None:
+    def _play(self, learner: BaselineNetworks, rows: TrainingRows, strength: Tensor, seeds: Sequence[int]) -> None:
         """Train all models in place, given the strength and the seed of each; an epoch draws with replacement.
 
         On a GPU each side's step is captured once and replayed.
@@ -206,8 +206,8 @@ class NeuralBaseline(GroupEncoder):
         chosen = torch.empty(len(seeds), self.batch_size, dtype=torch.int64, device=x.device)
         noise = torch.empty(len(seeds), self.batch_size, learner.n_noise, device=x.device)
 
-        def batch() -> Batch:
-            return Batch(x[chosen], y[chosen], a[chosen], noise)
+        def batch() -> BaselineBatch:
+            return BaselineBatch(x[chosen], y[chosen], a[chosen], noise)
 
         def steps(loss: Loss, parameters: Sequence[nn.Parameter]) -> AdamSteps:
             settings = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}

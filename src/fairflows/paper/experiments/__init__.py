@@ -21,9 +21,9 @@ from typing import Any
 import pandas as pd
 
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.paper.experiments.result import Result, Setting, new_pool
+from fairflows.paper.experiments.result import Outcome, Setting, new_pool
 
-__all__ = ["Result", "list_experiments", "run", "run_many"]
+__all__ = ["Outcome", "list_experiments", "run", "run_many"]
 
 EXPERIMENTS = {
     "figure-1": ("drawn_data.run_overview", "Overview: two densities before and after encoding"),
@@ -81,7 +81,7 @@ def list_experiments() -> pd.DataFrame:
     return pd.DataFrame([(name, title) for name, (_, title) in EXPERIMENTS.items()], columns=["id", "title"])
 
 
-def function_of(name: str) -> Callable[[Setting], Result]:
+def function_of(name: str) -> Callable[[Setting], Outcome]:
     """Return the function that runs an experiment; its module is imported here."""
     module, function = EXPERIMENTS[name][0].split(".")
     return getattr(import_module(f"fairflows.paper.experiments.{module}"), function)
@@ -96,7 +96,7 @@ def run(
     n_jobs: int = 1,
     out: str | Path | None = None,
     show: bool = True,
-) -> Result:
+) -> Outcome:
     """Run an experiment, print its numbers beside the paper's, and save them.
 
     Parameters
@@ -118,7 +118,7 @@ def run(
 
     Returns
     -------
-    Result
+    Outcome
         ``result.skipped`` says why when the data are not at hand.
     """
     if id not in EXPERIMENTS:
@@ -134,7 +134,7 @@ def run(
             warnings.simplefilter("ignore", DataWarning)  # what they would say is in the notes
             result = function_of(id)(setting)
     except DataError as error:
-        result = Result(pd.DataFrame(), "", skipped=str(error))
+        result = Outcome(pd.DataFrame(), "", skipped=str(error))
     result.id, result.title = id, EXPERIMENTS[id][1]
     result.seconds = time.perf_counter() - start
     result.setting |= {"quick" if quick else "full": "settings", "machine": machine(device)}
@@ -162,7 +162,7 @@ def run_many(
     seeds: int | None = None,
     device: str = "auto",
     out: str | Path | None = None,
-) -> Iterator[Result]:
+) -> Iterator[Outcome]:
     """Run experiments, several at once if asked, and yield each result when it is there.
 
     An experiment that fails has its error in ``result.failed``, and the others go on. Those that share models run one
@@ -181,14 +181,14 @@ def run_many(
             yield from future.result()
 
 
-def _run_chain(one: Callable[[str], Result], names: Sequence[str]) -> list[Result]:
+def _run_chain(one: Callable[[str], Outcome], names: Sequence[str]) -> list[Outcome]:
     return [one(name) for name in names]
 
 
-def _run_or_fail(name: str, **settings: Any) -> Result:
+def _run_or_fail(name: str, **settings: Any) -> Outcome:
     try:
         result = run(name, show=False, **settings)
     except Exception:  # hours of other experiments must not be lost with it; the command then exits with 1
-        result = Result(pd.DataFrame(), "", failed=traceback.format_exc(), id=name, title=EXPERIMENTS[name][1])
+        result = Outcome(pd.DataFrame(), "", failed=traceback.format_exc(), id=name, title=EXPERIMENTS[name][1])
     result.figure = None  # it is saved; between processes it would only be copied
     return result

@@ -19,7 +19,7 @@ from fairflows.explain import matches, recourse
 from fairflows.paper.datasets import HealthLabel, load_health
 from fairflows.paper.experiments import problems
 from fairflows.paper.experiments.problems import changed, fit_crime, labels_of
-from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, new_figure
+from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Outcome, Setting, new_figure
 from fairflows.paper.experiments.trained_heads import (
     balanced_accuracy,
     latents,
@@ -45,7 +45,7 @@ PAPER_TRANSFER_ACCURACY: dict[HealthLabel, dict[float, float]] = {
 }
 
 
-def run_matches(setting: Setting) -> Result:
+def run_matches(setting: Setting) -> Outcome:
     """Match all training rows with γ = 0 and γ = 1."""
     fitted = fit_crime(setting, [FIRST_SEED], tuple(PAPER_MATCHES))
     rows, clusters_of = [], {}
@@ -75,10 +75,10 @@ def run_matches(setting: Setting) -> Result:
                 ax.scatter(*place[mine].T, c=colours, marker=marker, s=6, lw=0.7)
             ax.set(title=f"γ = {gamma:g}, a = {group}", xticks=[], yticks=[])
     note = "Which cluster the paper names is not said; the widest is the one whose match differs most in likelihood."
-    return Result(pd.DataFrame(rows), fitted.data, [note], figure, clusters_of)
+    return Outcome(pd.DataFrame(rows), fitted.data, [note], figure, clusters_of)
 
 
-def run_recourse(setting: Setting) -> Result:
+def run_recourse(setting: Setting) -> Outcome:
     """Encode with γ = 1, decide by logistic regression on z, and lead each rejected row to its nearest accepted one.
 
     The nearest one is looked for among all training rows and among a third of them, which shows how much of a change is
@@ -139,10 +139,10 @@ def run_recourse(setting: Setting) -> Result:
         "The paper's numbers are of 25 schools; its notebook passes the rows through the logit twice and decodes every "
         "rejected point by both groups' flows: they are not quite the same quantity.",
     ]
-    return Result(pd.DataFrame(rows), problem.describe(train, test), notes, details={"models": models})
+    return Outcome(pd.DataFrame(rows), problem.describe(train, test), notes, details={"models": models})
 
 
-def run_transfer(setting: Setting) -> Result:
+def run_transfer(setting: Setting) -> Outcome:
     """Train encoders once; train heads on z for the other labels."""
     problem = replace(problems.health().at(setting), load=partial(load_health, "transfer"))
     encoder = problem.encoder
@@ -187,4 +187,4 @@ def run_transfer(setting: Setting) -> Result:
         "Charlson index, which the encoder was trained for: accuracy "
         + ", ".join(f"{accuracy:.3f} at γ = {g:g}" for g, accuracy in zip(TRANSFER_GAMMAS, own, strict=True)),
     ]
-    return Result(pd.DataFrame(rows), problem.describe(train, test), notes)
+    return Outcome(pd.DataFrame(rows), problem.describe(train, test), notes)

@@ -36,7 +36,7 @@ from fairflows.paper.experiments.problems import (
     labels_of,
     train_and_test,
 )
-from fairflows.paper.experiments.result import Result, Setting, bounds_figure, in_processes
+from fairflows.paper.experiments.result import Outcome, Setting, bounds_figure, in_processes
 from fairflows.paper.experiments.trained_heads import (
     adversary_accuracies,
     balanced_accuracy,
@@ -60,7 +60,7 @@ MEASURES = ("accuracy", "adversary in G", "adversary outside G", "bound")
 MISS = 0.02
 
 
-def run_paper_adversary(setting: Setting) -> Result:
+def run_paper_adversary(setting: Setting) -> Outcome:
     """Figure 5: the certified bound (1 + Δ)/2 against the paper's adversary, and for the first seed the whole suite.
 
     Every adversary of the suite has a line in the details.
@@ -92,7 +92,7 @@ def run_paper_adversary(setting: Setting) -> Result:
         least=0.5,
         radius=radius,
     )
-    return Result(table, described(models), notes, figure, {"suite": every_adversary(found)})
+    return Outcome(table, described(models), notes, figure, {"suite": every_adversary(found)})
 
 
 def every_adversary(found: Mapping[tuple[Trained, int], Audit]) -> pd.DataFrame:
@@ -167,7 +167,7 @@ BASELINES = {
 }
 
 
-def run_baselines(setting: Setting) -> Result:
+def run_baselines(setting: Setting) -> Outcome:
     """Table 1: train, then attack: from inside the family, from outside, and with the whole suite."""
     train, test = train_and_test(load_adult("all"), 10_000 if setting.quick else None)
     rows = in_processes(partial(_baseline, train=train, test=test, setting=setting), BASELINES, setting.n_jobs)
@@ -198,7 +198,7 @@ def run_baselines(setting: Setting) -> Result:
         )
     else:
         notes.append(misses(table))
-    return Result(table, f"Adult: {len(train):,} training rows, {len(test):,} test rows", notes)
+    return Outcome(table, f"Adult: {len(train):,} training rows, {len(test):,} test rows", notes)
 
 
 def misses(table: pd.DataFrame) -> str:

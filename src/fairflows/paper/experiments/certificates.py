@@ -36,7 +36,7 @@ from fairflows.paper.experiments.problems import (
 from fairflows.paper.experiments.result import (
     COLOURS,
     FIRST_SEED,
-    Result,
+    Outcome,
     Setting,
     bounds_figure,
     in_processes,
@@ -56,7 +56,7 @@ CELLS = (2, 10, 50, 200)
 BOUNDS = ("ours", "Weissman", "FARE")
 
 
-def run_true_bounds(setting: Setting) -> Result:
+def run_true_bounds(setting: Setting) -> Outcome:
     """Simulate cells with Δ = 0.1 between the groups, and certify FARE's trees on Adult both ways."""
     trials = 50 if setting.quick else 500
     rng = np.random.default_rng(FIRST_SEED)
@@ -69,7 +69,7 @@ def run_true_bounds(setting: Setting) -> Result:
         "FARE's trees on Adult: its own bound uses training, validation and test rows, ours test rows alone.",
     ]
     data = f"drawn; and Adult ({len(load_adult()):,} rows)"
-    return Result(table, data, notes, _bounds_of_cells_figure(table), {"adult": trees})
+    return Outcome(table, data, notes, _bounds_of_cells_figure(table), {"adult": trees})
 
 
 def simulated(n: int, k: int, trials: int, rng: np.random.Generator) -> dict[str, float]:
@@ -124,7 +124,7 @@ def _bounds_of_cells_figure(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def run_best_densities(setting: Setting) -> Result:
+def run_best_densities(setting: Setting) -> Outcome:
     """Certify every γ with the paper's density and with the best one, and attack both claims."""
     names = ("crime",) if setting.quick else ("crime", "law", "health")
     made, notes = at_hand({name: partial(claims, name, setting) for name in names})
@@ -151,7 +151,7 @@ def run_best_densities(setting: Setting) -> Result:
         ylabel="Δ that an adversary reaches (≥, 95 %)",
         least=0.0,
     )
-    return Result(table, data, notes, figure)
+    return Outcome(table, data, notes, figure)
 
 
 def candidates(quick: bool) -> list[Density]:

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from fairflows.paper.experiments.problems import LOADERS, at_hand, labels_of, train_and_test
-from fairflows.paper.experiments.result import Result, Setting
+from fairflows.paper.experiments.result import Outcome, Setting
 from fairflows.paper.experiments.trained_heads import balanced_accuracy, constant, predicted, thirds, trained_networks
 from fairflows.release.partitions import NumericView
 from fairflows.resources import chosen_device
@@ -35,7 +35,7 @@ PAPER_ACCURACIES = {  # with all features, and with those the paper keeps
 }
 
 
-def run_rates(setting: Setting) -> Result:
+def run_rates(setting: Setting) -> Outcome:
     """Table 3: count the rows, groups and labels of every part."""
     tables, notes = at_hand(LOADERS)
     rows = []
@@ -52,7 +52,7 @@ def run_rates(setting: Setting) -> Result:
         "Health: one row of the validation part is missing from the published aggregate.",
     ]
     data = ", ".join(f"{name} ({len(table):,} rows)" for name, table in tables.items())
-    return Result(pd.DataFrame(rows), data, notes)
+    return Outcome(pd.DataFrame(rows), data, notes)
 
 
 def _rates(part: Table) -> tuple[float, ...]:
@@ -61,7 +61,7 @@ def _rates(part: Table) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Classifier:
+class TaskNetwork:
     """A network for the task, and how it is trained: Adam at .001, which does not decay."""
 
     hidden: tuple[int, ...]  # hidden layers
@@ -73,17 +73,17 @@ class Classifier:
 
 
 AUTHORS = {  # one network per dataset, as the authors' script of baselines has them
-    "Adult": Classifier((20,), 100, 128, 1e-3),
-    "Compas": Classifier((20,), 100, 128, 1e-1),
-    "Crime": Classifier((100,), 60, 128, 1e-2),
-    "Health": Classifier((100, 50, 20), 80, 256, 1e-3),
-    "Law School": Classifier((100,), 100, 128, 1e-4),
+    "Adult": TaskNetwork((20,), 100, 128, 1e-3),
+    "Compas": TaskNetwork((20,), 100, 128, 1e-1),
+    "Crime": TaskNetwork((100,), 60, 128, 1e-2),
+    "Health": TaskNetwork((100, 50, 20), 80, 256, 1e-3),
+    "Law School": TaskNetwork((100,), 100, 128, 1e-4),
 }
 # Of Compas: counts, days and scores by Northpointe that are not in the authors' table.
 NOT_OF_THE_AUTHORS = "juv_misd_count", "juv_other_count", "days_b_screening_arrest", "decile_score", "v_decile_score"
 
 
-def run_features(setting: Setting) -> Result:
+def run_features(setting: Setting) -> Outcome:
     """Table 4: train the authors' networks, and one that is the same for all data, on all features and the paper's."""
     found, notes = at_hand({name: partial(_accuracies_by_features, name, setting) for name in LOADERS})
     table = pd.concat(found.values(), ignore_index=True)
@@ -98,7 +98,7 @@ def run_features(setting: Setting) -> Result:
     ]
     if setting.quick:
         notes.append("quick: at most 20,000 training rows, and a tenth of the epochs but where rows are few.")
-    return Result(table, ", ".join(found), notes)
+    return Outcome(table, ", ".join(found), notes)
 
 
 def _accuracies_by_features(name: str, setting: Setting) -> pd.DataFrame:
@@ -110,7 +110,7 @@ def _accuracies_by_features(name: str, setting: Setting) -> pd.DataFrame:
             train = train.take(np.random.default_rng(0).choice(len(train), 20_000, replace=False))
         columns = [column for column in train.X if column not in NOT_OF_THE_AUTHORS]
         # About 4,000 steps for any size of table: small ones need many passes, large ones few.
-        same = Classifier((100, 100), int(np.clip(4000 * 256 / len(train), 5, 60)), 256, 1e-4, by_group=False)
+        same = TaskNetwork((100, 100), int(np.clip(4000 * 256 / len(train), 5, 60)), 256, 1e-4, by_group=False)
         row: dict[str, object] = {"data": name, "features": "all" if features == "all" else "the paper's"}
         for network, classifier in {"the authors' network": AUTHORS[name], "the same network": same}.items():
             accuracies = 100 * network_accuracies(train, test, columns, classifier, setting)
@@ -120,7 +120,7 @@ def _accuracies_by_features(name: str, setting: Setting) -> pd.DataFrame:
 
 
 def network_accuracies(
-    train: Table, test: Table, columns: list[str], classifier: Classifier, setting: Setting
+    train: Table, test: Table, columns: list[str], classifier: TaskNetwork, setting: Setting
 ) -> npt.NDArray[np.float64]:
     """Return balanced test accuracy of a network that sees these columns, one per seed."""
     view = NumericView.fit(train.X[columns], None, 0)

@@ -17,7 +17,7 @@ from fairflows.bounds import statistical_distance
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.paper.baselines.adversarial import AdversarialEncoder
 from fairflows.paper.experiments.problems import changed, labels_of
-from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Result, Setting, new_figure
+from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, Outcome, Setting, new_figure
 from fairflows.paper.experiments.trained_heads import adversary_accuracies, plain_accuracy, thirds_in_batches
 from fairflows.paper.gaussians import make_gaussians
 from fairflows.table.table import Table
@@ -37,7 +37,7 @@ PAPER_RECOVERY = {
 }
 
 
-def run_overview(setting: Setting) -> Result:
+def run_overview(setting: Setting) -> Outcome:
     """Figure 1: encode N(0, 1) and N(4, 1), both known, with γ = 0.9; the label is the upper half of each group."""
     rng = np.random.default_rng(FIRST_SEED)
     a = np.repeat([0, 1], 2000)
@@ -69,10 +69,10 @@ def run_overview(setting: Setting) -> Result:
     for ax, letter in ((left, "x"), (right, "z")):
         ax.set(xlabel=letter, yticks=[])
         ax.legend()
-    return Result(pd.DataFrame(rows), "drawn: N(0, 1) and N(4, 1), 2,000 rows each, densities known", figure=figure)
+    return Outcome(pd.DataFrame(rows), "drawn: N(0, 1) and N(4, 1), 2,000 rows each, densities known", figure=figure)
 
 
-def run_samples(setting: Setting) -> Result:
+def run_samples(setting: Setting) -> Outcome:
     """Figure 2: 200 rows of each group of the four Gaussian blobs."""
     table, _ = make_gaussians(400, random_state=FIRST_SEED)
     y = labels_of(table)
@@ -86,10 +86,10 @@ def run_samples(setting: Setting) -> Result:
     means = table.X.groupby(table.a.to_numpy()).mean().rename_axis("a").reset_index()
     share = [y[table.a == group].mean() for group in table.groups]
     summary = pd.DataFrame({"a": means["a"], "mean x1": means["x1"], "mean x2": means["x2"], "P(y = 1)": share})
-    return Result(summary, "drawn: the four blobs, 200 rows of each group", figure=figure)
+    return Outcome(summary, "drawn: the four blobs, 200 rows of each group", figure=figure)
 
 
-def run_recovery(setting: Setting) -> Result:
+def run_recovery(setting: Setting) -> Outcome:
     """Figure 3: train both methods on the four blobs with many seeds, and attack every model in two ways.
 
     The paper's code attacks adversarial training by a network whose learning rate vanishes within a few epochs, and FNF
@@ -119,7 +119,7 @@ def run_recovery(setting: Setting) -> Result:
         "The bound (1 + Δ)/2 is of the densities that a model was trained with: proved where they are known.",
     ]
     data = f"drawn: the four blobs, 2,048 rows to train and to test; {len(seeds)} seeds"
-    return Result(_recovery_table(models), data, notes, _recovery_figure(models), {"models": models})
+    return Outcome(_recovery_table(models), data, notes, _recovery_figure(models), {"models": models})
 
 
 def _contestants(

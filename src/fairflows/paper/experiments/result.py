@@ -76,7 +76,7 @@ def _ignore_data_warnings() -> None:
 
 
 @dataclass
-class Result:
+class Outcome:
     """The outcome of one experiment.
 
     Attributes

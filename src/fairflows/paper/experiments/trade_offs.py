@@ -24,7 +24,14 @@ from fairflows.paper.experiments.problems import (
     summaries,
     trained,
 )
-from fairflows.paper.experiments.result import COLOURS, Result, Setting, draw_frontiers, frontier_figure, new_figure
+from fairflows.paper.experiments.result import (
+    COLOURS,
+    Outcome,
+    Setting,
+    draw_frontiers,
+    frontier_figure,
+    new_figure,
+)
 
 PAPER_HEALTH_PARITY = {0.0: 0.39, 0.95: 0.08}
 PAPER_ADULT_BOUND, PAPER_ADULT_ACCURACY = 0.6112, 0.8443  # table 1; γ is not stated, and close to 0
@@ -43,7 +50,7 @@ CRITERIA = {
 }
 
 
-def run_continuous(setting: Setting) -> Result:
+def run_continuous(setting: Setting) -> Outcome:
     """Figure 4a: train every γ and seed of Crime, Law School and Health, each dataset in one run."""
     models, notes = all_trained(("crime", "law", "health"), setting)
     summary = summaries(models)
@@ -60,10 +67,10 @@ def run_continuous(setting: Setting) -> Result:
             f"Health: accuracy drops by {100 * drop:.1f} points from the first γ to the last; the paper says 3.9."
         )
     figure = frontier_figure(summary)
-    return Result(table, described(models), notes, figure, {"models": every_model(models)})
+    return Outcome(table, described(models), notes, figure, {"models": every_model(models)})
 
 
-def run_categorical(setting: Setting) -> Result:
+def run_categorical(setting: Setting) -> Outcome:
     """Figure 4b: match the cells of both groups of Adult and of Compas for every γ and seed."""
     models, notes = all_trained(("adult", "compas"), setting)
     summary = summaries(models)
@@ -74,10 +81,10 @@ def run_categorical(setting: Setting) -> Result:
     table = summary[[*shown, "balanced_accuracy ±", "paper accuracy", "accuracy", "parity"]]
     notes.append("adversary_accuracy is the bound (1 + Δ)/2, exact under the estimated densities of cells.")
     figure = frontier_figure(summary)
-    return Result(table, described(models), notes, figure, {"models": every_model(models)})
+    return Outcome(table, described(models), notes, figure, {"models": every_model(models)})
 
 
-def run_criteria(setting: Setting) -> Result:
+def run_criteria(setting: Setting) -> Outcome:
     """Figure 6: the models of figure 4a, and models trained for other criteria, by three criteria.
 
     Crime, Law School and Health are trained for equalized odds, Crime also for equal opportunity.
@@ -99,7 +106,7 @@ def run_criteria(setting: Setting) -> Result:
         "differ, parity and odds contradict each other, and the other distance may rise.",
         "delta is the distance of the whole groups' laws of z, whatever a model was trained for.",
     ]
-    return Result(table[shown], described(models), notes, _criteria_figure(table))
+    return Outcome(table[shown], described(models), notes, _criteria_figure(table))
 
 
 def _criteria_figure(table: pd.DataFrame) -> Figure:
@@ -114,7 +121,7 @@ def _criteria_figure(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def run_bijections(setting: Setting) -> Result:
+def run_bijections(setting: Setting) -> Outcome:
     """Table 2: RealNVP and neural spline encoders, with every γ and seed."""
     parts, models, data = [], [], ""
     splines = NeuralSpline(2, n_bins=20, bound=10.0)  # as in the authors' code; made anew for the table's features
@@ -139,10 +146,10 @@ def run_bijections(setting: Setting) -> Result:
         "Splines have 20 pieces on [−10, 10], as in the authors' code; our default is 8 on [−5, 5].",
     ]
     details = {"models": pd.concat(models, ignore_index=True)}
-    return Result(pd.concat(parts, ignore_index=True), data, notes, details=details)
+    return Outcome(pd.concat(parts, ignore_index=True), data, notes, details=details)
 
 
-def run_scalarisations(setting: Setting) -> Result:
+def run_scalarisations(setting: Setting) -> Outcome:
     """Figure 7: convex and Chebyshev scalarisation over a wide range of γ, and the area under each curve."""
     seeds = setting.seed_list(full=5, quick=1)
     figure, ((ax,),) = new_figure()
@@ -162,7 +169,7 @@ def run_scalarisations(setting: Setting) -> Result:
         "The area is by the trapezoidal rule over Δ, from the least Δ reached. The paper names neither its γ nor the "
         "ends of its curve, so the areas compare between schemes, not with the paper's."
     )
-    return Result(pd.DataFrame(rows), data, [note], figure, {"models": pd.concat(models, ignore_index=True)})
+    return Outcome(pd.DataFrame(rows), data, [note], figure, {"models": pd.concat(models, ignore_index=True)})
 
 
 def area(delta: pd.Series, accuracy: pd.Series) -> float:
@@ -171,7 +178,7 @@ def area(delta: pd.Series, accuracy: pd.Series) -> float:
     return float(np.trapezoid(accuracy.to_numpy()[order], delta.to_numpy()[order]))
 
 
-def run_densities(setting: Setting) -> Result:
+def run_densities(setting: Setting) -> Outcome:
     """Figure 8: mixtures, RealNVP, an autoregressive density: what the paper names, and what the authors' script ran.
 
     The script gives the mixtures two and four components and, where it says "autoregressive", trains RealNVP for half
@@ -206,10 +213,10 @@ def run_densities(setting: Setting) -> Result:
     ]
     if lost := int(table["delta"].isna().sum()):
         notes.append(f"{lost} of {len(table)} lines diverged: at γ = 0 nothing keeps matches where a flow is finite.")
-    return Result(table[shown].rename(columns={"data": "density"}), data, notes, figure)
+    return Outcome(table[shown].rename(columns={"data": "density"}), data, notes, figure)
 
 
-def run_base_rates(setting: Setting) -> Result:
+def run_base_rates(setting: Setting) -> Outcome:
     """Table 5: base rates of the training rows, the bound of Zhao and Gordon for every γ, and the error reached."""
     models = trained("crime", setting)
     table = models.problem.load()
@@ -234,4 +241,4 @@ def run_base_rates(setting: Setting) -> Result:
         for gamma, delta, least, reached in costs.to_numpy()
     ]
     notes.append("err0 + err1 ≥ |P(y = 1 | a = 0) − P(y = 1 | a = 1)| − Δ (Zhao and Gordon, 2019).")
-    return Result(pd.DataFrame(rows), models.data, notes, details={"costs": costs})
+    return Outcome(pd.DataFrame(rows), models.data, notes, details={"costs": costs})
