@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from fairflows import FairFlow
 from fairflows.paper import load_crime
-from fairflows.storage.saving import load, save
+from fairflows.storage import load, save
 from fairflows.stream.files import encode_file
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from fairflows.release.cell_release import CellRelease as CellRelease
     from fairflows.release.crossfit import CrossFit as CrossFit
     from fairflows.report.page import Report as Report
-    from fairflows.storage.saving import load as load
-    from fairflows.storage.saving import save as save
+    from fairflows.storage import load as load
+    from fairflows.storage import save as save
     from fairflows.stream.batches import encode_batch as encode_batch
     from fairflows.stream.files import decode_file as decode_file
     from fairflows.stream.files import encode_file as encode_file
@@ -67,7 +67,7 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.release.cell_release": "CellRelease",
     "fairflows.release.crossfit": "CrossFit",
     "fairflows.report.page": "Report",
-    "fairflows.storage.saving": "load save",
+    "fairflows.storage": "load save",
     "fairflows.stream.batches": "encode_batch",
     "fairflows.stream.files": "decode_file encode_file",
     "fairflows.table.examples": "load_adult",

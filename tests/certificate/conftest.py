@@ -6,8 +6,8 @@ import pytest
 from known_encoders import ClaimingTree
 
 from fairflows import load_adult
-from fairflows.encoder.model_state import model_hash
 from fairflows.release.released import Released
+from fairflows.storage import model_hash
 
 
 @pytest.fixture(scope="session")

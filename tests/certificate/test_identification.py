@@ -17,8 +17,8 @@ from fairflows.certificate.certify import certify
 from fairflows.certificate.verify import verify
 from fairflows.density import KernelDensity, MixtureDensity
 from fairflows.encoder.group_encoder import Unencoded
-from fairflows.encoder.model_state import model_hash
 from fairflows.release.released import Released
+from fairflows.storage import model_hash
 
 pytestmark = [
     pytest.mark.usefixtures("few_trees"),

@@ -13,7 +13,7 @@ from fairflows import FairMatching, Table
 from fairflows.cli.base import show_warning, with_options
 from fairflows.cli.main import BUG, main
 from fairflows.exceptions import DataWarning
-from fairflows.storage.saving import save
+from fairflows.storage import save
 from fairflows.stream.batches import BatchEncoder
 from processes import start
 

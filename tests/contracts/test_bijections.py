@@ -170,7 +170,7 @@ def test_state_restores_the_map(make):
     first = perturbed(make(n_groups=2, seeds=(1, 2)))
     x = points(first)
     for stack in (first, first.select(1), first.select_group(0).double()):
-        second = type(stack).from_state(stack.to_state())
+        second = type(stack).from_dict(stack.to_dict())
         assert not any(parameter.requires_grad for parameter in second.parameters())
         for name, value in second.state_dict().items():
             assert torch.equal(value, stack.state_dict()[name])

@@ -126,7 +126,7 @@ def test_float64_agrees_with_float32(density):
 
 
 def test_state_restores_the_density(density):
-    fresh = type(density).from_state(density.to_state())
+    fresh = type(density).from_dict(density.to_dict())
     x = rows(20)
     torch.testing.assert_close(fresh.log_prob(x), density.log_prob(x))
 

@@ -13,7 +13,7 @@ from fairflows.encoder.matched_tree import CalibrationRows, grow
 from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents, RankedColumns
 from fairflows.encoder.task_score import score_columns
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.storage.saving import load, save
+from fairflows.storage import load, save
 from fairflows.table.columns import TableColumns
 from fairflows.table.table import Table
 from fairflows.tradeoff import frontier

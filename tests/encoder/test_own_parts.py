@@ -10,8 +10,8 @@ from sklearn.base import clone
 from fairflows import CellRelease, DataError, FairFlow, audit, certify, frontier, load, save, verify
 from fairflows.bijection import NeuralSpline, StackedMLP
 from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
-from fairflows.encoder.model_state import model_hash
 from fairflows.paper import make_gaussians
+from fairflows.storage import model_hash
 from own_parts import Linear, Normal
 
 pytestmark = [
@@ -155,7 +155,7 @@ def test_a_bijection_whose_code_has_changed_is_not_loaded(with_linear, tmp_path)
 
 
 def test_own_classes_must_be_able_to_describe_themselves(tmp_path):
-    with pytest.raises(ValueError, match="own must hold classes that have to_state and from_state, and torch modules"):
+    with pytest.raises(ValueError, match="own must hold classes that have to_dict and from_dict, and torch modules"):
         load(tmp_path, own=["Linear"])
 
 
@@ -210,18 +210,16 @@ class Stated:
 class Described(Stated):
     """The same, able to describe itself."""
 
-    def to_state(self):
+    def to_dict(self):
         return {"mean": float(self.law.mean[0])}
 
     @classmethod
-    def from_state(cls, state):
+    def from_dict(cls, state):
         return cls(state["mean"])
 
 
 def test_objects_are_saved_if_they_describe_themselves(tmp_path):
-    with pytest.raises(
-        DataError, match="a Stated cannot be saved: a saved model holds no code.*to_state and from_state"
-    ):
+    with pytest.raises(DataError, match="a Stated cannot be saved: a saved model holds no code.*to_dict and from_dict"):
         save(KnownDensity(Stated()), tmp_path / "density")
     save(KnownDensity(Described(2.0)), tmp_path / "density")
     again = load(tmp_path / "density", own=[Described])

@@ -10,7 +10,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from fairflows import certify
-from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
 from fairflows.paper import make_gaussians, make_three_groups
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural
@@ -18,6 +17,7 @@ from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error
 from fairflows.paper.baselines.fcrl import Critic
 from fairflows.paper.baselines.neural import BaselineBatch, TrainingRows
 from fairflows.release.cell_release import CellRelease
+from fairflows.storage import model_hash
 from fairflows.tradeoff import frontier
 
 KEY = bytes(range(32))

@@ -12,9 +12,9 @@ import fairflows as ff
 from fairflows.bounds import cell_upper_bound
 from fairflows.certificate.certify import MadeCase, Settings
 from fairflows.encoder.group_encoder import Unencoded
-from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Released
+from fairflows.storage import model_hash
 from fairflows.table.persons import Key, Persons
 from fairflows.workflow.job import report
 from fairflows.workflow.results import naming_released_file

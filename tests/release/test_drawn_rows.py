@@ -10,10 +10,10 @@ import fairflows as ff
 from fairflows.bounds import cell_upper_bound
 from fairflows.encoder.base import Cells, Rows
 from fairflows.encoder.group_encoder import Unencoded
-from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.released import Released
+from fairflows.storage import model_hash
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 

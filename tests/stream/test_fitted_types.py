@@ -8,7 +8,7 @@ from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, FairMatching, Table
 from fairflows.release.cell_release import CellRelease
-from fairflows.storage.saving import load, save
+from fairflows.storage import load, save
 from fairflows.stream.batches import encode_batch
 from fairflows.stream.files import decode_file, encode_file
 

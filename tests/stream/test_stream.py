@@ -16,7 +16,7 @@ import fairflows as ff  # its parts are imported by those tests that use them: a
 from fairflows import DataError, FairMatching, Table
 from fairflows.exceptions import DataWarning
 from fairflows.release.cell_release import CellRelease
-from fairflows.storage.saving import load, save
+from fairflows.storage import load, save
 from fairflows.stream import files
 from fairflows.stream.files import TableWriter, decode_file, encode_file, shuffled
 from processes import start
@@ -255,7 +255,7 @@ def test_other_refusals(frame, flow, tmp_path):
 ENCODE = """
 import sys, warnings; warnings.simplefilter("ignore")
 from fairflows.stream.files import encode_file
-from fairflows.storage.saving import load
+from fairflows.storage import load
 encode_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], sensitive="sex", identifier="person")
 """
 

@@ -14,7 +14,7 @@ from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import certify
 from fairflows.certificate.verify import verify
 from fairflows.frontiers.selection import Candidate, Target, choose
-from fairflows.storage.saving import load
+from fairflows.storage import load
 from fairflows.tradeoff import frontier
 from fairflows.workflow.job import fit_table, report
 from fairflows.workflow.results import certified_part, read_report, read_run, write_fit

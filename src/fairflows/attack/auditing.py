@@ -30,10 +30,10 @@ from fairflows.display import (
     new_axes,
     progress_bar,
 )
-from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model
 from fairflows.resources import one_thread
+from fairflows.storage import model_hash
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:

@@ -64,17 +64,17 @@ class Bijection(Stacked, ABC):
     def __repr__(self) -> str:
         return shown(self, self.settings())
 
-    def to_state(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the state to save: the settings, the weights, and where a few points go.
 
         The code of a bijection of one's own is not saved: the points show whether it is still the same map.
         """
-        return super().to_state() | {"probe": self._moved_points()}
+        return super().to_dict() | {"probe": self._moved_points()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the bijection that `to_state` described."""
-        bijection, probe = super().from_state(state), state.get("probe")
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Return the bijection that `to_dict` described."""
+        bijection, probe = super().from_dict(state), state.get("probe")
         if probe is not None and not torch.allclose(bijection._moved_points(), probe, 1e-3, 1e-3, equal_nan=True):
             raise DataError(f"{cls.__name__} is another map than when the model was saved: its code has changed.")
         return bijection

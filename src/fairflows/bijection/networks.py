@@ -92,13 +92,13 @@ class Stacked(nn.Module):
         names = [name for name in inspect.signature(type(self)).parameters if name != "seeds"]
         return {name: getattr(self, name) for name in names}
 
-    def to_state(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the state to save: the settings, and the weights."""
         return {"settings": self.settings(), "n_models": self.n_models, "weights": dict(self.state_dict())}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the stack that `to_state` described; its weights are held fixed."""
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Return the stack that `to_dict` described; its weights are held fixed."""
         stack = cls(**state["settings"], seeds=[0] * state["n_models"])
         stack.load_state_dict(state["weights"], assign=True)
         return stack.requires_grad_(False)

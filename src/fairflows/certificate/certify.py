@@ -31,10 +31,10 @@ from fairflows.certificate.statement import (
     Law,
 )
 from fairflows.encoder.base import Encoder, LatentLaw
-from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.release.released import Model, Released
 from fairflows.report.words import ASSUMPTIONS
+from fairflows.storage import model_hash
 from fairflows.table.columns import distinct
 from fairflows.table.table import Table
 

@@ -12,9 +12,9 @@ from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import MadeCase, Settings, request_of
 from fairflows.certificate.looks import open_looks
 from fairflows.certificate.statement import AttackResult, FoldCounts, Statement
-from fairflows.encoder.model_state import model_hash
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
+from fairflows.storage import model_hash
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:

@@ -134,7 +134,7 @@ def row_counter(quiet: bool, verb: str) -> Iterator[Callable[[int, int | None], 
 
 def open_model(folder: Path) -> tuple[Transformer, Run | None]:
     """The model in a folder that `fit` wrote, and how its table was read; or a saved model alone."""
-    from fairflows.storage.saving import load
+    from fairflows.storage import load
     from fairflows.workflow.results import RUN, read_run
 
     if (folder / RUN).is_file():

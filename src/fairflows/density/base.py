@@ -106,15 +106,15 @@ class Density(nn.Module, ABC):
     def __repr__(self) -> str:
         return shown(self, self.settings())
 
-    def to_state(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the state to save: the settings, and what was fitted."""
         tensors = [*self.named_parameters(recurse=False), *self.named_buffers(recurse=False)]
         fitted = dict([*tensors, *self.named_children()])
         return {"settings": self.settings(), "n_features": self.n_features, "fitted": fitted}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the density that `to_state` described."""
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Return the density that `to_dict` described."""
         return cls(**state["settings"])._keep(state["n_features"], **state["fitted"])
 
     def _keep(self, n_features: int, **fitted: Tensor | nn.Module) -> Self:
@@ -316,13 +316,13 @@ class GroupDensities(nn.Module):
             self._stacked_on = place
         return self._stack
 
-    def to_state(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the state to save."""
         return {"members": self.members, "n_labels": self.n_labels}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the densities that `to_state` described."""
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Return the densities that `to_dict` described."""
         members, n = state["members"], state["n_labels"]
         return cls([members[i : i + n] for i in range(0, len(members), n)])
 

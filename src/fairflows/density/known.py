@@ -89,21 +89,21 @@ class KnownDensity(Density):
                 torch.cuda.manual_seed(seed)
             return self._torch_distribution().sample((n,)).detach()
 
-    def to_state(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the state to save; of a module, such as a zuko flow, the weights, and the log-density of a few points.
 
         A module is loaded into one that the user made again: the points show whether it is the same density.
         """
-        state = super().to_state() | {"fitted": {}}
+        state = super().to_dict() | {"fitted": {}}
         if isinstance(self.distribution, nn.Module):
             x = self.sample(16, torch.Generator().manual_seed(0))
             state["probe"] = {"x": x, "log_prob": self.log_prob(x)}
         return state
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the density that `to_state` described."""
-        density = super().from_state(state)
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Return the density that `to_dict` described."""
+        density = super().from_dict(state)
         probe = state.get("probe")
         if probe is not None and not torch.allclose(density.log_prob(probe["x"]), probe["log_prob"], 1e-3, 1e-3):
             raise DataError(
@@ -167,9 +167,9 @@ class InModelSpace(Density):
         """Return the density as it is: nothing is estimated."""
         return self
 
-    def to_state(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the state to save: all of it came with the constructor."""
-        return super().to_state() | {"fitted": {}}
+        return super().to_dict() | {"fitted": {}}
 
 
 def _parts(source: Any) -> Iterator[Any]:

@@ -25,7 +25,7 @@ from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.report.page import Report
-from fairflows.storage.saving import load
+from fairflows.storage import load
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
 from fairflows.tradeoff import Frontier

@@ -23,7 +23,7 @@ from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, Transformer, beside
 from fairflows.report.page import Report
 from fairflows.report.words import MEANING, badge
-from fairflows.storage.saving import FILES, load, save
+from fairflows.storage import FILES, load, save
 from fairflows.stream.batches import to_arrow
 from fairflows.stream.files import TableWriter
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files

@@ -34,11 +34,9 @@ from fairflows.density import (
 )
 from fairflows.density.cell_counts import SmoothedCounts
 from fairflows.density.made import CategoricalMADE
-from fairflows.encoder.model_state import model_hash
 from fairflows.paper import make_gaussians
 from fairflows.release.cell_release import CellRelease
-from fairflows.storage.saving import FORMAT, load, save
-from fairflows.storage.values import _HOMES, class_named
+from fairflows.storage import _HOMES, FORMAT, class_named, load, model_hash, save
 from fairflows.stream.batches import encode_batch
 from fairflows.stream.files import encode_file
 from fairflows.table.persons import Persons
@@ -283,14 +281,16 @@ def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
     }
     table = Table(pd.DataFrame(columns), sensitive=["f", "m"] * 30, label=[0, 0, 1] * 20, missing="category")
     save(FairTree(n_cells=2, output="row", unseen="other", missing="category").fit(table), tmp_path / "model")
-    names = {value["name"] for value in saved_values(tmp_path / "model", "is", "type")}
+    names = {
+        value["text"] for kind in ("type", "pandas type") for value in saved_values(tmp_path / "model", "kind", kind)
+    }
     assert names >= {"float64", "Int64", "boolean", "object"}
     times = r"datetime64\[.s(, Europe/Berlin)?\]|timedelta64\[.s\]"
     known = re.compile(rf"bool|boolean|object|u?int\d+|U?Int\d+|float\d+|{times}")
     assert [name for name in names if not known.fullmatch(name)] == []
-    texts = saved_values(tmp_path / "model", "is", "string type")
-    assert {value["storage"] for value in texts} <= {"python", "pyarrow"}
-    assert "NA" in {value["missing"] for value in texts} <= {"NA", "nan"}
+    texts = [value["text"].split() for value in saved_values(tmp_path / "model", "kind", "string type")]
+    assert {storage for storage, _ in texts} <= {"python", "pyarrow"}
+    assert "NA" in {missing for _, missing in texts} <= {"NA", "nan"}
 
 
 @pytest.mark.parametrize("output", ["cell", "row"])
@@ -511,7 +511,7 @@ def set_class(content, arrays, name):
         (lambda content, arrays: content["state"].pop("settings"), "cannot be rebuilt"),
         (
             lambda content, arrays: content["state"].update(
-                settings={"is": "texts", "type": "<U999999999", "shape": [1, 99], "items": ["a"] * 99}
+                settings={"is": "values", "type": "<U999999999", "shape": [1, 99], "items": ["a"] * 99}
             ),
             "cannot be rebuilt",
         ),
@@ -556,7 +556,7 @@ def test_a_crash_while_saving_leaves_the_old_model(saved, mixed, monkeypatch):
     def crash(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fairflows.storage.saving.write_private", crash)
+    monkeypatch.setattr("fairflows.storage.write_private", crash)
     with pytest.raises(KeyboardInterrupt):
         save(model, saved)
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before

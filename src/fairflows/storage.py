@@ -1,0 +1,584 @@
+"""Save and load fitted models as JSON and arrays, never as a pickle, and know them by a hash.
+
+=======================  ==============================================================================================
+``model.json``           format version, class, settings, codec: everything but numbers in bulk
+``weights.safetensors``  the arrays
+``key.json``             the secrets behind noise and coins, readable by the owner alone (0600); never share it
+``ledger.json``          keyed hashes of the rows that the model, and each model in it, was fitted to or chosen by
+=======================  ==============================================================================================
+
+A class says what it is saved by in ``to_dict`` and is built again by ``from_dict``. Most need neither: a dataclass is
+saved by its fields, an estimator by its settings and what fitting added, any other object by its attributes. Only the
+classes of one list are saved; files name them without their module, so that a class may move.
+
+The folder is private (0700). It is written beside its place and then exchanged with what was there, so that a crash
+leaves the old model or the new one.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from functools import cached_property
+from hashlib import file_digest, sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, Self, runtime_checkable
+
+import joblib
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import MetadataRequest
+
+from fairflows import __version__
+from fairflows.exceptions import DataError
+from fairflows.table.folders import new_folder, refuse_other_files, settle_folder, write_private
+from fairflows.table.json_text import parse_json, read_json, read_text
+from fairflows.table.ledger import Ledger
+from fairflows.table.persons import Key, Secret, fingerprint
+from fairflows.table.value_text import from_text, to_text
+
+FORMAT = 1
+"""The version of the format that this release writes and reads."""
+
+MODEL, WEIGHTS, KEY, LEDGER = "model.json", "weights.safetensors", "key.json", "ledger.json"
+FILES = (MODEL, WEIGHTS, KEY, LEDGER)
+_HEADER = {
+    "class": str, "weights": str, "weights_bytes": int, "model": str, "key": str, "ledger": bool, "content": dict,
+}  # fmt: skip
+CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
+    "fairflows.table.grid": "Grid",
+    "fairflows.table.schema": "Schema",
+    "fairflows.codec.product": "Codec",
+    "fairflows.codec.cell_codec": "BinLevels CellCodec",
+    "fairflows.codec.one_column": "Levels Ranges Scale",
+    "fairflows.bijection": "RealNVP NeuralSpline ElementwiseSpline StackedMLP",
+    "fairflows.density": "MixtureDensity FlowDensity AutoregressiveDensity KernelDensity KnownDensity GroupDensities",
+    "fairflows.density.known": "InModelSpace",
+    "fairflows.density.made": "CategoricalMADE",
+    "fairflows.density.cell_counts": "CellCounts SmoothedCounts PairTree",
+    "fairflows.encoder.fair_flow": "FairFlow",
+    "fairflows.encoder.fair_matching": "FairMatching",
+    "fairflows.encoder.fair_tree": "FairTree TreeScores",
+    "fairflows.encoder.matched_tree": "MatchedTree",
+    "fairflows.encoder.ranked_columns": "RankedColumns NumberRanks LevelIndicators PrincipalComponents",
+    "fairflows.encoder.fair_cells": "FairCells",
+    "fairflows.encoder.labels": "Label",
+    "fairflows.encoder.cell_programme": "BinnedScores ScoreBins",
+    "fairflows.encoder.group_encoder": "Unencoded",
+    "fairflows.encoder.flow_fitting": "FittedFlow",
+    "fairflows.encoder.cell_model": "CellModel",
+    "fairflows.encoder.scores": "Score ScoreFeatures OneHot BoostedTrees LogisticScores",
+    "fairflows.encoder.trees": "ThresholdTrees",
+    "fairflows.encoder.rows_given_cell": "RowsGivenCell",
+    "fairflows.release.cell_release": "CellRelease",
+    "fairflows.release.crossfit": "CrossFit KeptCounts",
+    "fairflows.release.partitions": "NumericView NumberColumn LevelColumn TreePartition",
+    "sklearn.linear_model": "LogisticRegression",
+    "sklearn.ensemble": "HistGradientBoostingClassifier HistGradientBoostingRegressor",
+    "sklearn.pipeline": "Pipeline",
+    "torch.distributions": "Normal MultivariateNormal Independent MixtureSameFamily Categorical Laplace StudentT Chi2 "
+    "Gamma Beta Dirichlet Exponential",
+}
+_HOMES = {name: home for home, names in CLASSES.items() for name in names.split()}
+_NOT_HASHED = {
+    "key", "key_", "ledger_", "device", "progress", "history", "n_jobs", "requests", "probe", "_sklearn_output_config",
+}  # fmt: skip
+"""Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over,
+what is checked at loading."""
+_TAG = "is"  # the entry of a JSON object that says what it stands for
+State = dict[str, Any]
+
+
+@runtime_checkable
+class Storable(Protocol):
+    """An object that says what it is saved by. Nobody has to inherit from this class: the two methods are enough."""
+
+    def to_dict(self) -> State:
+        """Return plain values, arrays, tensors, and objects that can be saved in turn."""
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Return the object that `to_dict` described."""
+
+
+def save(model: Any, path: str | Path) -> None:
+    """Save a fitted encoder, a pipeline that starts with one, or a density.
+
+    Parameters
+    ----------
+    model : encoder, Pipeline or density
+        What to save. Classifiers inside it must be `LogisticRegression` or scikit-learn's gradient-boosted trees:
+        others have no form but a pickle. A `Bijection` or `Density` of your own, and torch modules such as zuko's
+        flows, are saved without their code, which `load` then takes as ``own``.
+    path : str or Path
+        The folder to write; one that holds a model is replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fairflows import FairMatching, load_adult
+    >>> adult = load_adult()
+    >>> encoder = FairMatching(gamma=1, density="counts").fit(adult)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(encoder, f"{folder}/model")
+    ...     again = load(f"{folder}/model")
+    >>> again.transform(adult).equals(encoder.transform(adult))
+    True
+    """
+    from safetensors.numpy import save as to_bytes
+
+    target = Path(path)
+    _refuse_other_folder(target)
+    writer = _Writer()
+    text = _json(writer.write(model, type(model).__name__))
+    weights = to_bytes(writer.arrays)
+    keys = json.dumps([secret.hex() for secret in writer.secrets])
+    header = {
+        "format": FORMAT,
+        "fairflows": __version__,
+        "class": type(model).__name__,
+        "weights": _digest(weights),
+        "weights_bytes": len(weights),
+        "model": _digest(text.encode()),
+        "key": _digest(keys.encode())[:8],  # eight digits find a wrong key file, and are no help in guessing a key
+        "ledger": bool(writer.ledgers),
+    }
+    with new_folder(target) as folder:
+        body = json.dumps(header, indent=1)[:-2] + f',\n "content": {text}\n}}\n'
+        (folder / MODEL).write_text(body, encoding="utf-8")
+        (folder / WEIGHTS).write_bytes(weights)
+        write_private(folder / KEY, keys.encode())
+        if writer.ledgers:
+            write_private(folder / LEDGER, json.dumps([ledger.to_dict() for ledger in writer.ledgers]).encode())
+
+
+def load(path: str | Path, own: Sequence[object] = ()) -> Any:
+    """Load what `save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+    own : sequence of classes and modules
+        The code of parts of your own, since a saved model holds none: the class of each `Bijection` or `Density`, and
+        for each torch module, such as a zuko flow, one that was made with the same settings. Its weights are replaced
+        in a copy.
+
+    Raises
+    ------
+    DataError
+        There is no model, a file of it is missing or damaged, its key belongs to another model, a later release of
+        fairflows wrote it, or a part of its maker's own was not passed.
+    """
+    folder = Path(path)
+    for part in own:
+        if not _is_module(part) and not (isinstance(part, type) and issubclass(part, Storable)):
+            raise DataError(f"own must hold classes that have to_dict and from_dict, and torch modules; got {part!r}.")
+    settle_folder(folder)
+    header = _read_header(folder)
+    if _digest(_json(header["content"]).encode()) != header["model"]:
+        raise DataError(f"{folder / MODEL}: the file is damaged: its content is not what was saved.")
+    arrays = _read_weights(folder / WEIGHTS, header)
+    keys = _read_keys(folder / KEY, header["key"])
+    reader = _Reader(arrays, keys, read_json(folder / LEDGER) if header["ledger"] else [], own)
+    try:
+        return reader.read(header["content"])
+    except DataError as error:
+        raise DataError(f"{folder}: the model cannot be loaded: {error}") from None
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        raise DataError(f"{folder}: the model cannot be rebuilt, it is damaged: {reason}") from None
+
+
+def model_hash(model: object, key: Secret) -> str:
+    """Return a hash of everything that decides what a model releases: its settings, and all that fitting learnt.
+
+    It covers the values that a model is saved by, so that a model that was saved and loaded has the same hash. A model
+    of somebody else's classes has one, too.
+    """
+    return fingerprint([json.dumps(_Describer().write(model, "model"), sort_keys=True)], key)
+
+
+def state_of(value: object) -> State:
+    """Return the values that describe an object."""
+    if isinstance(value, Storable):
+        return value.to_dict()
+    if isinstance(value, BaseEstimator):
+        settings, state = value.get_params(deep=False), vars(value)
+        fitted = {name: part for name, part in state.items() if name not in settings and not _is_request(part)}
+        if type(value).__module__.startswith("sklearn."):
+            return {"settings": _chosen(type(value), settings), "fitted": fitted}
+        return {"settings": settings, "fitted": fitted, "requests": _requests(value)}
+    if is_dataclass(value):
+        return {part.name: getattr(value, part.name) for part in fields(value)}
+    # Attributes that are computed from the others, and kept, are left out.
+    bases = type(value).__mro__
+    cached = {name for base in bases for name, part in vars(base).items() if isinstance(part, cached_property)}
+    return {name: part for name, part in vars(value).items() if name not in cached}
+
+
+def _chosen(kind: type, settings: State) -> State:
+    """Return the settings that are not the defaults of their class, which differ between releases of scikit-learn."""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(kind).parameters.items()}
+    # True equals 1, and is another setting.
+    return {
+        name: setting
+        for name, setting in settings.items()
+        if type(setting) is not type(defaults[name]) or setting != defaults[name]
+    }
+
+
+def _is_request(value: object) -> bool:
+    return isinstance(value, MetadataRequest)
+
+
+def _requests(value: BaseEstimator) -> dict[str, dict[str, Any]]:
+    """Return the arguments that an estimator asked to be passed on, by method."""
+    routing = value.get_metadata_routing()
+    asked = {method: getattr(routing, method).requests for method in ("fit", "transform", "inverse_transform")}
+    return {method: {k: v for k, v in of.items() if v is not None} for method, of in asked.items() if any(of.values())}
+
+
+def _built(kind: type, state: State) -> Any:
+    """Return the object of a class that these values describe."""
+    if issubclass(kind, Storable):
+        return kind.from_dict(state)
+    if issubclass(kind, BaseEstimator):
+        estimator = kind(**state["settings"])
+        estimator.__dict__.update(state["fitted"])
+        with sklearn.config_context(enable_metadata_routing=True):
+            for method, arguments in state.get("requests", {}).items():
+                getattr(estimator, f"set_{method}_request")(**arguments)
+        return estimator
+    if is_dataclass(kind):
+        return kind(**state)
+    value = kind.__new__(kind)
+    if _HOMES[kind.__name__] == "torch.distributions":
+        from torch import Size
+
+        state = state | {name: Size(state[name]) for name in ("_batch_shape", "_event_shape")}
+    value.__dict__.update(state)
+    return value
+
+
+def class_named(name: str) -> type | None:
+    """Return the class with this name in files."""
+    return getattr(import_module(_HOMES[name]), name) if name in _HOMES else None
+
+
+class _Writer:
+    """Turns values into JSON; collects the arrays, the secrets and the ledgers, which have files of their own."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self.secrets: list[bytes] = []
+        self.ledgers: list[Ledger] = []  # one, or that of each model where several make up one
+        self._names: dict[int, str] = {}
+        self._kept: list[object] = []  # an array that is gone would give its id to the next one
+
+    def write(self, value: Any, where: str) -> Any:
+        """Return the JSON form of a value; `where` says in messages what it belongs to."""
+        if value is None or isinstance(value, bool | str) or type(value) is int:
+            return value
+        if type(value) is float and math.isfinite(value):
+            return value
+        if isinstance(value, list | tuple):
+            items = [self.write(item, f"{where}[{i}]") for i, item in enumerate(value)]
+            return items if isinstance(value, list) else {_TAG: "tuple", "items": items}
+        if isinstance(value, Mapping):
+            items = [[self.write(k, where), self.write(v, f"{where}[{k!r}]")] for k, v in value.items()]
+            return {_TAG: "dict", "items": items}
+        if isinstance(value, Key):
+            return self._secret(value)
+        if isinstance(value, Ledger):
+            return self._ledger(value)
+        if isinstance(value, np.generic | np.ndarray):
+            return self._array(value, np.asarray(value), where)
+        if _is_tensor(value):
+            return self._array(value, value.detach().cpu().numpy(), where) | {_TAG: "tensor"}
+        if isinstance(value, pd.DataFrame):
+            columns = {name: column.to_numpy() for name, column in value.items()}
+            return {_TAG: "frame", "columns": self.write(columns, where)}
+        if isinstance(value, pd.CategoricalDtype):
+            of = self.write([value.categories.dtype, value.categories.tolist()], where)
+            return {_TAG: "categories", "of": of, "ordered": bool(value.ordered)}
+        text = to_text(value)
+        return self._object(value, where) if text is None else {_TAG: "text", "kind": text[0], "text": text[1]}
+
+    def _secret(self, value: Secret) -> State:
+        secret = bytes(value)
+        if secret not in self.secrets:
+            self.secrets.append(secret)
+        return {_TAG: "secret", "number": self.secrets.index(secret)}
+
+    def _ledger(self, value: Ledger) -> State:
+        number = next((i for i, ledger in enumerate(self.ledgers) if ledger is value), len(self.ledgers))
+        if number == len(self.ledgers):
+            self.ledgers.append(value)
+        return {_TAG: "ledger", "number": number, "key": self._secret(value.key)}
+
+    def _array(self, value: object, array: npt.NDArray, where: str) -> State:
+        """Return an array by its name; a value that occurs again is stored once."""
+        if array.dtype.kind in "OU":
+            items = self.write(array.ravel().tolist(), where)
+            return {_TAG: "values", "type": array.dtype.kind, "shape": list(array.shape), "items": items}
+        if array.dtype.kind not in "biufmM" or array.dtype.itemsize > 8:
+            raise DataError(f"{where}: an array of {array.dtype} cannot be saved.")
+        if id(value) not in self._names:
+            self._kept.append(value)
+            self._names[id(value)] = f"a{len(self.arrays)}"
+            plain = array.view(np.int64) if array.dtype.kind in "mM" else array
+            # safetensors writes the memory as it lies
+            self.arrays[self._names[id(value)]] = np.array(plain, dtype=plain.dtype.newbyteorder("<"), order="C")
+        return {_TAG: "array", "type": array.dtype.str, "shape": list(array.shape), "name": self._names[id(value)]}
+
+    def _object(self, value: object, where: str) -> State:
+        kind = type(value)
+        if class_named(kind.__name__) is kind:
+            return {_TAG: "object", "class": kind.__name__, "state": self._state(state_of(value), where)}
+        if isinstance(value, Storable):
+            return {_TAG: "own object", "class": kind.__name__, "state": self._state(value.to_dict(), where)}
+        if _is_module(value):
+            return {_TAG: "own module", "class": kind.__name__, "state": self._state(dict(value.state_dict()), where)}
+        what = "a function" if inspect.isroutine(value) else f"a {kind.__name__}"
+        raise DataError(
+            f"{where}: {what} cannot be saved: a saved model holds no code. What can: fairflows' own encoders, "
+            "densities and releases, pipelines of them, common torch.distributions, torch modules (zuko's flows), "
+            "LogisticRegression, HistGradientBoostingClassifier, and objects of your own with to_dict and from_dict, "
+            "as a Bijection or a Density has. A setting that only training needs may be replaced with set_params first."
+        )
+
+    def _state(self, state: State, where: str) -> State:
+        return {part: self.write(content, f"{where}.{part}") for part, content in state.items()}
+
+
+class _Describer(_Writer):
+    """Turns any value into JSON that is hashed: arrays by their content, classes of anybody by their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._around: list[int] = []  # the objects that hold the present one
+
+    def _secret(self, value: Secret) -> State:
+        return {_TAG: "secret"}
+
+    def _ledger(self, value: Ledger) -> State:
+        return {_TAG: "ledger"}
+
+    def _array(self, value: object, array: npt.NDArray, where: str) -> Any:
+        if isinstance(value, np.generic) and array.dtype.kind not in "mM":
+            return self.write(array.item(), where)
+        if array.dtype.kind not in "biufmM":
+            return {_TAG: "values", "items": self.write(array.ravel().tolist(), where)}
+        plain = array.view(np.int64) if array.dtype.kind in "mM" else array + 0  # -0.0 becomes 0.0
+        return {_TAG: "array", "shape": list(array.shape), "content": _digest(np.ascontiguousarray(plain).tobytes())}
+
+    def _object(self, value: object, where: str) -> Any:
+        if isinstance(value, type) or inspect.isroutine(value):
+            return f"{value.__module__}.{value.__qualname__}"
+        if id(value) in self._around:
+            return f"the object {len(self._around) - self._around.index(id(value))} levels above"
+        if isinstance(value, Set):
+            return sorted(map(str, value))
+        if isinstance(value, pd.Index | pd.Series):
+            return self._array(value, value.to_numpy(), where)
+        if not hasattr(value, "__dict__"):
+            return joblib.hash(value)
+        self._around.append(id(value))
+        described = {_TAG: "object", "class": type(value).__name__, "state": self._state(state_of(value), where)}
+        self._around.pop()
+        return described
+
+    def _state(self, state: State, where: str) -> State:
+        """Describe the values that decide something; settings and what was fitted are attributes by their names."""
+        kept = {name: part for name, part in state.items() if name not in _NOT_HASHED}
+        for part in ("settings", "fitted"):
+            if isinstance(kept.get(part), Mapping):
+                kept[part] = {name: item for name, item in kept[part].items() if name not in _NOT_HASHED}
+        return super()._state(kept, where)
+
+
+class _Reader:
+    """Turns JSON back into values, with the arrays, secrets, ledgers and own parts that belong to it."""
+
+    def __init__(self, arrays: State, secrets: list[Key], ledgers: list[Any], own: Sequence[object] = ()) -> None:
+        self._arrays, self._secrets, self._written_ledgers, self._own = arrays, secrets, ledgers, own
+        self._ledgers: dict[int, Ledger] = {}
+        self._views: dict[tuple[str, str], npt.NDArray] = {}
+        self._kinds: dict[str, Callable[[State], Any]] = {
+            "tuple": lambda value: tuple(self.read(value["items"])),
+            "dict": lambda value: {self.read(key): self.read(item) for key, item in value["items"]},
+            "text": lambda value: from_text(value["kind"], value["text"]),
+            "secret": lambda value: self._secrets[value["number"]],
+            "ledger": self._ledger,
+            "array": lambda value: self._array(value) if value["shape"] else self._array(value)[()],
+            "tensor": self._tensor,
+            "values": self._values,
+            "frame": lambda value: pd.DataFrame(self.read(value["columns"])),
+            "categories": self._categories,
+            "object": self._object,
+            "own object": self._own_object,
+            "own module": self._own_module,
+        }
+
+    def read(self, value: Any) -> Any:
+        """Return the value that was written."""
+        if isinstance(value, list):
+            return [self.read(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        kind = value.get(_TAG)
+        if kind not in self._kinds:
+            raise DataError(f"it holds a value of the unknown kind {kind!r}.")
+        return self._kinds[kind](value)
+
+    def _ledger(self, value: State) -> Ledger:
+        number = value["number"]
+        if number >= len(self._written_ledgers):
+            raise DataError("its ledger is missing.")
+        if number not in self._ledgers:
+            self._ledgers[number] = Ledger.from_dict(self._written_ledgers[number], self.read(value["key"]))
+        return self._ledgers[number]
+
+    def _array(self, value: State) -> npt.NDArray:
+        name = value["name"]
+        if name not in self._arrays:
+            raise DataError(f"the array {name!r} is missing.")
+        array, dtype, shape = self._arrays[name], np.dtype(value["type"]), tuple(value["shape"])
+        stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype
+        if array.dtype != stored or array.shape != shape:
+            raise DataError(f"the array {name!r} must be {stored} of shape {shape}; got {array.dtype}, {array.shape}.")
+        # One object for each array, as it was: two names of one array must not become two arrays.
+        return self._views.setdefault((name, dtype.str), array.view(dtype))
+
+    def _tensor(self, value: State) -> Any:
+        import torch
+
+        return torch.from_numpy(self._array(value).copy())
+
+    def _values(self, value: State) -> npt.NDArray:
+        items = self.read(value["items"])
+        array = np.empty(len(items), dtype=object)
+        array[:] = items
+        return array.reshape(value["shape"]).astype({"O": object, "U": str}[value["type"]])
+
+    def _categories(self, value: State) -> pd.CategoricalDtype:
+        dtype, of = self.read(value["of"])
+        return pd.CategoricalDtype(pd.Index(pd.Series(of, dtype=object), dtype=dtype), ordered=value["ordered"])
+
+    def _object(self, value: State) -> Any:
+        kind = class_named(value["class"])
+        if kind is None:
+            raise DataError(f"it holds an object of the unknown class {value['class']!r}.")
+        return _built(kind, self._state(value["state"]))
+
+    def _own_object(self, value: State) -> Any:
+        name = value["class"]
+        for part in self._own:
+            if isinstance(part, type) and part.__name__ == name and issubclass(part, Storable):
+                return part.from_dict(self._state(value["state"]))
+        raise DataError(f"it holds a {name} of its maker's own: pass that class, load(path, own=[{name}]).")
+
+    def _own_module(self, value: State) -> Any:
+        """Return a copy of the passed module whose weights have the same names and shapes, with these weights."""
+        name, weights = value["class"], self._state(value["state"])
+        shapes = {key: tuple(weight.shape) for key, weight in weights.items()}
+        for module in filter(_is_module, self._own):
+            own = {key: tuple(weight.shape) for key, weight in module.state_dict().items()}
+            if type(module).__name__ == name and own == shapes:
+                filled = copy.deepcopy(module)
+                filled.load_state_dict(weights, assign=True)
+                return filled
+        raise DataError(
+            f"it holds the weights of a {name}, and no code: make one with the same settings and pass it, "
+            f"load(path, own=[{name}(...)])."
+        )
+
+    def _state(self, written: State) -> State:
+        return {name: self.read(part) for name, part in written.items()}
+
+
+def _is_tensor(value: object) -> bool:
+    return type(value).__module__.split(".")[0] == "torch" and type(value).__name__ in ("Tensor", "Parameter")
+
+
+def _is_module(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def _refuse_other_folder(target: Path) -> None:
+    """Raise if a folder holds anything but a model: such a folder is never replaced."""
+    if not target.is_dir() or not any(target.iterdir()):
+        return
+    if not (target / MODEL).is_file():
+        raise DataError(f"{target}: the folder holds other files and no model; a model gets a folder of its own.")
+    _read_header(target)
+    refuse_other_files(target, FILES)
+
+
+def _read_header(folder: Path) -> State:
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder.")
+    if not (folder / MODEL).is_file():
+        raise DataError(f"{folder}: the folder holds no model ({MODEL} is missing).")
+    header = read_json(folder / MODEL)
+    if not isinstance(header, dict) or type(header.get("format")) is not int:
+        raise DataError(f"{folder / MODEL}: not a model of fairflows: it states no format.")
+    if header["format"] != FORMAT:
+        raise DataError(
+            f"{folder / MODEL}: the model has format {header['format']}, and fairflows {__version__} reads format "
+            f"{FORMAT}; it was written by fairflows {header.get('fairflows', 'of another release')}."
+        )
+    for name, kind in _HEADER.items():
+        if not isinstance(header.get(name), kind):
+            raise DataError(f"{folder / MODEL}: the file is damaged: {name!r} is missing or of the wrong type.")
+    return header
+
+
+def _read_weights(path: Path, header: State) -> dict[str, np.ndarray]:
+    """Read the arrays; safetensors maps the file into memory, so that sizes which it only claims allocate nothing."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        with path.open("rb") as stream:
+            has_its_size = os.fstat(stream.fileno()).st_size == header["weights_bytes"]
+            if not has_its_size or file_digest(stream, "sha256").hexdigest() != header["weights"]:
+                raise DataError(f"{path}: the file is damaged or cut off, or belongs to another model.")
+    except FileNotFoundError:
+        raise DataError(f"{path}: the file is missing.") from None
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:  # shapes and types it made up
+        raise DataError(f"{path}: cannot be read: {error}.") from None
+
+
+def _read_keys(path: Path, digest: str) -> list[Key]:
+    if not path.is_file():
+        raise DataError(f"{path}: the key is missing: without it a model neither encodes nor knows whom it has seen.")
+    text = read_text(path)
+    if _digest(text.encode())[:8] != digest:
+        raise DataError(f"{path}: the key is damaged, or belongs to another model.")
+    try:
+        return [Key(bytes.fromhex(secret)) for secret in parse_json(text)]
+    except (TypeError, ValueError):
+        raise DataError(f"{path}: the key is damaged.") from None
+
+
+def _json(tree: Any) -> str:
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()

@@ -1,1 +1,0 @@
-"""Save and load fitted models, as JSON and arrays."""
