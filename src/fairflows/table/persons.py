@@ -183,7 +183,8 @@ class Persons:
         """Return the persons that one identifier per row names."""
         column = identifiers if isinstance(identifiers, pd.Series) else pd.Series(identifiers)
         check_identifier(column)
-        codes, values = _distinct(column)
+        codes, distinct_ids = pd.factorize(column)
+        values = pd.Series(distinct_ids)
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iu":
             return cls(integers_as_text(values.to_numpy()), codes)
         place, names = pd.factorize(np.array([_text(value) for value in values.tolist()], dtype=object))
@@ -393,15 +394,6 @@ def _fresh_generator() -> np.random.Generator:
 
 def _key_of(seed: int) -> bytes:
     return f"certification: {seed}".encode()
-
-
-def _distinct(column: pd.Series) -> tuple[Places, pd.Series]:
-    """Return the code of each row's value, and the distinct values."""
-    values = column.to_numpy()
-    if values.dtype.kind in "iu" and (values[1:] > values[:-1]).all():
-        return np.arange(len(values)), column
-    codes, distinct = pd.factorize(column)
-    return codes, pd.Series(distinct)
 
 
 def _text(value: object) -> str:
