@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from fit_command import COLUMNS
+from share_command import COLUMNS
 
 from fairflows import FairMatching, FairTree, load_adult
 from fairflows.attack.adversaries import LEARNERS

@@ -130,7 +130,7 @@ def data_folder() -> Path:
 
 @pytest.fixture(scope="module")
 def undrawn_figures():
-    """Reports are written with empty images: drawing takes a third of a `fit`, and is tested with the reports."""
+    """Reports are written with empty images: drawing takes a third of a `share`, and is tested with the reports."""
     from fairflows.report import plots
 
     with pytest.MonkeyPatch.context() as patch:

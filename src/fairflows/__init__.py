@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from fairflows.tradeoff import frontier as frontier
     from fairflows.usefulness import StillTells as StillTells
     from fairflows.usefulness import still_tells as still_tells
-    from fairflows.workflow.job import fit_table as fit_table
-    from fairflows.workflow.results import write_fit as write_fit
+    from fairflows.workflow.shared import Shared as Shared
+    from fairflows.workflow.sharing import share as share
 
 __version__ = "0.1.0"
 
@@ -72,8 +72,8 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.stream.files": "decode_file encode_file",
     "fairflows.table.examples": "load_adult",
     "fairflows.table.table": "Table",
-    "fairflows.workflow.job": "fit_table",
-    "fairflows.workflow.results": "write_fit",
+    "fairflows.workflow.shared": "Shared",
+    "fairflows.workflow.sharing": "share",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

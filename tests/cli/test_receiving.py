@@ -20,12 +20,12 @@ def loans(n, seed):
 
 @pytest.fixture(scope="module")
 def made(run, tmp_path_factory):
-    """What `fit` wrote, and a file that was encoded later."""
+    """What `share` wrote, and a file that was encoded later."""
     folder = tmp_path_factory.mktemp("made")
     loans(2000, 0).to_csv(folder / "loans.csv", index=False)
     loans(500, 1).to_csv(folder / "new.csv", index=False)
-    words = ["--sensitive", "sex", "--label", "repaid", "--method", "matching", "--quick", "--target", "0.4"]
-    code, _, err = run("fit", folder / "loans.csv", *words, "-o", folder / "out")
+    words = ["--sensitive", "sex", "--label", "repaid", "--quick", "--target", "0.4"]
+    code, _, err = run("share", folder / "loans.csv", *words, "-o", folder / "out")
     assert code == 0, err
     assert run("encode", folder / "out", folder / "new.csv", "-o", folder / "later.csv")[0] == 0
     return folder
@@ -51,7 +51,6 @@ def test_a_receiver_accepts_the_true_files(run, received):
 
 def test_the_house_can_still_verify_what_names_its_file(run, made):
     assert run("verify", made / "out", made / "loans.csv")[0] == 0
-    assert run("report", made / "out", "-o", made / "again.html")[0] == 0
 
 
 def test_a_changed_bound_and_a_changed_file(run, received):
@@ -92,10 +91,3 @@ def test_a_later_file_is_listed(run, made, received):
     code, out, _ = run("check", certificate, later)
     assert code == 1
     assert "is about another certificate, or this one was changed since" in out
-
-
-def test_recourse_needs_a_flow(run, made, tmp_path):
-    code, _, err = run("recourse", made / "out", made / "new.csv", "-o", tmp_path / "advice.csv")
-    assert code == 2
-    assert "this model is a FairMatching. Fit with --method flow." in err
-    assert list(tmp_path.iterdir()) == []

@@ -1,14 +1,14 @@
-"""The default of `fit`: whole rows, every row covered; with or without the attribute or a label."""
+"""`share` and its defaults: whole rows, every row covered; with or without the attribute or a label."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import DataError, DataWarning, Table, audit
-from fairflows.workflow.job import fit_table, refuse_a_release_that_tells_more
-from fairflows.workflow.results import write_fit
+from fairflows import DataError, Table, audit, share
+from fairflows.workflow.sharing import refuse_a_release_that_tells_more
 
 
 def loans(n: int, seed: int) -> pd.DataFrame:
@@ -30,26 +30,16 @@ def loans(n: int, seed: int) -> pd.DataFrame:
     )
 
 
+ROLES = ["--sensitive", "sex", "--label", "repaid", "--id", "person"]
+
+
 @pytest.fixture(scope="module")
 def folder(run, tmp_path_factory):
-    """A table, later rows of others, and what `fit` made of the table."""
+    """A table, later rows of others, and what `share` made of the table."""
     folder = tmp_path_factory.mktemp("sharing")
     loans(3000, 1).to_csv(folder / "loans.csv", index=False)
     loans(600, 2).to_csv(folder / "new.csv", index=False)
-    words = [
-        "--sensitive",
-        "sex",
-        "--label",
-        "repaid",
-        "--id",
-        "person",
-        "--target",
-        "0.3",
-        "--n-cells",
-        "8",
-        "--quick",
-    ]
-    code, out, err = run("fit", folder / "loans.csv", *words, "-o", folder / "out")
+    code, out, err = run("share", folder / "loans.csv", *ROLES, "--target", "0.3", "--quick", "-o", folder / "out")
     assert code == 0, err
     (folder / "said.txt").write_text(out, encoding="utf-8")
     return folder
@@ -72,7 +62,6 @@ def test_the_terminal_says_who_can_guess_what_and_which_file_goes_where(folder):
         "after    at most",
         "learnt from the shared rows",
         "Never share",
-        "drawn again",
         "fairflows check",
     ):
         assert words in said
@@ -106,9 +95,9 @@ def test_later_persons_get_rows_too(run, folder, tmp_path):
 
 
 def test_without_the_attribute_at_encoding(run, folder, tmp_path):
-    words = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--target", "0.9", "--quick"]
     out = tmp_path / "out"
-    code, _, err = run("fit", folder / "loans.csv", *words, "--without-attribute", "--cells", "-o", out)
+    words = [*ROLES, "--target", "0.9", "--method", "cells", "--without-attribute", "--output", "cell", "--quick"]
+    code, _, err = run("share", folder / "loans.csv", *words, "-o", out)
     assert code == 0, err
     pd.read_csv(folder / "new.csv").drop(columns="sex").to_csv(tmp_path / "no-sex.csv", index=False)
     code, _, err = run("encode", out, tmp_path / "no-sex.csv", "-o", tmp_path / "cells.csv")
@@ -126,34 +115,20 @@ def table(n: int = 3000, **roles: str) -> Table:
 
 @pytest.mark.filterwarnings("ignore:No identifier says which rows are the same person")
 def test_nobody_named_the_persons():
-    made = fit_table(table(1500, identifier=""), n_cells=8, quick=True, n_jobs=1)
-    assert made.certificate.status == "CERTIFIED"
-    assert len(made.shared) == 1500
-    assert made.audit.attack_lower <= made.certificate.cell_upper
+    shared = share(table(1500, identifier=""), target=0.4, quick=True)
+    assert shared.certificate.status == "CERTIFIED"
+    assert len(shared.table) == 1500
+    assert shared.audit.attack_lower <= shared.certificate.cell_upper
 
 
 def test_no_label_is_needed():
-    made = fit_table(table(label=""), target=0.3, n_cells=8, quick=True, n_jobs=1)
-    assert made.certificate.status == "CERTIFIED"
-    assert made.tells.label is None
-    assert list(made.shared) == ["town", "age", "income"]
+    shared = share(table(label=""), target=0.3, quick=True)
+    assert shared.certificate.status == "CERTIFIED"
+    assert shared.usefulness.label is None
+    assert list(shared.table) == ["town", "age", "income"]
 
 
-def test_one_model_for_most_persons():
-    made = fit_table(table(1500), cross_fit=False, release="cells", quick=True, n_jobs=1)
-    assert sum(made.certificate.n.values()) < 500
-    assert "are not covered" in made.report.contents["data"]["split"]
-
-
-def test_the_true_label_beside_the_row_is_certified_with_it():
-    made = fit_table(table(1500), n_cells=4, with_label=True, quick=True, n_jobs=1)
-    assert made.certificate.released == ("cell", "label")
-    with pytest.warns(DataWarning, match="Another model was certified on some of these persons"):
-        alone = fit_table(table(1500), n_cells=4, quick=True, n_jobs=1)
-    assert made.certificate.cell_upper > alone.certificate.cell_upper
-
-
-def test_a_release_that_tells_more_than_the_raw_rows_is_refused():
+def test_a_release_that_misses_its_target_and_tells_more_than_the_raw_rows_is_refused():
     rows = table(1000)
     learn, judge = rows.split(0.5, 0)
     noise, leak = (
@@ -161,29 +136,11 @@ def test_a_release_that_tells_more_than_the_raw_rows_is_refused():
         for values in (lambda part: np.random.default_rng(0).random(len(part)), lambda part: part.a == "m")
     )
     before, after = (audit(pair, learn, judge, quick=True) for pair in (noise, leak))
-    with pytest.raises(DataError, match=r"tells more of the group than the raw rows do: .* \(force=True\)"):
-        refuse_a_release_that_tells_more(before, after, force=False)
-    refuse_a_release_that_tells_more(before, after, force=True)
-    refuse_a_release_that_tells_more(after, before, force=False)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"method": "tree", "without_attribute": True}, "method must be 'cells' to encode without"),
-        ({"method": "tree", "release": "latent"}, "for a latent; got 'tree'"),
-        ({"release": "magic"}, "release must be 'rows', 'cells' or 'latent'; got 'magic'"),
-        ({"target": 0.01}, "A group is too small for the target"),
-    ],
-)
-def test_what_cannot_be_is_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        fit_table(table(), quick=True, **settings)
-
-
-def test_cells_need_a_label():
-    with pytest.raises(DataError, match="Cells are made for a label"):
-        fit_table(table(label=""), method="cells")
+    missed, met = SimpleNamespace(is_good=False), SimpleNamespace(is_good=True)
+    with pytest.raises(DataError, match="would tell more of the group than the raw rows do"):
+        refuse_a_release_that_tells_more(before, after, missed)
+    refuse_a_release_that_tells_more(before, after, met)
+    refuse_a_release_that_tells_more(after, before, missed)
 
 
 def test_names_of_persons_are_text_in_every_file(run, tmp_path):
@@ -194,13 +151,12 @@ def test_names_of_persons_are_text_in_every_file(run, tmp_path):
     later = loans(400, 2).drop(columns="since")
     later["person"] = [f"{i}e900" for i in range(400)]
     later.to_csv(tmp_path / "later.csv", index=False)
-    words = ["--sensitive", "sex", "--label", "repaid", "--id", "person", "--cells", "--n-cells", "4", "--quick"]
-    code, _, err = run("fit", tmp_path / "loans.csv", *words, "-o", tmp_path / "out")
+    words = [*ROLES, "--output", "cell", "--target", "0.4", "--quick"]
+    code, _, err = run("share", tmp_path / "loans.csv", *words, "-o", tmp_path / "out")
     assert code == 0, err
-    assert sum(json.loads((tmp_path / "out" / "certificate.json").read_text())["n"].values()) == 1200
     assert run("encode", tmp_path / "out", tmp_path / "later.csv", "-o", tmp_path / "cells.csv")[0] == 0
     cells = pd.read_csv(tmp_path / "cells.csv")["cell"]
-    assert set(cells) == set(range(8)), "both folds, each with its own cells"
+    assert set(cells) == set(range(cells.max() + 1)), "both folds, each with its own cells"
 
 
 @pytest.mark.filterwarnings("ignore:Categories that the training rows did not have")
@@ -211,9 +167,7 @@ def test_shared_rows_keep_their_precision_and_name_no_category_that_nobody_is_gi
     X.iloc[7, X.columns.get_loc("town")] = "Secret"
     frame = X.assign(sex=rows.a.to_numpy(), repaid=rows.y.to_numpy()).reset_index()
     given = Table(frame, sensitive="sex", label="repaid", identifier="person")
-    made = fit_table(given, n_cells=4, quick=True, n_jobs=1)
-    run = {"sensitive": ["sex"], "label": "repaid", "identifier": "person", "drop": [], "rows": 2000, "seed": 0}
-    write_fit(made, given, tmp_path / "out", run)
+    share(given, target=0.3, quick=True).save(tmp_path / "out", kind="parquet")
     shared = pd.read_parquet(tmp_path / "out" / "shared.parquet")
     assert shared["income"].dtype == np.float64
     np.testing.assert_allclose(shared["income"], shared["income"].round(1), rtol=0, atol=1e-6)
@@ -223,25 +177,15 @@ def test_shared_rows_keep_their_precision_and_name_no_category_that_nobody_is_gi
 def test_a_number_as_label_has_no_metrics_of_classes(tmp_path):
     frame = loans(1500, 1).drop(columns=["since", "repaid"])
     given = Table(frame, sensitive="sex", label="income", identifier="person", multiclass=True)
-    made = fit_table(given, n_cells=4, quick=True, n_jobs=1)
-    assert made.report.contents["metrics"] is None
-    assert made.certificate.status == "CERTIFIED"
+    shared = share(given, target=0.4, quick=True)
+    assert shared.report.contents["metrics"] is None
+    assert shared.certificate.status == "CERTIFIED"
 
 
 def test_a_person_with_more_rows_than_all_others_is_refused_early_and_by_number(tmp_path):
     frame = loans(1200, 1).drop(columns="since")
     frame.loc[:8, "person"] = frame.loc[0, "person"]
     given = Table(frame, sensitive="sex", label="repaid", identifier="person")
-    for settings in ({}, {"cross_fit": False, "most_rows": 3}):
+    for settings in ({}, {"method": "matching", "most_rows": 3}):
         with pytest.raises(DataError, match=r"A person has 9 rows, .* \(most_rows=9\)"):
-            fit_table(given, n_cells=4, quick=True, n_jobs=1, **settings)
-
-
-def test_metrics_that_got_worse_are_marked(folder):
-    contents = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"))
-    for line in contents["metrics"]["overall"]:
-        if line["before"] is not None and line["after"] is not None:
-            lower = line["after"] < line["before"]
-            assert line["worse"] == (lower if "accuracy" in line["name"] else line["after"] > line["before"])
-    worse = [line for line in contents["metrics"]["overall"] if line["worse"]]
-    assert (folder / "out" / "report.html").read_text(encoding="utf-8").count("(worse)") == len(worse)
+            share(given, target=0.9, quick=True, **settings)

@@ -27,8 +27,6 @@ class Population:
         Persons that the command is given.
     identifier : str or None
         The column that names persons in the files; None where nobody does.
-    strength : float
-        The strength γ of the encoder: 1 makes the groups alike, 0 leaves it as it is.
     """
 
     name: str
@@ -37,7 +35,6 @@ class Population:
     draw: Callable[[np.random.Generator, int], pd.DataFrame]
     n_persons: int = 2400
     identifier: str | None = "person"
-    strength: float = 1.0
 
     @property
     def groups(self) -> list[str]:
@@ -133,7 +130,7 @@ UNNAMED = np.array([[0.8, 0.2], [0.2, 0.8]])
 FLAGS = pd.DataFrame({"flag": [0, 1], "chance": [0.3, 0.7]})
 
 POPULATIONS = [
-    Population("visits", FLAGS, VISITS, _visits, n_persons=1000, strength=0),
+    Population("visits", FLAGS, VISITS, _visits, n_persons=1000),
     Population(
         "words",
         pd.DataFrame({"answer": ["true", "false", "unknown"], "chance": [0.7, 0.3, 0.5]}),

@@ -1,13 +1,12 @@
 """Certificates against the truth: whole runs of the command on populations whose law is known.
 
-`fit` certifies, `encode` writes rows of new persons, and the true distance of the law of what is written is computed
+`share` certifies, `encode` writes rows of new persons, and the true distance of the law of what is written is computed
 from the law of the kinds of rows and the share of each kind's rows that got each cell. A certificate at δ may be below
 it in at most a share δ of the runs.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -19,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from populations import POPULATIONS, Population
 
-from fairflows import DataWarning
+from fairflows import Certificate, DataWarning
 
 DELTA = 0.2
 COPIES = 4000  # rows of each kind and group that the law of what is written is computed from
@@ -28,35 +27,34 @@ REPEATED = 40
 
 
 HOW = {
-    "matching": lambda population: ["--method", "matching", "--gamma", population.strength],
-    "tree": lambda population: ["--n-cells", "4"],
-    "no attribute": lambda population: ["--without-attribute", "--target", "0.9"],
+    "matching": ["--method", "matching", "--target", "0.9"],
+    "tree": ["--target", "0.9"],
+    "no attribute": ["--method", "cells", "--without-attribute", "--target", "0.9"],
 }
-"""The ways to fit: one model chosen from a frontier; the default, cross-fitted; cells that need no attribute."""
+"""The ways to share: one model chosen from a frontier; the default, cross-fitted; cells that need no attribute."""
 
 
-def fit(run, population: Population, folder: Path, seed: int, how: str = "matching") -> dict:
-    """Run `fit` on persons of the population; the certificate."""
+def share(run, population: Population, folder: Path, seed: int, how: str = "matching") -> Certificate:
+    """Run `share` on persons of the population; the certificate."""
     rng = np.random.default_rng(seed)
     population.rows(rng, population.n_persons).to_csv(folder / "rows.csv", index=False)
     named = [] if population.identifier is None else ["--id", population.identifier]
     roles = ["--sensitive", "sex", "--label", "paid", *named]
-    # Where the raw rows tell little, chance alone may let the cells seem to tell more, which is refused unless forced.
-    settings = ["--cells", "--delta", DELTA, "--quick", "--force", "-q", "--seed", seed, *HOW[how](population)]
-    code, _, err = run("fit", folder / "rows.csv", *roles, *settings, "-o", folder / "out")
+    settings = ["--output", "cell", "--delta", DELTA, "--quick", "-q", "--random-state", seed, *HOW[how]]
+    code, _, err = run("share", folder / "rows.csv", *roles, *settings, "-o", folder / "out")
     assert code in (0, 1), err
-    return json.loads((folder / "out" / "certificate.json").read_text())
+    return Certificate.read(folder / "out" / "certificate.json")
 
 
 @pytest.fixture(scope="module")
 def fitted(run, undrawn_figures, few_trees, few_measured, few_passes, short_made, tmp_path_factory):
     """The folder and the certificate of a population's first run, made once for the tests that only read it."""
-    made: dict[tuple[str, str], tuple[Path, dict]] = {}
+    made: dict[tuple[str, str], tuple[Path, Certificate]] = {}
 
-    def of(population: Population, how: str = "matching") -> tuple[Path, dict]:
+    def of(population: Population, how: str = "matching") -> tuple[Path, Certificate]:
         if (population.name, how) not in made:
             folder = tmp_path_factory.mktemp("fitted")
-            made[population.name, how] = folder, fit(run, population, folder, 0, how)
+            made[population.name, how] = folder, share(run, population, folder, 0, how)
         return made[population.name, how]
 
     return of
@@ -115,8 +113,8 @@ def _each_way(population: Population, how: str) -> object:
 def test_a_certificate_covers_what_is_written(population, how, run, fitted):
     """One run of each population, and of each way to fit several: a gross mistake shows at once."""
     folder, certificate = fitted(population, how)
-    assert certificate["cell_upper"] is not None
-    assert distance(written_law(run, population, folder, 0, FEW_COPIES)) <= certificate["cell_upper"] + 0.02
+    assert certificate.cell_upper is not None
+    assert distance(written_law(run, population, folder, 0, FEW_COPIES)) <= certificate.cell_upper + 0.02
 
 
 @pytest.mark.parametrize(("size", "n_files"), [(25, 20), pytest.param(1, 2000, marks=pytest.mark.slow)])
@@ -136,7 +134,7 @@ def test_small_files_have_the_law_of_large_ones(size, n_files, fitted, tmp_path)
     cells = pd.concat(parts)
     counts = pd.crosstab(cells["sex"], cells["cell"]).to_numpy()
     noise = 3 * np.sqrt(0.25 * (1 / counts.sum(axis=1)).sum())
-    assert distance(counts / counts.sum(axis=1, keepdims=True)) <= certificate["cell_upper"] + noise
+    assert distance(counts / counts.sum(axis=1, keepdims=True)) <= certificate.cell_upper + noise
 
 
 def test_a_file_that_lacks_a_rare_word_is_read_as_text(run, fitted):
@@ -157,8 +155,8 @@ def test_certificates_miss_no_more_often_than_they_say(population, how, run, tmp
     for seed in range(1, REPEATED + 1):
         folder = tmp_path_factory.mktemp(f"run-{seed}")
         monkeypatch.setenv("FAIRFLOWS_LEDGER", str(folder / "ledger"))
-        certificate = fit(run, population, folder, seed, how)
-        results.append((distance(written_law(run, population, folder, seed)), certificate["cell_upper"]))
+        certificate = share(run, population, folder, seed, how)
+        results.append((distance(written_law(run, population, folder, seed)), certificate.cell_upper))
     truth, upper = np.array(results).T
     missed, ratio = (truth > upper).sum(), (truth / upper).max()
     print(f"\n{population.name}, {how}: {missed} of {REPEATED} missed, largest ratio {ratio:.3f}")

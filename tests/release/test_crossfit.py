@@ -16,8 +16,8 @@ from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Released
 from fairflows.storage import model_hash
 from fairflows.table.persons import Key, Persons
-from fairflows.workflow.job import report
-from fairflows.workflow.results import naming_released_file
+from fairflows.workflow.shared import naming_released_file
+from fairflows.workflow.sharing import report
 
 pytestmark = pytest.mark.usefixtures("few_trees", "few_measured", "few_passes")
 
@@ -552,20 +552,21 @@ def test_files_are_encoded_as_tables_are(shared, rows, kind, tmp_path):
         rows.to_csv(source, index=False)
     else:
         rows.to_parquet(source)
-    options = {"sensitive": "sex", "identifier": "person", "keep_order": True, "batch_rows": 100, "n_workers": 2}
+    options = {"sensitive": "sex", "identifier": "person", "keep_order": True}
     assert ff.encode_file(shared, source, target, **options) == len(rows)
     found = pd.read_csv(target) if kind == "csv" else pd.read_parquet(target)
     np.testing.assert_array_equal(found["cell"], shared.transform(table(rows))["cell"])
 
 
-def test_drawn_rows_stream_with_one_type_per_column(rows, tmp_path):
+def test_drawn_rows_stream_with_one_type_per_column(rows, tmp_path, monkeypatch):
     """Also where a batch has rows of one fold only."""
+    monkeypatch.setattr("fairflows.stream.files.BATCH_ROWS", 50)
     halves = rows.assign(grade=np.where(fold_of(rows) == 0, rows["grade"] + 0.5, rows["grade"]))
     halves = halves.iloc[np.argsort(fold_of(rows), kind="stable")].drop(columns=["seen"])
     shared = ff.CrossFit(ff.CellRelease(ff.FairTree(4, **QUICK), output="row")).fit(table(halves))
     source, target = tmp_path / "rows.parquet", tmp_path / "shared.parquet"
     halves.reset_index(drop=True).to_parquet(source)
-    ff.encode_file(shared, source, target, sensitive="sex", identifier="person", batch_rows=50, n_workers=1)
+    ff.encode_file(shared, source, target, sensitive="sex", identifier="person")
     found = pd.read_parquet(target)
     assert found["grade"].dtype == np.float64
     assert len(found) == len(halves)

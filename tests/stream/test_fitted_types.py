@@ -151,8 +151,8 @@ def test_the_command_reads_later_files_as_the_first_one(run, tmp_path):
     later.to_csv(tmp_path / "later.csv", index=False)
     as_a_reader_sees_it(later).to_parquet(tmp_path / "later.parquet")
     out = tmp_path / "out"
-    words = ["fit", tmp_path / "rows.csv", "--sensitive", "sex", "--label", "repaid", "--method", "matching"]
-    code, _, err = run(*words, "--release", "latent", "--gamma", "1", "--quick", "-o", out)
+    words = ["share", tmp_path / "rows.csv", "--sensitive", "sex", "--label", "repaid", "--method", "matching"]
+    code, _, err = run(*words, "--output", "latent", "--target", "0.5", "--quick", "-o", out)
     assert code == 0, err
     code, _, err = run("certify", out, tmp_path / "later.csv", "--json")
     assert code in (0, 1), err

@@ -7,7 +7,7 @@ import pytest
 import fairflows as ff
 from fairflows.bounds import planned_cell_bound
 from fairflows.bounds.planning import delta_of_look
-from fairflows.table.prospects import best_bounds, find_names, find_needed, find_problems
+from fairflows.table.prospects import best_bounds, find_names, find_problems
 
 N = 1200
 SEX = np.random.default_rng(1).permutation(["f", "m"] * (N // 2))
@@ -73,18 +73,6 @@ def test_columns_that_name_the_rows_are_found_before_a_table_refuses_them():
     found = find_names(frame, ["sex", "person"])
     assert [finding.column for finding in found] == ["mail"]
     assert "Drop it (drop=['mail']), or make it the identifier (identifier='mail')" in str(found[0])
-
-
-def test_settings_that_the_table_needs():
-    gaps = rows(grade=np.where(np.arange(N) % 10, np.arange(N) % 4, np.nan), rating=np.arange(N) % 3)
-    table = ff.Table(gaps, sensitive="sex", label="rating", missing="category", multiclass=True)
-    found = [str(finding) for finding in find_needed(table, missing="error", multiclass=False)]
-    assert found == [
-        "Values are missing: grade (120). Keep them as a category of their own (missing='category') or drop their rows "
-        "(missing='drop').",
-        "rating has 3 values: say multiclass=True.",
-    ]
-    assert find_needed(table, missing="category", multiclass=True) == []
 
 
 def test_labels_of_few_rows():

@@ -1,25 +1,26 @@
 """The whole job, from a table to a folder."""
 
 import json
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import DataError, DataWarning, FairMatching, Table, load_adult
+from fairflows import Certificate, DataError, FairMatching, Table, certify, frontier, load, load_adult, share, verify
 from fairflows.bounds.derived import rounded_up
-from fairflows.certificate.certificate import Certificate
-from fairflows.certificate.certify import certify
-from fairflows.certificate.verify import verify
-from fairflows.frontiers.selection import Candidate, Target, choose
-from fairflows.storage import load
-from fairflows.tradeoff import frontier
-from fairflows.workflow.job import fit_table, report
-from fairflows.workflow.results import certified_part, read_report, read_run, write_fit
+from fairflows.workflow import sharing
+from fairflows.workflow.shared import certified_part, read_run
+from fairflows.workflow.sharing import report
 
-pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "few_passes")
+pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "few_passes", "short_made")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_job():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharing, "N_JOBS", 1)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,9 @@ def adult():
     few = table.take(np.random.default_rng(0).permutation(len(table))[:12_000])
     X = few.X[["education", "relationship", "workclass"]].reset_index(drop=True)
     names = pd.Series(np.arange(len(few)), name="person")
-    return Table(X, sensitive=few.a.to_numpy(), label=few.y.to_numpy(), identifier=names, name="adult")
+    return Table(
+        X.assign(sex=few.a.to_numpy(), income=few.y.to_numpy()), sensitive="sex", label="income", identifier=names
+    )
 
 
 @pytest.fixture(scope="module")
@@ -39,92 +42,104 @@ def few(adult):
 
 
 @pytest.fixture(scope="module")
-def cells(adult):
-    return fit_table(
-        adult, method="matching", release="cells", max_adversary_accuracy=0.6, density="counts", quick=True, n_jobs=1
-    )
+def shared(adult):
+    return share(adult, target=0.2, output="cell", quick=True)
 
 
-def test_fit_chooses_certifies_and_attacks(cells):
-    c = cells.certificate
+@pytest.fixture(scope="module")
+def chosen(adult, tmp_path_factory):
+    """The best of a frontier; the looks at its persons are counted apart."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAIRFLOWS_LEDGER", str(tmp_path_factory.mktemp("ledger")))
+        return share(adult, target=0.25, method="matching", output="cell", quick=True)
+
+
+def test_share_fits_attacks_and_certifies(shared, adult):
+    c = shared.certificate
     assert c.status == "CERTIFIED"
-    assert c.headline.accuracy <= 0.6
-    assert c.attack_lower <= c.cell_upper
-    assert cells.is_good
-    frame = cells.frontier()
-    assert set(frame["method"]) == {"FNF, matching"}
-    assert frame["chosen"].sum() == 1
-    within = frame[frame["expected"] <= 0.6]
-    assert frame.loc[frame["chosen"], "accuracy"].item() == within["accuracy"].max()
-    # One look at persons whom nothing was fitted to or chosen by.
+    assert c.cell_upper <= 0.2
+    assert shared.audit.attack_lower <= c.cell_upper
+    assert shared.is_good
+    assert shared.covers_all
+    assert sum(c.n.values()) == len(adult), "all persons certify"
     assert c.look == 1
-    assert len(cells.model.ledger_.used) == 2
 
 
-def test_a_notebook_shows_the_result_in_short(cells):
-    html, text = cells._repr_html_(), repr(cells)
-    after = f"at most {rounded_up(50 * (1 + cells.certificate.cell_upper), 1)} %"
-    for part in (after, "CERTIFIED", "holds for the true distribution", cells.audit.best):
+def test_the_shared_table_is_shuffled_and_has_a_fresh_index(shared, adult):
+    assert list(shared.table.index) == list(range(len(adult)))
+    expected = shared.release.transform(adult)["cell"]
+    assert sorted(shared.table["cell"]) == sorted(expected)
+    assert shared.table["cell"].tolist() != expected.tolist()
+
+
+def test_the_best_of_a_frontier_covers_persons_whom_nothing_was_fitted_to_or_chosen_by(chosen, adult):
+    assert chosen.certificate.status == "CERTIFIED"
+    assert not chosen.covers_all
+    assert sum(chosen.certificate.n.values()) < len(adult) / 2
+    assert len(chosen.release.ledger_.used) == 2
+    assert "are not covered" in chosen.report.contents["data"]["split"]
+    assert "not the rows that the model was trained on" in repr(chosen)
+    assert len(chosen.table) == len(adult)
+
+
+def test_a_notebook_shows_the_result_in_short(shared):
+    html, text = shared._repr_html_(), repr(shared)
+    after = f"at most {rounded_up(50 * (1 + shared.certificate.cell_upper), 1)} %"
+    for part in (after, "CERTIFIED", "holds for the true distribution", shared.audit.best):
         assert part in html
         assert part in text
     assert len(text.splitlines()) < 15, "no frame, no model"
-    named = replace(cells, certificate=replace(cells.certificate, sensitive="<b>sex</b>"))
+    named = replace(shared, certificate=replace(shared.certificate, sensitive="<b>sex</b>"))
     assert "<b>" not in named._repr_html_()
-    assert "NOT CHECKED" in replace(cells, certificate=replace(cells.certificate, unchecked=True))._repr_html_()
+    assert "NOT CHECKED" in replace(shared, certificate=replace(shared.certificate, unchecked=True))._repr_html_()
 
 
-def test_what_is_written_can_be_loaded_and_verified(cells, adult, tmp_path):
-    run = {"sensitive": ["sex"], "label": "income", "drop": [], "rows": len(adult), "seed": 0}
+def test_a_saved_result_can_be_loaded_and_verified(shared, adult, tmp_path):
     out = tmp_path / "out"
-    write_fit(cells, adult, out, run)
-    names = {"model", "certificate.json", "frontier.csv", "report.html", "report-public.html", "report.json",
-             "run.json", "shared.parquet"}  # fmt: skip
+    shared.save(out, kind="parquet")
+    names = {"model", "certificate.json", "report.html", "report-public.html", "run.json", "shared.parquet"}
     assert {path.name for path in out.iterdir()} == names
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert out.stat().st_mode & 0o777 == 0o700
-
+    pd.testing.assert_frame_equal(pd.read_parquet(out / "shared.parquet"), shared.table)
     model, certificate = load(out / "model"), Certificate.read(out / "certificate.json")
-    rows = certified_part(adult, read_run(out), certificate, model)
-    assert verify(certificate, model, rows)
-    with pytest.raises(DataError, match="fitted to, or chosen by"):
-        certify(model, adult)
+    assert verify(certificate, model, certified_part(adult, read_run(out), certificate, model))
+    assert certificate.seal in (out / "report.html").read_text()
 
-    encoded = pd.read_parquet(out / "shared.parquet")
-    assert list(encoded) == ["cell"]  # no identifier, no attribute, no label
-    assert len(encoded) == len(adult)
-    expected = model.transform(adult)["cell"]
-    assert sorted(encoded["cell"]) == sorted(expected)
-    assert encoded["cell"].tolist() != expected.tolist()
 
-    contents = json.loads((out / "report.json").read_text())
-    assert contents["certificate"] == certificate.to_dict()
-    page = (out / "report.html").read_text()
-    assert certificate.seal in page
-    write_fit(cells, adult, out, run)  # an earlier result is replaced
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("")
+def test_only_an_earlier_result_is_replaced_and_only_when_asked(shared, tmp_path):
+    out, mine = tmp_path / "out", tmp_path / "mine"
+    shared.save(out)
+    with pytest.raises(DataError, match="the key of an earlier result"):
+        shared.save(out)
+    shared.save(out, replace=True)
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("")
     with pytest.raises(DataError, match="choose another one"):
-        write_fit(cells, adult, tmp_path / "mine", run)
-    (tmp_path / "mine" / "run.json").write_text('{"script": "train.py"}')  # of somebody else
+        shared.save(mine, replace=True)
+    (mine / "run.json").write_text('{"script": "train.py"}')  # of somebody else
     with pytest.raises(DataError, match="not a result of fairflows"):
-        write_fit(cells, adult, tmp_path / "mine", run)
+        shared.save(mine, replace=True)
     for place in (out / "thesis.txt", out / "model" / "notes.txt"):
         place.write_text("")
         with pytest.raises(DataError, match=f"holds '{place.name}', which fairflows did not write"):
-            write_fit(cells, adult, out, run)
+            shared.save(out, replace=True)
         place.unlink()
+    with pytest.raises(DataError, match="kind must be one of 'csv', 'tsv', 'parquet'; got 'xlsx'"):
+        shared.save(tmp_path / "new", kind="xlsx")
 
 
-def test_a_file_that_happens_to_have_as_many_rows_is_verified_as_it_is(cells, adult, tmp_path):
-    out = tmp_path / "out"
-    write_fit(cells, adult, out, {"sensitive": ["sex"], "label": "income", "drop": [], "rows": len(adult), "seed": 0})
-    model, rng = load(out / "model"), np.random.default_rng(1)
-    again = load_adult().take(rng.permutation(45_222)[: len(adult)])
+def test_the_certified_part_of_a_table_is_found_again(chosen, adult, tmp_path):
+    chosen.save(tmp_path / "out")
+    model, run = load(tmp_path / "out" / "model"), read_run(tmp_path / "out")
+    part = certified_part(adult, run, chosen.certificate, model)
+    assert len(part) < len(adult)
+    assert verify(chosen.certificate, model, part)
+    again = load_adult().take(np.random.default_rng(1).permutation(45_222)[: len(adult)])
     other = Table(again.X[adult.X.columns], sensitive=again.a.to_numpy(), label=again.y.to_numpy(),
                   identifier=np.arange(10**6, 10**6 + len(adult)))  # fmt: skip
     certificate = certify(model, other)
-    assert certified_part(other, read_run(out), certificate, model) is other
-    assert len(certified_part(adult, read_run(out), cells.certificate, model)) < len(adult)
+    assert certified_part(other, run, certificate, model) is other, "a file with as many rows by chance"
 
 
 @pytest.mark.parametrize(
@@ -135,13 +150,12 @@ def test_a_file_that_happens_to_have_as_many_rows_is_verified_as_it_is(cells, ad
         ({"sensitive": [7]}, "damaged: a run cannot state sensitive = "),
         ({"released": 7}, "damaged: a run cannot state released = "),
         ({"missing": "never"}, "damaged: a run cannot state missing = "),
-        ({"seed": "0"}, "damaged: a run cannot state seed = "),
+        ({"random_state": "0"}, "damaged: a run cannot state random_state = "),
         ({"format": None}, "states no format"),
     ],
 )
 def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
-    run = {"format": 1, "sensitive": ["sex"], "drop": [], "rows": 9, "seed": 0, "shared": "shared.csv",
-           "released": ["cell"]}  # fmt: skip
+    run = {"format": 1, "sensitive": ["sex"], "rows": 9, "random_state": 0, "released": ["cell"]}
     (tmp_path / "run.json").write_text(json.dumps(run))
     assert read_run(tmp_path).missing == "error"
     (tmp_path / "run.json").write_text(json.dumps({**run, **change}))
@@ -149,137 +163,54 @@ def test_a_changed_record_of_a_run_is_refused(change, message, tmp_path):
         read_run(tmp_path)
 
 
-def test_a_report_that_is_not_about_its_certificate_is_refused(cells, adult, tmp_path):
-    out = tmp_path / "out"
-    write_fit(cells, adult, out, {"sensitive": ["sex"], "label": "income", "drop": [], "rows": len(adult), "seed": 0})
-    assert read_report(out).verified
-    contents = json.loads((out / "report.json").read_text())
-    other = {**contents, "certificate": {**contents["certificate"], "delta": 0.5}}
-    (out / "report.json").write_text(json.dumps(other))
-    with pytest.raises(DataError, match="its certificate is not the one in certificate.json"):
-        read_report(out)
-    for damaged in ({}, {**contents, "data": 7}, []):
-        (out / "report.json").write_text(json.dumps(damaged))
-        with pytest.raises(DataError, match="report.json: the file is damaged"):
-            read_report(out)
-
-
 @pytest.mark.parametrize("text", ["[" * 999 + "]" * 999, '{"a":' * 200 + "0" + "}" * 200, "[" * 100_000, "{", "\0"])
 def test_files_that_are_no_json_or_nested_deeply_are_refused(text, tmp_path):
-    for name in ("run.json", "certificate.json", "report.json"):
+    for name in ("run.json", "certificate.json"):
         (tmp_path / name).write_text(text)
-    for read in (read_run, read_report, lambda out: Certificate.read(out / "certificate.json")):
+    for read in (read_run, lambda out: Certificate.read(out / "certificate.json")):
         with pytest.raises(DataError, match=r"\.json: .*(levels deep|not JSON)"):
             read(tmp_path)
 
 
 def test_a_latent_is_judged_by_its_model(few):
-    settings = {"release": "latent", "density": "counts", "quick": True, "n_jobs": 1}
-    made = fit_table(few, target=0.9, **settings)
-    assert made.certificate.released == ("latent",)
-    assert made.certificate.cell_upper is None
-    assert made.certificate.status in ("MODEL_ONLY", "REFUTED")
-    assert made.is_good == (made.certificate.status == "MODEL_ONLY")
-    assert isinstance(made.model, FairMatching)
-    assert made.report.contents["bins"]
-    assert made.report.contents["matches"]
+    shared = share(few, target=0.9, method="matching", output="latent", quick=True)
+    assert shared.certificate.released == ("latent",)
+    assert shared.certificate.cell_upper is None
+    assert shared.certificate.status in ("MODEL_ONLY", "REFUTED")
+    assert shared.is_good == (shared.certificate.status == "MODEL_ONLY")
+    assert isinstance(shared.release, FairMatching)
+    assert shared.usefulness is None
+    assert shared.report.contents["bins"]
+    assert shared.report.contents["matches"]
 
 
-def test_releasing_the_label_too_is_certified_as_a_pair(few):
-    made = fit_table(
-        few, method="matching", release="cells", gamma=1.0, with_label=True, density="counts", quick=True, n_jobs=1
-    )
-    assert made.certificate.released == ("cell", "label")
-    # What the label itself tells is in the bound: the groups' rates differ by .2.
-    assert made.certificate.cell_upper > 0.15
-
-
-def test_without_a_label_the_paper_has_no_cells(few):
-    table = Table(few.X, sensitive=few.a.to_numpy(), identifier=few.identifier)
-    with pytest.raises(DataError, match="Take FairTree, which gives cells without one"):
-        fit_table(table, method="matching", release="cells", target=0.5, density="counts", quick=True, n_jobs=1)
-
-
-def test_a_frontier_has_the_cells_that_were_asked_for(few):
-    made = fit_table(few, method="matching", gamma=1.0, n_cells=5, density="counts", quick=True, n_jobs=1)
-    assert made.frontier()["n_cells"].tolist() == [5]
-    assert made.model.n_cells_ == 5
+def test_rows_are_drawn_from_the_cells_of_a_frontier_too(few):
+    shared = share(few, target=0.5, method="matching", quick=True)
+    assert list(shared.table) == [*few.X.columns, "income"]
+    assert set(shared.table["education"]) <= set(few.X["education"])
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"target": 0.1, "gamma": 0.5}, "give one of"),
         ({"target": 1.5}, r"in \(0, 1\]"),
-        ({"max_adversary_accuracy": 0.501}, "A group is too small for the target"),
-        ({"max_adversary_accuracy": 0.4}, "above that of a blind guess"),
-        ({"max_adversary_accuracy": 0.4, "release": "latent"}, "above that of a blind guess"),
+        ({"target": 0.01}, "A group is too small for the target"),
         ({"delta": 2.0}, r"delta must be in \(0, 1\)"),
-        ({"method": "magic"}, "method must be"),
-        ({"n_cells": 1}, "n_cells must be a whole number of at least 2; got 1"),
-        ({"n_cells": 4, "release": "latent"}, "n_cells and release exclude each other"),
+        ({"method": "magic"}, "method must be one of 'tree', 'cells', 'flow', 'matching'; got 'magic'"),
+        ({"output": "magic"}, "output must be one of 'row', 'cell', 'latent'; got 'magic'"),
+        ({"output": "latent"}, "method must be 'flow' or 'matching' for output='latent'; got 'tree'"),
+        ({"without_attribute": True}, "method must be 'cells' to encode without"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_training(adult, settings, message):
-    with pytest.raises(ValueError, match=message):
-        fit_table(adult, **settings)
+    with pytest.raises(DataError, match=message):
+        share(adult, **settings)
 
 
-@pytest.mark.parametrize(
-    ("accuracy", "n_groups", "said"),
-    [
-        (0.6, 4, "The target of 60 % says next to nothing: of 4 groups a blind guess is right 25 % of the time"),
-        (1.0, 2, "with a release that gives everything away a guess is right 100 % of the time"),
-    ],
-)
-def test_a_target_that_a_blind_guess_nearly_meets_is_called_empty(accuracy, n_groups, said):
-    rng = np.random.default_rng(0)
-    rows = Table({"x": rng.normal(size=400), "a": rng.integers(0, n_groups, 400)}, sensitive="a")
-    with pytest.warns(DataWarning, match=said):
-        Target(accuracy=accuracy).check_reachable(rows, cells=False)
-
-
-def test_a_target_that_says_something_gives_no_warning():
-    rng = np.random.default_rng(0)
-    rows = Table({"x": rng.normal(size=400), "a": rng.integers(0, 4, 400)}, sensitive="a")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Target(accuracy=0.4).check_reachable(rows, cells=False)
-        Target(distance=0.3).check_reachable(rows, cells=False)
-    with pytest.warns(DataWarning, match="Every release meets a distance of 1"):
-        Target(distance=1.0).check_reachable(rows, cells=False)
-
-
-def test_choice():
-    def candidate(expected, accuracy):
-        return Candidate("m", 0.0, 0, None, expected, accuracy, 2)
-
-    some = [candidate(0.1, 0.7), candidate(0.2, 0.8), candidate(0.3, 0.9)]
-    assert choose(some, Target(distance=0.25)) is some[1]
-    assert choose(some, Target(distance=0.05)) is some[0]  # none is within: the closest
-    assert choose(some, Target()) is some[2]
-    alike = [candidate(0.3, 0.9), candidate(0.1, 0.897)]
-    assert choose(alike, Target()) is alike[1]
-    with pytest.raises(DataError, match="diverged"):
-        choose([], Target())
-
-
-def test_the_expected_bound_is_about_what_certificates_come_out_at():
-    rng = np.random.default_rng(0)
-    from fairflows.bounds import cell_upper_bound, delta_of_look
-
-    laws, n = np.array([[0.3, 0.7], [0.4, 0.6]]), np.array([2000, 3000])
-    bounds = []
-    for _ in range(300):
-        counts = np.stack([rng.multinomial(size, law) for size, law in zip(n, laws, strict=True)])
-        bounds.append(cell_upper_bound(counts, delta_of_look(0.05, 1)))
-    share = np.mean(np.array(bounds) <= Target(distance=0.2).expected(laws, n))
-    assert share > 0.8  # one standard deviation to spare
-    told, few = np.eye(2), np.array([20, 20])
-    assert Target(distance=0.2).expected(told, few) == Target(accuracy=0.7).expected(told, few) == 1
-    assert Target(accuracy=0.7).expected(np.eye(3), np.array([20] * 3)) == 1
-    three = np.array([[0.2, 0.8], [0.3, 0.7], [0.4, 0.6]])
-    assert Target(accuracy=0.5).expected(three, np.array([10**9] * 3)) == pytest.approx((0.4 + 0.8) / 3, abs=1e-3)
+def test_cells_for_a_label_need_one(few):
+    unlabelled = Table(few.X, sensitive=few.a.to_numpy(), identifier=few.identifier)
+    with pytest.raises(DataError, match="Cells are made for a label"):
+        share(unlabelled, method="cells")
 
 
 def test_report_of_an_encoder(adult):

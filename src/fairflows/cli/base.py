@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fairflows.release.released import Transformer
-    from fairflows.workflow.results import Run
+    from fairflows.workflow.shared import Run
 
 Say = Callable[[str], None]
 
@@ -38,23 +38,22 @@ _warned: set[str] = set()
 _OPTIONS = {
     "categorical": "--categorical",
     "decimal": "--decimal",
+    "delta": "--delta",
     "drop": "--drop",
     "encoding": "--encoding",
-    "force": "--force",
+    "engine": "--engine",
     "groups": "--groups",
     "identifier": "--id",
+    "kinds": "--categorical",
     "label": "--label",
-    "merge_small": "--merge-small",
-    "missing": "--missing",
+    "method": "--method",
+    "missing": "--missing-label, --missing-group",
     "most_rows": "--most-rows",
-    "multiclass": "--multiclass",
-    "n_cells": "--cells",
+    "output": "--output",
     "replace": "--replace",
     "sensitive": "--sensitive",
     "separator": "--separator",
     "target": "--target",
-    "text_columns": "--text-columns",
-    "unseen": "--unseen",
 }
 """The option of each parameter that a message may name."""
 
@@ -133,9 +132,9 @@ def row_counter(quiet: bool, verb: str) -> Iterator[Callable[[int, int | None], 
 
 
 def open_model(folder: Path) -> tuple[Transformer, Run | None]:
-    """The model in a folder that `fit` wrote, and how its table was read; or a saved model alone."""
+    """The model in a folder that `share` wrote, and how its table was read; or a saved model alone."""
     from fairflows.storage import load
-    from fairflows.workflow.results import RUN, read_run
+    from fairflows.workflow.shared import RUN, read_run
 
     if (folder / RUN).is_file():
         return load(folder / "model"), read_run(folder)
@@ -143,10 +142,10 @@ def open_model(folder: Path) -> tuple[Transformer, Run | None]:
 
 
 def open_result(folder: Path) -> tuple[Transformer, Run]:
-    """The model in a folder that `fit` wrote, and how its table was read."""
+    """The model in a folder that `share` wrote, and how its table was read."""
     model, run = open_model(folder)
     if run is None:
-        raise DataError(f"{folder}: holds a model alone; this command needs the folder that `fairflows fit` wrote.")
+        raise DataError(f"{folder}: holds a model alone; this command needs the folder that `fairflows share` wrote.")
     return model, run
 
 

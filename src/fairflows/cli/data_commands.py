@@ -1,9 +1,8 @@
-"""Commands that need no model: datasets, describe, check, sign, demo, reproduce."""
+"""Commands that need no model: share, describe, check, demo, reproduce."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,113 +11,196 @@ import typer
 from fairflows.cli.base import app, print_frame, print_json, stages, with_options
 from fairflows.cli.options import (
     Delta,
-    Drop,
-    Groups,
+    File,
     Identifier,
     Json,
     Label,
-    MergeSmall,
-    Missing,
-    Multiclass,
+    MostRows,
+    Quick,
     Quiet,
+    Reading,
     Sensitive,
-    reads_files,
+    Silent,
+    Target,
+    reads_tables,
 )
-from fairflows.table.text_format import TextFormat
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fairflows.paper.experiments import Outcome
+    from fairflows.table.table import Table
+    from fairflows.workflow.shared import Kind, Shared
 
-
-_MODELS = 2  # that `fit` shares out the persons among; each certifies on those that it has not seen, with its part of δ
-
-
-@app.command()
-def datasets(as_json: Json = False, quiet: Quiet = False) -> None:
-    """List the datasets that come with fairflows: rows, groups, rates, licence, and where each would come from.
-
-    Adult is inside the package. The others are looked for in the folder that the environment variable
-    `FAIRFLOWS_DATA` names, else downloaded from their publisher where there still is one.
-    """
-    from fairflows.paper.datasets import describe_datasets
-
-    found = describe_datasets()
-    if as_json:
-        print_frame(found, as_json, title="Datasets")
-        return
-    print_frame(found.drop(columns=["at_hand", "source"]), as_json, title="Datasets")
-    if quiet:
-        return
-    for name, source in zip(found["name"], found["source"], strict=True):
-        typer.echo(f"{name}: {source}")  # a path must stay in one piece, to be copied
+_MODELS = 2  # of `share`; each is certified by the persons that it was not fitted to, with its part of δ
 
 
 @app.command()
-@reads_files
-def describe(
-    file: Annotated[Path, typer.Argument(help="A CSV, Excel or Parquet file.")],
+@reads_tables
+def share(
+    file: File,
     sensitive: Sensitive,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.", show_default=False)],
     label: Label = None,
-    groups: Groups = None,
-    merge_small: MergeSmall = 0,
     identifier: Identifier = None,
-    drop: Drop = None,
-    missing: Missing = "error",
-    multiclass: Multiclass = False,
+    target: Target = 0.1,
     delta: Delta = 0.05,
+    method: Annotated[
+        Literal["tree", "cells", "flow", "matching"],
+        typer.Option(help="Cells for many purposes; the best cells for the label; or the paper's encoders."),
+    ] = "tree",
+    output: Annotated[
+        Literal["row", "cell", "latent"],
+        typer.Option(help="Whole rows; cell numbers; or the latent of flow or matching, which only its model bounds."),
+    ] = "row",
+    without_attribute: Annotated[
+        bool, typer.Option("--without-attribute", help="Encode later files without the attribute (method cells).")
+    ] = False,
+    most_rows: MostRows = None,
+    random_state: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
+    ] = 0,
+    quick: Quick = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the model, the key and all files of an earlier result.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    text_format: TextFormat,
+    reading: Reading,
 ) -> None:
-    """Say what a table holds, what will go wrong with it, and what can be certified with so many persons.
+    """Turn a table into one that can be shared, with a certificate and a report.
+
+    Writes `shared.csv` (all rows, in the table's own columns, in random order, without the sensitive attribute and the
+    identifier), `certificate.json`, `report-public.html` for the receiver, `report.html` and the private model.
+
+    Exit code 0: the target is certified, or kept by the model of a latent. 1: it is missed. 2: bad input. 70: a bug in
+    fairflows. 130: interrupted.
+
+    Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
+    """
+    from fairflows.workflow.shared import check_place, kind_to_share
+    from fairflows.workflow.sharing import share as make
+
+    check_place(out, file, replace=replace)
+    kind = kind_to_share(file)
+    with stages(quiet or as_json) as say:
+        say(f"reading {file}")
+        table = reading.table(reading.frame(file, identifier), file.name, sensitive, label, identifier)
+        if identifier is None:
+            say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
+        shared = make(
+            table,
+            target=target,
+            delta=delta,
+            method=method,
+            output=output,
+            without_attribute=without_attribute,
+            most_rows=most_rows,
+            random_state=random_state,
+            quick=quick,
+            say=say,
+        )
+        shared.save(out, kind=kind, replace=replace)
+    _print_shared(shared, out, kind, as_json)
+    raise typer.Exit(0 if shared.is_good else 1)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("fairflows-demo"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Share Adult, end to end and offline.
+
+    Writes `shared.csv`, `certificate.json`, both reports and the private model.
+    """
+    from fairflows.table.examples import load_adult
+    from fairflows.workflow.shared import check_place
+    from fairflows.workflow.sharing import share as make
+
+    check_place(out, replace=True)
+    table = load_adult()
+    with stages(quiet or as_json) as say:
+        shared = make(table, quick=True, say=say)
+        shared.save(out, replace=True)
+    if not (quiet or as_json):
+        print_frame(table.X.head(3), False, title="The table")
+        print_frame(shared.table.head(3), False, title="The shared table: rows drawn from cells")
+    _print_shared(shared, out, "csv", as_json)
+
+
+def _print_shared(shared: Shared, out: Path, kind: Kind, as_json: bool) -> None:
+    from fairflows.workflow.shared import which_file_goes_where
+
+    if as_json:
+        usefulness = None if shared.usefulness is None else shared.usefulness.to_dict()
+        print_json({"out": str(out), "certificate": shared.certificate.to_dict(), "usefulness": usefulness})
+    else:
+        typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, kind)}")
+
+
+@app.command()
+@reads_tables
+def describe(
+    file: File,
+    sensitive: Sensitive,
+    label: Label = None,
+    identifier: Identifier = None,
+    delta: Delta = 0.05,
+    as_json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """Print what a table holds, its problems, and what can be certified with so many persons.
 
     Example: `fairflows describe loans.csv --sensitive sex --label repaid`
     """
-    from fairflows.table.grouping import read_cuts
-    from fairflows.table.prospects import best_bounds, find_names, find_needed, find_problems
-    from fairflows.table.reading import read_frame
-    from fairflows.table.table import Table
+    from dataclasses import replace
 
-    frame = read_frame(file, identifier=identifier, text_format=text_format)
-    named = find_names(frame, [*sensitive, *filter(None, [label, identifier]), *(drop or [])])
-    table = Table(
-        frame,
-        name=file.name,
-        sensitive=sensitive,
-        label=label,
-        groups=read_cuts(groups or []),
-        merge_small=merge_small,
-        identifier=identifier,
-        drop=[*(drop or []), *(str(finding.column) for finding in named)],
-        missing="category" if missing == "error" else missing,
-        multiclass=True,
-    )
-    needed = find_needed(table, missing=missing, multiclass=multiclass)
+    from fairflows.table.prospects import best_bounds, find_names, find_problems
+
+    frame = reading.frame(file, identifier)
+    named = find_names(frame, [*sensitive, *filter(None, [label, identifier]), *(reading.drop or [])])
+    reading = replace(reading, drop=[*(reading.drop or []), *(str(finding.column) for finding in named)])
+    table = reading.table(frame, file.name, sensitive, label, identifier)
     plan = {"certifying": 1 / _MODELS, "delta": delta / _MODELS}
-    found = [with_options(str(each)) for each in [*named, *needed, *find_problems(table, **plan)]]
+    found = [with_options(str(each)) for each in [*named, *find_problems(table, **plan)]]
     bounds = best_bounds(table, **plan)
     if as_json:
-        summary, columns = (json.loads(part.to_json(orient="index")) for part in (table.summary(), table.columns()))
-        record = {
-            "name": table.name,
-            "rows": len(table),
-            "groups": summary,
-            "columns": columns,
-            "notes": table.notes,
-            "findings": found,
-            "certified_at_best": bounds.to_dict(orient="records"),
-        }
-        print_json(record)
+        print_json(_record(table, found, bounds))
         return
-    if not quiet:
-        typer.echo(repr(table))
+    typer.echo(repr(table))
     print_frame(table.columns().reset_index(), as_json=False, title="Columns")
     for finding in found:
         typer.echo(f"! {finding}")
     typer.echo(_at_best(bounds))
+
+
+def _record(table: Table, found: list[str], bounds: pd.DataFrame) -> dict[str, object]:
+    summary, columns = (json.loads(part.to_json(orient="index")) for part in (table.summary(), table.columns()))
+    return {
+        "name": table.name,
+        "rows": len(table),
+        "groups": summary,
+        "columns": columns,
+        "notes": table.notes,
+        "findings": found,
+        "certified_at_best": bounds.to_dict(orient="records"),
+    }
+
+
+def _at_best(bounds: pd.DataFrame) -> str:
+    """What can be certified with so many persons, in words."""
+    reached = bounds[bounds["distance"] < 1]
+    if reached.empty:
+        return "Nothing can be certified about these groups with so many persons: they are too small, or too many."
+    listed = ", ".join(f"Δ ≤ {bound.distance:.2f} with {bound.cells} cells" for bound in reached.itertuples())
+    return (
+        f"What can be certified at best with so many persons: {listed}. A guess between two groups is then right at "
+        "most (1 + Δ)/2 of the time."
+    )
 
 
 @app.command()
@@ -126,7 +208,7 @@ def check(
     certificate: Annotated[Path, typer.Argument(help="The certificate.json that came with the file.")],
     file: Annotated[Path | None, typer.Argument(help="The released file.", show_default=False)] = None,
     as_json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing: the exit code does.")] = False,
+    quiet: Silent = False,
 ) -> None:
     """Check a certificate and a released file, without the model and without any secret.
 
@@ -145,50 +227,6 @@ def check(
     elif not quiet:
         typer.echo(repr(checked))
     raise typer.Exit(0 if checked else 1)
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("fairflows-demo"),
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Adult, end to end and offline: whole rows to share instead of the persons' own, attacked and certified.
-
-    Writes `shared.csv`, `certificate.json`, both reports and the private model.
-    """
-    from fairflows.table.examples import load_adult
-    from fairflows.workflow.job import fit_table
-    from fairflows.workflow.results import Reading, refuse_other_folder, summary, write_fit
-
-    refuse_other_folder(out)
-    table = load_adult()
-    if not (quiet or as_json):
-        typer.echo(repr(table))
-    with stages(quiet or as_json) as say:
-        made = fit_table(table, target=0.1, quick=True, say=say)
-        reading = Reading(sensitive=["sex"], label="income", drop=[])
-        write_fit(made, table, out, {**asdict(reading), "rows": len(table), "seed": 0}, shared="shared.csv")
-    if as_json:
-        print_json({"out": str(out), "certificate": made.certificate.to_dict()})
-        return
-    if not quiet:
-        print_frame(table.X.head(3), False, title="The table")
-        print_frame(made.shared.sample(3), False, title="What is shared: whole rows, drawn from cells")
-        typer.echo(f"\n{summary(made, out, 'shared.csv')}")
-        typer.echo(f"\nOpen {out / 'report.html'} in a browser.")
-
-
-def _at_best(bounds: pd.DataFrame) -> str:
-    """What can be certified with so many persons, in words."""
-    reached = bounds[bounds["distance"] < 1]
-    if reached.empty:
-        return "Nothing can be certified about these groups with so many persons: they are too small, or too many."
-    listed = ", ".join(f"Δ ≤ {bound.distance:.2f} with {bound.cells} cells" for bound in reached.itertuples())
-    return (
-        f"What can be certified at best with so many persons: {listed}. A guess between two groups is then right at "
-        "most (1 + Δ)/2 of the time."
-    )
 
 
 @app.command()

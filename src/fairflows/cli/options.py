@@ -1,34 +1,37 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how a file is read as a group of its own."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from fairflows.table.text_format import TextFormat
 
-_about_file = functools.partial(typer.Option, rich_help_panel="How a CSV file is written")
-_OPTIONS = {
-    "separator": Annotated[str | None, _about_file(help="Between two fields; by default as in the header.")],
-    "encoding": Annotated[str | None, _about_file(help="How text is encoded; by default utf-8.")],
-    "decimal": Annotated[Literal[".", ","] | None, _about_file(help="By default a comma with ;, else a point.")],
-}
-_NAMES = {"tab": "\t", "\\t": "\t"}
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fairflows.table.table import Table
+
+Command = Callable[..., None]
 
 
 def distinct(names: list[str] | None) -> list[str] | None:
-    """The values of a repeated option without duplicates."""
+    """Return the values of a repeated option without duplicates."""
     return list(dict.fromkeys(names)) if names else names
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but the result.")]
-Folder = Annotated[Path, typer.Argument(help="The folder that `fit` wrote, or a saved model.", show_default=False)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
+Silent = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing; the exit code tells.")]
+File = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file.", show_default=False)]
+HeldOut = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of rows that the model has not seen.")]
+Folder = Annotated[Path, typer.Argument(help="Folder that `share` wrote, or a saved model.", show_default=False)]
 Sensitive = Annotated[
     list[str],
     typer.Option(help="Sensitive column; several make intersectional groups.", show_default=False, callback=distinct),
@@ -39,49 +42,112 @@ SensitiveIfNotKnown = Annotated[
 ]
 Label = Annotated[str | None, typer.Option(help="Label column.")]
 Identifier = Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")]
-Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.", callback=distinct)]
-Missing = Annotated[Literal["error", "category", "drop"], typer.Option(help="What to do with missing values.")]
-Multiclass = Annotated[bool, typer.Option("--multiclass", help="Accept a label with more than two values.")]
-Groups = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Cut a sensitive column of numbers: AGE:40, AGE:30,50 or AGE:quantiles=4; may be repeated.",
-        callback=distinct,
-    ),
-]
-MergeSmall = Annotated[
-    int, typer.Option("--merge-small", min=0, help="Groups of fewer persons become one group, 'other'.")
-]
-MaxAccuracy = Annotated[
-    float | None, typer.Option("--max-adversary-accuracy", help="How often a guess of the group may be right.")
-]
-Target = Annotated[
-    float | None,
-    typer.Option(
-        "--target", "--max-parity", help="How far the groups may be apart: the distance Δ, or any rate's gap."
-    ),
-]
-MostRows = Annotated[
-    int | None, typer.Option("--most-rows", min=1, help="The most rows of a person; as in training when not given.")
-]
+Target = Annotated[float, typer.Option(help="Largest distance Δ between two groups.")]
 Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
+MostRows = Annotated[
+    int | None, typer.Option("--most-rows", min=1, help="Most rows of a person; by default as in training.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Fewer models, and fewer adversaries.")]
+
+_about_file = functools.partial(typer.Option, rich_help_panel="How a file is read")
+_FORMAT: dict[str, Any] = {
+    "separator": Annotated[str | None, _about_file(help="Between two fields of CSV; by default as in the header.")],
+    "encoding": Annotated[str | None, _about_file(help="How CSV is encoded; by default utf-8.")],
+    "decimal": Annotated[Literal[".", ","] | None, _about_file(help="By default a comma with ;, else a point.")],
+}
+_READING: dict[str, Any] = {
+    **_FORMAT,
+    "categorical": Annotated[
+        list[str] | None, _about_file(help="Column whose numbers are categories; may be repeated.", callback=distinct)
+    ],
+    "missing_label": Annotated[
+        Literal["error", "drop"] | None, _about_file(help="Rows without a label; by default an error.")
+    ],
+    "missing_group": Annotated[
+        Literal["error", "drop"] | None, _about_file(help="Rows without a group; by default an error.")
+    ],
+    "groups": Annotated[
+        list[str] | None,
+        _about_file(
+            help="Cut a sensitive column of numbers: AGE:40, AGE:30,50 or AGE:quantiles=4; may be repeated.",
+            callback=distinct,
+        ),
+    ],
+    "drop": Annotated[list[str] | None, _about_file(help="Column to leave out; may be repeated.", callback=distinct)],
+}
 
 
-def reads_files(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take the options of a `TextFormat`, handed to it as one."""
+@dataclass(frozen=True)
+class Reading(TextFormat):
+    """How `describe` and `share` make a `Table` of a file."""
+
+    categorical: list[str] | None = None
+    missing_label: str | None = None
+    missing_group: str | None = None
+    groups: list[str] | None = None
+    drop: list[str] | None = None
+
+    def frame(self, path: Path, identifier: str | None) -> pd.DataFrame:
+        """Read all columns of a file."""
+        from fairflows.table.reading import read_frame
+
+        return read_frame(path, identifier=identifier, text_format=TextFormat(**_stated(self, TextFormat)))
+
+    def table(
+        self, frame: pd.DataFrame, name: str, sensitive: list[str], label: str | None, identifier: str | None
+    ) -> Table:
+        """Return the table of a frame. Missing features are categories of their own."""
+        from fairflows.table.grouping import read_cuts
+        from fairflows.table.table import Table
+
+        needed = sensitive if self.missing_group == "drop" else []
+        if self.missing_label == "drop" and label is not None:
+            needed = [*needed, label]
+        needed = [column for column in needed if column in frame]
+        return Table(
+            frame.dropna(subset=needed).reset_index(drop=True) if needed else frame,
+            name=name,
+            sensitive=sensitive if len(sensitive) > 1 else sensitive[0],
+            label=label,
+            identifier=identifier,
+            groups=read_cuts(self.groups or []),
+            kinds=dict.fromkeys(self.categorical or [], "categorical"),
+            drop=self.drop or [],
+            missing="category",
+            multiclass=True,
+        )
+
+
+def _stated(value: object, kind: type) -> dict[str, Any]:
+    """Return the fields of a dataclass that a value of it, or of a class derived from it, has."""
+    return {field.name: getattr(value, field.name) for field in fields(kind)}
+
+
+def reads_files(command: Command) -> Command:
+    """Let a command take the options of a `TextFormat`, as its argument `text_format`."""
+    return _with_group(command, "text_format", _FORMAT, TextFormat)
+
+
+def reads_tables(command: Command) -> Command:
+    """Let a command take the options of a `Reading`, as its argument `reading`."""
+    return _with_group(command, "reading", _READING, Reading)
+
+
+def _with_group(command: Command, name: str, options: dict[str, Any], make: Callable[..., TextFormat]) -> Command:
+    """Add options to a command, which gets them as one argument."""
     signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "text_format"]
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in _OPTIONS.items()
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != name]
+    added = [
+        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for option, annotation in options.items()
     ]
 
     @functools.wraps(command)
-    def run(**given: object) -> None:
-        stated = {name: cast(str | None, given.pop(name)) for name in _OPTIONS}
-        text_format = TextFormat(**{name: _NAMES.get(value or "", value) for name, value in stated.items()})
-        command(**given, text_format=text_format)
+    def run(**given: Any) -> None:
+        stated = {option: given.pop(option) for option in options}
+        stated["separator"] = {"tab": "\t", "\\t": "\t"}.get(stated["separator"], stated["separator"])
+        command(**given, **{name: make(**stated)})
 
-    run.__dict__["__signature__"] = signature.replace(parameters=[*own, *options])
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
+    run.__dict__["__signature__"] = signature.replace(parameters=[*own, *added])
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *added)}
     return run

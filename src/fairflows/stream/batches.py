@@ -49,7 +49,6 @@ def encode_batch(
     sensitive: str | Sequence[str] | None = None,
     grouping: Grouping | None = None,
     identifier: str | None = None,
-    label: str | None = None,
     keep: Sequence[str] = (),
     precision: Precision = "float32",
     key: bytes | Sequence[bytes] | None = None,
@@ -80,8 +79,6 @@ def encode_batch(
         How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
     identifier : str, optional
         Column that names the person of a row.
-    label : str, optional
-        Column of the label, written after the encoded ones, for a release that is certified together with the label.
     keep : sequence of str, default=()
         Columns of the batch that are written unchanged, after the others.
     precision : {"float32", "float64"}, default="float32"
@@ -94,7 +91,7 @@ def encode_batch(
     Returns
     -------
     RecordBatch or Table
-        The encoded rows, then the label and the columns to keep.
+        The encoded rows, then the columns to keep.
 
     Examples
     --------
@@ -106,7 +103,7 @@ def encode_batch(
     >>> encode_batch(model, batch, sensitive="sex", identifier="person", keep=["person"]).schema.names
     ['cell', 'person']
     """
-    encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
+    encode = BatchEncoder(model, sensitive, grouping, identifier, keep, precision)
     if key is not None:
         encode.restore_keys([key] if isinstance(key, bytes) else key)
     is_table = isinstance(batch, pa.Table)
@@ -145,7 +142,6 @@ class BatchEncoder:
         sensitive: str | Sequence[str] | None = None,
         grouping: Grouping | None = None,
         identifier: str | None = None,
-        label: str | None = None,
         keep: Sequence[str] = (),
         precision: Precision = "float32",
     ) -> None:
@@ -157,12 +153,11 @@ class BatchEncoder:
             raise DataError("The model was fitted on rows without column names, so a file's columns cannot be matched.")
         self._sensitive = sensitive_columns(encoder, sensitive) if encoder.needs_attribute else []
         self.identifier = identifier if identifier is not None else encoder.identifier
-        self._label = label
-        self._keep = list(dict.fromkeys([*([] if label is None else [label]), *keep]))
+        self._keep = list(dict.fromkeys(keep))
         extra = [*self._sensitive, *([] if self.identifier is None else [self.identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._features, *extra]))
         self._grouping = grouping
-        self.schema = self._released.table_schema(self._sensitive, label, grouping)
+        self.schema = self._released.table_schema(self._sensitive, None, grouping)
         self._roles = self.schema.part(name for name in self.schema.kinds if name not in self._features)
         # Rows in the table's own columns keep their types.
         self._single = precision == "float32" and not self._released.draws_rows
@@ -189,14 +184,6 @@ class BatchEncoder:
             )
         for encoder, key in zip(encoders, keys, strict=True):
             encoder.restore_key(key)
-
-    def check_label(self, columns: Sequence[str], path: object) -> None:
-        """Raise if the label is to be written and the columns lack it."""
-        if self._label is not None and self._label not in columns:
-            raise DataError(
-                f"{path}: has no column {self._label!r}: this model is released and certified together with the label, "
-                "which must be written beside the cells."
-            )
 
     def output_schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of encoded batches of a source, as far as the encoded columns are known."""

@@ -62,7 +62,6 @@ def encode_file(
     sensitive: str | Sequence[str] | None = None,
     grouping: Grouping | None = None,
     identifier: str | None = None,
-    label: str | None = None,
     text_format: TextFormat | None = None,
     keep: Sequence[str] = (),
     keep_order: bool = False,
@@ -89,8 +88,6 @@ def encode_file(
     identifier : str, optional
         Column that names the person of a row: noise, coin and fold are keyed hashes of it. Without one, every row gets
         fresh randomness.
-    label : str, optional
-        Column of the label, written after the encoded ones, for a release that is certified together with the label.
     text_format : TextFormat, optional
         How the source is written, if it is a CSV file whose header does not show it.
     keep : sequence of str, default=()
@@ -109,9 +106,8 @@ def encode_file(
         The number of encoded rows.
     """
     check_file(Path(target), Path(source))
-    encode = BatchEncoder(model, sensitive, grouping, identifier, label, keep, precision)
+    encode = BatchEncoder(model, sensitive, grouping, identifier, keep, precision)
     reader = TableReader(Path(source), BATCH_ROWS, encode.schema, encode.identifier, text_format)
-    encode.check_label(reader.columns, reader.path)
 
     def encoded(batch: pa.Table) -> Encoded:
         with naming_file(reader.path):

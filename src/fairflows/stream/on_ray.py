@@ -57,7 +57,6 @@ def encode_folder(
     with place as written, data.DataContext.current(context):
         try:
             rows = data.read_parquet(str(source))
-            encode.check_label(rows.columns(), source)
             encode.output_schema(rows.schema().base_schema)
             work = partial(encode_batch, model, key=encode.keys, **settings)
             encoded = rows.select_columns(encode.columns).map_batches(

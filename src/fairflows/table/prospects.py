@@ -47,20 +47,6 @@ def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
     ]
 
 
-def find_needed(table: Table, *, missing: str, multiclass: bool) -> list[Finding]:
-    """Return the settings without which the table would be refused."""
-    found = []
-    counts = table.X.isna().sum()
-    if missing == "error" and counts.any():
-        gaps = _first([f"{name} ({count:,})" for name, count in counts[counts > 0].sort_values().items()])
-        keep = "Keep them as a category of their own (missing='category') or drop their rows (missing='drop')."
-        found.append(Finding(None, f"Values are missing: {gaps}. {keep}"))
-    if table.y is not None and len(table.labels) > 2 and not multiclass:
-        said = f"{table.y.name} has {len(table.labels):,} values: say multiclass=True."
-        found.append(Finding(str(table.y.name), said))
-    return found
-
-
 def find_problems(table: Table, *, certifying: float, delta: float = 0.05) -> list[Finding]:
     """Return what will go wrong with a table: columns first, then label and groups.
 

@@ -1,6 +1,6 @@
-"""Where the time of `fairflows fit` goes: the whole command, then the same work stage by stage.
+"""Where the time of `fairflows share` goes: the whole command, then the same work stage by stage.
 
-    python benchmarks/fit_command.py [--rows N] [--demo] [--profile STAGE]
+    python benchmarks/share_command.py [--rows N] [--demo] [--profile STAGE]
 
 The table is Adult with nine columns beside sex and income, as a CSV file. Processor seconds are those of all threads,
 and hardly depend on what else the machine does; wall-clock seconds do.
@@ -74,14 +74,13 @@ def by_stage(file: Path, out: Path, profiled: str | None) -> None:
     stages = Stages(profiled)
     stages.say("imports")
     from fairflows.table.table import Table
-    from fairflows.workflow.job import fit_table
-    from fairflows.workflow.results import write_fit
+    from fairflows.workflow.sharing import share
 
     stages.say("reading the file")
     table = Table.read(file, sensitive="sex", label="income")
-    made = fit_table(table, say=stages.say)
+    shared = share(table, say=stages.say)
     stages.say("writing the folder")
-    write_fit(made, table, out, {"sensitive": ["sex"], "label": "income"}, shared="shared.csv")
+    shared.save(out)
     stages.show()
 
 
@@ -94,7 +93,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FAIRFLOWS_LEDGER"] = f"{folder}/ledger"
         file = adult_file(Path(folder), arguments.rows)
-        commands = {"fairflows fit": ["fit", str(file), "--sensitive", "sex", "--label", "income", "-o", f"{folder}/a"]}
+        words = ["share", str(file), "--sensitive", "sex", "--label", "income", "-o", f"{folder}/a"]
+        commands = {"fairflows share": words}
         if arguments.demo:
             commands["fairflows demo"] = ["demo", "-o", f"{folder}/demo"]
         print(f"{arguments.rows:,} rows{'processor s':>63}{'wall s':>10}")
