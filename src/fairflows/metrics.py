@@ -22,7 +22,7 @@ def count_labels(
     groups: npt.ArrayLike,
     n_groups: int,
 ) -> Array:
-    """Counts n(a, y, ŷ) of labels and predictions as they are, the C classes in their order; groups are numbers.
+    """Count n(a, y, ŷ) of labels and predictions as they are, the C classes in their order; groups are numbers.
 
     Labels that are none of the classes, since no training row has them, are further classes, which are never predicted.
     They are the first ones, so that the last one stays the positive class.
@@ -39,7 +39,7 @@ def count_labels(
 def count_predictions(
     y_true: npt.ArrayLike, y_pred: npt.ArrayLike, groups: npt.ArrayLike, n_classes: int, n_groups: int
 ) -> Array:
-    """Counts n(a, y, ŷ), shape (..., K, C, C), of predictions of shape (..., n_rows).
+    """Count n(a, y, ŷ), shape (..., K, C, C), of predictions of shape (..., n_rows).
 
     All three arrays hold whole numbers: classes 0 … C − 1 and groups 0 … K − 1.
     """
@@ -53,7 +53,7 @@ def count_predictions(
 
 
 def group_metrics(counts: Array) -> dict[str, Array]:
-    """Metrics of each model from its counts n(a, y, ŷ), shape (..., K, C, C).
+    """Return the metrics of each model from its counts n(a, y, ŷ), shape (..., K, C, C).
 
     Returns
     -------

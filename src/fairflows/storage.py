@@ -29,7 +29,7 @@ from functools import cached_property
 from hashlib import file_digest, sha256
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeGuard, runtime_checkable
 
 import joblib
 import numpy as np
@@ -46,6 +46,9 @@ from fairflows.table.json_text import parse_json, read_json, read_text
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Secret, fingerprint
 from fairflows.table.value_text import from_text, to_text
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 FORMAT = 1
 """The version of the format that this release writes and reads."""
@@ -493,7 +496,7 @@ class _Reader:
         """Return a copy of the passed module whose weights have the same names and shapes, with these weights."""
         name, weights = value["class"], self._state(value["state"])
         shapes = {key: tuple(weight.shape) for key, weight in weights.items()}
-        for module in filter(_is_module, self._own):
+        for module in [part for part in self._own if _is_module(part)]:
             own = {key: tuple(weight.shape) for key, weight in module.state_dict().items()}
             if type(module).__name__ == name and own == shapes:
                 filled = copy.deepcopy(module)
@@ -512,7 +515,7 @@ def _is_tensor(value: object) -> bool:
     return type(value).__module__.split(".")[0] == "torch" and type(value).__name__ in ("Tensor", "Parameter")
 
 
-def _is_module(value: Any) -> bool:
+def _is_module(value: object) -> TypeGuard[Module]:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 

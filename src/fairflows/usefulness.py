@@ -45,7 +45,7 @@ class Told:
         return _avoided(self.released, self.majority)
 
     def to_dict(self) -> dict[str, str | float]:
-        """Plain values, as JSON holds them."""
+        """Return plain values, as JSON holds them."""
         return asdict(self) | {"told": self.told}
 
 
@@ -73,13 +73,13 @@ class StillTells:
     n: int
 
     def to_frame(self) -> pd.DataFrame:
-        """One line per column, then the label and the sensitive attribute."""
+        """Return one line per column, then the label and the sensitive attribute."""
         lines = [*self.columns, *([] if self.label is None else [self.label]), self.sensitive]
         frame = pd.DataFrame([line.to_dict() for line in lines])
         return frame.rename(columns={"name": "column"}).set_index("column")
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, as JSON holds them."""
+        """Return plain values, as JSON holds them."""
         return {
             "columns": [line.to_dict() for line in self.columns],
             "sensitive": self.sensitive.to_dict(),
@@ -110,7 +110,7 @@ def still_tells(
     n_jobs: int | None = None,
     random_state: int = 0,
 ) -> StillTells:
-    """How well each person's own values are predicted from what is released for her.
+    """Measure how well each person's own values are predicted from their released row.
 
     Forests learn on released rows of `train` what the persons' own values are, and are judged on `test`. For every
     column they see the twelve released columns that tell most of it.
@@ -204,7 +204,7 @@ class _Codes:
 
     @classmethod
     def of(cls, train: pd.Series, test: pd.Series, size: tuple[int, int]) -> _Codes:
-        """Bins and categories as `train` has them; a missing value is one more."""
+        """Code both columns by bins and categories of `train`; a missing value is one more."""
         if has_order(train.dtype):
             return cls(*_binned(train, test, size[0]))
         levels = train.astype(object).value_counts().index[: size[1]]
@@ -232,7 +232,7 @@ class _View:
         return cls(*(np.column_stack([getattr(c, part) for c in columns]) for part in ("train", "test")))
 
     def accuracy(self, target: _Codes, seed: int, *, without: int | None = None, balanced: bool = False) -> float:
-        """How often a forest predicts the target right in `test`; over its values on average, where balanced."""
+        """Return how often a forest predicts the target right in `test`; on average over its values where balanced."""
         told = _mutual_information(self.train, target.train)
         if without is not None:
             told[without] = -1
@@ -265,7 +265,7 @@ def _label_codes(train: pd.Series, test: pd.Series) -> _Codes:
 
 
 def boosted_prediction(fit: pd.DataFrame, y: npt.ArrayLike, judged: pd.DataFrame, random_state: int) -> np.ndarray:
-    """What boosted trees that learn a label from some rows predict for others."""
+    """Predict the label of some rows by boosted trees that learn it from others."""
     features = [_as_numbers(fit.iloc[:, j], judged.iloc[:, j]) for j in range(fit.shape[1])]
     learnt, asked = (np.column_stack(columns) for columns in zip(*features, strict=True))
     trees = HistGradientBoostingClassifier(
@@ -276,7 +276,7 @@ def boosted_prediction(fit: pd.DataFrame, y: npt.ArrayLike, judged: pd.DataFrame
 
 
 def _as_numbers(train: pd.Series, test: pd.Series) -> tuple[FloatArray, FloatArray]:
-    """Numbers and times as they are, or NaN; categories by how frequent they are in `train`."""
+    """Return numbers and times as they are, or NaN; categories by how frequent they are in `train`."""
     if not has_order(train.dtype):
         codes = _Codes.of(train, test, (0, _MOST_LEVELS))
         return codes.train.astype(np.float64), codes.test.astype(np.float64)
@@ -300,7 +300,7 @@ def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> tuple[IntArray, I
 
 
 def _mutual_information(columns: IntArray, target: IntArray) -> npt.NDArray[np.float64]:
-    """Of each column and the target, in nats, from their counts."""
+    """Return the mutual information of each column and the target, in nats, from their counts."""
     n, sizes = len(columns), columns.max(axis=0) + 1
     joint = one_hot(columns, sizes).T @ np.eye(int(target.max()) + 1)[target] / n
     product = joint.sum(axis=1, keepdims=True) * (np.bincount(target) / n)

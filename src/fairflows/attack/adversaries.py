@@ -185,7 +185,7 @@ QUICK_WHITE_BOX_LEARNERS = {"boosted trees": QUICK_LEARNERS["boosted trees"]}
 
 
 def frequency_scores(fit: npt.NDArray, group: IntArray, others: list[npt.NDArray]) -> list[FloatArray]:
-    """Log of each group's share of rows with exactly this value, (n, K); half a row is added to each count."""
+    """Return the log of each group's share of rows with exactly this value, (n, K), half a row added to each count."""
     values = distinct(fit)
     K = group.max() + 1
     counts = np.full((len(values) + 1, K), 0.5)
@@ -201,7 +201,7 @@ def frequency_scores(fit: npt.NDArray, group: IntArray, others: list[npt.NDArray
 
 @dataclass(frozen=True)
 class Attack:
-    """One adversary and what it reached.
+    """The result of one adversary.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ def judge(
 
 
 def _best_threshold(of_a: FloatArray, of_b: FloatArray) -> tuple[float, float]:
-    """The threshold from which on to answer b, and the difference of the answers' rates in b and in a."""
+    """Return the best threshold from which on to answer b, and the difference of the answers' rates in b and in a."""
     of_pair = [np.sort(of_a), np.sort(of_b)]
     values = np.unique(np.concatenate(of_pair))
     above = [1 - np.searchsorted(scores, values) / max(len(scores), 1) for scores in of_pair]

@@ -44,7 +44,7 @@ _NOT_CHOSEN = "#80868b"
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(AttackResult):
-    """What a suite of adversaries reached: what a certificate states of it, and the rest.
+    """The result of a suite of adversaries: the part that a certificate states, and each adversary.
 
     Attributes
     ----------
@@ -54,8 +54,20 @@ class Audit(AttackResult):
         The groups.
     n : tuple of int
         Test persons of each.
-    attack_lower, best, delta, density_gap_lower, released, model, rows, limits
-        As for `AttackResult`; the bound is that of the first adversary, and holds with probability 1 − δ.
+    attack_lower : float
+        Lower bound on Δ of the first adversary; holds with probability 1 − δ.
+    best : str
+        Name of the first adversary.
+    delta : float
+        δ of the lower bounds.
+    density_gap_lower : dict of str to float
+        For each group, a lower bound on the distance between its rows and its density.
+    released : tuple of str
+        The attacked parts of the release.
+    model, rows : str
+        Keyed hashes of the model and of the test rows.
+    limits : tuple of str
+        What adversaries could not try, in sentences.
     """
 
     attacks: tuple[Attack, ...]
@@ -63,7 +75,7 @@ class Audit(AttackResult):
     n: tuple[int, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """One line per adversary: what it knows, the pair it tells apart, Δ on validation persons, the lower bound.
+        """Return one line per adversary: its knowledge, its pair of groups, Δ on validation persons, the lower bound.
 
         ``persons`` are the test persons of the pair that the bound was computed from.
         """
@@ -82,7 +94,7 @@ class Audit(AttackResult):
         return pd.DataFrame(rows).set_index("adversary")
 
     def to_dict(self) -> dict[str, Plain]:
-        """Plain values, as JSON holds them."""
+        """Return plain values, as JSON holds them."""
         lines = self.to_frame().reset_index().to_dict("records")
         return {
             "attack_lower": self.attack_lower,
@@ -156,7 +168,7 @@ class Audit(AttackResult):
 
 
 def _claims(claimed: Certificate | float | None) -> list[Bound]:
-    """The upper bounds that an attack is drawn against."""
+    """Return the upper bounds that an attack is drawn against."""
     if claimed is None:
         return []
     if isinstance(claimed, Certificate):
@@ -207,21 +219,22 @@ def audit(
         What was released for the rows of `train` and of `test`, where the model cannot encode them again: a `CrossFit`
         whose persons have no identifier.
     released : sequence of str, optional
-        As for `certify`: with "label", adversaries see the label too.
-    constraints : sequence of callable
+        Parts of the release that adversaries see: "cell" or "latent", and "label" for the true label beside it. By
+        default the model's output.
+    constraints : sequence of callable, default=()
         Rules of the table, as functions of a frame that are true of every real row: an inverse that breaks one is not
         the true group's.
-    delta : float
+    delta : float, default=0.05
         δ of the lower bounds.
-    quick : bool
-        Few adversaries on few rows: seconds instead of a minute.
+    quick : bool, default=False
+        Run few adversaries on few rows: seconds instead of a minute.
     n_jobs : int, optional
-        Adversaries to run at once, as for joblib.
-    progress : bool
+        Number of adversaries to run at once, as for joblib.
+    progress : bool, default=False
         Show a progress bar.
     most_rows : int, optional
-        As for `certify`: the most rows that a person may have.
-    random_state : int
+        Most rows that a person may have; by default the most of the persons that the model was fitted to.
+    random_state : int, default=0
         Seed of the split and of the adversaries.
 
     Returns
@@ -270,5 +283,5 @@ def audit(
 
 
 def _promise(attack: Attack) -> tuple[float, float]:
-    """What adversaries are chosen by: nothing of the test persons is in it."""
+    """Return the values that adversaries are ranked by, which do not depend on the test persons."""
     return attack.expected, attack.validation

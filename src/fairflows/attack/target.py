@@ -80,7 +80,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Target:
-    """What is attacked, in parts of the persons.
+    """The attacked release, in parts of the persons.
 
     The parts are "reference" rows, which white-box adversaries compare with, "fit" rows to learn from, "validation" and
     "test"; the first three are of the training persons.
@@ -110,7 +110,7 @@ class Target:
         seed: int,
         quick: bool,
     ) -> Target:
-        """Part the persons, and encode their rows unless what is released for them is given."""
+        """Split the persons, and encode their rows unless the released rows are given."""
         given = None if encoded is None else _representation(encoded, train, test)
         released_model = Released.of(model) if _is_model(model) else None
         if not _is_model(model):
@@ -150,7 +150,7 @@ class Target:
         return cls(released_model, groups, Z, group, X, latent, names, attacked, seed, limits)
 
     def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
-        """All adversaries that this release calls for."""
+        """Yield all adversaries that apply to this release."""
         learnt = pd.concat([self.Z["reference"], self.Z["fit"]])
         learnt_group = np.concatenate([self.group["reference"], self.group["fit"]])
         parts = [learnt, self.Z["validation"], self.Z["test"]]
@@ -166,7 +166,7 @@ class Target:
             yield from self._white_box_trials(constraints, quick)
 
     def _white_box_trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
-        """Adversaries that run every group's inverse; a released cell leaves nothing to turn round."""
+        """Yield adversaries that run every group's inverse; a released cell has none."""
         encoder = None if self.model is None else self.model.innermost
         if encoder is None:
             return
@@ -193,7 +193,7 @@ class Target:
             yield Trial(f"{name} on inversions", "white", learner, learnt, group["fit"], judged_rows, judged_groups)
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:
-        """For each group, adversaries between its real rows and draws from its density."""
+        """Yield, for each group, adversaries between its real rows and draws from its density."""
         encoder = None if self.model is None else self.model.innermost
         if encoder is None:
             return
@@ -220,7 +220,7 @@ class Target:
                 )  # fmt: skip
 
     def _looked_at(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
-        """Groups and places of the rows, of very many a random part, that adversaries who know the encoders look at."""
+        """Return groups and places of the rows that white-box adversaries look at: a random part of very many."""
         places = {
             part: np.sort(stratified_sample(self.group[part], most, self.seed))
             for part, most in _MOST_LOOKED_AT.items()
@@ -233,19 +233,19 @@ class Target:
 
 
 def _scored(name: str, box: str, judged: tuple[FloatArray, FloatArray], groups: tuple[IntArray, IntArray]) -> Trial:
-    """An adversary that learns nothing: its scores of validation and test rows."""
+    """Return an adversary that learns nothing, with its scores of validation and test rows."""
     nothing = Features.of(np.empty((0, 0)))
     return Trial(name, box, None, nothing, groups[0][:0], (Features.of(judged[0]), Features.of(judged[1])), groups)
 
 
 def _is_model(model: Model | Representation) -> TypeGuard[Model]:
-    """Whether rows can be passed through it; pandas and polars frames have a method of that name, too."""
+    """Return whether rows can be passed through it; pandas and polars frames have a method `transform`, too."""
     is_frame = isinstance(model, tuple | list | np.ndarray) or has_names(model)
     return not is_frame and isinstance(model, Transformer)
 
 
 def _representation(given: Representation, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What was given as a pair of frames or arrays, or as one of all rows."""
+    """Return the released rows of train and of test, which were given as a pair or as one frame."""
     n, m = len(train), len(test)
     if isinstance(given, tuple | list):
         pair = [to_pandas(part) for part in given]
@@ -278,7 +278,7 @@ def _check_known(given: tuple[pd.DataFrame, pd.DataFrame]) -> None:
 def _encoded(
     model: Released, names: tuple[str, ...], tables: dict[str, Table]
 ) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame], tuple[str, ...]]:
-    """What adversaries see, the encoder's own rows behind it, and what is lost on the way."""
+    """Return the rows that adversaries see, the encoder's own rows behind them, and sentences about losses."""
     if model.n_cells is not None and "latent" not in names:
         return _as_seen(model, {part: model.encode_again(table, part) for part, table in tables.items()}), {}, ()
     # A cell is a function of the latent beside it, and tells nothing more.
@@ -290,14 +290,14 @@ def _encoded(
 
 
 def _as_seen(model: Released, parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Released cells, or rows drawn from them, as adversaries look at them."""
+    """Return released cells as categories, or rows drawn from cells without gaps."""
     if model.draws_rows:
         return without_gaps(parts)
     return {part: cells.astype(str) for part, cells in parts.items()}  # cells have numbers, but no order or distance
 
 
 def without_gaps(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Columns known everywhere: a missing category is one more; for a missing number the smallest stands in, marked."""
+    """Fill missing values: a missing category is one more; a missing number becomes the smallest one, and is marked."""
     whole = pd.concat(parts.values())
     for name, column in whole.items():
         if not column.isna().any():
@@ -315,7 +315,7 @@ def without_gaps(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 def _invert_later_steps(
     model: Released, Z: dict[str, pd.DataFrame], tables: dict[str, Table]
 ) -> tuple[dict[str, pd.DataFrame], tuple[str, ...]]:
-    """The encoder's own rows behind what the later steps of a pipeline release, and what is lost on the way."""
+    """Return the encoder's own rows behind the output of later pipeline steps, and sentences about losses."""
     encoder = model.innermost
     if encoder is None:
         return {}, ()
@@ -343,7 +343,7 @@ class Invertible(Protocol):
     """A transformer that can be inverted."""
 
     def inverse_transform(self, X: np.ndarray) -> TableLike:
-        """The rows before it."""
+        """Return the rows before the transformation."""
 
 
 def _alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
@@ -363,7 +363,7 @@ def _refuse_shared_persons(train: Table, test: Table) -> None:
 
 
 def _parts(train: Table, groups: list[Hashable], seed: int, quick: bool) -> dict[str, IntArray]:
-    """Places of the training rows in three parts of the persons at random; of very many, persons of large groups less.
+    """Split the training persons at random into three parts; of very many, fewer persons of large groups are kept.
 
     Adversaries are tuned on all rows of the validation persons, which follow the law of the rows that they are judged
     on; only the bound itself takes independent ones.
@@ -380,7 +380,7 @@ def _parts(train: Table, groups: list[Hashable], seed: int, quick: bool) -> dict
 
 
 def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> NumericView:
-    """Columns as numbers: as they are, one-hot, or for very many levels by each level's group rates.
+    """Fit a view of the columns as numbers: as they are, one-hot, or for very many levels by each level's group rates.
 
     The first part is learnt from; in the others, too, numbers may be missing.
     """
@@ -394,13 +394,13 @@ def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> Nume
 
 
 def _features(view: NumericView, rows: pd.DataFrame, values: Hashes) -> Features:
-    """Rows as numbers, those of the same values once."""
+    """Return rows as numbers, rows of the same values once."""
     _, first, place = np.unique(values, return_index=True, return_inverse=True)
     return Features(view.features(rows.iloc[first]), place)
 
 
 def _as_modelled(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows as an encoder's density sees them: numbers that it cut into bins as these bins."""
+    """Return rows as an encoder's density sees them, in which numbers may be bins."""
     known = encoder.known_cells()
     return rows if known is None else known.model.codec.decode(known.model.codec.encode(rows))
 

@@ -35,7 +35,7 @@ _UNKNOWN = -50.0  # log-probability where there is none
 
 @dataclass(frozen=True)
 class WhiteBox:
-    """What the encoders say about rows z."""
+    """The knowledge that the encoders give about rows z."""
 
     features: FloatArray  # (n, F): everything that can be computed, for a learner to use
     log_likelihood: FloatArray | None  # (n, K): log p̂_Zb(z): the model's own likelihood ratio
@@ -71,14 +71,14 @@ class Reference:
             self.scale[str(name)] = float(np.std(values)) or 1.0
 
     def off_grid(self, values: FloatArray, names: Sequence[str]) -> FloatArray:
-        """Distance of values from their columns' grids, in steps, (n, columns that have one)."""
+        """Return the distance of values from their columns' grids, in steps, (n, columns that have one)."""
         distances = [
             _distance_to_grid(values[:, j], self.grids[name]) for j, name in enumerate(names) if name in self.grids
         ]
         return np.column_stack(distances) if distances else np.empty((len(values), 0))
 
     def outside(self, values: FloatArray, names: Sequence[str]) -> FloatArray:
-        """How far values are outside the range of real ones, in standard deviations, (n, number columns)."""
+        """Return how far values are outside the range of real ones, in standard deviations, (n, number columns)."""
         found = []
         for j, name in enumerate(names):
             if name in self.ranges:
@@ -87,7 +87,7 @@ class Reference:
         return np.column_stack(found) if found else np.empty((len(values), 0))
 
     def to_nearest(self, rows: pd.DataFrame) -> FloatArray:
-        """Distance of each row from the nearest real one, over number columns in standard deviations."""
+        """Return the distance of each row from the nearest real one, over number columns in standard deviations."""
         names = [name for name in self.scale if name in rows]
         if not names or len(names) > _MOST_COLUMNS:
             return np.zeros(len(rows))
@@ -96,17 +96,17 @@ class Reference:
         return cKDTree(real).query(rows[names].fillna(0).to_numpy(dtype=np.float64) / scale)[0]
 
     def was_seen(self, rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
-        """Whether exactly this row is among the real ones."""
+        """Return whether exactly this row is among the real ones."""
         return is_among(content_hashes(rows[list(self.rows)], b"reference"), self.seen)
 
     def broken(self, rows: pd.DataFrame) -> FloatArray:
-        """How many of the declared constraints each row breaks."""
+        """Count the declared constraints that each row breaks."""
         kept = [np.asarray(constraint(rows), dtype=bool) for constraint in self.constraints]
         return (~np.stack(kept)).sum(axis=0).astype(np.float64) if kept else np.zeros(len(rows))
 
 
 def white_box(encoder: Encoder, Z: pd.DataFrame, reference: Reference) -> WhiteBox | None:
-    """Everything the encoders say about rows z; None for a model that cannot be inverted."""
+    """Return all features that the encoders give about rows z; None for a model that cannot be inverted."""
     inversions = encoder.inversions(Z)
     if inversions is not None:
         return _of_flow(inversions, Z, reference)

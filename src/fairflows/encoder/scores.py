@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.special import expit
-from sklearn.base import clone, is_classifier
+from sklearn.base import RegressorMixin, clone, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.extmath import softmax
@@ -215,7 +215,8 @@ class Score:
         x = self.features.matrix(X)
         if isinstance(self.model, BoostedTrees | LogisticScores):
             return self.model.raw_scores(x)
-        return np.asarray(self.model.predict(x), dtype=np.float64)[:, None]
+        regressor = cast(RegressorMixin, self.model)
+        return np.asarray(regressor.predict(x), dtype=np.float64)[:, None]
 
 
 def fit_score(

@@ -47,7 +47,7 @@ class Matches:
     log_likelihood: pd.DataFrame
 
     def to_frame(self, to: Hashable = None) -> pd.DataFrame:
-        """One line per row: its group, the row, its match (``match LSAT``), and the log-likelihood of both.
+        """Return one line per row: its group, the row, its match (``match LSAT``), and the log-likelihood of both.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class Matches:
         return pd.concat([pd.DataFrame({"group": self.group}, index=row.index), row, match, judged], axis=1)
 
     def clusters(self, of: Hashable = None, n_clusters: int = 8, random_state: int = 0) -> npt.NDArray[np.intp]:
-        """k-means clusters of one group's side, which their matches share.
+        """Return k-means clusters of one group's side, which their matches share.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class Matches:
         return KMeans(n_clusters, n_init=10, random_state=random_state).fit_predict(self._scaled_points(of))
 
     def summary(self, clusters: npt.NDArray[np.intp]) -> pd.DataFrame:
-        """For each cluster its size, and the mean log-likelihood of its rows and of their matches.
+        """Return each cluster's size, and the mean log-likelihood of its rows and of their matches.
 
         With several other groups, the matches of all of them count.
         """
@@ -95,12 +95,12 @@ class Matches:
         return by_cluster.mean().assign(rows=by_cluster.size())
 
     def embedding(self, group: Hashable, perplexity: float = 30.0, random_state: int = 0) -> Array:
-        """t-SNE of one group's side, (n, 2)."""
+        """Return the t-SNE embedding of one group's side, (n, 2)."""
         points = self._scaled_points(group)
         return TSNE(perplexity=min(perplexity, (len(points) - 1) / 3), random_state=random_state).fit_transform(points)
 
     def _scaled_points(self, group: Hashable) -> Array:
-        """One group's side in model space, every dimension with mean 0 and deviation 1; the last group's for None."""
+        """Return one group's side in model space, standardised; the last group's for None."""
         points = list(self.points.values())[-1 if group is None else self._place(group)]
         return StandardScaler().fit_transform(points)
 
@@ -111,7 +111,7 @@ class Matches:
 
 
 def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role | None = None) -> Matches:
-    """Every row, and the rows of the other groups that share its representation.
+    """Return every row with the rows of the other groups that share its representation.
 
     Parameters
     ----------
@@ -151,6 +151,6 @@ def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role 
 
 
 def _picked(frames: list[pd.DataFrame], which: npt.NDArray[np.intp]) -> pd.DataFrame:
-    """Row i of frame which[i], for every i."""
+    """Return row i of frame which[i], for every i."""
     stacked = pd.concat(frames, ignore_index=True)
     return stacked.iloc[which * len(which) + np.arange(len(which))].set_axis(frames[0].index)

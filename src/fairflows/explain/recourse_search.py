@@ -42,12 +42,12 @@ class Classifier(Protocol):
     classes_: np.ndarray
 
     def predict(self, X: Frame) -> np.ndarray:
-        """The label of each row."""
+        """Return the label of each row."""
 
 
 @dataclass(frozen=True)
 class Recourse:
-    """For rejected rows, a row of the same person that would have been accepted.
+    """Rejected rows, each with a row of the same person that would have been accepted.
 
     Attributes
     ----------
@@ -71,16 +71,16 @@ class Recourse:
     scale: pd.Series
 
     def changes(self) -> pd.DataFrame:
-        """By how much each number column changes, one row per person; times in days."""
+        """Return by how much each number column changes, one row per person; times in days."""
         return ordered_values(self.after) - ordered_values(self.before)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per person: details, each column as it is, and as it would have to be (``LSAT → new``)."""
+        """Return one row per person: details, each column as it is, and as it would have to be (``LSAT → new``)."""
         after = self.after.rename(columns=lambda name: f"{name} → new")
         return pd.concat([self.details, self.before, after], axis=1)
 
     def summary(self) -> pd.DataFrame:
-        """The groups side by side: how many found a way, what it asks of them on average, and its plausibility."""
+        """Compare the groups: how many found a way, what it asks of them on average, and its plausibility."""
         group = self.details["group"].to_numpy()
         changes = self.changes().groupby(group).mean().add_prefix("mean change of ")
         switched = changed_categories(self.before, self.after).groupby(group).mean().add_prefix("share that changes ")
@@ -92,7 +92,7 @@ class Recourse:
         return counts.join([changes, switched, judged]).rename_axis("group")
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The mean change of each number column by group, in standard deviations, with its size in table units."""
+        """Draw the mean change of each number column by group, in standard deviations, with its size in table units."""
         axes = ax if ax is not None else new_axes(6.4, 4.8)
         means = self.changes().groupby(self.details["group"].to_numpy()).mean()
         width = 0.8 / max(len(means), 1)
@@ -121,7 +121,7 @@ def recourse(
     n_candidates: int = 10,
     random_state: int = 0,
 ) -> Recourse:
-    r"""How each rejected row of X could have been accepted.
+    r"""Return how each rejected row of X could have been accepted.
 
     For z = f_a(x) with h(z) = 0 and the nearest accepted z̃, the first accepted point of
 
@@ -209,7 +209,7 @@ class Conditions:
     def on(
         cls, columns: pd.DataFrame, keep: Sequence[str], increase: Sequence[str], decrease: Sequence[str]
     ) -> Conditions:
-        """The conditions, checked against a table's columns."""
+        """Check the conditions against a table's columns."""
         lists = {"keep": keep, "increase": increase, "decrease": decrease}
         given = {role: (names,) if isinstance(names, str) else tuple(names) for role, names in lists.items()}
         for role, names in given.items():
@@ -220,7 +220,7 @@ class Conditions:
         return cls(**given)
 
     def restore(self, before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-        """`after` with every forbidden change undone."""
+        """Return `after` with every forbidden change undone."""
         restored = after.copy()
         for name in {*self.keep, *self.increase, *self.decrease}:
             forbidden = self._forbidden(name, before[name], after[name])
@@ -239,14 +239,14 @@ class Conditions:
 
 
 def ordered_values(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns that can rise and fall, as numbers; times in days."""
+    """Return the columns that can rise and fall, as numbers; times in days."""
     columns = {name: column for name, column in frame.items() if has_order(column.dtype)}
     values = {name: floats(column) / (_DAY if is_time(column.dtype) else 1) for name, column in columns.items()}
     return pd.DataFrame(values, index=frame.index)
 
 
 def changed_categories(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """In which rows each other column has another value."""
+    """Return in which rows each category column has another value."""
     names = [name for name in before if not has_order(before[name].dtype)]
     return pd.DataFrame({name: ~_same(before[name], after[name]) for name in names}, index=before.index)
 
@@ -297,7 +297,7 @@ class _Search:
                 return
 
     def _decoded(self, rows: npt.NDArray[np.intp], z: Array) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
-        """The points as rows of the table, forbidden changes undone, and which of these rows are accepted."""
+        """Decode the points, undo forbidden changes, and say which of these rows are accepted."""
         before = self._rows.take(rows)
         decoded = self._encoder.decode(z, before.group).set_axis(before.X.index)
         # Decoding sets values on their grids, and conditions undo some: what counts is the row that would be handed in.
@@ -306,7 +306,7 @@ class _Search:
         return after, self._accepts(encoded)
 
     def changed(self, before: pd.DataFrame) -> pd.DataFrame:
-        """The rows for which a point was found, with the changes that lead there."""
+        """Return the rows for which a point was found, with the changes that lead there."""
         after = before.copy()
         if self._found:
             places = np.concatenate([places for places, _ in self._found])
@@ -317,14 +317,14 @@ class _Search:
 
 
 def _put(column: pd.Series, values: pd.Series) -> pd.Series:
-    """The values in a column of the type that came."""
+    """Return the values in a column of the same type."""
     column = column.copy()
     column.iloc[:] = values.array
     return column
 
 
 def _read(encoder: FairFlow, X: Frame | Table, sensitive_features: Role | None) -> tuple[pd.DataFrame, pd.Series]:
-    """The rows and their groups, if the encoder has what recourse needs."""
+    """Return the rows and their groups; raise if the encoder cannot be inverted continuously."""
     check_is_fitted(encoder)
     if not isinstance(encoder, FairFlow):
         raise DataError(
@@ -343,7 +343,7 @@ def _read(encoder: FairFlow, X: Frame | Table, sensitive_features: Role | None) 
 
 
 def _acceptance(encoder: FairFlow, classifier: Classifier | None, favourable: Hashable) -> Accepts:
-    """Whether h accepts encoded rows."""
+    """Return the function that says whether h accepts encoded rows."""
     if classifier is None and encoder.classes_ is None:
         raise DataError("The encoder was fitted without a label: pass a classifier that was fitted on encoded rows.")
     classes = encoder.label_classes if classifier is None else classifier.classes_
@@ -364,7 +364,7 @@ def _acceptance(encoder: FairFlow, classifier: Classifier | None, favourable: Ha
 
 
 def _predicted_places(encoder: FairFlow, z: Array) -> npt.NDArray[np.intp]:
-    """The class that the encoder's own head predicts, as a place in ``classes_``."""
+    """Return the class that the encoder's own head predicts, as a place in ``classes_``."""
     import torch
 
     with torch.no_grad():
@@ -372,7 +372,7 @@ def _predicted_places(encoder: FairFlow, z: Array) -> npt.NDArray[np.intp]:
 
 
 def _rows(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Rows:
-    """Rows as the encoder sees them; nothing is released, so that unnamed rows may be known by their index."""
+    """Return rows as the encoder sees them; nothing is released, so that unnamed rows may be known by their index."""
     named = encoder.identifier is not None and encoder.identifier in (*rows.columns, rows.index.name)
     return encoder.read(rows, attribute, persons=None if named else Persons.of(rows.index))
 
@@ -382,7 +382,7 @@ def _encoded(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Arr
 
 
 def _draws(encoder: FairFlow, random_state: int) -> tuple[pd.DataFrame, pd.Series]:
-    """Rows drawn from every group's density, as the encoder takes them."""
+    """Draw rows from every group's density, as the encoder takes them."""
     samples = encoder.sample_rows(_N_DRAWS, random_state)
     rows = pd.concat(samples, ignore_index=True)
     attribute = pd.Series(np.repeat(np.array(encoder.groups_, dtype=object), _N_DRAWS), index=rows.index)
@@ -404,7 +404,7 @@ def _cost(before: pd.DataFrame, after: pd.DataFrame, scale: pd.Series) -> Array:
 def _plausibility(
     encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series, draws: tuple[pd.DataFrame, pd.Series]
 ) -> Array:
-    """The share of each row's group, under p̂_a, that is less likely than the row."""
+    """Return the share of each row's group, under p̂_a, that is less likely than the row."""
     share = np.empty(len(rows))
     if rows.empty:
         return share
@@ -416,6 +416,6 @@ def _plausibility(
 
 
 def _same(before: pd.Series, after: pd.Series) -> npt.NDArray[np.bool_]:
-    """Where two columns agree; a missing value agrees with a missing one."""
+    """Return where two columns agree; a missing value agrees with a missing one."""
     missing = before.isna().to_numpy() & after.isna().to_numpy()
     return (before.to_numpy() == after.to_numpy()) | missing

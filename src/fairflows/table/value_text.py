@@ -58,12 +58,12 @@ def _ticks(value: Any) -> str:
 
 
 def _timestamp(ticks: str, unit: str, zone: str | None = None) -> pd.Timestamp:
-    moment = pd.Timestamp(np.datetime64(int(ticks), unit))
+    moment = pd.Timestamp(np.array(int(ticks)).astype(f"datetime64[{unit}]")[()])
     return moment if zone is None else moment.tz_localize("UTC").tz_convert(zone)
 
 
 def _timedelta(ticks: str, unit: str) -> pd.Timedelta:
-    return pd.Timedelta(np.timedelta64(int(ticks), unit))
+    return pd.Timedelta(np.array(int(ticks)).astype(f"timedelta64[{unit}]")[()])
 
 
 def _string_type(dtype: pd.StringDtype) -> str:
