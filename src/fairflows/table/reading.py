@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.frames import check_names, from_arrow
 from fairflows.table.schema import BOOLEANS, DATES, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema
-from fairflows.table.text_format import TextFormat, tab_by_name
+from fairflows.table.text_format import TextFormat, own_format, tab_by_name
 
 PACKED_SUFFIXES = {".gz", ".bz2", ".zst", ".lz4"}  # which pyarrow opens
 _KINDS: dict[str, Literal["csv", "excel", "parquet"]] = {
@@ -89,10 +89,10 @@ def open_table(path: Path, text_format: TextFormat | None = None) -> TextRows | 
         raise DataError(f"{path}: there is no such file.")
     with reading(path):
         if kind == "csv":
-            return CsvRows(path, text_format or TextFormat())
+            return TextRows(path, text_format or TextFormat())
         if text_format is not None and text_format != TextFormat():
             raise DataError("only a CSV file is read with separator, encoding and decimal: leave them out.")
-        return ExcelRows(path) if kind == "excel" else ParquetRows(path)
+        return TextRows(path, own_format(path), _sheet(path)) if kind == "excel" else ParquetRows(path)
 
 
 def kind_of(path: Path) -> Literal["csv", "excel", "parquet"]:
@@ -152,85 +152,72 @@ def _other_encoding(path: Path) -> str:
 
 
 class TextRows:
-    """Rows whose fields are text, and what their columns hold."""
+    """The rows of a CSV file, from a path or in memory; every row has as many fields as the header."""
 
-    columns: list[str]
-    n_rows: int | None = None
-    decimal: str = "."
-    other_decimal: str | None = None  # that numbers must not have, if the mark was not stated
+    n_rows: int | None = None  # which a CSV file does not say
 
-    def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns as text, with empty fields missing, some thousand rows at a time."""
-        raise NotImplementedError
+    def __init__(self, path: Path, stated: TextFormat, content: pa.Buffer | None = None) -> None:
+        self._source = str(path) if content is None else content
+        self._encoding = stated.encoding or "utf-8"
+        self._separator = stated.separator or tab_by_name(path) or self._separator_of_header()
+        usual, other = (",", ".") if self._separator == ";" else (".", ",")
+        self._decimal = stated.decimal or usual
+        self._other_decimal = None if stated.decimal else other  # which numbers must not have
+        with self._lines() as lines:
+            header = next(filter(None, csv.reader(lines, delimiter=self._separator)), None)
+        if header is None:
+            raise DataError("the file is empty.")
+        self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
+        check_names(self.columns)
+        if self._separator not in (",", stated.separator, tab_by_name(path)):
+            mark = " with a decimal comma (decimal=',')" if self._decimal != (stated.decimal or ".") else ""
+            warn_user(f"{path}: read as fields separated by {self._separator!r} (separator={self._separator!r}){mark}.")
 
     def read(self, kinds: Mapping[str, str]) -> pa.Table:
         """Return all rows; `kinds` says what some columns must hold, as a `Schema` does."""
-        texts = list(self.texts(self.columns))
-        return self._typed(pa.Table.from_batches(texts), self._types(texts, kinds))
+        texts = list(self._texts(self.columns))
+        types = column_types(texts, kinds, self._decimal, self._other_decimal)
+        return self._typed(pa.Table.from_batches(texts), types)
 
     def batches(self, columns: Sequence[str], batch_rows: int, kinds: Mapping[str, str]) -> Iterator[pa.Table]:
         """Yield these columns, `batch_rows` rows at a time.
 
         The file is read twice, because a column of digits may hold a word further down.
         """
-        types = self._types(self.texts(columns), kinds)
-        for table in _slices(self.texts(columns), batch_rows):
+        types = column_types(self._texts(columns), kinds, self._decimal, self._other_decimal)
+        for table in _slices(self._texts(columns), batch_rows):
             yield self._typed(table, types)
 
-    def _types(self, texts: Iterable[pa.RecordBatch], kinds: Mapping[str, str]) -> dict[str, pa.DataType]:
-        return column_types(texts, kinds, self.decimal, self.other_decimal)
-
     def _typed(self, table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
-        columns = {name: _as_type(table[name], types[name], self.decimal) for name in table.schema.names}
-        return pa.table(columns)
+        names = table.schema.names
+        return pa.table({name: _as_type(table[name], types[name], self._decimal) for name in names})
 
-
-class CsvRows(TextRows):
-    """The rows of a CSV file; every row has as many fields as the header."""
-
-    def __init__(self, path: Path, stated: TextFormat) -> None:
-        self.path = path
-        self.encoding = stated.encoding or "utf-8"
-        self.separator = stated.separator or tab_by_name(path) or self._separator()
-        usual = "," if self.separator == ";" else "."
-        self.decimal = stated.decimal or usual
-        self.other_decimal = None if stated.decimal else {",": ".", ".": ","}[usual]
-        with self._lines() as lines:
-            header = next(filter(None, csv.reader(lines, delimiter=self.separator)), [])
-        self.columns = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
-        check_names(self.columns)
-        if self.separator not in (",", stated.separator, tab_by_name(path)):
-            mark = " with a decimal comma (decimal=',')" if self.decimal != (stated.decimal or ".") else ""
-            warn_user(f"{path}: read as fields separated by {self.separator!r} (separator={self.separator!r}){mark}.")
-
-    def _separator(self) -> str:
+    def _separator_of_header(self) -> str:
         """Return the separator that the header line has; a comma if it has none."""
         with self._lines() as lines:
             line = next((line for line in lines if line.strip()), "")
-        if not line:
-            raise DataError("the file is empty.")
         if "\0" in line:
-            raise DataError(f"is not UTF-8 text; {_other_encoding(self.path)}")
-        found = [mark for mark in _SEPARATORS if len(next(csv.reader([line], delimiter=mark))) > 1]
+            raise UnicodeDecodeError("utf-8", b"", 0, 1, "bytes of zero")
+        found = [mark for mark in _SEPARATORS if line and len(next(csv.reader([line], delimiter=mark))) > 1]
         if len(found) > 1:
             settings = " or ".join(f"separator={mark!r}" for mark in found)
             raise DataError(f"the header line has several separators: state the one between two fields ({settings}).")
         return found[0] if found else ","
 
     def _lines(self) -> io.TextIOWrapper:
-        encoding = "utf-8-sig" if self.encoding.lower() in ("utf-8", "utf8") else self.encoding
-        return io.TextIOWrapper(pa.input_stream(str(self.path)), encoding, newline="")
+        encoding = "utf-8-sig" if self._encoding.lower() in ("utf-8", "utf8") else self._encoding
+        return io.TextIOWrapper(pa.input_stream(self._source), encoding, newline="")
 
-    def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns as text, with empty fields missing, some thousand rows at a time."""
         fields = [f"f{self.columns.index(name)}" for name in columns]
         # Columns go by their place, because names may be empty: the header is read as a row, and dropped.
         reader = pyarrow.csv.open_csv(
-            str(self.path),
+            pa.input_stream(self._source),
             pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=_BLOCK, autogenerate_column_names=True, encoding=self.encoding
+                use_threads=False, block_size=_BLOCK, autogenerate_column_names=True, encoding=self._encoding
             ),
-            pyarrow.csv.ParseOptions(delimiter=self.separator, newlines_in_values=True),
+            pyarrow.csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
             pyarrow.csv.ConvertOptions(
                 include_columns=fields,
                 column_types=dict.fromkeys(fields, pa.string()),
@@ -249,7 +236,7 @@ class CsvRows(TextRows):
     def _refuse_open_quotes(self) -> None:
         """Raise if a quote is never closed: Arrow would take the rows after it for one field."""
         with self._lines() as lines:
-            rows = csv.reader(lines, delimiter=self.separator, strict=True)
+            rows = csv.reader(lines, delimiter=self._separator, strict=True)
             try:
                 for _ in rows:
                     pass
@@ -257,26 +244,19 @@ class CsvRows(TextRows):
                 raise DataError(f"a quote before line {rows.line_num:,} is never closed ({error}).") from None
 
 
-class ExcelRows(TextRows):
-    """The first sheet of a workbook. Needs the extra ``fairflows[excel]``."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            with pd.ExcelFile(path) as book:
-                first, *others = map(str, book.sheet_names)
-                self._frame = pd.read_excel(book, dtype=str, keep_default_na=False, na_values=[""])
-        except ImportError:
-            raise DataError("Excel files need openpyxl: pip install 'fairflows[excel]', or save as CSV.") from None
-        except Exception as error:  # a damaged archive of XML raises errors of many classes
-            raise DataError(f"the workbook cannot be read: {error}") from None
-        if others:
-            warn_user(f"{path}: only the first sheet, {first!r}, is read.")
-        self.columns = [str(name) for name in self._frame.columns]
-
-    def texts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns as text, with empty cells missing."""
-        arrays = [pa.array(self._frame.iloc[:, self.columns.index(name)], pa.string()) for name in columns]
-        yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+def _sheet(path: Path) -> pa.Buffer:
+    """Return the first sheet of a workbook as a CSV file. Needs the extra ``fairflows[excel]``."""
+    try:
+        with pd.ExcelFile(path) as book:
+            first, *others = book.sheet_names
+            cells = pd.read_excel(book, dtype=str, keep_default_na=False, na_values=[""])
+    except ImportError:
+        raise DataError("Excel files need openpyxl: pip install 'fairflows[excel]', or save as CSV.") from None
+    except Exception as error:  # a damaged archive of XML raises errors of many classes
+        raise DataError(f"the workbook cannot be read: {error}") from None
+    if others:
+        warn_user(f"{path}: only the first sheet, {first!r}, is read.")
+    return pa.py_buffer(cells.to_csv(index=False).encode())
 
 
 class ParquetRows:
