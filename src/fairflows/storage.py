@@ -39,7 +39,7 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from fairflows import __version__
+from fairflows import __version__, density
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_folder, refuse_other_files, settle_folder, write_private
 from fairflows.table.json_text import parse_json, read_json, read_text
@@ -65,7 +65,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.codec.cell_codec": "BinLevels CellCodec",
     "fairflows.codec.one_column": "Levels Ranges Scale",
     "fairflows.bijection": "RealNVP NeuralSpline ElementwiseSpline StackedMLP",
-    "fairflows.density": "MixtureDensity FlowDensity AutoregressiveDensity KernelDensity KnownDensity GroupDensities",
+    "fairflows.density": " ".join(name for name in density.__all__ if name[0].isupper()),
     "fairflows.density.known": "InModelSpace",
     "fairflows.density.made": "CategoricalMADE",
     "fairflows.density.cell_counts": "CellCounts SmoothedCounts PairTree",
