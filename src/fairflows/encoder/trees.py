@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
+
+_LEVELS = 4  # to go down before rows that have reached a leaf are left out: finding them takes as long as a level
 
 
 @dataclass(frozen=True)
@@ -26,24 +27,20 @@ class ThresholdTrees:
     children: IntArray  # (n_nodes, 2): the node on the right, then the node on the left
     roots: IntArray  # (n_trees,)
 
-    @cached_property
-    def depth(self) -> int:
-        """Number of comparisons on the longest way from a root to a leaf."""
-        node, depth = self.roots, -1
-        while len(node):
-            node = self.children[node[self.children[node, 0] != node]].ravel()
-            depth += 1
-        return depth
-
     def leaves(self, x: FloatArray) -> IntArray:
         """Return the leaf that each row of x (n_rows, n_features) reaches in each tree, shape (n_trees, n_rows)."""
-        n = len(x)
+        n, n_trees = len(x), len(self.roots)
         # Rows that go left when a feature is missing read a copy in which missing values are below every threshold.
         columns = np.concatenate([x.T, np.where(np.isnan(x.T), -np.inf, x.T)]).ravel()
         start = (self.feature + x.shape[1] * self.missing_left) * n
-        children, rows = self.children.ravel(), np.arange(n)
-        node = np.repeat(self.roots[:, None], n, axis=1)
-        for _ in range(self.depth):
-            goes_left = columns.take(start.take(node) + rows) <= self.threshold.take(node)
-            node = children.take(2 * node + goes_left)
-        return node
+        children, is_leaf = self.children.ravel(), self.children[:, 0] == np.arange(len(self.feature))
+        reached = np.empty(n_trees * n, dtype=np.intp)
+        node, row, place = np.repeat(self.roots, n), np.tile(np.arange(n), n_trees), np.arange(n_trees * n)
+        while len(place):
+            for _ in range(_LEVELS):  # a leaf leads to itself
+                goes_left = columns.take(start.take(node) + row) <= self.threshold.take(node)
+                node = children.take(2 * node + goes_left)
+            reached[place] = node
+            above = np.flatnonzero(~is_leaf.take(node))
+            node, row, place = node.take(above), row.take(above), place.take(above)
+        return reached.reshape(n_trees, n)
