@@ -9,7 +9,7 @@ import pytest
 
 from fairflows import FairTree, Table, load, save
 from fairflows.bounds import delta_of_look
-from fairflows.certificate.certify import MadeCase, certify
+from fairflows.certificate.certify import Case, certify
 from fairflows.certificate.looks import open_looks
 from fairflows.certificate.verify import verify
 from fairflows.exceptions import DataWarning
@@ -115,7 +115,7 @@ def test_a_certificate_that_was_interrupted_has_looked(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(MadeCase, "certificate", interrupt)
+        patch.setattr(Case, "certificate", interrupt)
         with pytest.raises(KeyboardInterrupt):
             certify(model, rows)
     assert certify(model, rows, random_state=1).look == 2

@@ -11,7 +11,7 @@ from sklearn.preprocessing import KBinsDiscretizer
 
 from fairflows import Table
 from fairflows.certificate.certificate import Certificate
-from fairflows.certificate.certify import MadeCase, certify
+from fairflows.certificate.certify import Case, certify
 from fairflows.certificate.verify import verify
 
 
@@ -69,7 +69,7 @@ def test_nothing_is_computed_for_a_broken_seal(certificate, model, adult, monkey
     def refuse(*_, **__):
         raise AssertionError("work was done for a forgery")
 
-    monkeypatch.setattr(MadeCase, "certificate", refuse)
+    monkeypatch.setattr(Case, "certificate", refuse)
     assert whats(replace(certificate, n_draws=2_000_000_000), model, adult[2]) == {"seal"}
 
 

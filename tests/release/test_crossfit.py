@@ -10,7 +10,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairflows as ff
 from fairflows.bounds import cell_upper_bound
-from fairflows.certificate.certify import MadeCase, Settings
+from fairflows.certificate.certify import Case, Settings
 from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Released
@@ -399,7 +399,7 @@ def test_the_bound_covers_the_truth():
             {"kind": kind, "group": group, "person": np.arange(400)}, sensitive="group", identifier="person"
         )
         shared = ff.CrossFit(Likely()).fit(people)
-        case = MadeCase(Released.of(shared), people, Settings.of(Released.of(shared), [0, 1]), name="")
+        case = Case(Released.of(shared), people, Settings.of(Released.of(shared), [0, 1]), name="")
         folds = [part.fold(["0", "1"], delta / 2) for part in case.counted("row")]
         upper = sum(fold.share * fold.upper for fold in folds)
         sent = [np.array([np.bincount(m.cell_of_, weights=law, minlength=2) for law in laws]) for m in shared.models_]

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fairflows.bounds import cells_to_merge, planned_cell_bound, rows_needed
+from fairflows.bounds import cells_to_merge, rows_needed
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.statement import FoldCounts
-from fairflows.report.page import Report, public_part
+from fairflows.report.contents import FEWEST_PERSONS, _cells
+from fairflows.report.page import Report
 from fairflows.report.plots import gauge
-from fairflows.report.plots import points as draw_points
 from fairflows.report.plots import shares as draw_shares
 from fairflows.report.plots import told as draw_told
 from fairflows.report.words import (
@@ -22,14 +22,13 @@ from fairflows.report.words import (
     at_most,
     consequences,
     light,
+    more_persons,
     recomputing,
-    remedies,
     statement_rows,
     title,
     to_whom,
     verdict,
 )
-from fairflows.workflow.contents import FEWEST_PERSONS, _cells
 
 EVIL = "<script>alert(1)</script>"
 
@@ -113,18 +112,15 @@ def contents(name="town", **values):
             "overall": [{"name": "accuracy", "before": 0.85, "after": None}],
         },
         "cells": {"names": ["0", "1"], "shares": {name: [0.4, 0.6], "m": [0.5, 0.5]}, "caption": name},
-        "points": [{"name": name, "points": [[0, 1], [1, 0]]}],
         "bins": {"groups": [{"name": name, "shares": [[0.5, 0.0], [0.0, 0.5]]}], "x_edges": [0, 1, 2],
                  "y_edges": [0, 1, 2], "caption": name},
         "densities": {"groups": [{"name": name, "gap": 0.01, "log_likelihood": -3.2}], "caption": name},
-        "matches": {"columns": [{"name": name, "moved": 0.4}], "measure": "standard deviations", "caption": name},
-        "recourse": {"names": [name], "rows": [[name]], "caption": name},
         "settings": {"FairFlow": name},
     }  # fmt: skip
     return {**plain, **values}
 
 
-PARTS = ("audit", "frontier", "metrics", "cells", "points", "bins", "densities", "matches", "recourse")
+PARTS = ("audit", "frontier", "metrics", "cells", "bins", "densities")
 
 
 def short(**values):
@@ -177,7 +173,7 @@ def test_odd_names_are_text():
 
 def test_figures_have_alternative_texts_and_nothing_is_fetched(page):
     images = re.findall(r"<img [^>]*>", page)
-    assert len(images) == 8
+    assert len(images) == 6
     for image in images:
         assert len(re.search(r'alt="([^"]*)"', image)[1]) > 20
         assert 'src="data:image/svg+xml;base64,' in image
@@ -186,14 +182,11 @@ def test_figures_have_alternative_texts_and_nothing_is_fetched(page):
     assert "default-src 'none'" in page
 
 
-def test_a_public_report_shows_no_single_person(page, public_page):
-    assert "Single persons" in page
-    assert "Recourse" in page
-    assert "from her match" in page
-    for word in ("Single persons", "Recourse", "from her match", "internal</span>"):
-        assert word not in public_page
-    assert public_part(contents())["points"] is None
-    assert len(re.findall("<img", public_page)) == 6
+def test_a_public_report_shows_no_range_of_a_column(page, public_page):
+    assert "<th>range</th>" in page
+    assert "internal</span>" in page
+    assert "<th>range</th>" not in public_page
+    assert "internal</span>" not in public_page
 
 
 def test_what_is_not_known_is_left_out():
@@ -302,43 +295,17 @@ def missed(**values):
     return {**plain, **values}
 
 
-def test_where_a_target_is_missed_two_sentences_say_what_to_expect():
-    fewer, more = remedies(stated(**missed()))
-    planned = {k: float(planned_cell_bound(np.full((2, k), 1 / k), [900, 1100], 0.03)) for k in (4, 8)}
-    assert planned[4] <= 0.1 < planned[8]
-    assert f"with 4 cells that are alike in all groups, so many persons give about Δ ≤ {at_most(planned[4])}" in fewer
-    assert "within the target of 0.1" in fewer
+def test_where_a_target_is_missed_the_persons_that_it_takes_are_said(undrawn):
     seen = np.array([[400, 470, 30], [560, 520, 20]]) / [[900], [1100]]
     needed = rows_needed(0.1, 0.03, probabilities=seen, shares=[0.45, 0.55])
-    assert f"{int(needed.sum()):,} to certify on instead of 2,000" in more
-    assert remedies(stated()) == []
-    assert remedies(stated(**missed(target=None))) == [], "nobody asked for anything"
-
-
-def test_cells_that_are_too_far_apart_need_others_and_not_more_persons():
-    _, more = remedies(stated(**missed(target=0.03)))
-    assert "too far apart for any number of persons. With 8 cells that are alike" in more
-    fewer, _ = remedies(stated(**missed(target=0.01)))
-    assert "with 2 cells" in fewer
-    assert "still above the target of 0.01" in fewer
-
-
-def test_remedies_of_other_releases():
-    cells, _ = remedies(stated(**missed(cell=None, released=["latent"], n_cells=None)))
-    assert cells.startswith("Cells can be certified: with 8 cells")
-    three = {"a": 900, "b": 900, "c": 900}
-    part = counts(n=three, counts={group: [400, 400] for group in three}, merged=dict.fromkeys(three, 100))
-    fewer, more = remedies(stated(**missed(n=three, target=None, target_accuracy=0.4, counts=[part])))
-    assert "with 32 cells" in fewer
-    assert "Four times as many persons" in more
-    pairs, _ = remedies(stated(**missed(released=["cell", "label"], n_cells=16, odds=(0.5, 0.5))))
-    assert "with 2 cells" in pairs, "each of them with two labels"
-
-
-def test_what_would_help_is_for_the_house_alone(undrawn):
+    assert f"{int(needed.sum()):,} to certify on instead of 2,000" in more_persons(stated(**missed()))
+    assert "too far apart for any number of persons" in more_persons(stated(**missed(target=0.03)))
+    assert more_persons(stated()) == ""
+    assert more_persons(stated(**missed(target=None))) == "", "nobody asked for anything"
+    assert more_persons(stated(**missed(cell=None, released=["latent"]))) == ""
     page = Report(short(certificate=certificate(**missed(n={"town": 900, "m": 1100}, counts=[counts("town")]))))
-    assert "What would help" in page.to_html()
-    assert "What would help" not in page.to_html(public=True)
+    assert "to certify on instead of" in page.to_html()
+    assert "to certify on instead of" not in page.to_html(public=True)
 
 
 def test_no_target_is_not_a_target_missed():
@@ -483,15 +450,13 @@ def test_bars_of_small_shares_fill_their_figure():
 def test_legends_show_every_group():
     names = [f"EDUCATION=level {i} of them all" for i in range(9)]
     drawn = draw_shares(["0", "1"], {name: [0.5, 0.5] for name in names}, "share of the group")
-    dots = draw_points([{"name": name, "points": [[0, 1], [1, 0]]} for name in names])
-    for svg in (drawn, dots):
-        width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
-        for name in names:
-            text = name if len(name) <= 28 else name[:27] + "…"
-            (drawn_text,) = re.findall(f"<text[^>]*>{re.escape(text)}<", svg)
-            place = re.search(r'(?: x="|translate\()([\d.]+)', drawn_text)
-            assert place is not None
-            assert float(place[1]) + 5.2 * len(text) < width, "a letter is about five points wide"
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])
+    for name in names:
+        text = name if len(name) <= 28 else name[:27] + "…"
+        (drawn_text,) = re.findall(f"<text[^>]*>{re.escape(text)}<", drawn)
+        place = re.search(r'(?: x="|translate\()([\d.]+)', drawn_text)
+        assert place is not None
+        assert float(place[1]) + 5.2 * len(text) < width, "a letter is about five points wide"
 
 
 def test_what_a_row_still_tells_has_a_bar_and_a_share_for_every_column():

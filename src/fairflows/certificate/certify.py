@@ -157,7 +157,7 @@ def certify(
             f"{type(view.model).__name__} gives another value for each of the {len(rows):,} rows, and has no "
             "densities: nothing can be certified about it. Make its output coarse first, so that values repeat."
         )
-    case = MadeCase(view, rows, settings, name=name, attack=audit, densities=density)
+    case = Case(view, rows, settings, name=name, attack=audit, densities=density)
     look, others = _look(case)
     certificate = case.certificate(look)
     if any(other.model != name for other in others):
@@ -221,10 +221,30 @@ class Settings:
         return "cell" in self.released and "latent" not in self.released
 
 
-class MadeCase:
-    """One model, the rows to certify on, and the settings: what statements are made from (see `statement.Case`)."""
+class Case:
+    """One model, the rows to certify on, and the settings: the statements are made from it.
 
-    delta: float  # δ of the look
+    Attributes
+    ----------
+    groups : sequence of str
+        Names of the groups.
+    delta : float
+        δ of the look.
+    priors : tuple of float, or None
+        Share of each group where the adversary works.
+    laws : sequence of {"row", "person"}
+        The laws that cells are counted for; empty where no cells are certified.
+    latent_law : LatentLaw or None
+        The laws of the release, if the densities are the truth.
+    density : {"own", "passed"}
+        Whose densities these are.
+    n_draws, seed : int
+        Number and seed of draws from them.
+    attack : AttackResult or None
+        Result of an audit.
+    """
+
+    delta: float
 
     def __init__(
         self,
@@ -301,7 +321,7 @@ class MadeCase:
         return certificate.sealed(model.secret) if model.secret else certificate
 
 
-def _look(case: MadeCase) -> tuple[int, list[Look]]:
+def _look(case: Case) -> tuple[int, list[Look]]:
     """Record the look that a case is, before anything is computed from the rows; its number, and the other looks.
 
     Neither the sizes of the groups nor whether values repeat is a look at what tells groups apart.
@@ -324,7 +344,7 @@ def _look(case: MadeCase) -> tuple[int, list[Look]]:
     return look.number, others
 
 
-def request_of(looks: Looks, case: MadeCase) -> str:
+def request_of(looks: Looks, case: Case) -> str:
     """Hash all that the bounds on the true distribution depend on: neither the target nor the attack is among it."""
     s = case.settings
     rows = case.rows.fingerprint(case.model.secret)
@@ -427,7 +447,7 @@ def _check_target(target: float | None, accuracy: float | None, blind: float) ->
         )
 
 
-def _check_for_contradiction(certificate: Certificate, case: MadeCase) -> None:
+def _check_for_contradiction(certificate: Certificate, case: Case) -> None:
     """Raise, or warn, where an attack reached more than the counts allow."""
     counted, attack = certificate.headline, certificate.find("attack")
     if counted is None or attack is None or case.attack is None or attack.distance <= counted.distance:
@@ -447,7 +467,7 @@ def _check_for_contradiction(certificate: Certificate, case: MadeCase) -> None:
     )
 
 
-def _assumptions(c: Certificate, case: MadeCase) -> Iterator[tuple[str, dict[str, object]]]:
+def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield the key of each assumption that applies, and the facts that its text names."""
     model, rows, released = case.model, case.rows, c.released
     encoder, has_names, drawn = model.encoder, rows.persons.named, model.draws_rows
@@ -483,7 +503,7 @@ def _assumptions(c: Certificate, case: MadeCase) -> Iterator[tuple[str, dict[str
         yield "not comparable", {}
 
 
-def _assumptions_of_counting(c: Certificate, case: MadeCase, n_models: int) -> Iterator[tuple[str, dict[str, object]]]:
+def _assumptions_of_counting(c: Certificate, case: Case, n_models: int) -> Iterator[tuple[str, dict[str, object]]]:
     has_names = case.rows.persons.named
     yield "independent", {}
     yield "which groups", {}

@@ -34,6 +34,7 @@ from fairflows.bounds.model import (
 from fairflows.bounds.planning import delta_of_each
 
 if TYPE_CHECKING:
+    from fairflows.certificate.certify import Case
     from fairflows.encoder.base import LatentLaw
 
 About = Literal["table", "population", "model", "attack", "density"]
@@ -274,23 +275,6 @@ class AttackResult:
     model: str
     rows: str = ""
     limits: tuple[str, ...] = ()
-
-
-class Case(Protocol):
-    """What statements are made from: one model, the rows to certify on, and the settings."""
-
-    groups: Sequence[str]
-    delta: float  # δ of this look
-    priors: Priors
-    laws: Sequence[Law]  # the laws that cells are counted for; empty where no cells are certified
-    latent_law: LatentLaw | None  # the laws of what is released, if the densities are the truth
-    density: str  # "own" or "passed"
-    n_draws: int
-    seed: int
-    attack: AttackResult | None
-
-    def counted(self, law: Law) -> Sequence[Counted]:
-        """Return the counts of independent rows, one entry per model."""
 
 
 class Kind(Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fairflows.bounds.planning import delta_of_look
 from fairflows.certificate.certificate import Certificate
-from fairflows.certificate.certify import MadeCase, Settings, request_of
+from fairflows.certificate.certify import Case, Settings, request_of
 from fairflows.certificate.looks import open_looks
 from fairflows.certificate.statement import AttackResult, FoldCounts, Statement
 from fairflows.exceptions import DataError
@@ -130,7 +130,7 @@ def _differences(
         yield Difference("settings", f"No certificate can have these settings: {error}")
         return
     try:
-        case = MadeCase(model, rows, settings, name=name, attack=found, densities=density)
+        case = Case(model, rows, settings, name=name, attack=found, densities=density)
         again = case.certificate(c.look)
     except DataError as error:
         yield Difference("rows", f"It cannot be computed again from these rows: {error}")
@@ -157,7 +157,7 @@ def _differences_in_statement(what: str, stated: Statement | None, computed: Sta
             yield Difference(what, f"{what}: {f.name} is {_shown(other)}; the certificate says {_shown(one)}.")
 
 
-def _differences_in_looks(c: Certificate, case: MadeCase) -> Iterator[Difference]:
+def _differences_in_looks(c: Certificate, case: Case) -> Iterator[Difference]:
     """Compare the number of the look with the user's record, where that has a look at these persons."""
     with open_looks() as looks:
         request, others = request_of(looks, case), looks.at(looks.rows(case.rows.X, case.rows.identifier))

@@ -19,11 +19,11 @@ from fairflows.report.words import (
     at_least,
     consequences,
     light,
+    more_persons,
     percent,
     percent_at_least,
     percent_at_most,
     recomputing,
-    remedies,
     spent,
     statement_rows,
     title,
@@ -34,9 +34,6 @@ from fairflows.report.words import (
 Contents: TypeAlias = dict[str, Any]
 """What a report is about, by section: values as JSON has them."""
 
-_INTERNAL = ("points", "matches", "recourse")
-"""Sections that show single persons, and are left out of a public report."""
-
 
 class Report:
     """A report about one model, in plain values.
@@ -44,7 +41,7 @@ class Report:
     Parameters
     ----------
     contents : dict
-        What `fairflows.workflow.contents` collects: the certificate, and what belongs to it. All of it is JSON.
+        The result of `fairflows.report.contents.report_contents`: the certificate, and what belongs to it, as JSON.
     verified : bool
         Whether the certificate's seal was checked with the model's key; the page says so. It is no part of the
         contents, since a file cannot vouch for itself.
@@ -55,21 +52,20 @@ class Report:
         self.verified = verified
 
     def to_html(self, *, public: bool = False) -> str:
-        """The page; a public one leaves out everything that shows single persons."""
-        contents = public_part(self.contents) if public else self.contents
+        """Return the page; a public one leaves out the ranges of columns, and advice to the producer."""
         template = _environment().get_template("report.html.jinja")
-        certificate = Certificate.from_dict(contents["certificate"])
+        certificate = Certificate.from_dict(self.contents["certificate"])
         said = statement_rows(certificate)
         by_model = [assumption.text for assumption in certificate.assumptions if assumption.key in ABOUT_MODEL]
         return template.render(
             c=certificate,
-            r=contents,
+            r=self.contents,
             public=public,
             verified=self.verified,
             title=title(certificate),
             verdict=verdict(certificate),
             light=light(certificate),
-            remedies=[] if public else remedies(certificate),
+            advice="" if public else more_persons(certificate),
             statements=[row for row in said if not row["in_appendix"]],
             modelled=[row for row in said if row["in_appendix"]],
             assumed=[a.text for a in certificate.assumptions if a.key not in ABOUT_MODEL],
@@ -78,12 +74,12 @@ class Report:
             consequences=consequences(certificate),
             to_whom=to_whom(certificate),
             recomputing=recomputing(certificate),
-            figures={name: image for name, image in self._figures.items() if not (public and name in _INTERNAL)},
+            figures=self._figures,
         )
 
     @cached_property
     def _figures(self) -> dict[str, Markup]:
-        """All figures of the contents, drawn once: both pages show the same ones."""
+        """Draw all figures of the contents, once for both pages."""
         return _figures(self.contents)
 
     def save(self, path: str | Path, *, public: bool = False) -> None:
@@ -98,14 +94,8 @@ class Report:
         return f'<iframe src="data:text/html;base64,{page}" style="width:100%;height:40em;border:0"></iframe>'
 
 
-def public_part(contents: Contents) -> Contents:
-    """The contents without the sections that show single persons; of the latent only its bins are left."""
-    kept = {name: value for name, value in contents.items() if name not in _INTERNAL}
-    return {**kept, "points": None, "matches": None, "recourse": None}
-
-
 def _figures(r: Contents) -> dict[str, Markup]:
-    """Each figure as an image with its alternative text; those without data are left out."""
+    """Draw each figure as an image with its alternative text; those without data are left out."""
     c = Certificate.from_dict(r["certificate"])
     drawn: dict[str, tuple[str, str]] = {}
     if c.bounds():
@@ -121,7 +111,7 @@ def _figures(r: Contents) -> dict[str, Markup]:
     if r.get("tells"):
         columns = [*r["tells"]["columns"], r["tells"]["sensitive"]]
         text = "; ".join(f"{column['name']} {100 * column['told']:.0f} %" for column in columns)
-        drawn["told"] = plots.told(columns), f"Of what a blind guess gets wrong, a shared row tells: {text}."
+        drawn["told"] = plots.told(columns), f"Share of blind-guess errors that the shared row removes: {text}."
     if r.get("metrics"):
         m = r["metrics"]
         for side in ("rates", "accuracy"):
@@ -134,27 +124,16 @@ def _figures(r: Contents) -> dict[str, Markup]:
         cells = r["cells"]
         text = f"Share of each of {len(cells['names'])} cells in every group; groups that look alike have equal bars."
         drawn["cells"] = plots.shares(cells["names"], cells["shares"], "share of the group"), text
-    if r.get("points"):
-        names = ", ".join(group["name"] for group in r["points"])
-        drawn["points"] = plots.points(r["points"]), f"Encoded rows of the groups {names} in two dimensions, overlaid."
     if r.get("bins"):
         b = r["bins"]
         names = " and ".join(group["name"] for group in b["groups"])
         svg = plots.heat(b["groups"], b["x_edges"], b["y_edges"])
         drawn["bins"] = svg, f"Encoded rows in two dimensions as shares of bins, for {names} side by side."
-    if r.get("matches"):
-        m = r["matches"]
-        names = [column["name"] for column in m["columns"]]
-        series = {m["measure"]: [column["moved"] for column in m["columns"]]}
-        drawn["matches"] = (
-            plots.bars(names, series, m["measure"]),
-            "How far each feature is from a person to her match.",
-        )
     return {name: _image(svg, text) for name, (svg, text) in drawn.items()}
 
 
 def _image(svg: str, text: str) -> Markup:
-    """An HTML image with the SVG inside: no script in it runs, and nothing is fetched."""
+    """Return an HTML image with the SVG inside: no script in it runs, and nothing is fetched."""
     data = base64.b64encode(svg.encode()).decode()
     return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, text)
 
@@ -179,5 +158,5 @@ def _thousands(n: int) -> str:
 
 
 def _named(groups: str, names: Mapping[str, str]) -> str:
-    """A pair of groups by their readable names."""
+    """Return a pair of groups by their readable names."""
     return " / ".join(names.get(group, group) for group in groups.split(" / "))

@@ -52,13 +52,6 @@ class FrontierPoint(TypedDict):
     text: NotRequired[str]
 
 
-class PlacedGroup(TypedDict):
-    """A group's encoded rows in two dimensions."""
-
-    name: str
-    points: list[list[float]]
-
-
 class BinnedGroup(TypedDict):
     """The share of a group in each bin of two dimensions."""
 
@@ -81,7 +74,7 @@ def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], 
 
 
 def gauge(certificate: Certificate) -> str:
-    """The bounds on Δ on one scale: what an attack reached, and what is certified, or else what the model says."""
+    """Draw the bounds on Δ on one scale: of the attack, and the certified one, or else that of the model."""
     certified = certificate.cell_upper
     bounds = stated_bounds(certificate.attack_lower, certificate.model_upper if certified is None else None, certified)
     percent = GUESS if certificate.is_plain else ""
@@ -91,7 +84,7 @@ def gauge(certificate: Certificate) -> str:
 
 
 def frontier(points: list[FrontierPoint], y_name: str, x_name: str, target: float | None) -> str:
-    """Every trained model: how well the task is done against how much is told; the chosen one is ringed."""
+    """Draw every trained model, its accuracy against what it reveals; the chosen one is ringed."""
     with _canvas(_WIDTH, 3.6) as (figure, to_svg):
         axes = figure.add_subplot()
         for i, method in enumerate(dict.fromkeys(point["method"] for point in points)):
@@ -122,7 +115,7 @@ def frontier(points: list[FrontierPoint], y_name: str, x_name: str, target: floa
 
 
 def bars(names: list[str], series: dict[str, list[float | None]], x_name: str) -> str:
-    """Horizontal bars, several series side by side; the value is written at each bar's end."""
+    """Draw horizontal bars, several series side by side; the value is written at each bar's end."""
     n, k = len(names), len(series)
     legend = _legend_columns(list(series))
     with _canvas(_WIDTH, 1.1 + max(0.34 * n * k * 0.8, 0.6) + _legend_room(k, legend)) as (figure, to_svg):
@@ -147,7 +140,7 @@ def bars(names: list[str], series: dict[str, list[float | None]], x_name: str) -
 
 
 def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str:
-    """Many small bars, side by side, cell by cell."""
+    """Draw many small bars, side by side, cell by cell."""
     n, k = len(names), len(series)
     legend = _legend_columns(list(series))
     with _canvas(_WIDTH, 3.0 + _legend_room(k, legend)) as (figure, to_svg):
@@ -173,7 +166,7 @@ def shares(names: list[str], series: dict[str, list[float]], y_name: str) -> str
 
 
 class ToldColumn(TypedDict):
-    """How much of a column a shared row tells: shares of right guesses, and the share of a blind guess's errors."""
+    """How well a column is predicted from a shared row: shares of right guesses, and of blind-guess errors removed."""
 
     name: str
     released: float
@@ -183,7 +176,7 @@ class ToldColumn(TypedDict):
 
 
 def told(columns: list[ToldColumn]) -> str:
-    """One bar per column: the share of a blind guess's errors that a shared row avoids; a line for the raw table."""
+    """Draw one bar per column: the share of blind-guess errors that the shared row removes, and the raw table's."""
     n, size = len(columns), 9 if len(columns) <= 30 else 7
     with _canvas(5.4, 0.9 + n * (0.26 if size == 9 else 0.17)) as (figure, to_svg):
         axes = figure.add_subplot()
@@ -198,29 +191,13 @@ def told(columns: list[ToldColumn]) -> str:
         axes.set_yticks(place, [_short(column["name"], 28) for column in columns], size=size)
         axes.set_ylim(n - 0.4, -0.6)
         axes.set_xlim(0, 108)
-        axes.set_xlabel("of what a blind guess gets wrong, % told")
+        axes.set_xlabel("share of blind-guess errors removed, %")
         figure.legend(loc="outside upper left", ncols=1)
         return to_svg()
 
 
-def points(groups: list[PlacedGroup]) -> str:
-    """The encoded rows of each group in two dimensions, one dot per person. Not for the public."""
-    legend = _legend_columns([group["name"] for group in groups])
-    with _canvas(_WIDTH, 4.0 + _legend_room(len(groups), legend)) as (figure, to_svg):
-        axes = figure.add_subplot()
-        for i, group in enumerate(groups):
-            place = np.array(group["points"], dtype=float).reshape(-1, 2)
-            axes.scatter(
-                place[:, 0], place[:, 1], c=COLOURS[i % 7], marker=MARKERS[(i + i // 7) % 7],
-                label=_short(group["name"]), s=9, alpha=0.45, linewidths=0, rasterized=False,
-            )  # fmt: skip
-        _plain_plane(axes)
-        figure.legend(loc="outside upper left", ncols=legend, markerscale=2)
-        return to_svg()
-
-
 def heat(groups: list[BinnedGroup], x_edges: list[float], y_edges: list[float]) -> str:
-    """The encoded rows of each group as shares of bins, side by side; bins of few people are left empty."""
+    """Draw the encoded rows of each group as shares of bins, side by side; bins of few people are empty."""
     n = len(groups)
     with _canvas(min(7.0, 2.5 * n), 2.9) as (figure, to_svg):
         top = max(max(map(max, group["shares"])) for group in groups) or 1.0
@@ -234,13 +211,13 @@ def heat(groups: list[BinnedGroup], x_edges: list[float], y_edges: list[float]) 
 
 
 def _legend_columns(names: list[str]) -> int:
-    """How many names fit side by side: a letter is about 0.08 inches wide, and a key and its margins take 0.6."""
+    """Return how many names fit side by side: a letter is about 0.08 inches wide, a key and its margins take 0.6."""
     longest = max(len(_short(name)) for name in names)
     return max(1, min(3, len(names), int(_WIDTH / (0.6 + 0.08 * longest))))
 
 
 def _legend_room(n_names: int, n_columns: int) -> float:
-    """Inches that the lines of a legend after its first take."""
+    """Return the inches that the lines of a legend after its first take."""
     return _LEGEND_LINE * (-(-n_names // n_columns) - 1)
 
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.derived import balanced_accuracy, rounded_down, rounded_up
-from fairflows.bounds.planning import planned_cell_bound, rows_needed
+from fairflows.bounds.planning import rows_needed
 
 if TYPE_CHECKING:
     from fairflows.certificate.certificate import Certificate
@@ -40,7 +38,6 @@ _TITLES = {
 _LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
 _DENSITIES = {"own": "the densities that the model was fitted with", "passed": "densities that were passed to certify"}
 _MOST_GROUPS, _MOST_CELLS = 8, 300  # a larger table is for machines: certificate.json has it
-_FEWER = (32, 16, 8, 4, 2)
 
 ASSUMPTIONS = {
     "released": "The {what} all that is released. Functions of that are covered; bounds of separate releases do not "
@@ -475,6 +472,25 @@ def _covered(c: Certificate) -> str:
     )
 
 
+def more_persons(c: Certificate) -> str:
+    """Say how many persons it takes to come within a target that was missed; empty where it was met."""
+    target, counted = c.target_distance, c.headline
+    if c.status == "CERTIFIED" or target is None or counted is None or not counted.counts:
+        return ""
+    n = np.array(list(c.n.values()), dtype=np.float64)
+    seen = np.array([np.concatenate([[*f.counts[g], f.merged[g]] for f in counted.counts]) for g in c.n])
+    try:
+        needed = rows_needed(
+            target, counted.delta, probabilities=seen / seen.sum(axis=1, keepdims=True), shares=n / n.sum()
+        )
+    except ValueError:
+        return "These cells are too far apart for any number of persons: take fewer cells."
+    return (
+        f"With these cells, about {float((needed / n).max()):.1f} times as many persons would come down to the target: "
+        f"{int(needed.sum()):,} to certify on instead of {int(n.sum()):,}. This is a plan, not a promise."
+    )
+
+
 def _target(c: Certificate) -> list[str]:
     if c.target_accuracy is not None:
         return [f"The target was a guess that is right at most {percent(c.target_accuracy)} of the time."]
@@ -537,73 +553,3 @@ def _table(fold: FoldCounts) -> list[list[str]]:
     rows.append(["merged", *(f"{count:,}" for count in fold.merged.values())])
     rows.append(["all", *(f"{count:,}" for count in fold.n.values())])
     return rows
-
-
-# What would help ----------------------------------------------------------------------------------------------------
-
-
-def remedies(c: Certificate) -> list[str]:
-    """Return two ways to come within a target that was missed; none where it was met, or there was none.
-
-    Both are plans for groups that are alike in the cells, or as far apart as they were seen; neither is a promise.
-    """
-    target, counted = c.target_distance, c.headline
-    if c.status == "CERTIFIED" or (target is None and c.target_accuracy is None):
-        return []
-    n = np.array(list(c.n.values()), dtype=np.float64)
-    if counted is None or not counted.counts:
-        cells = f"Cells can be certified: {_planned(n, 8, c.delta, target)}"
-        return [cells, _more_persons(None, n, c.delta, target)]
-    n_labels = max(1, len(c.cell_odds_upper)) if "label" in c.released else 1
-    now = max(3, (c.n_cells or 64) // n_labels)
-    fewer = [k for k in _FEWER if k < now]
-    k = next((k for k in fewer if target is None or _bound(n, k * n_labels, counted.delta) <= target), fewer[-1])
-    expected = _planned(n, k, counted.delta, target, n_labels)
-    shares = np.array(
-        [np.concatenate([[*fold.counts[group], fold.merged[group]] for fold in counted.counts]) for group in c.n],
-        dtype=np.float64,
-    )
-    return [
-        f"Fewer cells reveal less, and are counted more precisely: {expected}",
-        _more_persons(shares / shares.sum(axis=1, keepdims=True), n, counted.delta, target),
-    ]
-
-
-def _more_persons(seen: FloatArray | None, n: FloatArray, delta: float, target: float | None) -> str:
-    """Say how many persons it takes, in cells as they were seen."""
-    if target is None:
-        return "Four times as many persons halve the term that the bound adds to the observed distance."
-    shares = n / n.sum()
-    needed = None if seen is None else _needed(seen, shares, delta, target)
-    said = "With these cells the bound comes down to the target"
-    if needed is None:
-        needed = rows_needed(target, delta, probabilities=np.full((len(n), 8), 1 / 8), shares=shares)
-        said = "With 8 cells that are alike in all groups the bound comes down to the target"
-        if seen is not None:
-            said = f"These cells are too far apart for any number of persons. {said}"
-    times = float((needed / n).max())
-    if times <= 1:
-        return f"{said} with as many persons as now, on average; chance decided against it this time."
-    return (
-        f"{said} with about {times:.1f} times as many persons: {int(needed.sum()):,} to certify on instead of "
-        f"{int(n.sum()):,}."
-    )
-
-
-def _needed(seen: FloatArray, shares: FloatArray, delta: float, target: float) -> npt.NDArray[np.int64] | None:
-    """Return the persons of each group that cells as they were seen take; None where no number of them suffices."""
-    if float(planned_cell_bound(seen, shares * 1e15, delta)) > target:
-        return None
-    return rows_needed(target, delta, probabilities=seen, shares=shares)
-
-
-def _bound(n: FloatArray, n_cells: int, delta: float) -> float:
-    return float(planned_cell_bound(np.full((len(n), n_cells), 1 / n_cells), n, delta))
-
-
-def _planned(n: FloatArray, n_cells: int, delta: float, target: float | None, n_labels: int = 1) -> str:
-    bound = _bound(n, n_cells * n_labels, delta)
-    reached = f"with {n_cells} cells that are alike in all groups, so many persons give about Δ ≤ {at_most(bound)}"
-    if target is None:
-        return f"{reached}."
-    return f"{reached}, {'within' if bound <= target else 'still above'} the target of {target:.4g}."

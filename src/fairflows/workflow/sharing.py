@@ -24,13 +24,12 @@ from fairflows.frontiers.sweep import Sweep, Swept
 from fairflows.release.cell_release import CellRelease
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.released import Released, repeatable_persons
+from fairflows.report.contents import candidates_contents, report_contents
 from fairflows.report.page import Report
 from fairflows.storage import load
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
-from fairflows.tradeoff import Frontier
 from fairflows.usefulness import still_tells
-from fairflows.workflow.contents import candidates_contents, frontier_contents, report_contents, settings_of
 from fairflows.workflow.shared import CERTIFYING, VALIDATION, Run, Shared, is_sealed
 
 Method = Literal["tree", "cells", "flow", "matching"]
@@ -162,7 +161,6 @@ def share(
         train=fitted.learn,
         encoded=fitted.encoded,
         frontier=None if fitted.chosen is None else candidates_contents(fitted.candidates, fitted.chosen, goal),
-        settings=settings_of(fitted.model),
         split=fitted.split,
     )
     page = Report(contents, verified=bool(certificate.seal))
@@ -293,8 +291,6 @@ def report(
     certificate: Certificate | None = None,
     audit: Audit | None = None,
     train: Table | None = None,
-    front: Frontier | None = None,
-    recourse: Any = None,
     delta: float = 0.05,
 ) -> Report:
     """Write a report about a fitted model, on held-out rows.
@@ -311,10 +307,6 @@ def report(
         The result of `audit`.
     train : Table, optional
         Rows that the model was trained on, for group metrics before and after.
-    front : Frontier, optional
-        The frontier that the model is from.
-    recourse : Recourse, optional
-        For the internal part of the report.
     delta : float, default=0.05
         δ of a certificate that is made here.
 
@@ -331,8 +323,5 @@ def report(
         model = load(model)
     if certificate is None:
         certificate = certify(model, table, audit=audit, delta=delta)
-    shown = None if front is None else frontier_contents(front, model)
-    contents = report_contents(
-        model, table, certificate, audit=audit, train=train, frontier=shown, recourse=recourse
-    )  # fmt: skip
+    contents = report_contents(model, table, certificate, audit=audit, train=train)
     return Report(contents, verified=is_sealed(certificate, model))

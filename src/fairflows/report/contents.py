@@ -1,4 +1,4 @@
-"""What a report says about a model, as plain values."""
+"""Compute the contents of a report about a model, as plain values: nothing but JSON."""
 
 from __future__ import annotations
 
@@ -19,21 +19,18 @@ from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.certificate.certificate import Certificate
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
-from fairflows.exceptions import DataError, DataWarning
+from fairflows.exceptions import DataWarning
 from fairflows.frontiers.selection import Candidate, Target
-from fairflows.frontiers.sweep import NAMES
 from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.crossfit import CrossFit
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Released, repeatable_persons
+from fairflows.report.page import Contents
 from fairflows.resources import one_thread
-from fairflows.table.columns import is_number
-from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
-from fairflows.tradeoff import Frontier
 from fairflows.usefulness import StillTells, boosted_prediction
 
-_MOST_POINTS, _MOST_MATCHES, _BINS = 800, 2_000, 16
+_BINS = 16  # along each direction
 _NOT_SHOWN = ("key", "kinds", "progress", "encoder", "release")
 
 
@@ -47,49 +44,60 @@ def report_contents(
     tells: StillTells | None = None,
     train: Table | None = None,
     encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None,
-    frontier: dict[str, Any] | None = None,
-    recourse: Any = None,
-    settings: dict[str, Any] | None = None,
+    frontier: Contents | None = None,
     split: str = "",
-) -> dict[str, Any]:
-    """Everything that `Report` prints, computed on the held-out rows of `table`; nothing but JSON values.
+) -> Contents:
+    """Compute what `Report` prints, on the held-out rows of `table`.
 
-    `encoded` is what was released of the rows of `train` and of `table`, where the model need not be asked again.
+    Parameters
+    ----------
+    model : encoder or pipeline
+        The fitted model.
+    table : Table
+        Held-out rows.
+    certificate : Certificate
+        Certificate of the model.
+    audit, before : Audit, default=None
+        Attacks on the release, and on the raw rows.
+    tells : StillTells, default=None
+        How well each column is predicted from the released rows.
+    train : Table, default=None
+        Training rows, for group metrics before and after.
+    encoded : pair of DataFrame, default=None
+        The release of the rows of `train` and of `table`, where the model need not be asked again.
+    frontier : dict, default=None
+        Points of a frontier, by `candidates_contents`.
+    split : str, default=""
+        A sentence about the parts of the rows.
     """
-    released_model = Released.of(model)
+    view = Released.of(model)
     sample = table.one_row_per_person(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said when the rows were encoded
-        points: dict[str, Any] = {"points": None, "bins": None}
-        if released_model.n_cells is None:
-            points = _latent(released_model.encode_again(sample), sample)
-        contents = {
+        return {
             "made": date.today().isoformat(),
             "certificate": certificate.to_dict(),
             "audit": None if audit is None else audit.to_dict(),
             "before": None if before is None else _raw_attack(before),
             "tells": None if tells is None else tells.to_dict(),
             "frontier": frontier,
-            "data": _data(table, split, [] if encoded is not None else _unknown(released_model, table)),
-            "metrics": _metrics(released_model, train, sample if encoded is None else table, encoded),
+            "data": _data(table, split, [] if encoded is not None else _unknown(view, table)),
+            "metrics": _metrics(view, train, sample if encoded is None else table, encoded),
             "cells": _cells(certificate, sample.group_names),
-            **points,
-            "densities": _densities(released_model.innermost, audit),
-            "matches": _matches(released_model.innermost, sample),
-            "recourse": None if recourse is None else recourse_contents(recourse),
-            "settings": {name: str(value) for name, value in (settings or settings_of(model)).items()},
+            "bins": None if view.n_cells is not None else _bins(view.encode_again(sample), sample),
+            "densities": _densities(view.innermost, audit),
+            "settings": settings_of(model),
         }
-    return contents
 
 
-def _raw_attack(before: Audit) -> dict[str, Any]:
-    """What adversaries reach on the raw rows, as far as they were tried: no bound, since better ones may exist."""
+def _raw_attack(before: Audit) -> Contents:
+    """Return what adversaries reach on the raw rows: not a bound, since better adversaries may exist."""
     best = max(before.attacks, key=lambda attack: attack.validation)
     return {"adversary": best.name, "balanced_accuracy": 0.5 * (1 + best.validation)}
 
 
 def settings_of(model: Any) -> dict[str, str]:
-    """The settings of a model that are not the defaults; never the key."""
+    """Return the settings of a model that are not the defaults; never the key."""
     steps = [model.models_[0], model] if isinstance(model, CrossFit) else [model]
     encoder = Released.of(steps[0]).innermost
     if encoder is not None and encoder is not steps[0]:
@@ -103,7 +111,7 @@ def settings_of(model: Any) -> dict[str, str]:
     return found
 
 
-def _data(table: Table, split: str, unknown: list[str]) -> dict[str, Any]:
+def _data(table: Table, split: str, unknown: list[str]) -> Contents:
     summary = table.summary()
     rates = [name for name in summary if name.startswith("P(")]
     columns = table.columns().reset_index(names="name")[["name", "kind", "values", "missing", "range"]]
@@ -130,7 +138,7 @@ def _data(table: Table, split: str, unknown: list[str]) -> dict[str, Any]:
 
 
 def _unknown(model: Released, table: Table) -> list[str]:
-    """How many rows of each group hold values that could not be brought back into the fitted domain."""
+    """Count the rows of each group with values that could not be brought back into the fitted domain."""
     encoder = model.encoder
     if encoder is None or model.kept_counts(table) is not None:  # rows that were released once are not encoded again
         return []
@@ -145,8 +153,8 @@ def _unknown(model: Released, table: Table) -> list[str]:
 
 def _metrics(
     model: Released, train: Table | None, test: Table, encoded: tuple[pd.DataFrame, pd.DataFrame] | None
-) -> dict[str, Any] | None:
-    """How a classifier of the rows themselves, and one of what is released, treat the groups."""
+) -> Contents | None:
+    """Measure how a classifier of the original rows, and one of the release, treat the groups."""
     if train is None or train.y is None or is_continuous(train.y):
         return None
     labels, groups = train.labels, train.groups
@@ -199,7 +207,7 @@ def _is_worse(name: str, before: float | None, after: float | None) -> bool:
 
 
 def _predicted(model: Released, encoded: tuple[pd.DataFrame, pd.DataFrame], y: pd.Series) -> np.ndarray:
-    """The label that boosted trees learn from released rows, and predict for others."""
+    """Learn the label from released rows by boosted trees, and predict it for others."""
     learnt, (fit, judged) = model.label_to_learn(y, encoded)
     if list(fit) == ["cell"]:  # a number without an order: the most frequent label of the cell
         labels, codes = np.unique(np.asarray(learnt), return_inverse=True)
@@ -209,10 +217,10 @@ def _predicted(model: Released, encoded: tuple[pd.DataFrame, pd.DataFrame], y: p
     return boosted_prediction(fit, np.asarray(learnt), judged, 0)
 
 
-def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> dict[str, Any] | None:
-    """Shares of the cells in every group, from the counts that the certificate prints.
+def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> Contents | None:
+    """Return the shares of the cells in every group, from the counts that the certificate prints.
 
-    Other counts beside them, merged in another way, would tell those that are merged there.
+    Other counts beside them, merged in another way, would reveal those that are merged there.
     """
     statement = certificate.headline
     if statement is None:
@@ -241,32 +249,30 @@ def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> dic
     }
 
 
-def _latent(released: pd.DataFrame, sample: Table) -> dict[str, Any]:
-    """Encoded rows along their two main directions: dots for the producer, bins for the public."""
+def _bins(released: pd.DataFrame, sample: Table) -> Contents:
+    """Count encoded rows of each group by bin along their two main directions; bins of few people are empty."""
     features = NumericView.fit(released, None, 0).features(released)
     if features.shape[1] == 1:
         features = np.column_stack([features, np.zeros(len(features))])
     plane = PCA(2, random_state=0).fit(features[:20_000]).transform(features)
     edges = [np.linspace(*_range(plane[:, j]), _BINS + 1) for j in range(2)]
-    rng, binned, points = np.random.default_rng(0), [], []
+    groups = []
     for group in sorted(set(sample.a), key=str):
         name, mine = str(sample.group_names.get(group, group)), np.flatnonzero(sample.a == group)
         counts = np.histogram2d(plane[mine, 0], plane[mine, 1], bins=(edges[0], edges[1]))[0]
         shares = np.where(counts >= FEWEST_PERSONS, counts, 0) / len(mine)
-        binned.append({"name": name, "shares": shares.round(6).tolist()})
-        points.append({"name": name, "points": plane[rng.permutation(mine)[:_MOST_POINTS]].round(4).tolist()})
+        groups.append({"name": name, "shares": shares.round(6).tolist()})
     caption = f"Share of each group by bin along two main directions; bins of fewer than {FEWEST_PERSONS} are empty."
-    bins = {"groups": binned, "x_edges": edges[0].tolist(), "y_edges": edges[1].tolist(), "caption": caption}
-    return {"points": points, "bins": bins}
+    return {"groups": groups, "x_edges": edges[0].tolist(), "y_edges": edges[1].tolist(), "caption": caption}
 
 
 def _range(values: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """From the first to the last half percent, so that one far point does not shrink the picture."""
+    """Return the range from the first to the last half percent: one far point does not shrink the picture."""
     low, high = np.quantile(values, [0.005, 0.995])
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _densities(encoder: Encoder | None, audit: Audit | None) -> dict[str, Any] | None:
+def _densities(encoder: Encoder | None, audit: Audit | None) -> Contents | None:
     likelihood = None if encoder is None else encoder.held_out_log_likelihood_
     gaps = {} if audit is None else audit.density_gap_lower
     if encoder is None or (likelihood is None and not gaps):
@@ -286,56 +292,12 @@ def _densities(encoder: Encoder | None, audit: Audit | None) -> dict[str, Any] |
     }
 
 
-def _matches(encoder: Encoder | None, sample: Table) -> dict[str, Any] | None:
-    """How far each feature is, on average, between a row and the row of another group with the same representation."""
-    if encoder is None or not encoder.is_invertible:
-        return None
-    few = sample.take(np.arange(min(len(sample), _MOST_MATCHES)))
-    group = few.group_numbers(encoder.groups_)
-    other = [encoder.groups_[(a + 1) % len(encoder.groups_)] for a in group]
-    try:
-        match = to_pandas(encoder.inverse_transform(encoder.transform(few), sensitive_features=other))
-    except DataError:  # coins that nobody can repeat
-        return None
-    columns = []
-    for name in match:
-        one, two = few.X[name].reset_index(drop=True), match[name].reset_index(drop=True)
-        if is_number(one.dtype) and is_number(two.dtype):
-            spread = float(one.std()) or 1.0
-            moved = float((one.astype(float) - two.astype(float)).abs().mean()) / spread
-        else:
-            moved = float((one.astype(str) != two.astype(str)).mean())
-        columns.append({"name": str(name), "moved": moved})
-    return {
-        "columns": columns,
-        "measure": "standard deviations, or share that changes",
-        "caption": "A person and her match have the same representation: whoever sees it cannot say which of the two "
-        f"it is. Mean over {len(few):,} held-out persons, each matched to the next group: how far numbers move, in "
-        "standard deviations, and which share of the categories changes.",
-    }
-
-
-def recourse_contents(found: Any) -> dict[str, Any]:
-    """What recourse says, by group."""
-    summary = found.summary().reset_index()
-    rows = [[_shown(value) for value in row] for row in summary.itertuples(index=False)]
-    return {
-        "names": [str(name) for name in summary],
-        "rows": rows,
-        "caption": "What rejected rows would have to change to be accepted, by group.",
-    }
-
-
 def _number(value: Any) -> float | None:
     return None if pd.isna(value) else float(value)
 
 
-def _shown(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def candidates_contents(candidates: list[Candidate], chosen: Candidate, goal: Target) -> dict[str, Any] | None:
-    """For every encoder its best number of cells: the highest use at each point of the frontier."""
+def candidates_contents(candidates: list[Candidate], chosen: Candidate, goal: Target) -> Contents | None:
+    """Return the points of a frontier: for every encoder its best number of cells."""
     points = []
     for candidate in candidates:
         use = candidate.accuracy if candidate.accuracy is not None else candidate.n_cells
@@ -365,30 +327,8 @@ def candidates_contents(candidates: list[Candidate], chosen: Candidate, goal: Ta
     }  # fmt: skip
 
 
-def frontier_contents(front: Frontier, model: Any) -> dict[str, Any] | None:
-    """Every encoder of a frontier as it is, with the one that is in the model marked."""
-    measured = front.measured
-    if "accuracy" not in measured:
-        return None
-    encoder = Released.of(model).innermost
-    points = [
-        {
-            "method": NAMES.get(type(e).__name__, type(e).__name__),
-            "gamma": row["strength"],
-            "x": row["delta"],
-            "y": row["accuracy"],
-            "chosen": e is encoder,
-            "text": f"{row['strength']:g}",
-        }
-        for e, row in zip(front.encoders, measured.to_dict("records"), strict=True)
-        if np.isfinite(row["delta"])
-    ]
-    caption = "Each point is an encoder; Δ is by its own densities, the accuracy on held-out rows."
-    return {"points": points, "x": "Δ by the model", "y": "accuracy", "target": None, "caption": caption}
-
-
-def _upper_left(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each method's points, those that no other of it beats in both; the chosen one stays in any case."""
+def _upper_left(points: list[Contents]) -> list[Contents]:
+    """Return the points of each method that no other of it beats in both; the chosen one stays in any case."""
     kept = []
     for method in dict.fromkeys(point["method"] for point in points):
         best = -np.inf
