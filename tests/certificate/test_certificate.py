@@ -142,6 +142,7 @@ def test_a_field_of_the_wrong_kind_is_refused(certificate, name, value):
         ("by", "model", "'population' by = 'model'"),
         ("law", "crowd", "statements = "),
         ("better", 1, "statements = "),
+        ("group", "men", "'population' of the group 'men'"),
     ],
 )
 def test_a_statement_of_the_wrong_kind_is_refused(certificate, name, value, says):

@@ -249,6 +249,10 @@ class Certificate:
             if statement.by not in KINDS or statement.about not in KINDS[statement.by].about:
                 said = f"{statement.about!r} by = {statement.by!r:.40}"
                 raise ValueError(f"a certificate of this version cannot state {said}.")
+            if (statement.about == "density") != (statement.group is not None):
+                raise ValueError(
+                    f"a certificate cannot state {statement.about!r} of the group {statement.group!r:.40}."
+                )
         names = [statement.name for statement in found.statements]
         if len(names) != len(set(names)):
             raise ValueError("a certificate cannot state the same thing twice.")
