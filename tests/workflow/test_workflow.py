@@ -181,7 +181,6 @@ def test_a_latent_is_judged_by_its_model(few):
     assert isinstance(shared.release, FairMatching)
     assert shared.usefulness is None
     assert shared.report.contents["bins"]
-    assert shared.report.contents["matches"]
 
 
 def test_rows_are_drawn_from_the_cells_of_a_frontier_too(few):
@@ -217,9 +216,8 @@ def test_report_of_an_encoder(adult):
     train, test = adult.split(validation=0)
     train, validation = train.split(validation=0)
     front = frontier(FairMatching(density="counts"), train, strengths=[0.0, 1.0], validation=validation)
-    page = report(front.encoders[1], test, train=train, front=front)
+    page = report(front.encoders[1], test, train=train)
     assert page.contents["certificate"]["status"] == "MODEL_ONLY"
-    assert [point["chosen"] for point in page.contents["frontier"]["points"]] == [False, True]
     overall = {line["name"]: line for line in page.contents["metrics"]["overall"]}
     predicted = front.encoders[1].predict(test)
     assert overall["accuracy"]["after"] == pytest.approx((predicted == test.y).mean())

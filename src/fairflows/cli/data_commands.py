@@ -132,13 +132,14 @@ def demo(
 
 
 def _print_shared(shared: Shared, out: Path, kind: Kind, as_json: bool) -> None:
-    from fairflows.workflow.shared import which_file_goes_where
+    from fairflows.report.words import which_file_goes_where
+    from fairflows.workflow.shared import SHARED
 
     if as_json:
         usefulness = None if shared.usefulness is None else shared.usefulness.to_dict()
         print_json({"out": str(out), "certificate": shared.certificate.to_dict(), "usefulness": usefulness})
     else:
-        typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, kind)}")
+        typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
 
 
 @app.command()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from fairflows.bounds.planning import rows_needed
 if TYPE_CHECKING:
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.statement import FoldCounts, Statement
+    from fairflows.workflow.shared import Shared
 
 MEANING = {
     "CERTIFIED": "holds for the true distribution, whatever it is",
@@ -27,6 +29,7 @@ MEANING = {
     "NOT_MET": "no bound is low enough to promise what was asked, or anything",
 }
 ASSUMING = "  assuming that"
+TOLD = "Share of blind-guess errors that the shared row removes"
 
 _COLOURS = {"CERTIFIED": "#1b7f4b", "REFUTED": "#b3261e", "MODEL_ONLY": "#8a6100", "NOT_MET": "#5f6368"}
 _TITLES = {
@@ -37,6 +40,7 @@ _TITLES = {
 }
 _LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
 _DENSITIES = {"own": "the densities that the model was fitted with", "passed": "densities that were passed to certify"}
+_MOST_COLUMNS = 8  # of a shared table, in the terminal
 _MOST_GROUPS, _MOST_CELLS = 8, 300  # a larger table is for machines: certificate.json has it
 
 ASSUMPTIONS = {
@@ -553,3 +557,82 @@ def _table(fold: FoldCounts) -> list[list[str]]:
     rows.append(["merged", *(f"{count:,}" for count in fold.merged.values())])
     rows.append(["all", *(f"{count:,}" for count in fold.n.values())])
     return rows
+
+
+# The result of `share` ------------------------------------------------------------------------------------------------
+
+
+def shared_text(shared: Shared) -> str:
+    """Return the result of `share` in a few lines."""
+    lines = [f"  {name:<8} {text}" for name, text in guesses(shared)]
+    parts = ["\n".join([question(shared), *lines])]
+    if shared.usefulness is not None:
+        told = [*shared.usefulness.columns[:_MOST_COLUMNS], shared.usefulness.sensitive]
+        n_more = len(shared.usefulness.columns) - _MOST_COLUMNS
+        columns = ", ".join(f"{column.name} {100 * column.told:.0f} %" for column in told)
+        more = f" ({n_more} more columns in the report)" if n_more > 0 else ""
+        parts.append(f"{TOLD}: {columns}{more}.")
+    first = f"{heading(shared.certificate)}; the report says what that rests on."
+    parts.append("\n".join([first, *notes_on_guesses(shared)]))
+    return "\n\n".join(parts)
+
+
+def question(shared: Shared) -> str:
+    """Return the question that `guesses` answers."""
+    c = shared.certificate
+    pair = "" if len(c.n) == 2 else " of any two groups"
+    return f"Guessing {c.sensitive}{pair}, both groups counted alike (a blind guess is right 50 % of the time):"
+
+
+def guesses(shared: Shared) -> list[tuple[str, str]]:
+    """Return how often guesses of the group are right before, after, and in the attack."""
+    c = shared.certificate
+    raw = percent((1 + _raw_distance(shared)) / 2)
+    found = [("before", f"about {raw}, from the original rows, by the best of our adversaries")]
+    if c.cell_upper is not None:
+        after, confidence = percent_at_most((1 + c.cell_upper) / 2), f"{100 * (1 - c.delta):g} %"
+        found.append(("after", f"at most {after}, by anybody, in the real population ({confidence} confidence)"))
+    elif c.model_upper is not None:
+        after = percent_at_most((1 + c.model_upper) / 2)
+        found.append(("after", f"at most {after} if the estimated densities were the truth; nothing about the world"))
+    reached = percent_at_least((1 + shared.audit.attack_lower) / 2)
+    return [*found, ("tried", f"at least {reached} is what {shared.audit.best} reaches against it")]
+
+
+def notes_on_guesses(shared: Shared) -> list[str]:
+    """Return sentences about the groups, the rows that are covered, and the label."""
+    c, found = shared.certificate, []
+    if c.target is not None and _raw_distance(shared) <= c.target:
+        found.append("The original rows already reveal no more than the target, as far as our adversaries find.")
+    if len(c.n) > 2:
+        found.append(f"A blind guess among all {len(c.n)} groups is right {100 / len(c.n):.1f} % of the time.")
+    if not shared.covers_all:
+        found.append(
+            "It covers persons who come later, but not the rows that the model was trained on or chosen by, which are "
+            "most of the table: encode others with it to share covered rows alone."
+        )
+    label = None if shared.usefulness is None else shared.usefulness.label
+    if label is not None:
+        found.append(
+            f"The label {label.name}, learnt from the shared rows, is right for {percent(label.released)} of other "
+            f"persons (from original rows {percent(label.raw)}, by a blind guess {percent(label.majority)})."
+        )
+    return found
+
+
+def which_file_goes_where(shared: Shared, out: Path, name: str) -> str:
+    """Return which files of a saved result may leave, and which stay; `name` is the file to share."""
+    files = f"{out / name}, {out / 'certificate.json'}, {out / 'report-public.html'}"
+    return "\n".join(
+        [
+            f"Share        {files}" if shared.is_good else f"Not yet      {files}: the target is not reached",
+            f"Keep         {out / 'report.html'}",
+            f"Never share  {out / 'model'}: with it and its key persons can be told apart",
+            f"To check     fairflows check {out / 'certificate.json'} {out / name}",
+        ]
+    )
+
+
+def _raw_distance(shared: Shared) -> float:
+    """Return the Δ that adversaries find in the original rows, on validation persons."""
+    return max(attack.validation for attack in shared.before.attacks)

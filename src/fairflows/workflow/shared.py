@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
-from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.check import difference_from_counts, file_sha256
 from fairflows.display import Columns, html_card
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, check_choice
 from fairflows.release.released import Released, Transformer
+from fairflows.report import words
 from fairflows.report.page import Report
-from fairflows.report.words import MEANING, badge
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import to_arrow
 from fairflows.stream.files import TableWriter
@@ -40,8 +39,6 @@ _FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", "report.html
 
 CERTIFYING, VALIDATION = 0.3, 0.25
 """Shares of the persons that certify, and of the others that a model is chosen by."""
-
-_SHOWN = 8  # columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,98 +178,17 @@ class Shared:
                 (side / name).write_text(text, encoding="utf-8")
 
     def __repr__(self) -> str:
-        guesses = [f"  {name:<8} {text}" for name, text in _guesses(self)]
-        parts = ["\n".join([_question(self), *guesses, *(f"  {line}" for line in _blind(self))])]
-        if self.usefulness is not None:
-            parts.append("\n".join([*_label(self.usefulness), _told(self.usefulness)]))
-        first, *_ = repr(self.certificate).splitlines()
-        parts.append("\n".join([f"{first}; the report says what that rests on.", *_not_covered(self)]))
-        return "\n\n".join(parts)
+        return words.shared_text(self)
 
     def _repr_html_(self) -> str:
-        notes, rows = [*_blind(self), *_not_covered(self)], []
+        rows: list[tuple[str, str]] = []
         if self.usefulness is not None:
-            notes += _label(self.usefulness)
             columns = [*self.usefulness.columns, self.usefulness.sensitive]
             rows = [(column.name, f"{100 * column.told:.0f} %") for column in columns]
-        guesses = Columns(_guesses(self))
-        told = Columns(rows, closed="Share of blind-guess errors that the shared row removes") if rows else ""
-        heading = f"{MEANING[self.certificate.status]}; the report says what that rests on."
-        return html_card(heading, _question(self), guesses, notes, told, badge=badge(self.certificate))
-
-
-def which_file_goes_where(shared: Shared, out: Path, kind: Kind) -> str:
-    """Return which files of a saved result may leave, and which stay."""
-    name = SHARED[kind]
-    files = f"{out / name}, {out / 'certificate.json'}, {out / 'report-public.html'}"
-    lines = [
-        f"Share        {files}" if shared.is_good else f"Not yet      {files}: the target is not reached",
-        f"Keep         {out / 'report.html'}",
-        f"Never share  {out / MODEL}: with it and its key persons can be told apart",
-        f"To check     fairflows check {out / 'certificate.json'} {out / name}",
-    ]
-    return "\n".join(lines)
-
-
-def _question(shared: Shared) -> str:
-    c = shared.certificate
-    pair = "" if len(c.n) == 2 else " of any two groups"
-    return f"Guessing {c.sensitive}{pair}, both groups counted alike (a blind guess is right 50 % of the time):"
-
-
-def _guesses(shared: Shared) -> list[tuple[str, str]]:
-    """Return how often guesses of the group are right before, after, and in the attack."""
-    c = shared.certificate
-    raw = f"{50 * (1 + _raw(shared)):.1f} %"
-    lines = [("before", f"about {raw}, from the original rows, by the best of our adversaries")]
-    if c.cell_upper is not None:
-        after = rounded_up(50 * (1 + c.cell_upper), 1)
-        confidence = f"{100 * (1 - c.delta):g} %"
-        lines.append(("after", f"at most {after} %, by anybody, in the real population ({confidence} confidence)"))
-    elif c.model_upper is not None:
-        after = rounded_up(50 * (1 + c.model_upper), 1)
-        lines.append(("after", f"at most {after} % if the estimated densities were the truth; nothing about the world"))
-    found = rounded_down(50 * (1 + shared.audit.attack_lower), 1)
-    return [*lines, ("tried", f"at least {found} % is what {shared.audit.best} reaches against it")]
-
-
-def _raw(shared: Shared) -> float:
-    """Return the Δ that adversaries find in the original rows, on validation persons."""
-    return max(attack.validation for attack in shared.before.attacks)
-
-
-def _blind(shared: Shared) -> list[str]:
-    c, lines = shared.certificate, []
-    if c.target is not None and _raw(shared) <= c.target:
-        lines.append("The original rows already tell no more than the target, as far as our adversaries find.")
-    if len(c.n) > 2:
-        lines.append(f"A blind guess among all {len(c.n)} groups is right {100 / len(c.n):.1f} % of the time.")
-    return lines
-
-
-def _not_covered(shared: Shared) -> list[str]:
-    if shared.covers_all:
-        return []
-    return ["It covers persons who come later, but not the rows that the model was trained on or chosen by, which are "
-            "most of the table: encode others with it to share covered rows alone."]  # fmt: skip
-
-
-def _label(usefulness: StillTells) -> list[str]:
-    label = usefulness.label
-    if label is None:
-        return []
-    return [
-        f"The label {label.name}, learnt from the shared rows, is right for {100 * label.released:.1f} % of other "
-        f"persons (from original rows {100 * label.raw:.1f} %, by a blind guess {100 * label.majority:.1f} %)."
-    ]
-
-
-def _told(usefulness: StillTells) -> str:
-    told = [*usefulness.columns[:_SHOWN], usefulness.sensitive]
-    shown = ", ".join(f"{column.name} {100 * column.told:.0f} %" for column in told)
-    n_more = len(usefulness.columns) - _SHOWN
-    more = f" ({n_more} more columns in the report)" if n_more > 0 else ""
-    return f"Share of blind-guess errors that the shared row removes: {shown}{more}."
+        told = Columns(rows, closed=words.TOLD) if rows else ""
+        guesses, notes = Columns(words.guesses(self)), words.notes_on_guesses(self)
+        return html_card(words.heading(self.certificate), words.question(self), guesses, notes, told,
+                         badge=words.badge(self.certificate))  # fmt: skip
 
 
 def naming_released_file(certificate: Certificate, path: Path, n_rows: int, key: bytes) -> Certificate:
