@@ -340,7 +340,8 @@ def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList
     certificate : path
         ``certificate.json``; the list is ``certificate.files.json`` beside it.
     files : sequence of paths
-        Files that were encoded by the certified model after the certificate was made.
+        Files that were encoded by the certified model after the certificate was made. One of the same name as an
+        earlier file takes its place in the list.
 
     Returns
     -------
@@ -350,7 +351,7 @@ def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList
     Raises
     ------
     DataError
-        The list is about another certificate, names another file so, or a file cannot be read.
+        The list is about another certificate, or a file cannot be read.
     """
     path = Path(certificate)
     Certificate.read(path)  # which refuses anything else
@@ -361,11 +362,7 @@ def list_files(certificate: str | Path, files: Sequence[str | Path]) -> FileList
         if known.certificate != listed.certificate:
             raise DataError(f"{target}: is about another certificate, or this one was changed since; remove it first.")
         listed = known
-    for file in map(Path, files):
-        sha256 = file_sha256(file)
-        if listed.files.get(file.name, sha256) != sha256:
-            raise DataError(f"{file}: the list has another file called {file.name!r}; rename this one.")
-        listed = replace(listed, files={**listed.files, file.name: sha256})
+    listed = replace(listed, files={**listed.files, **{Path(file).name: file_sha256(Path(file)) for file in files}})
     with new_file(target) as side:
         side.write_text(json.dumps(vars(listed), indent=2, ensure_ascii=False), encoding="utf-8")
     return listed

@@ -60,7 +60,8 @@ def encode(
 ) -> None:
     """Encode a file of any size. Memory does not grow with it, and the target appears when it is complete.
 
-    Rows are written in a random order, without identifiers. No certificate covers the columns that `--keep` adds.
+    Rows are written in a random order, without identifiers. No certificate covers the columns that `--keep` adds. The
+    file is named in `certificate.files.json` beside the certificate, so that `fairflows check` recognises it.
 
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
@@ -82,7 +83,17 @@ def encode(
 
         with row_counter(quiet or as_json, "encoding") as count:
             n_rows = encode_file(model, source, out, text_format=text_format, on_progress=count, **settings)
+        if not (keep or keep_order):  # such files are not covered
+            _list_file(folder, out)
     _print_done(n_rows, out, as_json, quiet)
+
+
+def _list_file(folder: Path, out: Path) -> None:
+    """Name a later file in the list beside the certificate, where the folder has one."""
+    from fairflows.certificate.check import list_files
+
+    if (folder / "certificate.json").is_file():
+        list_files(folder / "certificate.json", [out])
 
 
 @app.command()
