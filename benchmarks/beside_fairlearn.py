@@ -23,7 +23,7 @@ from fairlearn.preprocessing import CorrelationRemover
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import accuracy_score
 
-from fairflows import CellRelease, FairCells, FairMatching, Table, audit, load_adult
+from fairflows import FairCells, FairMatching, Release, Table, audit, load_adult
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataWarning
 
@@ -77,7 +77,7 @@ def encoder(make: Callable[[], Encoder]) -> Method:
 
     def fit(train: Table) -> Callable[[Table], Output]:
         model = make().fit(train)
-        given = (lambda rows: {"sensitive_features": rows.a}) if model.needs_attribute else (lambda rows: {})
+        given = (lambda rows: {"sensitive_features": rows.a}) if model.traits.needs_attribute else (lambda rows: {})
         return lambda rows: Output(model.predict(rows.X, **given(rows)), model.transform(rows.X, **given(rows)))
 
     return fit
@@ -88,8 +88,8 @@ METHODS: dict[str, Method] = {
     "fairlearn `ThresholdOptimizer` | answers": threshold_optimizer,
     "fairlearn `CorrelationRemover` | a table": correlation_remover,
     "`FairMatching(density='counts')` | a table": encoder(lambda: FairMatching(density="counts")),
-    "`CellRelease(FairMatching(density='counts'), 8)` | one of 8 cells": encoder(
-        lambda: CellRelease(FairMatching(density="counts"), 8)
+    "`Release(FairMatching(density='counts'), n_cells=8)` | one of 8 cells": encoder(
+        lambda: Release(FairMatching(density="counts"), n_cells=8, output="cell", n_folds=1)
     ),
     "`FairCells(8, target=0.07)` | one of 8 cells": encoder(lambda: FairCells(8, target=0.07)),
     "`FairCells(8, target=0.1, attribute='training')` | one of 8 cells": encoder(

@@ -42,7 +42,7 @@ def main() -> None:
         timed(seconds, "matching: fit, five gammas"),
         fitting_apart(fair_matching, seconds, "matching: of which densities"),
     ):
-        fitted = FairMatching().fit_many(train.X, train.y, sensitive_features=train.a, strengths=GAMMAS, seeds=[0])
+        fitted = FairMatching().fit_path(train.X, train.y, sensitive_features=train.a, strengths=GAMMAS, seeds=[0])
     maps = seconds["matching: fit, five gammas"] - seconds["matching: of which densities"]
     seconds["matching: of which maps, laws and checks"] = maps
     with timed(seconds, "matching: encode a million rows"):

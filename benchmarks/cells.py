@@ -23,8 +23,9 @@ from fairflows.bounds import cell_upper_bound, fare_upper_bound
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataWarning
 from fairflows.metrics import count_predictions, group_metrics
+from fairflows.paper.baselines import RawFeatures
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
-from fairflows.release.cell_release import CellRelease
+from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
@@ -66,7 +67,9 @@ def on_dataset(name: str) -> list[dict[str, Any]]:
     }
     found = []
     for k in N_CELLS:
-        release = CellRelease(None, k, random_state=0).fit_around(encoder, rows, Z, train.y)
+        release = Release(RawFeatures(), n_cells=k, random_state=0, output="cell", n_folds=1).fit_around(
+            encoder, rows, Z, train.y
+        )
         counts = {part: counted(release, table) for part, table in parts.items()}
         persons = parts["persons"]
         predicted = Released.of(release).predict(persons)
@@ -88,7 +91,7 @@ def on_dataset(name: str) -> list[dict[str, Any]]:
     return found
 
 
-def counted(release: CellRelease, table: Table) -> Any:
+def counted(release: Release, table: Table) -> Any:
     cells = Released.of(release).cells(table)
     return np.stack([np.bincount(cells[(table.a == g).to_numpy()], minlength=release.n_cells_) for g in (0, 1)])
 

@@ -14,7 +14,7 @@ from fairflows.attack.auditing import audit
 from fairflows.certificate.certify import certify
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.paper import make_gaussians
-from fairflows.release.cell_release import CellRelease
+from fairflows.release.release import Release
 
 N_DRAWS = 1_000_000
 
@@ -30,7 +30,7 @@ def main() -> None:
     table, densities = make_gaussians(4000, random_state=0)
     train, test = table.split(test=0.5, validation=0)
     flow = FairFlow(density=densities, n_epochs=5).fit(train.X, train.y, sensitive_features=train.a)
-    timed("flow passes alone, a million draws a group", lambda: flow.log_density_table(N_DRAWS))
+    timed("flow passes alone, a million draws a group", lambda: flow.latent_law().log_density_table(N_DRAWS))
     timed("certify the flow, a million draws a group", lambda: certify(flow, test, n_draws=N_DRAWS))
 
     train, _, test = load_adult().paper_split()
@@ -39,7 +39,7 @@ def main() -> None:
     timed("audit Adult, FairMatching, quick", lambda: audit(matching, train, test, quick=True, n_jobs=2))
     timed("certify Adult, FairMatching", lambda: certify(matching, test, audit=found))
 
-    cells = CellRelease(FairMatching(density="counts"), n_cells=8).fit(train)
+    cells = Release(FairMatching(density="counts"), n_cells=8, output="cell", n_folds=1).fit(train)
     certificate = timed("certify Adult, FairMatching, 8 cells", lambda: certify(cells, test, target=0.05))
     right = cells.predict(test) == test.y.to_numpy()
     balanced = sum(right[(test.a == a).to_numpy()].mean() for a in test.groups) / len(test.groups)

@@ -78,7 +78,7 @@ def blobs() -> pd.DataFrame:
             bijection="spline", density=known, n_restarts=n_restarts, n_epochs=epochs, ramp_epochs=epochs,
             batch_size=128, weight_decay=0,
         )  # fmt: skip
-        encoders = flow.fit_many(train, strengths=[0.5], seeds=list(BLOB_SEEDS))
+        encoders = flow.fit_path(train, strengths=[0.5], seeds=list(BLOB_SEEDS))
         recovery = adversary_accuracies(encoders, train, test, epochs=100, device="auto")
         accuracy = [(encoder.predict(test) == labels_of(test)).mean() for encoder in encoders]
         line = {"epochs": epochs, "starts": n_restarts, "recovery, median": np.median(recovery)}

@@ -3,7 +3,7 @@
     python benchmarks/fronts.py [--data Health Adult …] [--methods FairCells …] [--seeds 5] [--first-seed 200] [--quick]
                                 [--settings 0.08 64 …] [--workers 1] [--attack] [--json FILE] [--figure FILE]
 
-Every method ends in cells: its own, or those of a `CellRelease` around it. Persons are parted 80/20 into those that are
+Every method ends in cells: its own, or those of a `Release` around it. Persons are parted 80/20 into those that are
 fitted to and those that certify. Cells are counted on certification persons that nothing was fitted to or chosen by,
 once with one random row of each person and once with random rows of the table. Methods without cells are cut into 8.
 
@@ -30,18 +30,18 @@ from sklearn.base import clone
 
 from fairflows.attack.auditing import audit
 from fairflows.bounds import cell_upper_bound, total_variation
-from fairflows.encoder.base import Encoder
+from fairflows.encoder.base import Encoder, is_fitted, label_values
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataWarning
 from fairflows.metrics import count_labels, group_metrics
-from fairflows.paper.baselines import FARE, FCRL, LAFTR, AdversarialForgetting, MaxEntARL
+from fairflows.paper.baselines import FARE, FCRL, LAFTR, AdversarialForgetting, MaxEntARL, RawFeatures
 from fairflows.paper.baselines.neural import NeuralBaseline
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
 from fairflows.paper.experiments.problems import cells_by_group, changed, labels_of
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, in_processes, new_figure
-from fairflows.release.cell_release import CellRelease
+from fairflows.release.release import Release
 from fairflows.release.released import Released
 from fairflows.resources import chosen_device
 from fairflows.table.examples import load_adult
@@ -104,6 +104,11 @@ def depends_on_unit(method: str) -> bool:
     return "unit" in estimator.get_params(deep=False)
 
 
+def in_cells(encoder: Encoder) -> Release:
+    """Return a release of eight cells of an encoder, fitted to all training persons."""
+    return Release(encoder, n_cells=8, output="cell", n_folds=1)
+
+
 def methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, tuple[Encoder, Sequence[float]]]:
     """Return every method, not fitted, and its strengths."""
     short = 2 if quick else 50
@@ -122,10 +127,13 @@ def methods(n_certify: int, unit: Unit, quick: bool, device: str) -> dict[str, t
         "FairCells, no attribute": (changed(with_attribute, attribute="training"), TARGETS),
         "FairCells, no attribute, 2 cells": (changed(with_attribute, attribute="training", n_cells=2), TARGETS),
         "FairTree": (FairTree(unit=unit), (8, 16, 64, 256)),
-        "FairFlow": (CellRelease(FairFlow(n_epochs=short, device=device), 8), (0.02, 0.1, 0.5, 0.9)),
+        "FairFlow": (
+            in_cells(FairFlow(n_epochs=short, device=device)),
+            (0.02, 0.1, 0.5, 0.9),
+        ),
         "FARE": (FARE(), (0.0, 0.5, 0.8, 0.9, 0.95)),
-        **{name: (CellRelease(changed(one, **settings), 8), strengths) for name, (one, strengths) in neural.items()},
-        "raw features": (CellRelease(None, 8), (1.0,)),
+        **{name: (in_cells(changed(one, **settings)), strengths) for name, (one, strengths) in neural.items()},
+        "raw features": (in_cells(RawFeatures()), (1.0,)),
     }
 
 
@@ -137,7 +145,7 @@ def measured(encoder: Encoder, parts: Parts, unit: Unit) -> dict[str, object]:
     rows = parts.counted(unit)
     counts, predicted = cells_by_group(encoder, rows), Released.of(encoder).predict(rows)
     groups, y = rows.group_numbers(encoder.groups_), labels_of(rows)
-    metrics = group_metrics(count_labels(encoder.label_classes, y, predicted, groups, len(counts)))
+    metrics = group_metrics(count_labels(label_values(encoder), y, predicted, groups, len(counts)))
     found: dict[str, object] = {
         "cells": counts.shape[1],
         "accuracy": float(metrics["accuracy"]),
@@ -173,9 +181,9 @@ def measure(task: Task) -> list[dict[str, object]]:
     for unit in units:
         estimator, strengths = methods(parts.test.persons.n, unit, task.quick, task.device)[method]
         if not fitted or depends_on_unit(method):
-            fitted = estimator.fit_many(parts.fit, strengths=strengths, seeds=[task.seed])
+            fitted = estimator.fit_path(parts.fit, strengths=strengths, seeds=[task.seed])
         for setting, encoder in zip(strengths, fitted, strict=True):
-            if not encoder.is_fitted or (task.settings is not None and setting not in task.settings):
+            if not is_fitted(encoder) or (task.settings is not None and setting not in task.settings):
                 continue
             row = {"data": task.data, "method": method, "unit": unit, "setting": float(setting), "seed": task.seed}
             row |= measured(encoder, parts, unit)

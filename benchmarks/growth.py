@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the process that starts the others must stay small: its mem
     from fairflows.table.table import Table
 
 STAGES = ("fit", "encode", "certify", "audit")
-ENCODERS = ("FairTree", "FairCells", "FairMatching", "FairFlow", "CrossFit", "CellRelease")
+ENCODERS = ("FairTree", "FairCells", "FairMatching", "FairFlow", "Release", "one model")
 FITTED_ROWS = 20_000
 AUDIT_LEARNS = 0.7
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "ARROW_NUM_THREADS"), "1")
@@ -135,7 +135,7 @@ def as_table(rows: pd.DataFrame) -> Table:
 
 def encoder_named(name: str, n_cells: int = 64, *, briefly: bool = False) -> Encoder:
     """An encoder, not fitted, with its usual settings; `briefly` where it is not the fit that is measured."""
-    from fairflows import CellRelease, CrossFit, FairCells, FairFlow, FairMatching, FairTree
+    from fairflows import FairCells, FairFlow, FairMatching, FairTree, Release
 
     made: dict[str, Callable[[], Encoder]] = {
         "FairTree": lambda: FairTree(n_cells),
@@ -143,8 +143,8 @@ def encoder_named(name: str, n_cells: int = 64, *, briefly: bool = False) -> Enc
         "FairCells": lambda: FairCells(target=0.9, n_cells=n_cells, n_certify=10_000_000),
         "FairMatching": FairMatching,
         "FairFlow": lambda: FairFlow(n_epochs=2) if briefly else FairFlow(),
-        "CrossFit": lambda: CrossFit(FairTree(n_cells)),
-        "CellRelease": lambda: CellRelease(FairMatching(density="counts"), n_cells=n_cells),
+        "Release": lambda: Release(FairTree(n_cells), output="cell"),
+        "one model": lambda: Release(FairMatching(density="counts"), n_cells=n_cells, output="cell", n_folds=1),
     }
     return made[name]()
 

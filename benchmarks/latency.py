@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 from growth import as_table, drawn_rows, encoder_named
 
+from fairflows import Release
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.stream.batches import encode_batch
@@ -30,8 +31,8 @@ N_FITTED = 20_000
 WARM_UP = 20
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     name: lambda name=name: encoder_named(name, briefly=True)
-    for name in ("FairTree", "FairCells", "FairMatching", "FairFlow", "CrossFit", "CellRelease")
-} | {"FairTree, whole rows": lambda: FairTree(64, output="row")}
+    for name in ("FairTree", "FairCells", "FairMatching", "FairFlow", "Release", "one model")
+} | {"FairTree, whole rows": lambda: Release(FairTree(64), n_folds=1)}
 
 
 def main() -> None:

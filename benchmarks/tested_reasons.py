@@ -107,7 +107,7 @@ def attacks(setting: Setting) -> pd.DataFrame:
     for name in ("Adversarial Forgetting", "MaxEnt-ARL"):
         attacked, seeds = BASELINES[name], setting.seed_list()
         baseline = changed(attacked.baseline, device=setting.device)
-        encoders = baseline.fit_many(train, strengths=[attacked.strength], seeds=seeds)
+        encoders = baseline.fit_path(train, strengths=[attacked.strength], seeds=seeds)
         for standardise in (False, True):
             z, z_test = (latents(encoders, part) for part in (train, test))
             if standardise:
@@ -364,7 +364,7 @@ def _steps(rows: Tensor) -> Tensor:
 
 
 def _law_encoders(encoder: FairFlow, train: Table, setting: Setting) -> list[FairFlow]:
-    return encoder.fit_many(train, strengths=[1.0], seeds=setting.seed_list())
+    return encoder.fit_path(train, strengths=[1.0], seeds=setting.seed_list())
 
 
 def _encoded(model: FairFlow, a: int, x: Array) -> Array:

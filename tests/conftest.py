@@ -171,11 +171,11 @@ def few_measured():
 @pytest.fixture(scope="module")
 def few_passes():
     """The law of rows given the cell is fitted in few steps, where what is drawn from it is not the question."""
-    from fairflows.encoder import rows_given_cell
+    from fairflows.release import row_law
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_given_cell, "_FEWEST_PASSES", 1)
-        patch.setattr(rows_given_cell, "_ROWS_SEEN", 0)
+        patch.setattr(row_law, "_FEWEST_PASSES", 1)
+        patch.setattr(row_law, "_ROWS_SEEN", 0)
         yield
 
 

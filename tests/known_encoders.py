@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from fairflows.encoder.base import ExactLaw
+from fairflows.encoder.base import CELL, Traits
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.encoder.group_encoder import Unencoded
+from fairflows.encoder.laws import ExactLaw, LatentLaw
+from fairflows.paper.baselines import RawFeatures
 
 
-class FixedCells(Unencoded):
+class FixedCells(RawFeatures):
     """Releases a cell that is a function of the row."""
 
     def __init__(
@@ -28,18 +29,18 @@ class FixedCells(Unencoded):
         self.cell_of = cell_of
         self.n_cells = n_cells
 
-    def _fit(self, rows, strengths, seeds):
-        self.n_cells_ = self.n_cells
-        return super()._fit(rows, strengths, seeds)
+    @property
+    def traits(self):
+        return Traits(needs_attribute=False, learns_groups=False, cells=(self.n_cells,))
+
+    def learn(self, rows):
+        self.n_cells_, self.output_ = self.n_cells, CELL
 
     def cells(self, rows):
         return self.cell_of(rows.X)
 
-    def _encode_rows(self, rows):
+    def encode(self, rows):
         return pd.DataFrame({"cell": self.cell_of(rows.X)})
-
-    def _names_out(self):
-        return ["cell"]
 
 
 class ClaimingTree(FairTree):
@@ -49,7 +50,7 @@ class ClaimingTree(FairTree):
         return ExactLaw(np.full((2, 2), 0.5), {})
 
 
-class KnownGaussians(Unencoded):
+class KnownGaussians(RawFeatures):
     """Releases rows of unit Gaussians at known means as they are."""
 
     def __init__(self, means=(0.0, 1.0), *, sensitive=None, identifier=None, key=None, random_state=0):
@@ -60,16 +61,11 @@ class KnownGaussians(Unencoded):
         return GaussianLaws(np.array(self.means))
 
 
-class GaussianLaws:
+class GaussianLaws(LatentLaw):
     """Unit Gaussians, one per group."""
-
-    labels = ()
 
     def __init__(self, means: np.ndarray):
         self.means = means
-
-    def exact(self, label=None):
-        return None
 
     def log_density_table(self, n, random_state=0, label=None):
         z = np.random.default_rng(random_state).normal(self.means, size=(n, len(self.means)))

@@ -9,7 +9,7 @@ from pathlib import Path
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     ["pandas", "pytest", "sklearn.ensemble", "fairflows.certificate.certify", "fairflows.cli.main",
-     "fairflows.encoder.fair_matching", "fairflows.release.cell_release", "fairflows.storage",
+     "fairflows.encoder.fair_matching", "fairflows.release.release", "fairflows.storage",
      "fairflows.stream.files"]
 )  # fmt: skip
 

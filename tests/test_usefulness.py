@@ -7,15 +7,16 @@ import pandas as pd
 import pytest
 
 import fairflows as ff
-from fairflows.encoder.base import Cells, Rows
-from fairflows.encoder.group_encoder import Unencoded
+from fairflows.encoder.base import CELL, Cells
+from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
+from fairflows.paper.baselines import RawFeatures
 from fairflows.usefulness import still_tells
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
 
-class HalfCells(Unencoded):
+class HalfCells(RawFeatures):
     """The cell is whether `told` is above its middle, and says nothing of the other columns."""
 
     n_cells_ = 2
@@ -23,7 +24,10 @@ class HalfCells(Unencoded):
     def cells(self, rows: Rows) -> Cells:
         return (rows.X["told"] >= 50).to_numpy().astype(np.intp)
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame:
+    def learn(self, rows: Rows) -> None:
+        self.output_ = CELL
+
+    def encode(self, rows: Rows) -> pd.DataFrame:
         return pd.DataFrame({"cell": self.cells(rows)})
 
 
@@ -47,7 +51,7 @@ def table(n: int, seed: int) -> ff.Table:
 @pytest.fixture(scope="module")
 def found():
     train, test = table(3_000, 0), table(2_000, 1)
-    release = ff.CellRelease(HalfCells(), output="row").fit(train)
+    release = ff.Release(HalfCells(), n_folds=1).fit(train)
     return still_tells(release, train, test)
 
 
@@ -99,13 +103,13 @@ def test_columns_come_most_told_first_and_as_plain_values(found):
 
 def test_any_release_can_be_asked():
     train, test = ff.load_adult().take(range(0, 45_222, 6)).split(validation=0)
-    cells = ff.CellRelease(None, 8).fit(train)
+    cells = ff.Release(RawFeatures(), n_cells=8, output="cell", n_folds=1).fit(train)
     assert still_tells(cells, train, test).sensitive.told > 0.1, "cells of plain rows tell the group"
 
 
 def test_wrong_arguments_are_named():
     train, test = table(300, 0), table(300, 1)
-    release = ff.CellRelease(HalfCells(), output="row").fit(train)
+    release = ff.Release(HalfCells(), n_folds=1).fit(train)
     with pytest.raises(DataError, match="most_rows"):
         still_tells(release, train, test, most_rows=0)
     other = ff.Table(test.X.drop(columns="copy"), sensitive=test.a, missing="category")

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from fairflows.exceptions import DataWarning as DataWarning
     from fairflows.explain.pairs import matches as matches
     from fairflows.explain.recourse_search import recourse as recourse
-    from fairflows.release.cell_release import CellRelease as CellRelease
-    from fairflows.release.crossfit import CrossFit as CrossFit
+    from fairflows.release.release import Release as Release
     from fairflows.report.page import Report as Report
     from fairflows.storage import load as load
     from fairflows.storage import save as save
@@ -64,8 +63,7 @@ _NAMES = {  # by the module that they are loaded from
     "fairflows.explain.pairs": "matches",
     "fairflows.usefulness": "StillTells still_tells",
     "fairflows.tradeoff": "Frontier frontier",
-    "fairflows.release.cell_release": "CellRelease",
-    "fairflows.release.crossfit": "CrossFit",
+    "fairflows.release.release": "Release",
     "fairflows.report.page": "Report",
     "fairflows.storage": "load save",
     "fairflows.stream.batches": "encode_batch",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from numbers import Integral
+from numbers import Integral, Real
 
 _NOT_THE_USER = ("fairflows", "sklearn", "joblib", "contextlib")  # scikit-learn wraps `transform`, joblib runs it
 
@@ -40,6 +40,12 @@ def check_count(name: str, value: object, least: int) -> None:
     """Raise if the value of a parameter is not a whole number of at least `least`."""
     if not is_count(value, least):
         raise DataError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+
+
+def check_share(name: str, value: object) -> None:
+    """Raise if the value of a parameter is not a number in [0, 1]."""
+    if not (isinstance(value, Real) and 0 <= value <= 1):
+        raise DataError(f"{name} must be in [0, 1]; got {value!r}.")
 
 
 def is_count(value: object, least: int) -> bool:

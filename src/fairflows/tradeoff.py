@@ -26,10 +26,11 @@ from fairflows.bounds import (
 from fairflows.bounds.arguments import CHOOSING, affordable_draws
 from fairflows.bounds.planning import check_reachable, delta_of_look, planned_cell_bound
 from fairflows.display import Columns, html_card, new_axes
-from fairflows.encoder.base import Encoder, ExactLaw, FloatArray, IntArray, LatentLaw
+from fairflows.encoder.base import Encoder, FloatArray, IntArray, is_fitted, label_values
+from fairflows.encoder.laws import ExactLaw, LatentLaw
 from fairflows.exceptions import DataError, warn_user
 from fairflows.metrics import count_labels, group_metrics
-from fairflows.release.cell_release import CellRelease
+from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.table import Table
 
@@ -233,11 +234,12 @@ def frontier(
         estimator.set_params(kinds=table.kinds)
     if estimator.identifier is None and table.identifier is not None and "identifier" in settings:
         estimator.set_params(identifier=str(table.identifier.name))
-    encoders = estimator.fit_many(table, strengths=strengths, seeds=seeds)
-    fitted = [encoder for encoder in encoders if encoder.is_fitted]
+    encoders = estimator.fit_path(table, strengths=strengths, seeds=seeds)
+    fitted = [encoder for encoder in encoders if is_fitted(encoder)]
     predictions: Iterator[np.ndarray] = iter(())
     if fitted and fitted[0].classes_ is not None and validation.y is not None:
-        predictions = fitted[0].predictions(fitted, validation, repeatable_persons(validation))
+        persons = repeatable_persons(validation)
+        predictions = (model.predict_rows(model.read(validation, None, persons)) for model in fitted)
     rows = [
         {"strength": strength, "seed": seed, **_measure(encoder, validation, predictions, n_draws)}
         for (strength, seed), encoder in zip(product(strengths, seeds), encoders, strict=True)
@@ -250,16 +252,16 @@ def frontier(
 
 def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n_draws: int) -> dict[str, float]:
     """Measure one model; the next of the predictions is its own."""
-    if not encoder.is_fitted:  # it diverged: the others of the run are kept, and this one says so
+    if not is_fitted(encoder):  # it diverged: the others of the run are kept, and this one says so
         return {"delta": np.nan}
     law = encoder.latent_law()
-    if law is None and encoder.n_cells_ is not None:
+    if law is None and encoder.traits.cells:
         law = ExactLaw(counted_laws(Released.of(encoder), rows, encoder.groups_), {})
     measured = _model_distance(law, n_draws, len(encoder.groups_))
     predicted = next(predictions, None)
     if predicted is not None:
         groups, y = rows.group_numbers(encoder.groups_), np.asarray(rows.y)
-        counts = count_labels(encoder.label_classes, y, predicted, groups, len(encoder.groups_))
+        counts = count_labels(label_values(encoder), y, predicted, groups, len(encoder.groups_))
         measured |= {name: float(value) for name, value in group_metrics(counts).items()}
     return measured
 
@@ -300,7 +302,7 @@ def with_cells(
         raise DataError("Every group needs persons to certify on; one has none. Use more rows.")
     releases, rows = [], []
     for encoder, place in zip(front.encoders, front.measured[["strength", "seed"]].to_dict("records"), strict=True):
-        for release in _releases(encoder, train) if encoder.is_fitted else ():
+        for release in _releases(encoder, train) if is_fitted(encoder) else ():
             released = Released.of(release)
             expected = _expected_bound(counted_laws(released, judged, train.groups), n, delta)
             row = place | {"n_cells": release.n_cells_, "delta": expected}
@@ -321,13 +323,13 @@ def _expected_bound(laws: FloatArray, n: IntArray, delta: float) -> float:
     return min(1.0, float(planned) + 0.5 * math.sqrt(float((1 / n).sum())))
 
 
-def _releases(encoder: Encoder, train: Table) -> Iterator[CellRelease]:
+def _releases(encoder: Encoder, train: Table) -> Iterator[Release]:
     """Fit cells in growing numbers, until there are no more different ones."""
     most = 0
     rows = encoder.read(train)
     Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
     for n_cells in _N_CELLS:
-        release = CellRelease(None, n_cells).fit_around(encoder, rows, Z, train.y)
+        release = Release(n_cells=n_cells, output="cell").fit_around(encoder, rows, Z, train.y)
         if release.n_cells_ > most:
             most = release.n_cells_
             yield release

@@ -122,7 +122,7 @@ def still_tells(
     train, test : Table
         Rows to learn from, and rows of other persons to be judged on.
     encoded : pair of DataFrame, optional
-        What was released for the rows of `train` and of `test`, where the model cannot encode them again: a `CrossFit`
+        What was released for the rows of `train` and of `test`, where the model cannot encode them again: a `Release`
         whose persons have no identifier.
     most_rows : int
         The most rows of each; of wide tables fewer are taken.

@@ -25,11 +25,12 @@ from fairflows.attack.white_box import Reference
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.certificate.certify import ContradictionError, certify
 from fairflows.density import MixtureDensity
+from fairflows.encoder.base import EncodedColumns
 from fairflows.encoder.fair_flow import FairFlow
-from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper import make_shifted_gaussians, make_three_groups
-from fairflows.release.cell_release import CellRelease
+from fairflows.paper.baselines import RawFeatures
+from fairflows.release.release import Release
 from fairflows.release.released import Released
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -54,7 +55,7 @@ def matching(adult):
 @pytest.fixture(scope="module")
 def cells(adult):
     train = adult[0]
-    return CellRelease(FairMatching(0.9, density="counts"), n_cells=8).fit(train)
+    return Release(FairMatching(0.9, density="counts"), n_cells=8, output="cell", n_folds=1).fit(train)
 
 
 def pair_of(make, **settings):
@@ -133,7 +134,7 @@ class TestArrays:
         found = audit((train.X, test.X), train, test, quick=True)
         assert found.model == ""
         with pytest.raises(ValueError, match="it attacked an array"):
-            certify(cells.encoder_, test, audit=found)
+            certify(cells.models_[0].encoder, test, audit=found)
 
     def test_a_missing_group_is_named(self):
         train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
@@ -317,20 +318,20 @@ def test_stating_the_most_rows_is_possible_where_training_knew_nobody():
     assert sum(audit(release, nobody, test, quick=True, most_rows=8).n) < 0.5 * test.persons.n
 
 
-class LastDigits(Unencoded):
+class LastDigits(RawFeatures):
     """Hides the group in digits that a float32 number does not have."""
 
-    def _encode_rows(self, rows):
-        return pd.DataFrame({"z": np.round(rows.X["noise"], 3) + 1e-12 * rows.group})
+    def learn(self, rows):
+        self.output_ = EncodedColumns.of_numbers(["z"])
 
-    def _names_out(self):
-        return ["z"]
+    def encode(self, rows):
+        return pd.DataFrame({"z": np.round(rows.X["noise"], 3) + 1e-12 * rows.group})
 
 
 class FirstDigits(LastDigits):
     """Hides the group in digits that it has."""
 
-    def _encode_rows(self, rows):
+    def encode(self, rows):
         return pd.DataFrame({"z": np.round(rows.X["noise"], 1) + 1e-3 * rows.group})
 
 
@@ -413,7 +414,7 @@ def test_gaps_among_numbers_are_seen_by_adversaries():
         sensitive="a", missing="category",
     )  # fmt: skip
     train, test = table.split(test=0.5, validation=0)
-    found = audit(Unencoded().fit(train), train, test, quick=True)
+    found = audit(RawFeatures().fit(train), train, test, quick=True)
     assert 0.4 < found.attack_lower <= 0.5
 
 

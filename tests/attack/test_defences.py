@@ -15,44 +15,52 @@ from fairflows import Table
 from fairflows.attack.auditing import audit
 from fairflows.certificate.certify import certify
 from fairflows.codec.product import Codec
-from fairflows.encoder.base import Inversion
-from fairflows.encoder.group_encoder import Unencoded
+from fairflows.encoder.base import EncodedColumns
+from fairflows.encoder.laws import Inversion, LatentLaw
+from fairflows.paper.baselines import RawFeatures
 from fairflows.table.persons import new_key
 
 N = 4000
 NAMES = ["u", "v", "w"]
 
 
-class RotatedGroups(Unencoded):
+class RotatedGroups(RawFeatures):
     """z = R_a (x - m) / s, with the mean m and the standard deviation s of the rows it was fitted on."""
 
     def __init__(self, codec, *, sensitive=None, identifier=None, key=None, random_state=0):
         super().__init__(sensitive=sensitive, identifier=identifier, key=key, random_state=random_state)
         self.codec = codec
 
-    def _fit(self, rows, strengths, seeds):
+    def learn(self, rows):
         self.codec_ = self.codec.fit(rows.X)
         x, _ = self.codec_.encode(rows.X, rows.persons)
         self.mean_, self.scale_ = x.mean(axis=0), x.std(axis=0)
         rng = np.random.default_rng(5)
         self.rotations_ = [np.linalg.qr(rng.normal(size=(x.shape[1],) * 2))[0] for _ in self.groups_]
-        return super()._fit(rows, strengths, seeds)
+        self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(x.shape[1]))
 
-    def _encode_rows(self, rows):
+    def encode(self, rows):
         x = (self.codec_.encode(rows.X, rows.persons, rows.outside)[0] - self.mean_) / self.scale_
         turned = np.stack([x @ rotation.T for rotation in self.rotations_])
-        return pd.DataFrame(turned[rows.group, np.arange(len(x))], columns=self._names_out())
+        return pd.DataFrame(turned[rows.group, np.arange(len(x))], columns=list(self.output_.dtypes))
 
-    def _names_out(self):
-        return [f"z{j}" for j in range(len(self.mean_))]
+    def latent_law(self):
+        return Rotations(self)
+
+
+@dataclass
+class Rotations(LatentLaw):
+    """The inverses of the rotations."""
+
+    encoder: RotatedGroups
 
     def inversions(self, Z) -> list[Inversion]:
-        found = []
-        for rotation in self.rotations_:
+        found, codec = [], self.encoder.codec_
+        for rotation in self.encoder.rotations_:
             standard = np.asarray(Z, dtype=np.float64) @ rotation  # the inverse of a rotation is its transpose
-            x = self.mean_ + self.scale_ * standard
-            rows, log_prob = self.codec_.decode(x)[0], -(standard**2).sum(axis=1) / 2
-            found.append(Inversion(self.codec_.names_, rows, self.codec_.values(x), x, log_prob, np.zeros(len(x))))
+            x = self.encoder.mean_ + self.encoder.scale_ * standard
+            rows, log_prob = codec.decode(x)[0], -(standard**2).sum(axis=1) / 2
+            found.append(Inversion(codec.names_, rows, codec.values(x), x, log_prob, np.zeros(len(x))))
         return found
 
 
@@ -75,7 +83,7 @@ class Scene:
 
     def recovered(self, suspicion) -> float:
         """Share of right guesses when the group whose inversion looks less suspicious is named; ties are coin flips."""
-        inversions = self.encoder.inversions(self.released())
+        inversions = self.encoder.latent_law().inversions(self.released())
         s = np.column_stack([np.asarray(suspicion(inversion), dtype=float) for inversion in inversions])
         own, other = s[np.arange(len(s)), self.a], s[np.arange(len(s)), 1 - self.a]
         return float(((own < other) + 0.5 * (own == other)).mean())
@@ -118,7 +126,7 @@ def test_a_person_encoded_twice():
 
     def changes(first: pd.DataFrame, second: pd.DataFrame, encoder: RotatedGroups) -> np.ndarray:
         """How many values differ between two encodings of a row, under each group's inverse."""
-        pairs = zip(encoder.inversions(first), encoder.inversions(second), strict=True)
+        pairs = zip(encoder.latent_law().inversions(first), encoder.latent_law().inversions(second), strict=True)
         return np.column_stack([(one.rows.to_numpy() != two.rows.to_numpy()).sum(axis=1) for one, two in pairs])
 
     scene = Scene.of(X)

@@ -7,16 +7,17 @@ import pandas as pd
 import pytest
 import torch
 from known_encoders import FixedCells, column
+from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch.distributions import MultivariateNormal
 
-from fairflows import CellRelease, FairFlow, FairMatching, Table, load, save
+from fairflows import FairFlow, FairMatching, Release, Table, load, save
 from fairflows.certificate.certify import certify
 from fairflows.certificate.verify import verify
 from fairflows.density import KernelDensity, MixtureDensity
-from fairflows.encoder.group_encoder import Unencoded
+from fairflows.paper.baselines import RawFeatures
 from fairflows.release.released import Released
 from fairflows.storage import model_hash
 
@@ -65,9 +66,8 @@ MODELS = {
     "matching": lambda: FairMatching(0.5, density="counts", n_bins=3, key=KEY),
     "matching, made": lambda: FairMatching(0.5, n_bins=2, hidden=(8,), key=KEY),
     "matching, odds": lambda: FairMatching(0.5, density="counts", criterion="equalized_odds", n_bins=3, key=KEY),
-    "rows": lambda: Unencoded(key=KEY),
-    "cells": lambda: CellRelease(FairMatching(key=KEY, density="counts"), 4),
-    "drawn rows": lambda: CellRelease(FairMatching(key=KEY, density="counts"), 4, output="row"),
+    "cells": lambda: Release(FairMatching(key=KEY, density="counts"), n_cells=4, output="cell", n_folds=1),
+    "drawn rows": lambda: Release(FairMatching(key=KEY, density="counts"), n_cells=4, n_folds=1),
 }  # fmt: skip
 """One of every kind."""
 
@@ -122,7 +122,7 @@ def test_columns_may_have_any_name(fitted, name):
 
 def test_every_cell_of_a_partition_counts(fitted):
     model = copy.deepcopy(fitted["cells"])
-    model.partition_.tree.threshold[0] += 1e-9
+    model.models_[0].cut.tree.tree.threshold[0] += 1e-9
     assert hash_of(model) != hash_of(fitted["cells"])
 
 
@@ -139,8 +139,9 @@ def test_settings_that_are_no_weights_count(fitted):
 
 def test_the_steps_of_a_pipeline(tables):
     train, test = (numbers(table) for table in tables)
-    one, two, three = (make_pipeline(step, CellRelease(None, 4)).fit(train.X, train.y)
-                       for step in (StandardScaler(), StandardScaler(with_mean=False), PCA(2)))  # fmt: skip
+    cells = Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)
+    steps = StandardScaler(), StandardScaler(with_mean=False), PCA(2)
+    one, two, three = (make_pipeline(step, clone(cells)).fit(train.X, train.y) for step in steps)
     assert len({hash_of(model) for model in (one, two, three)}) == 3
     certificate = certify(one, test)
     assert {difference.what for difference in verify(certificate, two, test).differences} >= {"model"}

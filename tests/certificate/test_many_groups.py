@@ -5,13 +5,13 @@ import pytest
 import torch
 from known_encoders import KnownGaussians
 
-from fairflows import CellRelease, FairFlow, FairMatching, Table, frontier
+from fairflows import FairFlow, FairMatching, Release, Table, frontier
 from fairflows.bounds import arguments
 from fairflows.certificate.certify import certify
 from fairflows.certificate.looks import open_looks
 from fairflows.density import GroupDensities, MixtureDensity
 from fairflows.encoder import flow_fitting
-from fairflows.encoder.base import ExactLaw
+from fairflows.encoder.laws import ExactLaw
 from fairflows.exceptions import DataError
 from fairflows.training import evaluation
 
@@ -29,7 +29,7 @@ def test_a_hundred_groups_need_no_table_of_all_pairs(monkeypatch):
     """Matching knows its laws exactly: however small a table may be, nothing is refused."""
     monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 10_000)
     train, test = people(100, 6000), people(100, 6000, seed=1)
-    release = CellRelease(FairMatching(0.9, density="counts"), 4).fit(train)
+    release = Release(FairMatching(0.9, density="counts"), n_cells=4, output="cell", n_folds=1).fit(train)
     certificate = certify(release, test)
     assert len(certificate.n) == 100
     assert certificate.model_upper is not None
@@ -85,13 +85,13 @@ def test_the_table_of_a_flow_is_filled_in_pieces(flow, monkeypatch):
 
     monkeypatch.setattr(evaluation, "_log_densities", counted)
     monkeypatch.setattr(evaluation, "_DECODED_AT_A_TIME", 7 * 7 * 40)
-    table = flow.log_density_table(100)
+    table = flow.latent_law().log_density_table(100)
     assert sizes == [40, 40, 20], "40 draws of 7 groups are decoded by 7 groups at a time"
     assert table.shape == (100, 7, 7)
     assert np.isfinite(table).all()
     monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 4_900)
     with pytest.raises(DataError, match="n_draws must be at most 100 for 7 groups"):
-        flow.log_density_table(101)
+        flow.latent_law().log_density_table(101)
     assert sizes == [40, 40, 20], "refused before any draw"
 
 
@@ -137,7 +137,7 @@ def test_training_that_does_not_fit_is_refused_before_it_starts(monkeypatch):
         with pytest.raises(reason):
             FairFlow(**settings).fit(people(n_groups, 40 * n_groups))
     with pytest.raises(DataError, match="3 models at a time"):
-        FairFlow(**settings).fit_many(people(fitting, 40 * fitting), strengths=[0.1, 0.5, 0.9], seeds=[0])
+        FairFlow(**settings).fit_path(people(fitting, 40 * fitting), strengths=[0.1, 0.5, 0.9], seeds=[0])
 
 
 def test_the_frontier_of_many_groups_takes_the_draws_that_fit(monkeypatch):

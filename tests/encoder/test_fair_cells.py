@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import fairflows as ff
 from fairflows.bounds import cell_upper_bound, total_variation
 from fairflows.bounds.planning import delta_of_look
+from fairflows.encoder.base import is_fitted
 from fairflows.encoder.cell_programme import Bins, CellProgramme
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_matching import FairMatching
@@ -124,8 +125,8 @@ def test_a_target_that_so_few_persons_cannot_certify_is_refused(train):
 
 def test_of_several_targets_one_may_be_out_of_reach(train):
     with pytest.warns(DataWarning, match="cannot be certified"):
-        found = FairCells(4, n_certify=4000, **PLAIN).fit_many(train, strengths=[0.01, 0.2], seeds=[0])
-    assert [cells.is_fitted for cells in found] == [False, True]
+        found = FairCells(4, n_certify=4000, **PLAIN).fit_path(train, strengths=[0.01, 0.2], seeds=[0])
+    assert [is_fitted(cells) for cells in found] == [False, True]
     assert found[1].target == 0.2
 
 
@@ -139,7 +140,7 @@ def test_a_whole_frontier(train, test):
 
 def test_without_the_attribute(train, test):
     cells = FairCells(4, target=0.2, attribute="training", n_certify=4000, **PLAIN).fit(train)
-    assert not cells.needs_attribute
+    assert not cells.traits.needs_attribute
     alone = cells.set_params(identifier="person").transform(test.X.assign(person=test.identifier.to_numpy()))
     np.testing.assert_array_equal(alone["cell"], cells.transform(test)["cell"])
     for ask in (cells.transform, cells.predict, cells.predict_proba):
@@ -248,7 +249,7 @@ def test_saved_and_loaded(train, test, tmp_path):
     again = ff.load(tmp_path / "model")
     np.testing.assert_array_equal(Released.of(again).cells(test), Released.of(cells).cells(test))
     np.testing.assert_array_equal(Released.of(again).predict(test), Released.of(cells).predict(test))
-    assert not again.needs_attribute
+    assert not again.traits.needs_attribute
 
 
 def test_any_classifier_with_probabilities(train, test):

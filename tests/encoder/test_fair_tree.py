@@ -11,10 +11,10 @@ from fairflows.certificate.certify import certify
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.encoder.matched_tree import CalibrationRows, grow
 from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents, RankedColumns
-from fairflows.encoder.task_score import score_columns
+from fairflows.encoder.scores import score_columns
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.release.release import Release
 from fairflows.storage import load, save
-from fairflows.table.columns import TableColumns
 from fairflows.table.table import Table
 from fairflows.tradeoff import frontier
 
@@ -275,10 +275,10 @@ def test_a_certificate_end_to_end_and_the_folder(tmp_path):
 
 def test_whole_rows(tmp_path):
     train, test = population(4000, 0), population(4000, 1)
-    encoder = tree(16, output="row").fit(train)
+    encoder = Release(tree(16), n_folds=1).fit(train)
     drawn = encoder.transform(test)
     assert list(drawn) == [*train.X, "label"] == list(encoder.get_feature_names_out())
-    assert encoder.draws_rows
+    assert encoder.traits.draws_rows
     assert not drawn.equals(encoder.transform(test)), "rows are drawn anew"
     assert drawn["town"].isin(["Bonn", "Ulm"]).all()
     told = np.corrcoef(drawn["height"], test.X["height"])[0, 1]
@@ -314,7 +314,6 @@ def test_a_frontier_over_numbers_of_cells():
     ("settings", "message"),
     [
         ({"n_cells": 1}, "n_cells must be a whole number of at least 2; got 1"),
-        ({"output": "latent"}, "output"),
         ({"unit": "table"}, "unit"),
         ({"label_weight": -1}, "label_weight must not be negative; got -1"),
         ({"calibration": 1.0}, r"calibration must be above 0 and below 1; got 1\.0"),
@@ -334,8 +333,8 @@ def test_components_do_not_depend_on_the_batch():
     X = population(3000, 0).X
     ranked = RankedColumns.fit(X, score_columns(X, {}, "error"), set())
     components = PrincipalComponents.fit(ranked, X, 3, 0)
-    whole = components.scores(TableColumns(X))
-    alone = np.concatenate([components.scores(TableColumns(X.iloc[[i]])) for i in range(50)])
+    whole = components.scores(X)
+    alone = np.concatenate([components.scores(X.iloc[[i]]) for i in range(50)])
     np.testing.assert_array_equal(whole[:50], alone)
     variance = whole.var(axis=0)
     assert (np.diff(variance) <= 1e-6).all()

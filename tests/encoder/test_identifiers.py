@@ -9,9 +9,9 @@ from fairflows.certificate.certify import certify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
-from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError, DataWarning
-from fairflows.release.cell_release import CellRelease
+from fairflows.paper.baselines import RawFeatures
+from fairflows.release.release import Release
 from fairflows.table.persons import Key, Persons
 from fairflows.table.table import Table
 
@@ -57,22 +57,22 @@ def features(frame: pd.DataFrame) -> pd.DataFrame:
 def test_persons_are_named_by_the_identifier_alone(index, identifier, names):
     """No name of an index, and no word, names persons by itself."""
     rows = pd.DataFrame({"x": [1.0, 2.0, 3.0], "pid": [7, 8, 9]}, index=index)
-    encoder = Unencoded(identifier=identifier).fit(rows)
+    encoder = RawFeatures(identifier=identifier).fit(rows)
     persons = encoder.read(rows).persons
     assert (None if persons.names is None else persons.names.tolist()) == names
-    assert encoder.feature_names == (["x"] if identifier == "pid" else ["x", "pid"])
+    assert list(encoder.schema_.kinds) == (["x"] if identifier == "pid" else ["x", "pid"])
     assert encoder.most_rows_ == (None if names is None else 1)
 
 
 def test_a_column_called_row_is_an_identifier_like_any_other():
     rows = pd.DataFrame({"x": [1.0, 2.0, 3.0], "row": [7, 7, 9]})
-    encoder = Unencoded(identifier="row").fit(rows)
+    encoder = RawFeatures(identifier="row").fit(rows)
     assert encoder.read(rows).persons.rows_each().tolist() == [2, 1]
     assert encoder.most_rows_ == 2
 
 
 def test_a_table_names_its_persons_and_a_caller_may(named, unnamed):
-    encoder = Unencoded().fit(named)
+    encoder = RawFeatures().fit(named)
     assert encoder.ledger_.used[0].named
     assert encoder.read(named).persons.names.tolist() == named.identifier.astype(str).tolist()
     assert not encoder.read(unnamed).persons.named
@@ -82,7 +82,7 @@ def test_a_table_names_its_persons_and_a_caller_may(named, unnamed):
 
 RANDOMISED = [
     FairMatching(0.5, **QUICK),
-    CellRelease(FairMatching(0.5, **QUICK), 4),
+    Release(FairMatching(0.5, **QUICK), n_cells=4, output="cell", n_folds=1),
 ]
 
 
@@ -134,7 +134,7 @@ def test_an_identifier_column_counts_whatever_the_index_is_called(frame):
 def test_training_persons_are_not_certified_on(frame, named, as_release):
     model = FairMatching(0.5, **QUICK, identifier="pid")
     if as_release:
-        model = CellRelease(model, n_cells=4)
+        model = Release(model, n_cells=4, output="cell", n_folds=1)
     model.fit(features(frame), frame["label"], sensitive_features=frame["group"])
     with pytest.raises(DataError, match="fitted to, or chosen by, 3,000 of the 3,000 persons"):
         certify(model, named)

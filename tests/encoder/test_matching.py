@@ -46,7 +46,7 @@ def test_outputs_say_the_same(categorical):
 
 def test_the_exact_law_is_that_of_encoded_draws(categorical):
     encoder = fit(categorical, gamma=0.4, output="codes")
-    for a, rows in enumerate(encoder.sample_rows(40_000, random_state=1)):
+    for a, rows in enumerate(encoder.latent_law().sample_rows(40_000, random_state=1)):
         group = np.full(len(rows), encoder.groups_[a])
         cells = encoder.transform(rows.rename_axis("person"), sensitive_features=group)["cell"]
         frequency = np.bincount(cells, minlength=encoder.latent_laws_.shape[1]) / len(rows)
@@ -65,7 +65,7 @@ def test_gamma_one_is_the_best_bijection():
 
 
 def test_more_gamma_is_fairer_and_less_more_accurate(categorical):
-    encoders = FairMatching(**QUICK).fit_many(
+    encoders = FairMatching(**QUICK).fit_path(
         categorical.X, categorical.y, sensitive_features=categorical.a, strengths=[0.0, 0.5, 1.0], seeds=[0]
     )
     distances = [exact_statistical_distance(e.latent_laws_) for e in encoders]
@@ -134,7 +134,7 @@ def test_three_groups_and_polars(categorical):
     encoder = FairMatching(0.5, **QUICK).fit(X, categorical.y, sensitive_features=a)
     Z = encoder.transform(X, sensitive_features=a)
     assert isinstance(Z, polars.DataFrame)
-    assert encoder.log_density_table(100).shape == (100, 3, 3)
+    assert encoder.latent_law().log_density_table(100).shape == (100, 3, 3)
 
 
 @pytest.mark.parametrize("density", ["made", "counts"])
@@ -163,7 +163,7 @@ def test_spaces_too_large_to_list_use_the_observed_cells(categorical):
     assert bound >= exact_statistical_distance(whole.latent_laws_) - 0.05
     Z = encoder.transform(categorical.X, sensitive_features=categorical.a)
     assert set(Z["cell"]) <= set(encoder.model_.support)
-    table = encoder.log_density_table(1000)
+    table = encoder.latent_law().log_density_table(1000)
     assert table.shape == (1000, 2, 2)
 
 

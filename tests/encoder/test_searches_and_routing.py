@@ -13,8 +13,9 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from fairflows import CellRelease, DataError, DataWarning, FairCells, FairFlow, FairMatching
+from fairflows import DataError, DataWarning, FairCells, FairFlow, FairMatching, Release
 from fairflows.density import MixtureDensity
+from fairflows.paper.baselines import RawFeatures
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -100,13 +101,15 @@ def towns():
 
 def test_the_attribute_is_routed_through_two_encoders(routing, towns):
     X, y, a = towns
-    chain = make_pipeline(FairMatching(density="counts", identifier="person"), CellRelease(n_cells=4))
+    chain = make_pipeline(
+        FairMatching(density="counts", identifier="person"), Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)
+    )
     chain.fit(X, y, sensitive_features=a)
     cells = chain.transform(X, sensitive_features=a)
     first = chain[0].transform(X, sensitive_features=a)
     pd.testing.assert_frame_equal(cells, chain[1].transform(X=first))
     assert (chain.predict(X, sensitive_features=a) == chain[1].predict(first)).all()
-    together = CellRelease(FairMatching(density="counts", identifier="person"), n_cells=4)
+    together = Release(FairMatching(density="counts", identifier="person"), n_cells=4, output="cell", n_folds=1)
     assert together.fit(X=X, y=y, sensitive_features=a).transform(X=X, sensitive_features=a).shape == cells.shape
 
 

@@ -45,7 +45,7 @@ def test_persons_meet_the_model_that_has_not_seen_them(frame, folder, tmp_path):
     table = ff.Table(
         frame[[*FEATURES, "sex", "repaid", "person"]], sensitive="sex", label="repaid", identifier="person"
     )
-    model = ff.CrossFit(ff.FairTree(n_cells=4)).fit(table)
+    model = ff.Release(ff.FairTree(n_cells=4), output="cell").fit(table)
     encode_folder(model, folder, tmp_path / "out", **ROLES)
     encoded = pd.read_parquet(tmp_path / "out").set_index("person")["cell"]
     assert encoded.loc[frame["person"]].tolist() == model.transform(table)["cell"].tolist()

@@ -13,7 +13,7 @@ from fairflows.paper import make_gaussians, make_three_groups
 @pytest.fixture(scope="module")
 def fitted():
     table, densities = make_gaussians(400, random_state=0)
-    encoders = FairFlow(density=densities, n_epochs=40, n_blocks=2, hidden=(24,)).fit_many(
+    encoders = FairFlow(density=densities, n_epochs=40, n_blocks=2, hidden=(24,)).fit_path(
         table.X, table.y, sensitive_features=table.a, strengths=[0, 1], seeds=[0]
     )
     return table, encoders
@@ -80,7 +80,7 @@ def test_matches_of_rows_on_a_grid_are_repeatable():
     table, _ = make_gaussians(200, random_state=0)
     table = Table(table.X.round(), sensitive=table.a, label=table.y)
     encoder = FairFlow(n_epochs=1).fit(table)
-    assert encoder.is_randomised
+    assert encoder.traits.randomised
     first, again = (matches(encoder, table).to_frame() for _ in range(2))
     assert_frame_equal(first, again)
     assert_frame_equal(first, matches(encoder, table.X, sensitive_features=table.a).to_frame())

@@ -15,8 +15,8 @@ from fairflows.paper import make_gaussians, make_three_groups
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural
 from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error
 from fairflows.paper.baselines.fcrl import Critic
-from fairflows.paper.baselines.neural import BaselineBatch, TrainingRows
-from fairflows.release.cell_release import CellRelease
+from fairflows.paper.baselines.neural import BaselineBatch, TaskRows
+from fairflows.release.release import Release
 from fairflows.storage import model_hash
 from fairflows.tradeoff import frontier
 
@@ -40,7 +40,7 @@ def made(baseline, **settings):
 
 def encoded(encoder, blobs):
     """z, with the attribute where encoding needs it."""
-    needed = {"sensitive_features": blobs.a} if encoder.needs_attribute else {}
+    needed = {"sensitive_features": blobs.a} if encoder.traits.needs_attribute else {}
     return encoder.transform(blobs.X, **needed)
 
 
@@ -61,9 +61,9 @@ def test_fit_transform_predict(baseline, blobs):
 @pytest.mark.parametrize("baseline", ALL)
 def test_many_seeds_in_one_run_are_each_what_they_would_be_alone(baseline, blobs):
     settings = {"n_epochs": 3, "batch_size": 64, "learning_rate": 1e-3}
-    weight = baseline.strength_name
+    weight = baseline().traits.strength
     strengths = [getattr(baseline(), weight), 0.5]
-    together = made(baseline, **settings).fit_many(
+    together = made(baseline, **settings).fit_path(
         blobs.X, blobs.y, sensitive_features=blobs.a, strengths=strengths, seeds=[3, 4, 5]
     )
     alone = made(baseline, **{weight: 0.5}, random_state=4, **settings)
@@ -80,13 +80,13 @@ def test_the_attribute_may_be_a_column_and_is_never_a_feature(baseline, blobs):
     named = made(baseline, n_epochs=2, sensitive="a").fit(data, blobs.y)
     passed = made(baseline, n_epochs=2).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
     assert np.allclose(named.transform(data), encoded(passed, blobs))
-    assert named.feature_names == list(blobs.X)
+    assert list(named.schema_.kinds) == list(blobs.X)
 
 
 @pytest.mark.parametrize("baseline", [LAFTR, MaxEntARL])
 def test_the_encoder_sees_the_attribute_or_not(baseline, blobs):
     sees, does_not = (baseline(n_epochs=1, attribute=when).fit(blobs) for when in ("encoding", "training"))
-    assert (sees.needs_attribute, does_not.needs_attribute) == (True, False)
+    assert (sees.traits.needs_attribute, does_not.traits.needs_attribute) == (True, False)
     swapped = 1 - blobs.a
     assert not np.allclose(sees.transform(blobs.X, sensitive_features=swapped), sees.transform(blobs))
     assert np.array_equal(does_not.transform(blobs.X), does_not.transform(blobs))
@@ -133,7 +133,7 @@ def test_without_price_the_task_is_learnt(blobs):
 
 def test_the_price_confuses_the_adversary_that_it_is_paid_for(blobs):
     """The discriminator of MaxEnt-ARL reads the group where hiding is free of charge, and is unsure where it pays."""
-    encoders = MaxEntARL(n_epochs=60, learning_rate=1e-3).fit_many(
+    encoders = MaxEntARL(n_epochs=60, learning_rate=1e-3).fit_path(
         blobs.X, blobs.y, sensitive_features=blobs.a, strengths=[0.0, 10.0], seeds=[0]
     )
     sure = []
@@ -147,7 +147,7 @@ def test_the_price_confuses_the_adversary_that_it_is_paid_for(blobs):
 def some_rows(n_classes=2):
     """Six rows of two groups; the second group is the smaller."""
     a, y = torch.tensor([0, 0, 0, 0, 1, 1]), torch.tensor([0, 0, 0, 1, 0, 1])
-    return TrainingRows(torch.zeros(6, 3), y, a, n_classes, 2)
+    return TaskRows(torch.zeros(6, 3), y, a, n_classes, 2)
 
 
 def test_the_error_of_a_sure_adversary_is_one_less_the_parity_distance():
@@ -189,7 +189,7 @@ def test_the_contrastive_estimate():
 
 
 def test_a_strong_fcrl_hides_more(blobs):
-    weak, strong = made(FCRL, n_epochs=40, learning_rate=5e-3).fit_many(
+    weak, strong = made(FCRL, n_epochs=40, learning_rate=5e-3).fit_path(
         blobs.X, blobs.y, sensitive_features=blobs.a, strengths=[0.001, 10.0], seeds=[0]
     )
     assert (weak.predict(blobs.X) == blobs.y).mean() > 0.95
@@ -206,7 +206,7 @@ def test_a_strong_fcrl_hides_more(blobs):
 def test_noise_belongs_to_persons(blobs):
     encoder = made(FCRL, n_epochs=1).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
     again = FCRL(n_epochs=1, identifier="person").fit(blobs.X, blobs.y, sensitive_features=blobs.a)
-    assert encoder.is_randomised
+    assert encoder.traits.randomised
     assert np.array_equal(encoder.transform(blobs.X[::-1]), encoder.transform(blobs.X)[::-1])
     assert not np.allclose(encoder.transform(blobs.X), again.transform(blobs.X)), "another key, other noise"
 
@@ -220,7 +220,7 @@ def test_a_frontier_of_a_baseline(baseline, blobs):
 
 def test_cells_of_a_baseline_can_be_certified(blobs):
     train, _, test = blobs.split()
-    release = CellRelease(LAFTR(n_epochs=1), 4).fit(train)
+    release = Release(LAFTR(n_epochs=1), n_cells=4, output="cell", n_folds=1).fit(train)
     assert 0 < certify(release, test).cell_upper <= 1
 
 

@@ -1,4 +1,4 @@
-"""CrossFit: every person is encoded by a model that never saw her, for ever, and a certificate covers every row."""
+"""Release: every person is encoded by a model that never saw her, for ever, and a certificate covers every row."""
 
 import json
 
@@ -11,8 +11,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 import fairflows as ff
 from fairflows.bounds import cell_upper_bound
 from fairflows.certificate.certify import Case, Settings
-from fairflows.encoder.group_encoder import Unencoded
+from fairflows.encoder.base import CELL, Traits
 from fairflows.exceptions import DataError, DataWarning
+from fairflows.paper.baselines import RawFeatures
 from fairflows.release.released import Released
 from fairflows.storage import model_hash
 from fairflows.table.persons import Key, Persons
@@ -58,7 +59,7 @@ def fold_of(rows: pd.DataFrame, n_folds: int = 2) -> np.ndarray:
     return np.floor(Persons.of(rows["person"]).uniform(KEY, "fold") * n_folds)
 
 
-def hashes(shared: ff.CrossFit) -> list[str]:
+def hashes(shared: ff.Release) -> list[str]:
     return [model_hash(model, KEY) for model in shared.models_]
 
 
@@ -68,8 +69,8 @@ def rows() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def shared(rows) -> ff.CrossFit:
-    return ff.CrossFit(ff.FairTree(8, **QUICK)).fit(table(rows))
+def shared(rows) -> ff.Release:
+    return ff.Release(ff.FairTree(8, **QUICK), output="cell").fit(table(rows))
 
 
 # Who is encoded by whom.
@@ -84,9 +85,9 @@ def test_everybody_is_encoded_by_the_model_that_never_saw_her(shared, rows):
     for f in (0, 1):
         part = whole.take(np.flatnonzero(fold == f))
         persons = part.persons
-        ledger = shared.models_[f].ledger_
+        ledger = shared.models_[f].encoder.ledger_
         assert ledger.already_used(ledger.read(part.X, persons)) == 0
-        expected = shared.models_[f].transform(part)["cell"] + 8 * f
+        expected = shared.models_[f].encoder.transform(part)["cell"] + 8 * f
         np.testing.assert_array_equal(Z["cell"][fold == f], expected)
     order = np.random.default_rng(1).permutation(len(rows))
     np.testing.assert_array_equal(shared.transform(whole.take(order)), Z.iloc[order])
@@ -101,25 +102,26 @@ def test_predictions_are_those_of_the_persons_own_model(shared, rows):
     predicted = shared.predict(whole)
     for f in (0, 1):
         places = np.flatnonzero(fold == f)
-        np.testing.assert_array_equal(predicted[places], shared.models_[f].predict(whole.take(places)))
+        expected = shared.models_[f].predict(shared.read(whole.take(places)))
+        np.testing.assert_array_equal(predicted[places], expected)
 
 
 def test_a_model_is_what_the_release_learns_from_the_other_persons(rows):
     """With its share of δ to plan with, and the weights of these rows."""
     whole, fold = table(rows), fold_of(rows)
     weight = np.random.default_rng(0).random(len(rows))
-    shared = ff.CrossFit(ff.FairTree("auto", target=0.5, **QUICK)).fit(whole, sample_weight=weight)
+    shared = ff.Release(ff.FairTree("auto", target=0.5, **QUICK), output="cell").fit(whole, sample_weight=weight)
     for f in (0, 1):
         others = np.flatnonzero(fold != f)
         alone = ff.FairTree("auto", target=0.5, delta=0.025, **QUICK)
         part = rows.iloc[others].astype({"grade": int})  # which is how these rows would be read
         alone.fit(table(part), sample_weight=weight[others])
-        assert model_hash(alone, KEY) == hashes(shared)[f]
+        assert model_hash(alone, KEY) == model_hash(shared.models_[f].encoder, KEY)
     assert hashes(shared) != hashes(clone(shared).fit(whole))
 
 
 def test_three_folds(rows):
-    shared = ff.CrossFit(ff.FairTree(4, **QUICK), n_folds=3).fit(table(rows))
+    shared = ff.Release(ff.FairTree(4, **QUICK), output="cell", n_folds=3).fit(table(rows))
     assert [len(shared.models_), shared.n_cells_] == [3, 12]
     np.testing.assert_array_equal(shared.transform(table(rows))["cell"] // 4, fold_of(rows, 3))
     certificate = ff.certify(shared, table(rows))
@@ -148,20 +150,19 @@ def worse(rows: pd.DataFrame, mine: np.ndarray) -> pd.DataFrame:
 
 
 RELEASES = {
-    "tree": lambda: ff.FairTree("auto", target=0.5, unseen="other", **QUICK),
-    "rows of a tree": lambda: ff.FairTree(4, output="row", unseen="other", **QUICK),
-    "best cells": lambda: ff.FairCells(4, target=0.4, unseen="other", label_score=QUICK["label_score"], key=KEY),
-    "cells of a score": lambda: ff.CellRelease(
-        ff.FairMatching(unseen="other", key=KEY, density="counts"),
-        "auto", target=0.9, output="row",
+    "tree": lambda: ff.Release(ff.FairTree("auto", target=0.5, unseen="other", **QUICK), output="cell"),
+    "rows of a tree": lambda: ff.Release(ff.FairTree(4, unseen="other", **QUICK)),
+    "best cells": lambda: ff.Release(
+        ff.FairCells(4, target=0.4, unseen="other", label_score=QUICK["label_score"], key=KEY), output="cell"
     ),
-}  # fmt: skip
+    "cells of matched rows": lambda: ff.Release(ff.FairMatching(unseen="other", key=KEY, density="counts"), n_cells=4),
+}
 
 
 @pytest.fixture(scope="module", params=RELEASES)
 def unchanged(request, rows) -> tuple[str, list[str]]:
     """The name of a release, and the models that it makes of the rows as they are."""
-    return request.param, hashes(ff.CrossFit(RELEASES[request.param]()).fit(table(rows)))
+    return request.param, hashes(RELEASES[request.param]().fit(table(rows)))
 
 
 @pytest.mark.filterwarnings("ignore::fairflows.exceptions.DataWarning")
@@ -169,7 +170,7 @@ def unchanged(request, rows) -> tuple[str, list[str]]:
 def test_changing_anything_in_a_fold_leaves_its_model_as_it_was(unchanged, f, rows):
     name, before = unchanged
     changed = worse(rows, fold_of(rows) == f)
-    after = hashes(ff.CrossFit(RELEASES[name](), text_columns=["code"]).fit(table(changed)))
+    after = hashes(RELEASES[name]().set_params(text_columns=["code"]).fit(table(changed)))
     assert after[f] == before[f], "types, categories, numbers of cells and all that was learnt"
     assert after[1 - f] != before[1 - f]
 
@@ -180,33 +181,32 @@ def test_a_column_whose_type_depends_on_the_fold_is_refused(rows):
     mixed = numeric.assign(code=np.where(mine & (np.arange(len(rows)) % 50 == 0), "B9", numeric["code"]))
     tree = ff.FairTree(4, unseen="other", **QUICK)
     with pytest.raises(DataError, match=r"Column 'code' is text .* read as int64: .*text_columns=\['code'\]"):
-        ff.CrossFit(tree).fit(table(mixed))
+        ff.Release(tree, output="cell").fit(table(mixed))
     with pytest.warns(DataWarning, match="Categories that the training rows did not have"):
-        ff.CrossFit(tree, text_columns=["code"]).fit_transform(table(mixed))
-    ff.CrossFit(tree).fit(table(numeric))  # text in both folds, as somebody decided
+        ff.Release(tree, output="cell", text_columns=["code"]).fit_transform(table(mixed))
+    ff.Release(tree, output="cell").fit(table(numeric))  # text in both folds, as somebody decided
     objects = rows.assign(code=pd.Series(np.where(mine, 7, rows["code"]), dtype=object))
+    own = tree.set_params(sensitive="sex", identifier="person")
     with pytest.raises(DataError, match="Column 'code' holds text .* and whole numbers in those of another"):
-        ff.CrossFit(tree.set_params(sensitive="sex", identifier="person")).fit(objects.drop(columns="repaid"))
+        ff.Release(own, output="cell").fit(objects.drop(columns="repaid"))
 
 
 def test_a_group_or_label_that_a_fold_lacks_is_refused(rows):
     mine = (fold_of(rows) == 1) & (np.arange(len(rows)) % 20 == 0)
     few = table(rows.assign(sex=np.where(mine, "d", rows["sex"])))
     with pytest.raises(DataError, match="Group 'd' is missing in the persons of one fold"):
-        ff.CrossFit(ff.FairTree(4, min_rows=1, **QUICK)).fit(few)
+        ff.Release(ff.FairTree(4, min_rows=1, **QUICK), output="cell").fit(few)
     labels = ff.Table(
         rows.assign(repaid=np.where(mine, "late", rows["repaid"])),
         sensitive="sex", label="repaid", identifier="person", multiclass=True,
     )  # fmt: skip
     with pytest.raises(DataError, match="Label 'late' is missing in the persons of one fold"):
-        ff.CrossFit(ff.FairTree(4, **QUICK)).fit(labels)
+        ff.Release(ff.FairTree(4, **QUICK), output="cell").fit(labels)
 
 
-def test_only_releases_of_cells_are_shared_out(rows):
-    with pytest.raises(DataError, match="CrossFit takes a release of cells, and Unencoded gives none"):
-        ff.CrossFit(Unencoded(key=KEY)).fit(table(rows))
-    with pytest.raises(ValueError, match="n_folds must be a whole number of at least 2; got 1"):
-        ff.CrossFit(ff.FairTree(4), n_folds=1).fit(table(rows))
+def test_the_number_of_folds_is_checked(rows):
+    with pytest.raises(ValueError, match="n_folds must be a whole number of at least 1; got 0"):
+        ff.Release(ff.FairTree(4), output="cell", n_folds=0).fit(table(rows))
 
 
 # What a certificate says.
@@ -274,9 +274,9 @@ def test_a_receiver_compares_the_cells_of_a_file_with_the_counts(shared, rows, t
 
 def test_persons_by_whom_a_model_was_chosen_cannot_certify_it(rows):
     train, validation = table(rows).split(validation=0)
-    front = ff.frontier(ff.CrossFit(ff.FairTree(**QUICK)), train, validation=validation, strengths=[2, 4])
+    front = ff.frontier(ff.Release(ff.FairTree(**QUICK), output="cell"), train, validation=validation, strengths=[2, 4])
     chosen = front.encoders[1]
-    assert (chosen.release.n_cells, chosen.release.delta, chosen.n_cells_) == (4, 0.05, 8)
+    assert (chosen.encoder.n_cells, chosen.encoder.delta, chosen.n_cells_) == (4, 0.05, 8)
     assert front.to_frame()["accuracy"].between(0.5, 1).all()
     ff.certify(chosen, train, most_rows=3)
     with pytest.raises(DataError, match=f"chosen by, {validation.persons.n:,} of the"):
@@ -288,36 +288,30 @@ def test_the_most_rows_of_a_person_must_not_be_what_her_own_fold_shows(rows):
     """M is one number for all folds: seen in the others, or stated."""
     first = rows["person"] == rows["person"].iloc[0]
     many = pd.concat([rows, *[rows[first]] * 5], ignore_index=True)
-    shared = ff.CrossFit(ff.FairTree(4, **QUICK)).fit(table(many))
+    shared = ff.Release(ff.FairTree(4, **QUICK), output="cell").fit(table(many))
     assert shared.most_rows_ == 3
     with pytest.raises(DataError, match=r"A person must have at most 3 rows, .* has \d+"):
         ff.certify(shared, table(many))
     assert ff.certify(shared, table(many), most_rows=20).most_rows == 20
-    stated = ff.CrossFit(ff.FairTree(4, **QUICK), most_rows=20).fit(table(many))
+    stated = ff.Release(ff.FairTree(4, **QUICK), output="cell", most_rows=20).fit(table(many))
     assert ff.certify(stated, table(many)).most_rows == 20
 
 
-class Memorising(Unencoded):
+class Memorising(RawFeatures):
     """Gives away the group of every row that it was fitted to, and of others a cell that tells nothing."""
 
+    traits = Traits(needs_attribute=False, cells=(2,))
     n_cells_ = 2
 
-    @property
-    def needs_attribute(self):
-        return False
-
-    def _fit(self, rows, strengths, seeds):
+    def learn(self, rows):
         self.group_of_ = dict(zip(rows.X["x"].tolist(), rows.group.tolist(), strict=True))
-        return super()._fit(rows, strengths, seeds)
+        self.output_ = CELL
 
     def cells(self, rows):
         return np.array([self.group_of_.get(x, int(1e6 * x) % 2) for x in rows.X["x"]], dtype=np.intp)
 
-    def _encode_rows(self, rows):
+    def encode(self, rows):
         return pd.DataFrame({"cell": self.cells(rows)})
-
-    def _names_out(self):
-        return ["cell"]
 
 
 def memorised(n: int, seed: int, named: bool) -> ff.Table:
@@ -334,11 +328,11 @@ def distance(cells: np.ndarray, table: ff.Table) -> float:
 def test_a_map_that_memorises_gives_nobody_away():
     """Its own rows it would give away for certain; dealt out anew, they would seem to be covered at about one half."""
     people = memorised(2000, 0, named=True)
-    shared = ff.CrossFit(Memorising(key=KEY))
+    shared = ff.Release(Memorising(key=KEY), output="cell")
     cells = shared.fit_transform(people)["cell"].to_numpy()
     assert distance(cells, people) < 0.1
     assert ff.certify(shared, people).cell_upper < 0.2, "and that is the truth, for new persons too"
-    own = [distance(model.transform(people.X)["cell"].to_numpy(), people) for model in shared.models_]
+    own = [distance(model.encoder.transform(people.X)["cell"].to_numpy(), people) for model in shared.models_]
     assert all(one > 0.4 for one in own)
 
     renamed = ff.Table(
@@ -354,7 +348,7 @@ def test_a_map_that_memorises_gives_nobody_away():
 @pytest.mark.filterwarnings("ignore:No identifier says")
 def test_nor_does_it_where_nobody_has_a_name():
     people, strangers = memorised(2000, 0, named=False), memorised(2000, 1, named=False)
-    shared = ff.CrossFit(Memorising(key=KEY))
+    shared = ff.Release(Memorising(key=KEY), output="cell")
     cells = shared.fit_transform(people)["cell"].to_numpy()
     assert distance(cells, people) < 0.1
     assert ff.certify(shared, people).cell_upper < 0.2
@@ -373,19 +367,16 @@ def test_the_bound_covers_the_truth():
     """
     laws = np.array([[0.3, 0.3, 0.2, 0.1, 0.1], [0.1, 0.2, 0.2, 0.2, 0.3]])
 
-    class Likely(Unencoded):
+    class Likely(RawFeatures):
         """Two cells: the kinds that the second group has more often among the rows it is fitted to, and the others."""
 
+        traits = Traits(needs_attribute=False, cells=(2,))
         n_cells_ = 2
 
-        @property
-        def needs_attribute(self):
-            return False
-
-        def _fit(self, rows, strengths, seeds):
+        def learn(self, rows):
             counts = [np.bincount(rows.X["kind"][rows.group == a], minlength=5) for a in (0, 1)]
             self.cell_of_ = (counts[1] / counts[1].sum() > counts[0] / counts[0].sum()).astype(np.intp)
-            return super()._fit(rows, strengths, seeds)
+            self.output_ = CELL
 
         def cells(self, rows):
             return self.cell_of_[rows.X["kind"].to_numpy()]
@@ -398,11 +389,14 @@ def test_the_bound_covers_the_truth():
         people = ff.Table(
             {"kind": kind, "group": group, "person": np.arange(400)}, sensitive="group", identifier="person"
         )
-        shared = ff.CrossFit(Likely()).fit(people)
+        shared = ff.Release(Likely(), output="cell").fit(people)
         case = Case(Released.of(shared), people, Settings.of(Released.of(shared), [0, 1]), name="")
         folds = [part.fold(["0", "1"], delta / 2) for part in case.counted("row")]
         upper = sum(fold.share * fold.upper for fold in folds)
-        sent = [np.array([np.bincount(m.cell_of_, weights=law, minlength=2) for law in laws]) for m in shared.models_]
+        sent = [
+            np.array([np.bincount(m.encoder.cell_of_, weights=law, minlength=2) for law in laws])
+            for m in shared.models_
+        ]
         truth = np.mean([np.abs(law[0] - law[1]).sum() / 2 for law in sent])
         misses += truth > upper
         slack.append(upper - truth)
@@ -417,7 +411,7 @@ def test_the_bound_covers_the_truth():
 def test_a_table_without_names_is_certified_as_a_whole(rows, tmp_path):
     single = rows.drop_duplicates("person").reset_index(drop=True)
     whole = table(single, named=False)
-    shared = ff.CrossFit(ff.FairTree(4, **QUICK))
+    shared = ff.Release(ff.FairTree(4, **QUICK), output="cell")
     cells = shared.fit_transform(whole)
     assert shared.most_rows_ is None
     certificate = ff.certify(shared, whole, target=0.5)
@@ -449,7 +443,7 @@ def test_a_table_without_names_is_certified_as_a_whole(rows, tmp_path):
 
 def test_folds_of_persons_without_names_are_dealt_anew_and_evenly(rows):
     single = table(rows.drop_duplicates("person"), named=False)
-    shared = ff.CrossFit(ff.FairTree(4, **QUICK)).fit(single)
+    shared = ff.Release(ff.FairTree(4, **QUICK), output="cell").fit(single)
     new = table(frame(400, seed=4).drop_duplicates("person"), named=False)
     with pytest.warns(DataWarning, match="No identifier says .* fitted to are not covered"):
         first = shared.transform(new)["cell"] // 4
@@ -460,9 +454,9 @@ def test_folds_of_persons_without_names_are_dealt_anew_and_evenly(rows):
 
 
 def test_rows_that_lack_the_identifier_are_refused(rows):
-    shared = ff.CrossFit(ff.CellRelease(Unencoded(sensitive="sex", identifier="person", key=KEY), 4))
+    shared = ff.Release(RawFeatures(sensitive="sex", identifier="person", key=KEY), n_cells=4, output="cell")
     shared.fit(rows.drop(columns="repaid"), rows["repaid"])
-    with pytest.raises(DataError, match="by her 'person'"):
+    with pytest.raises(DataError, match="by their 'person'"):
         shared.transform(rows.drop(columns=["repaid", "person"]))
 
 
@@ -480,7 +474,7 @@ def test_rows_keep_the_types_of_the_table(rows):
     changed.loc[mine, "town"] = "Jena"
     whole = ff.Table(changed, sensitive="sex", label="repaid", identifier="person", missing="category")
     tree = ff.FairTree(4, unseen="other", missing="category", **QUICK)
-    shared = ff.CrossFit(ff.CellRelease(tree, output="row"))
+    shared = ff.Release(tree)
     with pytest.warns(DataWarning):
         released = shared.fit_transform(whole)
     expected = {name: dtype.name for name, dtype in whole.X.dtypes.items()}
@@ -490,7 +484,7 @@ def test_rows_keep_the_types_of_the_table(rows):
     assert set(released["town"].cat.categories) == set(released["town"]) <= {"Bonn", "Köln", "Ulm", "Jena"}
     assert list(released) == [*whole.X, "repaid"]
     assert shared.get_feature_names_out().tolist() == list(released)
-    assert shared.row_schema.kinds["grade"] == "numbers"
+    assert shared.schema_.kinds["grade"] == "numbers"
 
 
 def test_an_audit_attacks_what_is_released(shared, rows):
@@ -499,7 +493,7 @@ def test_an_audit_attacks_what_is_released(shared, rows):
     assert found.released == ("cell",)
     certificate = ff.certify(shared, test, audit=found, most_rows=3)
     assert certificate.attack_lower <= certificate.cell_upper
-    drawn = ff.CrossFit(ff.CellRelease(ff.FairTree(4, **QUICK), output="row")).fit(table(rows))
+    drawn = ff.Release(ff.FairTree(4, **QUICK)).fit(table(rows))
     assert ff.audit(drawn, train, test, quick=True, most_rows=3).attack_lower < 0.3
 
 
@@ -507,7 +501,7 @@ def test_an_audit_attacks_what_is_released(shared, rows):
 def test_what_was_released_once_is_attacked_as_it_was_released(rows, output):
     """Nobody can encode persons without names again."""
     whole = table(rows.drop_duplicates("person"), named=False)
-    shared = ff.CrossFit(ff.FairTree(4, output=output, **QUICK))
+    shared = ff.Release(ff.FairTree(4, **QUICK), output=output)
     released = shared.fit_transform(whole)
     places = whole.persons.split(0.3, random_state=0)
     train, test = (whole.take(part) for part in places)
@@ -523,9 +517,9 @@ def test_what_was_released_once_is_attacked_as_it_was_released(rows, output):
     kept = ff.still_tells(shared, train, test, encoded=encoded)
     assert len(kept.columns) == whole.X.shape[1]
     page = report(shared, whole, certificate=certificate, audit=found)
-    assert page.contents["settings"]["CrossFit"] == "as by default"
+    assert ("output = 'cell'" in page.contents["settings"]["Release"]) == (output == "cell")
     assert "n_cells = 4" in page.contents["settings"]["FairTree"]
-    latent = ff.CellRelease(Unencoded(key=KEY), 4).fit(train)
+    latent = ff.Release(RawFeatures(key=KEY), n_cells=4, output="cell", n_folds=1).fit(train)
     with pytest.raises(DataError, match="encoded must hold cells"):
         ff.audit(latent, train, test, encoded=encoded, released=["latent"], quick=True)
 
@@ -538,7 +532,7 @@ def test_saved_models_go_on_encoding_everybody_as_before(shared, rows, tmp_path)
     again = ff.load(tmp_path / "model")
     assert again.transform(table(rows)).equals(shared.transform(table(rows)))
     assert model_hash(again, KEY) == model_hash(shared, KEY)
-    assert [len(model.ledger_.used) for model in again.models_] == [1, 1]
+    assert [len(model.encoder.ledger_.used) for model in again.models_] == [1, 1]
     assert again.already_used(table(rows)) == 0
     assert ff.verify(ff.certify(shared, table(rows), most_rows=3), again, table(rows))
     keys = json.loads((tmp_path / "model" / "key.json").read_text())
@@ -563,7 +557,7 @@ def test_drawn_rows_stream_with_one_type_per_column(rows, tmp_path, monkeypatch)
     monkeypatch.setattr("fairflows.stream.files.BATCH_ROWS", 50)
     halves = rows.assign(grade=np.where(fold_of(rows) == 0, rows["grade"] + 0.5, rows["grade"]))
     halves = halves.iloc[np.argsort(fold_of(rows), kind="stable")].drop(columns=["seen"])
-    shared = ff.CrossFit(ff.CellRelease(ff.FairTree(4, **QUICK), output="row")).fit(table(halves))
+    shared = ff.Release(ff.FairTree(4, **QUICK)).fit(table(halves))
     source, target = tmp_path / "rows.parquet", tmp_path / "shared.parquet"
     halves.reset_index(drop=True).to_parquet(source)
     ff.encode_file(shared, source, target, sensitive="sex", identifier="person")
@@ -576,7 +570,7 @@ def test_nobody_gets_a_row_that_one_training_person_of_her_model_has(rows):
     """That a drawn row is like the own row of somebody whom the model never saw is chance, and no copy."""
     whole, fold = table(rows), fold_of(rows)
     tree = ff.FairTree(4, unseen="other", **QUICK)
-    shared = ff.CrossFit(ff.CellRelease(tree, output="row"))
+    shared = ff.Release(tree)
     released = pd.concat([shared.fit_transform(whole), *(shared.transform(whole) for _ in range(4))])
     encoded_by = np.tile(fold, 5)
     own = whole.X.assign(repaid=whole.y).set_axis(fold).astype(str)

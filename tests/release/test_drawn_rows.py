@@ -8,29 +8,27 @@ from scipy.stats import chi2_contingency
 
 import fairflows as ff
 from fairflows.bounds import cell_upper_bound
-from fairflows.encoder.base import Cells, Rows
-from fairflows.encoder.group_encoder import Unencoded
+from fairflows.encoder.base import Cells, Traits
+from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
-from fairflows.release.cell_release import CellRelease
+from fairflows.paper.baselines import RawFeatures
+from fairflows.release.release import Release
 from fairflows.release.released import Released
 from fairflows.storage import model_hash
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
 
-class OwnCells(Unencoded):
+class OwnCells(RawFeatures):
     """An encoder whose output is a cell: whether `score` is above zero, the other way round in group 1."""
 
+    traits = Traits(cells=(2,))
     n_cells_ = 2
-
-    @property
-    def needs_attribute(self) -> bool:
-        return True
 
     def cells(self, rows: Rows) -> Cells:
         return ((rows.X["score"] > 0) ^ (rows.group == 1)).to_numpy().astype(np.intp)
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame:
+    def encode(self, rows: Rows) -> pd.DataFrame:
         return pd.DataFrame({"cell": self.cells(rows)})
 
 
@@ -56,8 +54,8 @@ def table(n: int = 3_000, seed: int = 0) -> ff.Table:
 
 
 @pytest.fixture(scope="module")
-def release() -> CellRelease:
-    return CellRelease(OwnCells(), output="row").fit(table())
+def release() -> Release:
+    return Release(OwnCells(), n_folds=1).fit(table())
 
 
 def test_rows_have_the_tables_columns_and_the_label_and_neither_group_nor_person(release):
@@ -66,19 +64,19 @@ def test_rows_have_the_tables_columns_and_the_label_and_neither_group_nor_person
     assert list(drawn) == ["score", "day", "town", "visits", "repaid"] == release.get_feature_names_out().tolist()
     assert drawn.dtypes.equals(pd.concat([new.X, new.y], axis=1).dtypes)
     assert drawn.index.equals(new.X.index)
-    assert release.encoded_schema.kinds["day"] == "times without a time zone"
+    assert release.output_.schema.kinds["day"] == "times without a time zone"
 
 
 def test_without_a_label_none_is_drawn():
     X = frame().drop(columns=["repaid", "person"])
-    release = CellRelease(OwnCells(sensitive="group"), output="row").fit(X)
+    release = Release(OwnCells(sensitive="group"), n_folds=1).fit(X)
     assert list(release.transform(X)) == ["score", "day", "town", "visits"]
 
 
 def test_columns_whose_names_are_no_text():
     """A column of categories, of which those that nobody has are left out, is not there twice."""
     X = frame()[["town", "visits"]].astype({"town": "category"}).set_axis([0, 1], axis=1)
-    drawn = CellRelease(None, 4, output="row").fit(X, frame()["repaid"]).transform(X)
+    drawn = Release(RawFeatures(), n_cells=4, n_folds=1).fit(X, frame()["repaid"]).transform(X)
     assert list(drawn) == [0, 1, "repaid"]
 
 
@@ -93,7 +91,7 @@ def test_polars_in_polars_out(release):
 def test_arrays_in_arrays_out():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 3)), rng.integers(2, size=400)
-    drawn = CellRelease(None, 4, output="row").fit(X, y).transform(X)
+    drawn = Release(RawFeatures(), n_cells=4, n_folds=1).fit(X, y).transform(X)
     assert isinstance(drawn, np.ndarray)
     assert drawn.shape == (400, 4)
     assert set(drawn[:, 3]) == {0, 1}
@@ -102,7 +100,9 @@ def test_arrays_in_arrays_out():
 def test_the_cells_of_an_encoder_that_gives_cells_are_taken_as_they_are(release):
     new = table(seed=1)
     assert release.n_cells_ == 2
-    assert (release.cells(release.read(new)) == OwnCells().fit(table()).cells(release.encoder_.read(new))).all()
+    assert (
+        release.cells(release.read(new)) == OwnCells().fit(table()).cells(release.models_[0].encoder.read(new))
+    ).all()
     assert (release.predict(new) == new.y).mean() > 0.75
 
 
@@ -135,11 +135,11 @@ def test_no_training_person_finds_her_own_row(release):
 
 
 def test_saved_and_loaded(tmp_path):
-    release = CellRelease(Unencoded(), 2, output="row").fit(table())
+    release = Release(ff.FairTree(2), n_folds=1).fit(table())
     ff.save(release, tmp_path / "model")
     loaded = ff.load(tmp_path / "model")
     cells = np.arange(2).repeat(50)
-    one, other = (r.rows_given_cell_.sample(cells, np.random.default_rng(0)) for r in (release, loaded))
+    one, other = (r.models_[0].law.sample(cells, np.random.default_rng(0)) for r in (release, loaded))
     pd.testing.assert_frame_equal(one, other)
     assert model_hash(loaded, loaded.key_) == model_hash(release, release.key_)
 
@@ -174,9 +174,9 @@ def test_an_audit_attacks_the_rows_as_they_are_written():
         ff.Table(X, sensitive=part.a, label=part.y, identifier=part.identifier)
         for X, part in zip(data, (train, test), strict=True)
     )
-    found = ff.audit(CellRelease(ByGroup(), output="row").fit(train), train, test, quick=True)
+    found = ff.audit(Release(ByGroup(), n_folds=1).fit(train), train, test, quick=True)
     assert found.to_frame().loc["logistic regression", "lower"] > 0.8
-    assert ff.audit(CellRelease(OwnCells(), output="row").fit(train), train, test, quick=True).attack_lower < 0.05
+    assert ff.audit(Release(OwnCells(), n_folds=1).fit(train), train, test, quick=True).attack_lower < 0.05
 
 
 def test_an_audit_of_rows_with_gaps():
@@ -192,7 +192,7 @@ def test_an_audit_of_rows_with_gaps():
         def cells(self, rows: Rows) -> Cells:
             return rows.X["has"].to_numpy().astype(np.intp)
 
-    release = CellRelease(Gaps(), output="row").fit(train)
+    release = Release(Gaps(), n_folds=1).fit(train)
     drawn = release.transform(test)
     assert (drawn["visits"].isna() == ~drawn["has"]).mean() > 0.95
     assert ff.audit(release, train, test, quick=True).attack_lower > 0.8
@@ -212,18 +212,18 @@ def test_numbers_keep_their_precision_in_what_is_written(release, tmp_path):
 
 def test_a_label_with_the_name_of_a_feature_is_refused():
     with pytest.raises(DataError, match="'town' is a feature and the label"):
-        CellRelease(OwnCells(sensitive="group"), output="row").fit(frame(), frame()["town"])
+        Release(OwnCells(sensitive="group"), n_folds=1).fit(frame(), frame()["town"])
 
 
 def test_who_receives_rows_learns_the_drawn_label_and_no_column_that_only_has_its_name():
     table = ff.Table(frame(400), sensitive="group", label="repaid")
-    drawn = Released.of(CellRelease(OwnCells(), output="row").fit(table))
+    drawn = Released.of(Release(OwnCells(), n_folds=1).fit(table))
     rows = [drawn.encode(table), drawn.encode(table)]
     label, (fit, judged) = drawn.label_to_learn(table.y, rows)
     assert label.equals(rows[0]["repaid"])
     assert list(fit) == list(judged) == list(table.X)
     called_cell = ff.Table(frame(400).rename(columns={"repaid": "cell"}), sensitive="group", label="cell")
-    cells = Released.of(CellRelease(OwnCells()).fit(called_cell))
+    cells = Released.of(Release(OwnCells(), output="cell", n_folds=1).fit(called_cell))
     numbers = cells.encode(called_cell)
     label, (fit, _) = cells.label_to_learn(called_cell.y, [numbers, numbers])
     assert label is called_cell.y

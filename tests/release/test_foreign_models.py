@@ -9,9 +9,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, StandardScaler
 
-from fairflows import CellRelease, Table, audit, certify, verify
+from fairflows import Release, Table, audit, certify, verify
 from fairflows.bounds import cell_upper_bound
 from fairflows.exceptions import DataError
+from fairflows.paper.baselines import RawFeatures
 from fairflows.release.released import Released
 
 
@@ -107,8 +108,8 @@ def test_the_attribute_goes_to_what_takes_it(parts):
 
 def test_cells_of_somebody_elses_representation(parts):
     train, test = parts
-    release = make_pipeline(StandardScaler(), PCA(1), CellRelease(n_cells=4))
-    release.fit(train.X, train.X["u"] > 0, cellrelease__sensitive_features=train.a)
+    release = make_pipeline(StandardScaler(), PCA(1), Release(RawFeatures(), n_cells=4, output="cell", n_folds=1))
+    release.fit(train.X, train.X["u"] > 0, release__sensitive_features=train.a)
     certificate = certify(release, test)
     assert certificate.n_cells == 4
     assert certificate.cell_upper < 0.5
@@ -116,7 +117,9 @@ def test_cells_of_somebody_elses_representation(parts):
 
 def test_rows_that_the_cells_were_fitted_to_certify_nothing(parts):
     train, test = parts[0], parts[-1]
-    release = make_pipeline(StandardScaler(), CellRelease(n_cells=4)).fit(train.X, train.X["u"] > 0)
+    release = make_pipeline(StandardScaler(), Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)).fit(
+        train.X, train.X["u"] > 0
+    )
     assert Released.of(release).already_used(test) == 0
     with pytest.raises(
         DataError, match=f"The model was fitted to, or chosen by, {len(train):,} of the {len(train):,} rows"

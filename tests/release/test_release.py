@@ -1,6 +1,4 @@
-"""CellRelease: what comes out, that cells are functions of z alone, and the number of cells chosen by plan."""
-
-import math
+"""Release with one model: what comes out, and that cells are functions of z alone."""
 
 import numpy as np
 import pandas as pd
@@ -12,10 +10,9 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairflows import FairMatching, Table, load_adult
-from fairflows.bounds import delta_of_look
-from fairflows.encoder.group_encoder import Unencoded
 from fairflows.exceptions import DataError
-from fairflows.release.cell_release import CellRelease
+from fairflows.paper.baselines import RawFeatures
+from fairflows.release.release import Release
 from fairflows.release.released import Released, beside
 from sklearn_checks import run_check
 
@@ -43,19 +40,19 @@ EXPECTED = {
 }
 
 
-@parametrize_with_checks([CellRelease(None, n_cells=4)])
+@parametrize_with_checks([Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)])
 def test_scikit_learn_conventions(estimator, check):
     run_check(check, estimator, EXPECTED)
 
 
-@parametrize_with_checks([CellRelease(None, n_cells=4, output="row")])
+@parametrize_with_checks([Release(RawFeatures(), n_cells=4, n_folds=1)])
 def test_scikit_learn_conventions_of_drawn_rows(estimator, check):
     run_check(check, estimator, EXPECTED | {"check_fit_idempotent": "every call draws other rows"})
 
 
 def test_releases_a_number_below_k(blobs):
     z, y = blobs
-    release = CellRelease(None, n_cells=8).fit(z, y)
+    release = Release(RawFeatures(), n_cells=8, output="cell", n_folds=1).fit(z, y)
     released = release.transform(z)
     assert list(released) == ["cell"] == release.get_feature_names_out().tolist()
     assert released.index.equals(z.index)
@@ -68,7 +65,7 @@ def test_tree_cells_are_the_leaves_of_scikit_learns_tree():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(3000, 3))
     y = (z.sum(axis=1) + rng.normal(size=3000) > 0).astype(int)
-    release = CellRelease(None, n_cells=16).fit(z, y)
+    release = Release(RawFeatures(), n_cells=16, output="cell", n_folds=1).fit(z, y)
     tree = DecisionTreeClassifier(max_leaf_nodes=16, random_state=0).fit((z - z.mean(0)) / z.std(0), y)
     fresh = rng.normal(size=(3000, 3))
     pairs = pd.Series(cells_of(release, fresh)).groupby(tree.apply((fresh - z.mean(0)) / z.std(0))).nunique()
@@ -78,7 +75,7 @@ def test_tree_cells_are_the_leaves_of_scikit_learns_tree():
 
 def test_tree_cells_are_ordered_by_label_rate(blobs):
     z, y = blobs
-    cells = cells_of(CellRelease(None, n_cells=8).fit(z, y), z)
+    cells = cells_of(Release(RawFeatures(), n_cells=8, output="cell", n_folds=1).fit(z, y), z)
     assert pd.Series(y).groupby(cells).mean().is_monotonic_increasing
 
 
@@ -86,35 +83,21 @@ def test_same_kind_of_table_out_as_in(blobs):
     import polars
 
     z, y = blobs
-    assert isinstance(CellRelease(None).fit(z, y).transform(z), pd.DataFrame)
-    assert isinstance(CellRelease(None).fit(z[["z0"]].to_numpy(), y).transform(z[["z0"]].to_numpy()), np.ndarray)
+    assert isinstance(Release(RawFeatures(), output="cell", n_folds=1).fit(z, y).transform(z), pd.DataFrame)
+    assert isinstance(
+        Release(RawFeatures(), output="cell", n_folds=1).fit(z[["z0"]].to_numpy(), y).transform(z[["z0"]].to_numpy()),
+        np.ndarray,
+    )
     frame = polars.from_pandas(z)
-    assert isinstance(CellRelease(None).fit(frame, y).transform(frame), polars.DataFrame)
-    asked = CellRelease(None).set_output(transform="pandas").fit(z[["z0"]].to_numpy(), y)
+    assert isinstance(Release(RawFeatures(), output="cell", n_folds=1).fit(frame, y).transform(frame), polars.DataFrame)
+    asked = Release(RawFeatures(), output="cell", n_folds=1).set_output(transform="pandas").fit(z[["z0"]].to_numpy(), y)
     assert list(asked.transform(z[["z0"]].to_numpy())) == ["cell"]
 
 
 def test_predicts_the_label_of_the_cell(blobs):
     z, y = blobs
-    release = CellRelease(None, n_cells=8).fit(z, np.where(y, "yes", "no"))
+    release = Release(RawFeatures(), n_cells=8, output="cell", n_folds=1).fit(z, np.where(y, "yes", "no"))
     assert (release.predict(z) == np.where(y, "yes", "no")).mean() > 0.8
-
-
-def test_auto_takes_the_most_cells_within_the_target(blobs):
-    z, y = blobs
-    a = np.random.default_rng(0).integers(2, size=len(z))
-    release = CellRelease(None, n_cells="auto", target=0.12, random_state=1).fit(z, y, sensitive_features=a)
-    planned = release.planned_
-    assert planned[release.n_cells_] <= 0.12 < planned[2 * release.n_cells_]
-    spent = CellRelease(None, n_cells="auto", target=0.12, delta=0.3, random_state=1).fit(z, y, sensitive_features=a)
-    radii = [math.sqrt(math.log(1 / delta_of_look(delta, 1))) for delta in (0.05, 0.3)]
-    shares = [sum(a == g) for g in (0, 1)]
-    radius = math.sqrt(0.5 * sum(1 / (0.3 * n) for n in shares))
-    drop = planned[2] - spent.planned_[2]
-    assert drop == pytest.approx(radius * (radii[0] - radii[1]), rel=0.05), "with what the first certificate spends"
-    assert list(planned.values()) == sorted(planned.values()), "more cells cost more"
-    with pytest.raises(DataError, match=r"target 0.001 is out of reach.*lowest bound to expect is 0\.\d+, with 2"):
-        CellRelease(None, n_cells="auto", target=0.001).fit(z, y, sensitive_features=a)
 
 
 @pytest.mark.parametrize(
@@ -123,20 +106,17 @@ def test_auto_takes_the_most_cells_within_the_target(blobs):
         ({"n_cells": 1}, "n_cells must be .* at least 2; got 1"),
         ({"n_cells": "many"}, "n_cells must be .* got 'many'"),
         ({"output": "all"}, "output must be .* got 'all'"),
-        ({"n_cells": "auto"}, "set target"),
+        ({"n_cells": "auto"}, "encoders that plan their cells"),
     ],
 )
 def test_wrong_settings_are_named(blobs, settings, message):
     with pytest.raises(ValueError, match=message):
-        CellRelease(None, **settings).fit(*blobs)
+        Release(RawFeatures(), **{"output": "cell", **settings}, n_folds=1).fit(*blobs)
 
 
 def test_what_a_method_cannot_do_without_is_named(blobs):
-    z, y = blobs
     with pytest.raises(DataError, match="requires y"):
-        CellRelease(None).fit(z)
-    with pytest.raises(DataError, match="pass sensitive_features"):
-        CellRelease(None, n_cells="auto", target=0.1).fit(z, y)
+        Release(RawFeatures(), output="cell", n_folds=1).fit(blobs[0])
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +138,7 @@ def as_table(frame):
 
 def test_around_an_encoder(adult):
     train, test = map(as_table, adult)
-    release = CellRelease(FairMatching(0.9, density="counts"), "auto", target=0.3, output="row").fit(train)
+    release = Release(FairMatching(0.9, density="counts"), n_cells=4, n_folds=1).fit(train)
     released = release.transform(test)
     assert list(released) == [*train.X, "income"], "what is drawn are rows of the table"
     assert released.index.equals(test.X.index)
@@ -169,8 +149,10 @@ def test_around_an_encoder(adult):
 def test_an_encoder_that_reads_columns_gives_the_same_cells_as_a_table(adult):
     frame, test = (part.drop(columns="income") for part in adult)
     encoder = FairMatching(0.9, density="counts", sensitive="sex", identifier="who", key=bytes(32))
-    of_columns = CellRelease(encoder, 4).fit(frame, adult[0]["income"])
-    of_table = CellRelease(FairMatching(0.9, density="counts", key=bytes(32)), 4).fit(as_table(adult[0]))
+    of_columns = Release(encoder, n_cells=4, output="cell", n_folds=1).fit(frame, adult[0]["income"])
+    of_table = Release(FairMatching(0.9, density="counts", key=bytes(32)), n_cells=4, output="cell", n_folds=1).fit(
+        as_table(adult[0])
+    )
     expected = of_table.transform(as_table(adult[1]))["cell"].to_numpy()
     assert (of_columns.transform(test)["cell"].to_numpy() == expected).all()
     assert (of_columns.transform(as_table(adult[1]))["cell"].to_numpy() == expected).all()
@@ -179,7 +161,9 @@ def test_an_encoder_that_reads_columns_gives_the_same_cells_as_a_table(adult):
 def test_cells_as_the_last_step_of_a_pipeline(adult):
     frame, test = (part.drop(columns="income") for part in adult)
     encoder = FairMatching(0.9, density="counts", sensitive="sex", identifier="who")
-    pipeline = make_pipeline(encoder, CellRelease(None, 4)).fit(frame, adult[0]["income"])
+    pipeline = make_pipeline(encoder, Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)).fit(
+        frame, adult[0]["income"]
+    )
     released = Released.of(pipeline)
     assert released.n_cells == 4
     expected = pipeline.transform(test)["cell"].to_numpy()
@@ -190,7 +174,9 @@ def test_cells_as_the_last_step_of_a_pipeline(adult):
 
 def test_cells_of_somebody_elses_representation(adult):
     numbers = [part[["sex"]].assign(x=np.arange(len(part)) % 7, y=np.arange(len(part)) % 3) for part in adult]
-    pipeline = make_pipeline(StandardScaler(), CellRelease(None, 4)).fit(numbers[0][["x", "y"]], adult[0]["income"])
+    pipeline = make_pipeline(StandardScaler(), Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)).fit(
+        numbers[0][["x", "y"]], adult[0]["income"]
+    )
     table = Table(numbers[1], sensitive="sex")
     released = Released.of(pipeline)
     assert released.groups(table) == table.groups
@@ -200,25 +186,6 @@ def test_cells_of_somebody_elses_representation(adult):
     assert released.secret == b""
 
 
-def test_cells_are_planned_for_the_law_of_rows():
-    """Persons of group 1 in cell 1 have eight rows: for a random row the groups are far apart, for a person not."""
-    rng = np.random.default_rng(0)
-    a, x = rng.integers(2, size=6000), rng.integers(2, size=6000)
-    rows = np.repeat(np.arange(6000), np.where((a == 1) & (x == 1), 8, 1))
-    table = Table(
-        pd.DataFrame({"x": x[rows], "a": a[rows], "y": x[rows], "who": rows}),
-        sensitive="a",
-        label="y",
-        identifier="who",
-    )
-    truth = 8 / 9 - 1 / 2
-    with pytest.raises(DataError, match="lowest bound to expect is 0"):
-        CellRelease(None, "auto", target=0.3).fit(table)
-    release = CellRelease(None, "auto", target=0.9).fit(table)
-    assert truth < release.planned_[2] < truth + 0.2
-    assert release.most_rows_ == 8
-
-
 def test_several_rows_take_an_identifier():
     """How many rows a person may have can be stated only where somebody says whose rows they are."""
     frame = pd.DataFrame(
@@ -226,14 +193,14 @@ def test_several_rows_take_an_identifier():
     )
     nobody = Table(frame.drop(columns="who"), sensitive="a", label="y", kinds={"x": "categorical"})
     named = Table(frame, sensitive="a", label="y", identifier="who", kinds={"x": "categorical"})
-    release = Released.of(CellRelease(None, 2).fit(nobody))
+    release = Released.of(Release(RawFeatures(), n_cells=2, output="cell", n_folds=1).fit(nobody))
     assert release.most_rows(nobody) == 1
     assert release.most_rows(named, 6) == 6
     with pytest.raises(DataError, match=r"most_rows must be 1 where no identifier .*; got 6\."):
         release.most_rows(nobody, 6)
     with pytest.raises(DataError, match=r"fitted without persons.*state the most rows.*\(most_rows=\.\.\.\)"):
         release.most_rows(named)
-    assert Released.of(CellRelease(None, 2).fit(named)).most_rows(named) == 4
+    assert Released.of(Release(RawFeatures(), n_cells=2, output="cell", n_folds=1).fit(named)).most_rows(named) == 4
 
 
 def test_what_is_written_beside_the_release_does_not_replace_it():
@@ -246,6 +213,6 @@ def test_what_is_written_beside_the_release_does_not_replace_it():
 def test_numbers_are_released_in_single_precision():
     frame = pd.DataFrame({"x": np.random.default_rng(0).random(50), "n": np.arange(50), "a": np.arange(50) % 2})
     table = Table(frame, sensitive="a")
-    released = Released.of(Unencoded().fit(table)).encode(table)
+    released = Released.of(RawFeatures().fit(table)).encode(table)
     assert released.dtypes.to_dict() == {"x": np.float32, "n": np.int64}
     assert (released["x"].to_numpy() == frame["x"].to_numpy().astype(np.float32)).all()

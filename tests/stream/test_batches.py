@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fairflows as ff
 from fairflows.density import MixtureDensity
+from fairflows.paper.baselines import RawFeatures
 from fairflows.release.released import Released
 from fairflows.stream.batches import BatchEncoder
 
@@ -45,9 +46,9 @@ MODELS = {
     "matched codes": (lambda: ff.FairMatching(0.5, density="counts", output="codes"), ["town", "owns"]),
     "one-hot": (lambda: ff.FairMatching(0.5, density="counts", output="one-hot"), ["town", "owns"]),
     "cells": (lambda: ff.FairCells(n_cells=4, target=0.5, n_bins=16), FEATURES),
-    "crossed cells": (lambda: ff.CrossFit(ff.FairTree(n_cells=4)), FEATURES),
-    "rows": (lambda: ff.FairTree(n_cells=4, output="row"), FEATURES),
-    "crossed rows": (lambda: ff.CrossFit(ff.FairTree(n_cells=4, output="row")), FEATURES),
+    "crossed cells": (lambda: ff.Release(ff.FairTree(n_cells=4), output="cell"), FEATURES),
+    "rows": (lambda: ff.Release(ff.FairTree(n_cells=4), n_folds=1), FEATURES),
+    "crossed rows": (lambda: ff.Release(ff.FairTree(n_cells=4)), FEATURES),
 }
 DRAWN = {"rows", "crossed rows"}
 
@@ -199,7 +200,9 @@ def test_a_worker_encodes_only_with_the_key_that_was_sent_along(name, models):
 def test_each_encoder_of_a_pipeline_has_a_key(models):
     frame = rows()
     table = ff.Table(frame[["age", "income", "sex", "person"]], sensitive="sex", identifier="person")
-    cells = ff.CellRelease(None, 4).fit(models["flow"].transform(table), frame["repaid"])
+    cells = ff.Release(RawFeatures(), n_cells=4, output="cell", n_folds=1).fit(
+        models["flow"].transform(table), frame["repaid"]
+    )
     encode = BatchEncoder(make_pipeline(models["flow"], cells), "sex", identifier="person")
     sent = pickle.loads(pickle.dumps(encode))
     with pytest.raises(ff.DataError, match="has 2 encoders, each with a key of its own; got 1"):

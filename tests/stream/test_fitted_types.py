@@ -7,7 +7,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, FairMatching, Table
-from fairflows.release.cell_release import CellRelease
+from fairflows.release.release import Release
 from fairflows.storage import load, save
 from fairflows.stream.batches import encode_batch
 from fairflows.stream.files import decode_file, encode_file
@@ -56,7 +56,9 @@ def as_a_reader_sees_it(frame):
     return frame.assign(flag=frame["flag"] == "true", code=frame["code"].astype(int))
 
 
-@pytest.mark.parametrize("wrap", [lambda encoder: encoder, lambda encoder: CellRelease(encoder, n_cells=4)])
+@pytest.mark.parametrize(
+    "wrap", [lambda encoder: encoder, lambda encoder: Release(encoder, n_cells=4, output="cell", n_folds=1)]
+)
 def test_a_csv_file_without_the_rare_words_is_encoded_as_the_text_it_holds(wrap, later, tmp_path):
     model = fitted(wrap)
     save(model, tmp_path / "model")

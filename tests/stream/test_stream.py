@@ -15,7 +15,8 @@ from scipy.spatial import KDTree
 import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
 from fairflows import DataError, FairMatching, Table
 from fairflows.exceptions import DataWarning
-from fairflows.release.cell_release import CellRelease
+from fairflows.paper.baselines import RawFeatures
+from fairflows.release.release import Release
 from fairflows.storage import load, save
 from fairflows.stream import files
 from fairflows.stream.files import TableWriter, decode_file, encode_file, shuffled
@@ -245,7 +246,9 @@ def test_other_refusals(frame, flow, tmp_path):
     with pytest.raises(ValueError, match="precision must be"):
         encode_file(flow, source, tmp_path / "z.csv", sensitive="sex", precision="half")
     rows = flow.read(frame[FEATURES].set_index(pd.Index(frame["person"])), frame["sex"])
-    release = CellRelease(None, 2).fit_around(flow, rows, flow.encode(rows), frame["repaid"])
+    release = Release(RawFeatures(), n_cells=2, output="cell", n_folds=1).fit_around(
+        flow, rows, flow.encode(rows), frame["repaid"]
+    )
     encode_file(release, source, tmp_path / "cells.parquet", sensitive="sex", identifier="person")
     assert set(pd.read_parquet(tmp_path / "cells.parquet")["cell"]) == {0, 1}
     with pytest.raises(DataError, match="cannot be decoded"):

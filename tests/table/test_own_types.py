@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import TableColumns
 from fairflows.table.reading import check_texts
 from fairflows.table.schema import Schema, common_schema, own_types, plain_numbers
 
@@ -44,12 +43,12 @@ def test_large_whole_numbers_stay_as_they_are():
 
 def test_plain_numbers_leave_everything_else_alone():
     rows = pd.DataFrame({"n": pd.array([1, None], dtype="Int64"), "s": ["a", None], "f": [0.5, 1.5]})
-    plain = plain_numbers(TableColumns(rows)).frame
+    plain = plain_numbers(rows)
     assert plain["n"].dtype == np.float64
     assert rows["n"].dtype == "Int64", "what came is not changed"
     assert plain[["s", "f"]].equals(rows[["s", "f"]])
     unchanged = rows[["s", "f"]]
-    assert plain_numbers(TableColumns(unchanged)).frame is unchanged
+    assert plain_numbers(unchanged) is unchanged
 
 
 def test_parts_agree_on_what_a_column_holds():

@@ -23,7 +23,6 @@ from sklearn.preprocessing import StandardScaler
 
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
 from fairflows.resources import one_thread
-from fairflows.table.columns import distinct
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
@@ -186,7 +185,7 @@ QUICK_WHITE_BOX_LEARNERS = {"boosted trees": QUICK_LEARNERS["boosted trees"]}
 
 def frequency_scores(fit: npt.NDArray, group: IntArray, others: list[npt.NDArray]) -> list[FloatArray]:
     """Return the log of each group's share of rows with exactly this value, (n, K), half a row added to each count."""
-    values = distinct(fit)
+    values = np.unique(fit)
     K = group.max() + 1
     counts = np.full((len(values) + 1, K), 0.5)
     np.add.at(counts, (np.searchsorted(values, fit), group), 1)

@@ -216,7 +216,7 @@ def audit(
         Rows that the bound is computed from: independent draws from the law of a random row, at most one of each
         person, which are those that `certify` counts with the same seed.
     encoded : pair of frames, optional
-        What was released for the rows of `train` and of `test`, where the model cannot encode them again: a `CrossFit`
+        What was released for the rows of `train` and of `test`, where the model cannot encode them again: a `Release`
         whose persons have no identifier.
     released : sequence of str, optional
         Parts of the release that adversaries see: "cell" or "latent", and "label" for the true label beside it. By

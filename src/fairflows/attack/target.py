@@ -25,11 +25,11 @@ from fairflows.attack.adversaries import (
 )
 from fairflows.attack.white_box import Constraint, Reference, white_box
 from fairflows.certificate.certify import checked_released
-from fairflows.encoder.base import Encoder
+from fairflows.encoder.laws import LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Model, Released, Transformer
-from fairflows.table.columns import distinct, has_order, is_number, numbers
+from fairflows.table.columns import has_order, is_number, numbers
 from fairflows.table.frames import TableLike, has_names, to_pandas
 from fairflows.table.ledger import RowsSeen
 from fairflows.table.persons import Hashes, content_hashes
@@ -155,7 +155,7 @@ class Target:
         learnt_group = np.concatenate([self.group["reference"], self.group["fit"]])
         parts = [learnt, self.Z["validation"], self.Z["test"]]
         exact = [content_hashes(z, b"exact values") for z in parts]
-        if len(distinct(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
+        if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
             yield _scored("frequencies of values", "black", (validation, test), self._judged_groups)
         view = _view(parts, learnt_group, len(self.groups))
@@ -195,11 +195,12 @@ class Target:
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """Yield, for each group, adversaries between its real rows and draws from its density."""
         encoder = None if self.model is None else self.model.innermost
-        if encoder is None:
+        law = None if encoder is None else encoder.latent_law()
+        if law is None:
             return
         group, places = self._looked_at()
         draws = {
-            part: encoder.sample_rows(int(np.bincount(number).max()), seed)
+            part: law.sample_rows(int(np.bincount(number).max()), seed)
             for seed, (part, number) in enumerate(group.items(), start=1)
         }
         for a, value in enumerate(self.groups):
@@ -207,7 +208,7 @@ class Target:
             for part, drawn_rows in draws.items():
                 if drawn_rows is None:
                     return
-                real = _as_modelled(encoder, self.X[part].iloc[places[part][group[part] == a]])
+                real = _as_modelled(law, self.X[part].iloc[places[part][group[part] == a]])
                 drawn = drawn_rows[a].iloc[: len(real)][list(real)]
                 rows[part] = pd.concat([real, drawn], ignore_index=True)
                 is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
@@ -399,9 +400,9 @@ def _features(view: NumericView, rows: pd.DataFrame, values: Hashes) -> Features
     return Features(view.features(rows.iloc[first]), place)
 
 
-def _as_modelled(encoder: Encoder, rows: pd.DataFrame) -> pd.DataFrame:
+def _as_modelled(law: LatentLaw, rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows as an encoder's density sees them, in which numbers may be bins."""
-    known = encoder.known_cells()
+    known = law.known_cells()
     return rows if known is None else known.model.codec.decode(known.model.codec.encode(rows))
 
 

@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.spatial import cKDTree
 
-from fairflows.encoder.base import Encoder, Inversion
+from fairflows.encoder.base import Encoder
 from fairflows.encoder.cell_model import KnownCells, cells_from_output
 from fairflows.encoder.fair_matching import inverse_map
-from fairflows.table.columns import distinct, is_among, is_number, numbers
+from fairflows.encoder.laws import Inversion
+from fairflows.table.columns import is_number, numbers
 from fairflows.table.grid import Grid, find_grid
 from fairflows.table.persons import content_hashes
 
@@ -97,7 +98,7 @@ class Reference:
 
     def was_seen(self, rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
         """Return whether exactly this row is among the real ones."""
-        return is_among(content_hashes(rows[list(self.rows)], b"reference"), self.seen)
+        return np.isin(content_hashes(rows[list(self.rows)], b"reference"), self.seen)
 
     def broken(self, rows: pd.DataFrame) -> FloatArray:
         """Count the declared constraints that each row breaks."""
@@ -107,10 +108,12 @@ class Reference:
 
 def white_box(encoder: Encoder, Z: pd.DataFrame, reference: Reference) -> WhiteBox | None:
     """Return all features that the encoders give about rows z; None for a model that cannot be inverted."""
-    inversions = encoder.inversions(Z)
+    law = encoder.latent_law()
+    if law is None:
+        return None
+    inversions, known = law.inversions(Z), law.known_cells()
     if inversions is not None:
         return _of_flow(inversions, Z, reference)
-    known = encoder.known_cells()
     return None if known is None else _of_cells(known, Z, reference)
 
 
@@ -140,7 +143,7 @@ def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) ->
     place = np.where(known, place, 0)
     with np.errstate(divide="ignore"):
         log_laws = np.where(known[:, None], np.log(known_cells.laws).T[place], 0)
-    seen = distinct(codec.encode(reference.rows))
+    seen = np.unique(codec.encode(reference.rows))
     parts: list[FloatArray] = [codec.levels_of(cells).astype(np.float64), _finite(log_laws)]
     shows_values = sum(map(len, known_cells.maps)) * parts[0].shape[1] <= _MOST_VALUES
     for sent in known_cells.maps:
@@ -149,7 +152,7 @@ def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) ->
             cell = before if model.support is None else model.support[before]
             if shows_values:
                 parts.append(np.where(known[:, None], codec.levels_of(cell), -1).astype(np.float64))
-            of_cell = [np.where(known, model.log_p[b][before], _UNKNOWN), is_among(cell, seen)]
+            of_cell = [np.where(known, model.log_p[b][before], _UNKNOWN), np.isin(cell, seen)]
             parts.append(np.column_stack(of_cell))
     return WhiteBox(_finite(np.concatenate(parts, axis=1)), _finite(log_laws), None)
 

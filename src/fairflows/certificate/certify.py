@@ -30,12 +30,12 @@ from fairflows.certificate.statement import (
     Counted,
     Law,
 )
-from fairflows.encoder.base import Encoder, LatentLaw
+from fairflows.encoder.base import Encoder
+from fairflows.encoder.laws import LatentLaw
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.release.released import Model, Released
 from fairflows.report.words import ASSUMPTIONS
 from fairflows.storage import model_hash
-from fairflows.table.columns import distinct
 from fairflows.table.table import Table
 
 if TYPE_CHECKING:
@@ -353,14 +353,13 @@ def request_of(looks: Looks, case: Case) -> str:
 
 def _latent_law(encoder: Encoder | None, densities: GroupDensities | None) -> LatentLaw | None:
     """Return the laws of the latent under the encoder's own densities, or under others of its model space."""
+    own = None if encoder is None else encoder.latent_law()
     if densities is None:
-        return None if encoder is None else encoder.latent_law()
-    flow = getattr(encoder, "flow_", None)
-    if flow is None:
+        return own
+    under = None if own is None else own.under(densities)
+    if under is None:
         raise DataError(f"density is for encoders of continuous tables (FairFlow); got {type(encoder).__name__}.")
-    from fairflows.encoder.fair_flow import FlowLaw
-
-    return FlowLaw(replace(flow, densities=densities.double(), label_densities=None, label_numbers=()), None, "cpu")
+    return under
 
 
 def _check_attack(audit: AttackResult, model: Released, settings: Settings, name: str) -> None:
@@ -394,7 +393,7 @@ def refuse_used_rows(model: Released, rows: Table) -> None:
 
 def gives_each_row_another_value(model: Released, rows: Table) -> bool:
     """Whether a transformer of another library gives no value twice: then counting values says nothing."""
-    return model.is_foreign and len(distinct(model.cells(rows))) == len(rows)
+    return model.is_foreign and len(np.unique(model.cells(rows))) == len(rows)
 
 
 def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[str, ...]:
@@ -477,11 +476,11 @@ def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, ob
         yield "drawn", {}
     if model.is_foreign:
         yield "foreign", {}
-    if encoder is not None and encoder.needs_attribute:
+    if encoder is not None and encoder.traits.needs_attribute:
         yield "groups", {}
     if case.laws:
         yield from _assumptions_of_counting(c, case, len(case.counted("row")))
-    if encoder is not None and encoder.is_randomised:
+    if encoder is not None and encoder.traits.randomised:
         if has_names:
             yield "secret key", {"alike": "has always the same cell" if drawn else "is always released alike"}
         else:

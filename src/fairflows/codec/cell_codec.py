@@ -14,7 +14,7 @@ import pandas as pd
 from fairflows.codec.one_column import Levels
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, check_choice
-from fairflows.table.columns import TableColumns, check_same, missing, named_features, numbers, training_kinds
+from fairflows.table.columns import check_same, missing, named_features, numbers, training_kinds
 from fairflows.table.frames import TEXT_DTYPE, Values
 
 MAX_CELLS = 2**62
@@ -135,18 +135,18 @@ class CellCodec:
             )
         return self
 
-    def to_levels(self, X: pd.DataFrame | TableColumns, found: Outside | None = None) -> npt.NDArray[np.int64]:
+    def to_levels(self, X: pd.DataFrame, found: Outside | None = None) -> npt.NDArray[np.int64]:
         """Each value's level, shape (n_rows, n_columns); `found` as for `encode`."""
-        columns = named_features(TableColumns.of(X), list(self.levels_), self.missing)
+        columns = named_features(X, list(self.levels_), self.missing)
         codes = [levels.codes(columns[name], found) for name, levels in self.levels_.items()]
         return np.column_stack(codes).astype(np.int64, copy=False)
 
-    def encode(self, X: pd.DataFrame | TableColumns, found: Outside | None = None) -> npt.NDArray[np.int64]:
+    def encode(self, X: pd.DataFrame, found: Outside | None = None) -> npt.NDArray[np.int64]:
         """Each row's cell.
 
         Parameters
         ----------
-        X : DataFrame or TableColumns
+        X : DataFrame
             Rows with the columns that the codec was fitted on.
         found : Outside, optional
             Filled in with the values outside of what the codec was fitted on. With ``missing="category"`` it may hold

@@ -22,7 +22,7 @@ from scipy.special import expit, logit
 from fairflows.codec.one_column import Levels, Scale
 from fairflows.codec.outside import Outside
 from fairflows.exceptions import DataError, DataWarning, check_choice
-from fairflows.table.columns import TableColumns, missing, named_features, shown, training_kinds
+from fairflows.table.columns import missing, named_features, shown, training_kinds
 from fairflows.table.persons import Key, Persons, Secret, new_key
 
 Array = npt.NDArray[np.float64]
@@ -151,13 +151,13 @@ class Codec:
         return np.array(low, dtype=np.float64), np.exp(self._log_width)
 
     def encode(
-        self, X: pd.DataFrame | TableColumns, persons: Persons | None = None, found: Outside | None = None
+        self, X: pd.DataFrame, persons: Persons | None = None, found: Outside | None = None
     ) -> tuple[Array, Array]:
         """Rows to model space.
 
         Parameters
         ----------
-        X : DataFrame or TableColumns
+        X : DataFrame
             Rows with the columns that the codec was fitted on.
         persons : Persons, optional
             Whose rows these are: a named person's noise is always the same. Without, the noise is fresh.
@@ -172,7 +172,7 @@ class Codec:
         log_det : ndarray of shape (n_rows,)
             log |∂x/∂(table units)|, so that log p(table units) = log p(x) + log_det.
         """
-        columns = named_features(TableColumns.of(X), self.columns_, self.missing)
+        columns = named_features(X, self.columns_, self.missing)
         if persons is None:
             persons = Persons.unnamed(len(X))
         noted = Outside(len(X)) if found is None else found
@@ -253,7 +253,7 @@ class Codec:
         )
         self._noisy = [self.dequantise and (isinstance(part, Levels) or part.is_noisy) for part in dimensions]
 
-    def _positions(self, columns: TableColumns, persons: Persons, found: Outside) -> Iterator[tuple[str, Array]]:
+    def _positions(self, columns: pd.DataFrame, persons: Persons, found: Outside) -> Iterator[tuple[str, Array]]:
         middle = np.float64(0 if self.dequantise else 0.5)  # of a level's step, where no noise is to come
         for name in self.columns_:
             column, gaps = columns[name], self.gaps_.get(name)

@@ -1,267 +1,124 @@
-"""The contract of all encoders: what they can do, and how rows reach them."""
+"""The contract of all encoders."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, overload
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
-from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.bounds.arguments import checked_draws
-from fairflows.codec.outside import Outside
+from fairflows.encoder.labels import LabelsLike
+from fairflows.encoder.laws import LatentLaw
+from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_rows, read_training_rows
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import Dtype, TableColumns
-from fairflows.table.frames import (
-    ColumnLike,
-    Frame,
-    TableLike,
-    Values,
-    as_kind_of,
-    columns_of,
-    has_names,
-    is_arrow,
-    materialised,
-    with_dates,
-)
+from fairflows.table.columns import Dtype
+from fairflows.table.frames import ColumnLike, Frame, as_kind_of, has_names, materialised
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Key, Persons
+from fairflows.table.persons import Key, Persons, new_key
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
-
-if TYPE_CHECKING:
-    from fairflows.encoder.cell_model import KnownCells
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Cells = npt.NDArray[np.intp]
 Groups = npt.NDArray[np.intp]
-Learnt = dict[str, object]
-"""What fitting adds to an estimator: attributes by name."""
-
-AnyEncoder = TypeVar("AnyEncoder", bound="Encoder")
-
-RowsLike: TypeAlias = "Table | TableColumns | TableLike"
-"""Rows as users bring them to an encoder."""
-
-LabelsLike: TypeAlias = "ColumnLike | Frame"
-"""One label per row; several, a column each, where an encoder takes them."""
-
-_CELL = pd.Index(["cell"])  # which takes pandas longer to make than a table of one row
-
-FRESH_COINS = (
-    "No identifier says which rows are the same person, so every row gets fresh randomness. Encoding a person twice "
-    "then tells more about her than encoding her once: give identifier=... if a person may come again."
-)
 
 
 @dataclass(frozen=True)
-class Given:
-    """What `fit` was given, row by row; a stream is read into a table."""
+class Traits:
+    """The abilities of an encoder, by which certificates, attacks, files and reports treat it."""
 
-    X: RowsLike
-    y: LabelsLike | None = None
-    sensitive_features: Role | None = None
-    sample_weight: ColumnLike | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "X", materialised(self.X))
-
-    @property
-    def label(self) -> LabelsLike | None:
-        """The label, which a `Table` may bring itself."""
-        return self.X.y if self.y is None and isinstance(self.X, Table) else self.y
-
-    def fit(self, encoder: AnyEncoder) -> AnyEncoder:
-        """The encoder, fitted to these rows."""
-        given = {"sensitive_features": self.sensitive_features, "sample_weight": self.sample_weight}
-        return encoder.fit(self.X, self.y, **given)
-
-    def fit_many(self, encoder: AnyEncoder, strengths: Sequence[float], seeds: Sequence[int]) -> list[AnyEncoder]:
-        """Encoders of every strength and seed, fitted to these rows."""
-        given = {"sensitive_features": self.sensitive_features, "sample_weight": self.sample_weight}
-        return encoder.fit_many(self.X, self.y, **given, strengths=strengths, seeds=seeds)
+    needs_attribute: bool = True  # encoding needs the sensitive attribute
+    learns_groups: bool = True  # fitting needs the sensitive attribute
+    takes_attribute: bool = True  # the attribute may be given though encoding does not need it
+    invertible: bool = False  # `inverse_transform` gives back the rows that were encoded
+    randomised: bool = False  # encoding uses coins or noise, which belong to a person
+    draws_rows: bool = False  # the output is a row drawn from the cell, anew at every call
+    strength: str = "gamma"  # the setting that a frontier varies
+    cells: tuple[int, ...] = ()  # the number of cells of each model that persons are dealt out to; empty for no cells
+    inside: Encoder | None = None  # the encoder whose output a release is made of, where it is a single one
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows as an encoder sees them."""
+class EncodedColumns:
+    """The columns that an encoder gives."""
 
-    columns: TableColumns  # the features, without the sensitive and identifier columns
-    # Each row's group, as a place in the encoder's ``groups_``; 0 where an encoder needs no attribute and none came.
-    group: Groups
-    persons: Persons  # whose rows they are
-    outside: Outside  # values outside of what the encoder was fitted on, noted while the rows are encoded
+    dtypes: Mapping[str, Dtype]  # their types, by name
+    # what they hold, where a file of them could be read in several ways
+    schema: Schema = field(default_factory=lambda: Schema({}))
 
-    @property
-    def X(self) -> pd.DataFrame:  # noqa: N802
-        """The features as a frame."""
-        return self.columns.frame
-
-    def take(self, places: npt.NDArray[np.intp]) -> Rows:
-        """Some of the rows, nothing noted about their values."""
-        columns = self.columns.take(places)
-        return Rows(columns, self.group[places], self.persons.take(places), Outside(len(columns)))
-
-    @property
-    def map_group(self) -> Groups:
-        """The group whose map each row takes, once its values have been looked up.
-
-        A row with a value that cannot be brought back into the fitted domain, a new category or a missing value where
-        none was, takes the first group's map, whatever its own group is: a group's own map of values that it was never
-        fitted on could give the group away.
-        """
-        return np.where(self.outside.unknown, 0, self.group)
-
-    def persons_or_fresh(self) -> Persons:
-        """The persons whose coins and noise the rows get; warns where nobody named them, and all of it is fresh."""
-        if not self.persons.named:
-            warn_user(FRESH_COINS)
-        return self.persons
-
-    def named_persons(self) -> Persons:
-        """The persons whose coins were used before, which nobody can repeat who does not know their names."""
-        if not self.persons.named:
-            raise DataError("Decoding repeats each person's coin, so the rows must be named: give identifier=....")
-        return self.persons
-
-    def count_unknown(self, groups: Sequence[Hashable]) -> dict[Hashable, int]:
-        """How many rows of each group hold a value that could not be brought back, once they were encoded."""
-        counts = np.bincount(self.group[self.outside.unknown], minlength=len(groups))
-        return dict(zip(groups, counts.tolist(), strict=False))  # without groups all rows have the number 0
+    @classmethod
+    def of_numbers(cls, names: Iterable[str]) -> EncodedColumns:
+        """Return columns of numbers."""
+        return cls(dict.fromkeys(names, np.dtype(np.float64)))
 
 
-@dataclass(frozen=True)
-class LabelledRows(Rows):
-    """Rows that an encoder is fitted to."""
-
-    y: LabelsLike | None  # the label, or several, as they came
-    weight: FloatArray | None  # what each row counts; None where all count alike
-
-    def weight_by(self, unit: Literal["row", "person"]) -> FloatArray:
-        """What each row counts in the law of a random row, or of a random row of a random person."""
-        weight = np.ones(len(self.group)) if self.weight is None else self.weight
-        return weight / self.persons.rows_each()[self.persons.codes] if unit == "person" else weight
-
-
-@dataclass(frozen=True)
-class Inversion:
-    """What an adversary who holds the encoders sees when she decodes z as if it were of one group."""
-
-    names: list[str]  # what each of the D dimensions of model space holds
-    rows: pd.DataFrame  # f_b⁻¹(z) as a row of the table
-    # (n, D): the same in table units, before numbers are set on their grids and categories on their levels
-    values: FloatArray
-    x: FloatArray  # (n, D): the same in model space
-    log_prob: FloatArray  # (n,): log p̂_b(x)
-    log_det: FloatArray  # (n,): log |det ∂x/∂z|, so that log p̂_Zb(z) = log_prob + log_det
-
-
-class LatentLaw(Protocol):
-    """The laws of what an encoder gives for each group, if its estimated densities are the truth."""
-
-    @property
-    def labels(self) -> list[Hashable]:
-        """The labels that there are laws given."""
-
-    def exact(self, label: Hashable = None) -> FloatArray | None:
-        """The laws over finitely many values, (K, m), of all rows or given a label; None where they are continuous."""
-
-    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
-        """Draws from every group's law and their log-density under every group, (n, K drawn, K density)."""
-
-
-@dataclass(frozen=True)
-class ExactLaw:
-    """Laws over finitely many values."""
-
-    laws: FloatArray  # (K, m): of all rows
-    label_laws: Mapping[Hashable, FloatArray]  # given each label, where these are known
-
-    @property
-    def labels(self) -> list[Hashable]:
-        """The labels that there are laws given."""
-        return list(self.label_laws)
-
-    def exact(self, label: Hashable = None) -> FloatArray:
-        """The laws."""
-        if label is None:
-            return self.laws
-        if label not in self.label_laws:
-            known = ", ".join(map(repr, self.label_laws)) or "none"
-            raise DataError(f"The encoder has no laws given label {label!r}; it was fitted for these labels: {known}.")
-        return self.label_laws[label]
-
-    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
-        """Draws from every group's law and their log-probability under every group."""
-        laws, generator = self.exact(label), np.random.default_rng(random_state)
-        checked_draws(n, len(laws))
-        cumulative = np.cumsum(laws, axis=1)
-        draws = [
-            np.minimum(np.searchsorted(row, generator.random(n) * row[-1], side="right"), laws.shape[1] - 1)
-            for row in cumulative
-        ]
-        with np.errstate(divide="ignore"):
-            log_laws = np.log(laws)
-        return np.stack([log_laws[:, values].T for values in draws], axis=1)
+CELL = EncodedColumns({"cell": np.dtype(np.int64)})
+"""The output of an encoder that gives the number of a cell."""
 
 
 class Encoder(TransformerMixin, BaseEstimator, ABC):
-    """What certificates, attacks, reports and files ask of whatever is fitted to a table and released.
+    """Base of all encoders: scikit-learn transformers that are fitted to a table and a sensitive attribute.
 
-    An encoder says what it is: `needs_attribute`, `is_invertible`, `is_randomised`, `draws_rows`, `latent_law`,
-    `n_cells_`, `sample_rows` and `inversions`. What it gives for rows is written once, in ``_encode_rows``, from which
-    `transform`, `encode` and `encode_columns` follow.
+    A subclass is a dataclass whose fields are its settings, among them ``sensitive``, ``identifier``, ``key`` and
+    ``random_state``. It says its `traits`, learns from rows in `learn`, where it also sets ``output_``, and encodes
+    rows in `encode`. The other methods have defaults: `cells` and `predict_rows` raise an error, `latent_law` gives
+    None.
 
-    X may be a `Table`, which says which column is what. In any other table the sensitive attribute comes with each call
-    (``sensitive_features=a``), or is a column of X that the constructor names (``sensitive="sex"``), since pipelines
-    and scorers do not always pass arguments on. Both ways give the same result; the column is never a feature. The
-    person of a row is named by the column, or by the index, that the constructor names (``identifier="person"``), or by
-    the table's own identifier; without either, every row counts as another person.
+    X may be a `Table`, which knows its roles. For any other table the sensitive attribute comes with each call
+    (``sensitive_features=a``), or is a column of X that the constructor names (``sensitive="sex"``), because pipelines
+    and scorers do not always pass arguments on. The column is never a feature. A person is named by the column, or the
+    index, that the constructor names (``identifier="person"``), or by the table's own identifier; without either, every
+    row counts as another person.
 
     Attributes
     ----------
     groups_ : list
         The values of the sensitive attribute.
     classes_ : ndarray, list of ndarray, or None
-        The values of the label; where there are several, a list with an array for each, empty for a label of numbers.
-        None where the encoder was fitted without a label, or with a single label of numbers.
+        The values of the label; a list with an array for each of several labels, empty for a label of numbers. None
+        without a label, or with a single label of numbers.
     key_ : Key
-        The secret behind noise and coins; ``bytes(encoder.key_)`` shows it. Pickles leave it out (`restore_key`).
+        The secret behind noise and coins; ``bytes(encoder.key_)`` shows it. A pickle leaves it out, and
+        ``encoder.key_.restore(secret)`` gives it back.
     ledger_ : Ledger
         The rows that the encoder was fitted to, or chosen by.
     most_rows_ : int or None
-        The most rows of a person that the encoder was fitted to; None where nobody said who is who.
+        The most rows of a person in the training rows; None without an identifier.
     n_features_in_ : int
         How many columns of X are encoded.
+    schema_ : Schema
+        The content of these columns, by which later files are read; empty after a fit to an array.
+    output_ : EncodedColumns
+        The columns of encoded rows.
     n_cells_ : int or None
-        How many cells there are, for an encoder whose output is a cell.
+        The number of cells, for an encoder whose output is a cell.
     held_out_log_likelihood_ : ndarray of shape (K,), or None
-        How well the densities fit rows that they were not fitted on.
+        Mean log-likelihood of the groups' densities on rows that they were not fitted to.
     """
+
+    sensitive: str | list[str] | None
+    identifier: str | None
+    random_state: int
 
     groups_: list[Hashable]
     classes_: np.ndarray | list[np.ndarray] | None
     key_: Key
     ledger_: Ledger
     most_rows_: int | None
-    n_features_in_: int
+    schema_: Schema
+    missing_: str
+    output_: EncodedColumns
     n_cells_: int | None = None
     held_out_log_likelihood_: FloatArray | None = None
-
-    strength_name: ClassVar[str] = "gamma"
-    """The setting that a frontier varies."""
-
-    is_invertible: ClassVar[bool] = False
-    """Whether `inverse_transform` gives back the rows that were encoded."""
 
     # With metadata routing an encoder gets the attribute without being told to ask for it (set_fit_request and others).
     __metadata_request__fit: ClassVar = {"sensitive_features": True}
@@ -270,144 +127,17 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     __metadata_request__predict: ClassVar = {"sensitive_features": True}
 
     @property
+    def traits(self) -> Traits:
+        """The abilities of the encoder."""
+        return Traits(cells=() if self.n_cells_ is None else (self.n_cells_,))
+
     @abstractmethod
-    def sensitive(self) -> str | list[str] | None:
-        """The columns of X that hold the sensitive attribute, where X holds it."""
+    def learn(self, rows: TrainingRows) -> None:
+        """Learn from rows; set ``output_`` and all that `encode` needs as attributes."""
 
-    @property
     @abstractmethod
-    def identifier(self) -> str | None:
-        """The column of X, or its index, that names the person of a row."""
-
-    @property
-    def key(self) -> Key | None:
-        """The secret that the user gave; None where each fit makes its own."""
-        return None
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether `fit` was called, and ended well."""
-        return "groups_" in vars(self)
-
-    @property
-    def needs_attribute(self) -> bool:
-        """Whether encoding needs the sensitive attribute."""
-        return True
-
-    @property
-    def is_randomised(self) -> bool:
-        """Whether encoding uses coins or noise, which belong to a person."""
-        return False
-
-    @property
-    def draws_rows(self) -> bool:
-        """Whether what is given is a row drawn from the cell, anew for every row and at every call."""
-        return False
-
-    @property
-    def gives_cell_numbers(self) -> bool:
-        """Whether what is given is the number of a cell, and not a row that stands for it."""
-        return self.n_cells_ is not None and not self.draws_rows
-
-    @property
-    def cells_of_models(self) -> list[int]:
-        """How many cells each of the models has that share out the persons evenly; one model has all of them."""
-        return [int(self.n_cells_ or 0)]
-
-    @property
-    def feature_names(self) -> list[str]:
-        """The columns of X that are encoded; none where the encoder was fitted to an array."""
-        return []
-
-    @property
-    def row_schema(self) -> Schema:
-        """What the columns of X hold, by which later files are read; empty where the encoder was fitted to an array."""
-        return Schema({})
-
-    @property
-    def encoded_schema(self) -> Schema:
-        """What the encoded columns hold, where a file of them could be read in several ways."""
-        return Schema({})
-
-    def encoded_dtypes(self) -> dict[str, Dtype]:
-        """The types of the encoded columns: of cell numbers, or of numbers."""
-        return dict.fromkeys(self._names_out(), np.dtype(np.int64 if self.gives_cell_numbers else np.float64))
-
-    def restore_key(self, key: bytes) -> Self:
-        """Give the secret key back to an encoder that came out of a pickle, which holds neither key nor ledger.
-
-        Parameters
-        ----------
-        key : bytes
-            What ``bytes(encoder.key_)`` was before.
-
-        Examples
-        --------
-        >>> import pickle
-        >>> from fairflows import FairTree, load_adult
-        >>> adult = load_adult()
-        >>> encoder = FairTree(n_cells=4).fit(adult)
-        >>> secret = bytes(encoder.key_)  # keep it where secrets are kept
-        >>> again = pickle.loads(pickle.dumps(encoder)).restore_key(secret)
-        >>> again.key_ == encoder.key_
-        True
-        """
-        held = self.key_ if self.is_fitted else self.key
-        if held is None:
-            raise DataError(f"{type(self).__name__} has neither been fitted nor given a key: there is none to restore.")
-        held.restore(key)
-        return self
-
-    def _check_fitted(self) -> None:
-        """Refuse what needs a fitted encoder."""
-        if not self.is_fitted:  # asked first, since scikit-learn takes longer to find out than one row to be encoded
-            check_is_fitted(self)
-
-    def _check_ready(self) -> None:
-        """Refuse to encode before `fit`, or without the secret key."""
-        self._check_fitted()
-        bytes(self.key_)
-
-    def latent_law(self) -> LatentLaw | None:
-        """The groups' laws of what the encoder gives, if its densities are the truth; None where it has none."""
-        return None
-
-    def log_density_table(self, n: int, random_state: int = 0, *, label: Hashable = None) -> FloatArray:
-        """Draws from every group's latent law and their log-density under every group, (n, K drawn, K density).
-
-        With ``label``, of the laws given that label (for equalized odds).
-        """
-        law = self.latent_law()
-        if law is None:
-            raise DataError(f"{type(self).__name__} knows no law of what it gives.")
-        return law.log_density_table(n, random_state, label)
-
-    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
-        """n rows of each group drawn from its density p̂_a; None for an encoder that estimates no density of rows."""
-        return None
-
-    def inversions(self, Z: pd.DataFrame) -> list[Inversion] | None:
-        """What each group's inverse makes of encoded rows; None where there are no inverses in model space."""
-        return None
-
-    def already_used(self, table: Table) -> int:
-        """How many persons of a table, or rows at least, it was fitted to or chosen by: these certify nothing."""
-        return self.ledger_.already_used(self.ledger_.read(table.X, table.persons))
-
-    def kept_counts(self, table: Table) -> IntArray | None:
-        """Counts by label, group and cell that were kept from fitting, where `table` is what it was fitted to.
-
-        None where the rows are to be encoded, and their cells counted, as those of any other table.
-        """
-        return None
-
-    def sharing(self, key: Key | None, share: float) -> Self:
-        """A copy that is not fitted, with this key, and with this share of the δ that it plans a certificate with."""
-        return clone(self)
-
-    def known_cells(self) -> KnownCells | None:
-        """What whoever holds the encoder knows about encoded cells; None where it does not encode cells."""
-        return None
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """Encode rows that `read` returned; the result has the columns of ``output_``."""
 
     def fit(
         self,
@@ -417,24 +147,25 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         sensitive_features: Role | None = None,
         sample_weight: ColumnLike | None = None,
     ) -> Self:
-        """Learn from rows.
+        """Fit the encoder.
 
         Parameters
         ----------
         X : Table, frame or array
             Rows to learn from.
-        y : array, optional
+        y : array, default=None
             The label; without one, the encoder keeps no task in mind.
-        sensitive_features : array, optional
+        sensitive_features : array, default=None
             The sensitive attribute, unless X holds it.
-        sample_weight : array, optional
+        sample_weight : array, default=None
             Weight of each row.
         """
-        with self._restored_if_fit_fails():
-            self._fit_to(Given(X, y, sensitive_features, sample_weight))
+        rows = begin_fit(self, X, y, sensitive_features, sample_weight)
+        self.learn(rows)
+        self.ledger_ = Ledger.of(rows.X, rows.persons, rows.key)  # last: it says that the fit ended well
         return self
 
-    def fit_many(
+    def fit_path(
         self,
         X: RowsLike,
         y: LabelsLike | None = None,
@@ -444,83 +175,56 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         strengths: Sequence[float],
         seeds: Sequence[int],
     ) -> list[Self]:
-        """Encoders for every strength (gamma) and seed, strength by strength; one that diverged is not fitted.
+        """Fit an encoder for every strength and seed, strength by strength; all have one key and one ledger.
 
-        They share what does not depend on these, and the key and the ledger.
+        A model that cannot be fitted is returned unfitted, unless that goes for all of them.
         """
-        return self._fitted_to(Given(X, y, sensitive_features, sample_weight), strengths, seeds)
+        X, key = materialised(X), new_key() if self.key is None else self.key
+        found, errors = [], []
+        for strength, seed in product(strengths, seeds):
+            encoder = at_strength(self, strength, seed)
+            encoder.key = key
+            try:
+                encoder.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+            except DataError as error:
+                errors.append(error)
+            encoder.key = self.key
+            found.append(encoder)
+        if len(errors) == len(found):
+            raise errors[0]
+        for error in errors:
+            warn_user(str(error))
+        share_ledger(found)
+        return found
 
-    @abstractmethod
-    def _fit_to(self, given: Given) -> Rows:
-        """Learn from what `fit` was given; the rows as they were read."""
-
-    @abstractmethod
-    def _fitted_to(self, given: Given, strengths: Sequence[float], seeds: Sequence[int]) -> list[Self]:
-        """Encoders for every strength and seed, which `fit_many` describes."""
-
-    @abstractmethod
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
-        """The rows of a table as the encoder sees them, checked.
+        """Return the rows of a table as the encoder sees them, checked.
 
         Parameters
         ----------
-        X, sensitive_features
-            As for `fit`.
-        persons : Persons, optional
-            Who is who; as the table or the identifier says when not given.
+        X : Table, frame or array
+            Rows to encode.
+        sensitive_features : array, default=None
+            The sensitive attribute, unless X holds it.
+        persons : Persons, default=None
+            Who is who; by default as the table or the identifier says.
         """
-
-    @abstractmethod
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[Hashable, Values]:
-        """What is given for rows that were read: as a frame, or as its columns, which take less time to make."""
-
-    def encode(self, rows: Rows) -> pd.DataFrame:
-        """What is given for rows that were read: `transform` without the reading."""
-        given = self._encode_rows(rows)
-        return given if isinstance(given, pd.DataFrame) else _framed(given)
-
-    def encode_columns(self, rows: Rows) -> dict[str, Values]:
-        """The columns of what `encode` gives, as arrays: a frame takes longer to make than a few rows to encode."""
-        given = self._encode_rows(rows)
-        return columns_of(given) if isinstance(given, pd.DataFrame) else {str(name): given[name] for name in given}
-
-    @abstractmethod
-    def _names_out(self) -> list[str]:
-        """Names of the encoded columns."""
-
-    def cells(self, rows: Rows) -> Cells:
-        """Each row's cell, which a certificate counts."""
-        raise DataError(f"{type(self).__name__} does not give cells.")
-
-    @overload
-    def transform(self, X: Table | pd.DataFrame, *, sensitive_features: Role | None = None) -> pd.DataFrame: ...
-
-    @overload
-    def transform(self, X: TableLike, *, sensitive_features: Role | None = None) -> Frame: ...
+        check_is_fitted(self, "ledger_")
+        bytes(self.key_)  # raises for a model that came out of a pickle without its key
+        if sensitive_features is not None and not self.traits.takes_attribute:
+            raise DataError(
+                f"{type(self).__name__} was fitted to encode without the sensitive attribute (attribute='training'), "
+                "and would not use the one that came: pass none."
+            )
+        return read_rows(self, X, sensitive_features, persons)
 
     def transform(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Frame:
-        """Encode rows, each by its group's encoder."""
-        with self._reading(X, sensitive_features) as rows:
-            return self._handed_over(X, rows)
-
-    @contextmanager
-    def _reading(self, X: RowsLike, sensitive_features: Role | None) -> Iterator[Rows]:
-        """The rows of a table; after the block, which encodes them, one warning counts the values brought back."""
-        self._refuse_attribute(sensitive_features)
+        """Encode rows; the result is the kind of table that X is."""
+        X = materialised(X)
         rows = self.read(X, sensitive_features)
-        yield rows
+        encoded = self.encode(rows)
         rows.outside.warn()
-
-    def _handed_over(self, X: RowsLike, rows: Rows) -> Frame:
-        """What is given for the rows of X, as the kind of table that X is.
-
-        Where `set_output` names another kind, scikit-learn makes that.
-        """
-        if not is_arrow(X):
-            return wrap_output(X, self.encode(rows))
-        if _get_output_config("transform", self)["dense"] == "default":
-            return with_dates(self.encode_columns(rows))
-        return self.encode(rows)  # since scikit-learn cannot make anything of Arrow tables
+        return handed_over(X, encoded)
 
     def fit_transform(
         self,
@@ -530,85 +234,100 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         sensitive_features: Role | None = None,
         sample_weight: ColumnLike | None = None,
     ) -> Frame:
-        """Fit, then encode the same rows."""
-        given = Given(X, y, sensitive_features, sample_weight)
-        given.fit(self)
-        return self.transform(given.X, sensitive_features=sensitive_features if self.needs_attribute else None)
+        """Fit the encoder, then encode the same rows."""
+        X = materialised(X)
+        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+        return self.transform(X, sensitive_features=sensitive_features if self.traits.takes_attribute else None)
 
-    def _refuse_attribute(self, sensitive_features: Role | None) -> None:
-        """Refuse the attribute where somebody who gave it would be wrong to believe that it is used."""
-
-    def inverse_transform(
-        self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
-    ) -> Frame:
-        """The rows behind encoded ones: exactly those that were encoded, where the encoder is invertible.
-
-        Parameters
-        ----------
-        X : frame or array
-            Encoded rows.
-        sensitive_features
-            As for `fit`.
-        persons : Persons, optional
-            Who is who, where coins are repeated to decode; as the identifier says when not given.
-        """
-        return wrap_output(X, self._decode_rows(X, sensitive_features, persons))
-
-    def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
-        raise DataError(f"{type(self).__name__} cannot be decoded: what it gives is all that is left of a row.")
-
-    def predict_rows(self, rows: Rows) -> np.ndarray:
-        """The label that what is given for each row suggests."""
-        raise DataError(f"{type(self).__name__} does not predict a label.")
-
-    def predictions(self, models: Sequence[Self], table: Table, persons: Persons) -> Iterator[np.ndarray]:
-        """What each of the models that `fit_many` fitted, this one among them, predicts for the rows of a table."""
-        return (model.predict_rows(model.read(table, None, persons)) for model in models)
+    def cells(self, rows: Rows) -> Cells:
+        """Return the cell of each row, which a certificate counts."""
+        raise DataError(f"{type(self).__name__} does not give cells.")
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
-        """The label that each encoded row suggests, a class or a number; a column for each of several labels."""
-        with self._reading(X, sensitive_features) as rows:
-            return self.predict_rows(rows)
+        """Predict the label from each encoded row, a class or a number; a column for each of several labels."""
+        rows = self.read(X, sensitive_features)
+        predicted = self.predict_rows(rows)
+        rows.outside.warn()
+        return predicted
 
-    @property
-    def label_classes(self) -> np.ndarray:
-        """The values of the label, for an encoder that was fitted with one."""
-        if not isinstance(self.classes_, np.ndarray):
-            fitted = "without a label" if self.classes_ is None else f"with {len(self.classes_)} labels"
-            raise DataError(f"{type(self).__name__} was fitted {fitted}, and this needs one.")
-        return self.classes_
+    def predict_rows(self, rows: Rows) -> np.ndarray:
+        """Predict the label of rows that `read` returned."""
+        raise DataError(f"{type(self).__name__} does not predict a label.")
+
+    def latent_law(self) -> LatentLaw | None:
+        """Return the groups' laws of encoded rows if the encoder's densities are the truth; None without densities."""
+        return None
+
+    def already_used(self, table: Table) -> int:
+        """Count the persons of a table (or rows, at least) that the encoder was fitted to, or chosen by."""
+        return self.ledger_.already_used(self.ledger_.read(table.X, table.persons))
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
-        """Names of the encoded columns."""
-        self._check_fitted()
-        return np.array(self._names_out(), dtype=object)
-
-    @contextmanager
-    def _restored_if_fit_fails(self) -> Iterator[None]:
-        """Restores the old state if fit fails."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
+        """Return the names of the encoded columns."""
+        check_is_fitted(self, "ledger_")
+        return np.array(list(self.output_.dtypes), dtype=object)
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        has_fresh_coins = self.is_randomised and self.identifier is None
-        tags.non_deterministic = has_fresh_coins or self.draws_rows
+        tags, traits = super().__sklearn_tags__(), self.traits
+        tags.non_deterministic = traits.draws_rows or (traits.randomised and self.identifier is None)
+        tags.input_tags.allow_nan = getattr(self, "missing", None) == "category"
+        tags.transformer_tags.preserves_dtype = []  # cells are whole numbers, z is computed in double precision
         return tags
 
 
-def _framed(columns: dict[Hashable, Values]) -> pd.DataFrame:
-    """A table of these columns; of cell numbers alone in a way that takes pandas a fraction of the time."""
-    if list(columns) == ["cell"]:
-        return pd.DataFrame(columns["cell"], columns=_CELL.view())
-    return pd.DataFrame(columns, copy=False)
+def begin_fit(
+    encoder: Encoder,
+    X: RowsLike,
+    y: LabelsLike | None,
+    sensitive_features: Role | None,
+    sample_weight: ColumnLike | None,
+) -> TrainingRows:
+    """Forget an earlier fit, read the rows, and set on the encoder what every fit knows of them."""
+    forget(encoder)
+    rows = read_training_rows(encoder, X, y, sensitive_features, sample_weight)
+    encoder.groups_, encoder.key_ = rows.groups, rows.key
+    encoder.schema_, encoder.missing_ = rows.schema, rows.missing
+    encoder.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
+    classes = [label.class_values for label in rows.labels]
+    encoder.classes_ = classes if len(classes) > 1 else rows.labels[0].classes if classes else None
+    return rows
 
 
-def wrap_output(X: RowsLike, frame: pd.DataFrame) -> Frame:
-    """`frame` with the index of X, as the kind of table that X is."""
+def forget(encoder: Encoder) -> None:
+    """Take back what an earlier fit has set, so that a fit that fails leaves an unfitted encoder."""
+    for name in [name for name in vars(encoder) if name.endswith("_")]:
+        delattr(encoder, name)
+
+
+def is_fitted(encoder: Encoder) -> bool:
+    """Return whether `fit` was called, and ended well."""
+    return "ledger_" in vars(encoder)
+
+
+def at_strength(encoder: Encoder, strength: float, seed: int) -> Encoder:
+    """Return an unfitted copy of an encoder with this strength and seed."""
+    settings = {encoder.traits.strength: strength, "random_state": seed}
+    known = encoder.get_params(deep=False)  # an encoder that learns nothing has no strength
+    return clone(encoder).set_params(**{name: value for name, value in settings.items() if name in known})
+
+
+def share_ledger(encoders: Sequence[Encoder]) -> None:
+    """Give one ledger to all fitted encoders of a path: a choice between them uses the same rows."""
+    fitted = [encoder for encoder in encoders if is_fitted(encoder)]
+    for encoder in fitted:
+        encoder.ledger_ = fitted[0].ledger_
+
+
+def label_values(encoder: Encoder) -> np.ndarray:
+    """Return the values of the label; raise for an encoder without a label, or with several."""
+    if not isinstance(encoder.classes_, np.ndarray):
+        fitted = "without a label" if encoder.classes_ is None else f"with {len(encoder.classes_)} labels"
+        raise DataError(f"{type(encoder).__name__} was fitted {fitted}, and this needs one.")
+    return encoder.classes_
+
+
+def handed_over(X: RowsLike, frame: pd.DataFrame) -> Frame:
+    """Return `frame` with the index of X, as the kind of table that X is."""
     if isinstance(X, Table):
         return frame.set_axis(X.X.index)
     if isinstance(X, pd.DataFrame):

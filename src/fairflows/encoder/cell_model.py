@@ -6,10 +6,9 @@ Encoded cells are given back as the table's own categories, as one-hot columns, 
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,6 @@ from sklearn.linear_model import LogisticRegression
 
 from fairflows.codec.cell_codec import CellCodec
 from fairflows.density.cell_counts import (
-    MOST_CELLS_ENUMERATED,
     CellDensity,
     SmoothedCounts,
     cell_space,
@@ -29,13 +27,15 @@ from fairflows.density.cell_counts import (
     observed_support,
     one_hot,
 )
-from fairflows.encoder.base import FloatArray, Groups, IntArray, LabelledRows
-from fairflows.encoder.group_encoder import ColumnEncoder
+from fairflows.encoder.base import CELL, EncodedColumns, FloatArray, Groups, IntArray
 from fairflows.encoder.labels import Classifier, check_classifier, takes_weights
-from fairflows.exceptions import DataError, check_choice, check_count, is_count, warn_user
-from fairflows.table.columns import Dtype, shown
-from fairflows.table.frames import Values
+from fairflows.encoder.rows import TrainingRows
+from fairflows.exceptions import DataError, warn_user
+from fairflows.table.columns import shown
 from fairflows.table.schema import Schema
+
+if TYPE_CHECKING:
+    from fairflows.encoder.fair_matching import FairMatching
 
 Output = Literal["categories", "one-hot", "codes"]
 """Encoded cells as the table's own categories, as one-hot columns, or as codes."""
@@ -108,58 +108,16 @@ class KnownCells:
     maps: tuple[IntArray, ...] = ()  # (K, m) each: the bijections that a coin chooses from; none for random maps
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class CellModelEncoder(ColumnEncoder):
-    """Base of the encoders of cells that estimate a density of each group; `FairMatching` explains the settings."""
-
-    density: str | Callable[[Sequence[int]], CellDensity] = "made"
-    hidden: Sequence[int] = (50, 50)
-    classifier: Classifier | None = None
-    output: Output = "categories"
-    n_bins: int = 4
-    max_cells: int = MOST_CELLS_ENUMERATED
-    device: str = "cpu"
-
-    @property
-    @abstractmethod
-    def _cell_model(self) -> CellModel | None:
-        """The groups' laws of cells; None for a fitted encoder that does not encode cells."""
-
-    @property
-    def encoded_schema(self) -> Schema:
-        """What the encoded columns hold, where they are the table's own."""
-        model = self._cell_model
-        return Schema({}) if model is None else output_schema(model.codec, self.output)
-
-    def encoded_dtypes(self) -> dict[str, Dtype]:
-        """The types of the encoded columns."""
-        model = self._cell_model
-        return super().encoded_dtypes() if model is None else output_dtypes(model.codec, self.output)
-
-    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
-        """n rows of each group drawn from its density p̂_a; None where no cells are encoded."""
-        return None if self._cell_model is None else self._cell_model.sample_rows(n, random_state)
-
-    def _check_cell_settings(self) -> None:
-        """Refuse settings of cells that cannot be."""
-        check_choice("output", self.output, get_args(Output))
-        check_count("n_bins", self.n_bins, 2)
-        check_count("max_cells", self.max_cells, 1)
-        widths = self.hidden
-        if not (isinstance(widths, Sequence) and not isinstance(widths, str) and all(is_count(w, 1) for w in widths)):
-            raise ValueError(f"hidden must be a sequence of widths, whole numbers of at least 1; got {widths!r}.")
-
-
-def fit_cell_models(
-    settings: CellModelEncoder, rows: LabelledRows, y: Groups | None, seeds: Sequence[int], *, by_label: bool = False
-) -> dict[int, CellModel]:
-    """With each seed, fit every group's density and the classifier; evaluate both on all cells, or on observed ones.
+def fit_cell_model(
+    settings: FairMatching, rows: TrainingRows, y: Groups | None, *, by_label: bool = False
+) -> CellModel:
+    """Fit every group's density and the classifier; evaluate both on all cells, or on observed ones.
 
     With ``by_label`` the densities of every group and label are fitted as well.
     """
-    codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen, missing=settings.missing_)
+    codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen, missing=rows.missing)
     codec.fit(rows.X, settings.kinds)
-    K, n_classes = len(settings.groups_), 0 if y is None else int(y.max()) + 1
+    K, n_classes = len(rows.groups), 0 if y is None else int(y.max()) + 1
     whole = _Sample(codec.encode(rows.X), rows.weight)
     samples = [whole.take(rows.group == a) for a in range(K)]
     if y is not None:
@@ -172,23 +130,20 @@ def fit_cell_models(
     else:
         warn_user(str(space))
     support = None if space.enumerable else observed_support([sample.cells for sample in samples], codec.shape_)
-    models = {}
-    for seed in seeds:
-        densities, held_out = _fit_densities(settings, codec.shape_, samples, seed)
-        log_p, tails = _evaluated(densities, support)
-        label_log_p = label_tails = scores = classifier = None
-        if by_label and y is not None:
-            parts = [whole.take((rows.group == a) & (y == label)) for label in range(n_classes) for a in range(K)]
-            label_log_p, label_tails = _evaluated(_fit_densities(settings, codec.shape_, parts, seed)[0], support)
-            label_log_p, label_tails = label_log_p.reshape(n_classes, K, -1), label_tails.reshape(n_classes, K)
-        if y is not None:
-            classifier = _fit_classifier(settings.classifier, codec, whole, rows.group, y, K)
-            of_interest = np.arange(codec.n_cells_) if support is None else support
-            scores = classes_in_cells(classifier, codec, of_interest)
-        shares = np.bincount(rows.group, minlength=K) / len(rows.group)
-        learnt = codec, densities, support, log_p, tails, scores, classifier, shares, held_out
-        models[seed] = CellModel(*learnt, label_log_p, label_tails)
-    return models
+    densities, held_out = _fit_densities(settings, codec.shape_, samples)
+    log_p, tails = _evaluated(densities, support)
+    label_log_p = label_tails = scores = classifier = None
+    if by_label and y is not None:
+        parts = [whole.take((rows.group == a) & (y == label)) for label in range(n_classes) for a in range(K)]
+        label_log_p, label_tails = _evaluated(_fit_densities(settings, codec.shape_, parts)[0], support)
+        label_log_p, label_tails = label_log_p.reshape(n_classes, K, -1), label_tails.reshape(n_classes, K)
+    if y is not None:
+        classifier = _fit_classifier(settings.classifier, codec, whole, rows.group, y, K)
+        of_interest = np.arange(codec.n_cells_) if support is None else support
+        scores = classes_in_cells(classifier, codec, of_interest)
+    shares = np.bincount(rows.group, minlength=K) / len(rows.group)
+    learnt = codec, densities, support, log_p, tails, scores, classifier, shares, held_out
+    return CellModel(*learnt, label_log_p, label_tails)
 
 
 class _Sample(NamedTuple):
@@ -238,34 +193,24 @@ def classes_in_cells(classifier: Classifier, codec: CellCodec, cells: IntArray) 
     return np.concatenate(parts) if parts else np.zeros((0, len(classifier.classes_)))
 
 
-def to_output(codec: CellCodec, cells: IntArray, output: Output) -> pd.DataFrame | dict[Hashable, Values]:
-    """Cells as the kind of frame that was asked for, or as its columns."""
+def to_output(codec: CellCodec, cells: IntArray, output: Output) -> pd.DataFrame:
+    """Return cells as the kind of frame that was asked for."""
     if output == "categories":
-        return codec.columns(codec.levels_of(cells))
+        return pd.DataFrame(codec.columns(codec.levels_of(cells)), copy=False)
     if output == "codes":
-        return {"cell": cells}
+        return pd.DataFrame({"cell": cells})
     return pd.DataFrame(one_hot(codec.levels_of(cells), codec.shape_).toarray(), columns=one_hot_names(codec))
 
 
-def output_names(codec: CellCodec, output: Output) -> list[str]:
-    """The columns of that frame."""
+def output_columns(codec: CellCodec, output: Output) -> EncodedColumns:
+    """Return the columns of that frame; the table's own categories, and bins, are known by their names."""
     if output == "one-hot":
-        return one_hot_names(codec)
-    return ["cell"] if output == "codes" else [str(name) for name in codec.levels_]
-
-
-def output_dtypes(codec: CellCodec, output: Output) -> dict[str, Dtype]:
-    """The types of its columns."""
-    if output == "categories":
-        return {str(name): part.dtype for name, part in codec.decoded_levels.items()}
-    return dict.fromkeys(output_names(codec, output), np.dtype(np.int64 if output == "codes" else np.float64))
-
-
-def output_schema(codec: CellCodec, output: Output) -> Schema:
-    """What the columns of that frame hold, where they are the table's own: a bin, too, is known by its name."""
-    if output != "categories":
-        return Schema({})
-    return Schema({str(name): part.kind for name, part in codec.decoded_levels.items()})
+        return EncodedColumns.of_numbers(one_hot_names(codec))
+    if output == "codes":
+        return CELL
+    parts = {str(name): part for name, part in codec.decoded_levels.items()}
+    dtypes = {name: part.dtype for name, part in parts.items()}
+    return EncodedColumns(dtypes, Schema({name: part.kind for name, part in parts.items()}))
 
 
 def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: Output) -> IntArray:
@@ -279,9 +224,10 @@ def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: Output) -> 
 
 
 def _fit_densities(
-    settings: CellModelEncoder, levels: Sequence[int], samples: Sequence[_Sample], seed: int
+    settings: FairMatching, levels: Sequence[int], samples: Sequence[_Sample]
 ) -> tuple[list[CellDensity], FloatArray]:
     """A density of each sample, and its held-out likelihood."""
+    seed = settings.random_state
     rng = np.random.default_rng(seed)
     train, held = [], []
     for sample in samples:
@@ -303,7 +249,7 @@ def _fit_densities(
     return densities, np.array(scores)
 
 
-def _density(settings: CellModelEncoder, levels: Sequence[int], seed: int) -> CellDensity:
+def _density(settings: FairMatching, levels: Sequence[int], seed: int) -> CellDensity:
     """Return a density to be fitted, by its name or by the function that makes one."""
     if callable(settings.density):
         return settings.density(levels)

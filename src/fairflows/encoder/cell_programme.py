@@ -21,6 +21,7 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, hstack, kron, vstack
 from scipy.spatial import cKDTree
@@ -32,7 +33,6 @@ from fairflows.bounds.planning import planned_cell_bound, rows_needed
 from fairflows.encoder.base import FloatArray
 from fairflows.encoder.scores import Score, predicted_scores
 from fairflows.exceptions import DataError
-from fairflows.table.columns import TableColumns
 from fairflows.table.persons import Places
 
 _MOST_CLUSTERED = 20_000  # rows that centres are found from
@@ -132,7 +132,7 @@ class BinnedScores:
     n_groups: int  # K
     bins: ScoreBins | None = None  # the bins; None until they are cut
 
-    def coordinates(self, X: TableColumns) -> FloatArray:
+    def coordinates(self, X: pd.DataFrame) -> FloatArray:
         """η, and where the group is not known P(a | x), or P(a | x, y) for every label that counts, (n, d)."""
         eta = predicted_scores(self.label_scores, X)
         if self.group_score is None:
@@ -145,7 +145,7 @@ class BinnedScores:
         """Whose bins each row belongs to: its group's where the group is known."""
         return group if self.group_score is None else np.zeros_like(group)
 
-    def places(self, X: TableColumns, group: Places) -> Places:
+    def places(self, X: pd.DataFrame, group: Places) -> Places:
         """Each row's bin."""
         assert self.bins is not None
         return self.bins.places(self.coordinates(X), self.own_bins(group))

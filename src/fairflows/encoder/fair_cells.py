@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
 from fairflows.bounds.planning import delta_of_look
-from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows
+from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Groups, Traits, label_values
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
-from fairflows.encoder.labels import Classifier, Label, check_classifier
-from fairflows.encoder.scores import fit_score
-from fairflows.encoder.task_score import ScoredCells
-from fairflows.exceptions import DataError, check_choice, check_count, warn_user
+from fairflows.encoder.labels import (
+    Classifier,
+    Label,
+    check_classifier,
+    class_probabilities,
+    expected_labels,
+    predicted_labels,
+)
+from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
+from fairflows.encoder.scores import ScoreColumn, checked_columns, fit_score, score_columns
+from fairflows.exceptions import DataError, check_choice, check_count
 from fairflows.table.columns import shown
-from fairflows.table.frames import Values
-from fairflows.table.persons import Persons
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.table import Role
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
@@ -29,7 +36,7 @@ _ROWS_PER_CHUNK = 2**12  # whose laws of cells stay in a cache
 
 
 @dataclass(eq=False, repr=False)
-class FairCells(ScoredCells):
+class FairCells(Encoder):
     """The best cells for a label, so that their laws in the groups are at most a target apart.
 
     A score η of the label is cut into bins, by group where the attribute is known at encoding, or else together with a
@@ -95,60 +102,62 @@ class FairCells(ScoredCells):
     label_score: Classifier | None = None
     group_score: Classifier | None = None
     n_bins: int = 576
+    n_certify: int | None = None
+    delta: float = 0.05
     chance: float = 0.9
+    unit: Literal["row", "person"] = "row"
+    kinds: Mapping[str, str] | None = None
+    unseen: Literal["error", "other"] = "error"
+    missing: Literal["error", "category"] | None = None
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
 
+    columns_: dict[Hashable, ScoreColumn] = field(init=False)
+    labels_: list[Label] = field(init=False)
+    levels_: FloatArray = field(init=False)
     binned_: BinnedScores = field(init=False)
     cells_of_bin_: FloatArray = field(init=False)
     laws_: FloatArray = field(init=False)
-
-    strength_name = "target"
+    distance_: float = field(init=False)
+    planned_: float = field(init=False)
 
     @property
-    def needs_attribute(self) -> bool:
-        """Whether encoding needs the sensitive attribute; fitting does."""
-        return self.attribute == "encoding"
+    def traits(self) -> Traits:
+        """A coin of the person decides where a bin is split; the attribute may be left out at encoding."""
+        at_encoding = self.attribute == "encoding"
+        cells = () if self.n_cells_ is None else (self.n_cells_,)
+        return Traits(
+            needs_attribute=at_encoding, takes_attribute=at_encoding, randomised=True, strength="target", cells=cells
+        )
 
-    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
-        self._check_settings(strengths, weighted=rows.weight is not None)
-        if rows.y is None:
+    def learn(self, rows: TrainingRows) -> None:
+        """Fit the scores on some persons, and solve the programme for the others."""
+        self._check_settings(weighted=rows.weight is not None)
+        if not rows.labels:
             raise DataError(
                 "FairCells requires y to be passed, but the target y is None: cells are made for a label. FairTree "
                 "needs none."
             )
-        labels, rows = self._labels_and_features(rows)
-        plans = {seed: self._plan(rows, labels, seed) for seed in seeds}
-        of_several = len(strengths) > 1
-        return [self._learnt(*plans[seed], target, of_several) for target in strengths for seed in seeds]
-
-    def _learnt(
-        self, binned: BinnedScores, planned: PlannedProgramme, laws: FloatArray, target: float, of_several: bool
-    ) -> Learnt | None:
-        """The cells within a target; of several targets, one that is out of reach leaves nothing but a warning."""
-        try:
-            found = planned.within(target)
-        except DataError as error:
-            if not of_several:
-                raise
-            warn_user(str(error))
-            return None
-        return {
-            "binned_": binned,
-            "cells_of_bin_": found.channel,
-            "levels_": found.levels,
-            "laws_": laws @ found.channel,
-            "n_cells_": found.channel.shape[1],
-            "distance_": found.distance,
-            "planned_": found.planned,
-        }
+        self.labels_ = [replace(label, values=np.empty(0)) for label in rows.labels]
+        self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
+        self.output_ = CELL
+        rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
+        self.binned_, programme, laws = self._plan(rows, rows.labels, self.random_state)
+        found = programme.within(self.target)
+        self.cells_of_bin_, self.levels_, self.n_cells_ = found.channel, found.levels, found.channel.shape[1]
+        self.laws_ = laws @ found.channel
+        self.distance_, self.planned_ = found.distance, found.planned
 
     def _plan(
-        self, rows: LabelledRows, labels: list[Label], seed: int
+        self, rows: TrainingRows, labels: list[Label], seed: int
     ) -> tuple[BinnedScores, PlannedProgramme, FloatArray]:
         """Scores fitted on some persons, the programme made from the others, and the laws of bins of all their rows."""
         given = self._label_that_counts(labels)
         train, rest = self._part(rows, labels, given, seed)
         binned = self._fit_scores(rows, labels, given, train, seed)
-        X, group, persons = rows.columns.take(rest), rows.group[rest], rows.persons.take(rest)
+        X, group, persons = rows.X.iloc[rest], rows.group[rest], rows.persons.take(rest)
         weight = rows.weight_by(self.unit)[rest]
         K, scores, own_bins = len(self.groups_), binned.coordinates(X), binned.own_bins(group)
         bins = ScoreBins.fit(
@@ -161,7 +170,7 @@ class FairCells(ScoredCells):
         expected = np.column_stack([_sums(place, bins.n, weight * column) for column in eta.T]) / mass[:, None]
         # Row by row, 1 where it is of the group (and of the label that counts): what laws of bins are sums of.
         joint = group if given is None else given[rest] * K + group
-        n_joint = K * (1 if given is None else len(self.label_classes))
+        n_joint = K * (1 if given is None else len(label_values(self)))
         is_joint = np.eye(n_joint)[joint]
         counted = self._laws(is_joint, place, bins.n, weight)
         laws = counted
@@ -184,7 +193,7 @@ class FairCells(ScoredCells):
         return replace(binned, bins=bins), planned, all_rows / all_rows.sum(axis=1, keepdims=True)
 
     def _fit_scores(
-        self, rows: LabelledRows, labels: list[Label], given: Groups | None, train: np.ndarray, seed: int
+        self, rows: TrainingRows, labels: list[Label], given: Groups | None, train: np.ndarray, seed: int
     ) -> BinnedScores:
         scores = []
         for label in labels:
@@ -194,7 +203,7 @@ class FairCells(ScoredCells):
                 values = label.targets()[train, 0]
             scores.append(fit_score(estimator, rows, train, values, self.columns_, seed))
         K, group = len(self.groups_), rows.group
-        if self.needs_attribute:
+        if self.attribute == "encoding":
             return BinnedScores(scores, None, K)
         joint = group if given is None else given * K + group
         return BinnedScores(scores, fit_score(self.group_score, rows, train, joint[train], self.columns_, seed), K)
@@ -264,27 +273,26 @@ class FairCells(ScoredCells):
         return labels[0].values
 
     def cells(self, rows: Rows) -> Cells:
-        """Each row's cell; of a bin that is split, as the person's coin falls."""
-        self._check_fitted()
-        X = self._features(rows)
+        """Return the cell of each row; of a bin that is split, as the person's coin falls."""
+        X = checked_columns(rows.X, self.columns_, self.missing_, rows.outside)
         places = self.binned_.places(X, rows.map_group)
         coin = rows.persons_or_fresh().uniform(self.key_, "cell of a bin")
         return _drawn(self.cells_of_bin_, places, coin)
 
-    def _encode_rows(self, rows: Rows) -> dict[Hashable, Values]:
-        return {"cell": self.cells(rows)}
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """Return the number of each row's cell."""
+        return pd.DataFrame({"cell": self.cells(rows)})
 
-    def _refuse_attribute(self, sensitive_features: Role | None) -> None:
-        if not self.needs_attribute and sensitive_features is not None:
-            raise DataError(
-                "FairCells was fitted to encode without the sensitive attribute (attribute='training'), and would "
-                "not use the one that came: pass none."
-            )
+    def predict_rows(self, rows: Rows) -> np.ndarray:
+        """Predict the most frequent class of each row's cell, or the mean of a label of numbers."""
+        return predicted_labels(self.labels_, expected_labels(self.labels_, self.levels_, self.cells(rows)))
 
-    def _names_out(self) -> list[str]:
-        return ["cell"]
+    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
+        """Predict the class probabilities of each row's cell; a list where there are several labels."""
+        cells = self.cells(self.read(X, sensitive_features))
+        return class_probabilities(self.labels_, expected_labels(self.labels_, self.levels_, cells))
 
-    def _check_settings(self, targets: Sequence[float], *, weighted: bool) -> None:
+    def _check_settings(self, *, weighted: bool) -> None:
         check_count("n_cells", self.n_cells, 2)
         check_count("n_bins", self.n_bins, 4)
         check_choice("attribute", self.attribute, ("encoding", "training"))
@@ -296,12 +304,12 @@ class FairCells(ScoredCells):
         for name, value in (("chance", self.chance), ("delta", self.delta)):
             if not (isinstance(value, Real) and 0 < value < 1):
                 raise DataError(f"{name} must be in (0, 1); got {value!r}.")
-        for target in targets:
-            if not (isinstance(target, Real) and 0 < target <= 1):
-                raise DataError(f"target must be in (0, 1]; got {target!r}.")
+        if not (isinstance(self.target, Real) and 0 < self.target <= 1):
+            raise DataError(f"target must be in (0, 1]; got {self.target!r}.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
         tags.target_tags.required = True
         return tags
 

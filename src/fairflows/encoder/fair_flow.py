@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec.product import Codec
-from fairflows.encoder.base import FloatArray, Groups, Inversion, LabelledRows, Learnt, Rows, RowsLike, wrap_output
-from fairflows.encoder.group_encoder import ColumnEncoder
-from fairflows.exceptions import DataError
-from fairflows.table.frames import Frame, TableLike
-from fairflows.table.persons import Persons
-from fairflows.table.table import Role, Table
+from fairflows.encoder.base import (
+    EncodedColumns,
+    Encoder,
+    FloatArray,
+    Groups,
+    Traits,
+    begin_fit,
+    handed_over,
+    label_values,
+)
+from fairflows.encoder.labels import LabelsLike
+from fairflows.encoder.laws import Inversion, LatentLaw
+from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
+from fairflows.exceptions import DataError, check_share
+from fairflows.table.frames import ColumnLike, Frame, TableLike
+from fairflows.table.ledger import Ledger
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.table import Role
 
 if TYPE_CHECKING:
     from torch.distributions import Distribution
     from torch.nn import Module
 
     from fairflows.bijection import Bijection
+    from fairflows.density import GroupDensities
     from fairflows.encoder.flow_fitting import FittedFlow
 
 GroupDensity: TypeAlias = "Module | Distribution"
@@ -35,7 +51,7 @@ ROWS_PER_CHUNK = 2**12  # activations that stay in the cache: several times fast
 
 
 @dataclass(eq=False, repr=False)
-class FairFlow(ColumnEncoder):
+class FairFlow(Encoder):
     """Fair Normalizing Flows: z = f_a(x), a bijection per group, so that z tells little of a.
 
     Trained by Algorithm 1 of Balunović et al. (2022): with the densities p̂_a of the groups, the densities of the
@@ -128,19 +144,63 @@ class FairFlow(ColumnEncoder):
     outside: Literal["extend", "error", "clip"] = "extend"
     off_grid: Literal["error", "round"] = "round"
     fresh_noise: bool = False
+    kinds: Mapping[str, str] | None = None
+    unseen: Literal["error", "other"] = "error"
+    missing: Literal["error", "category"] | None = None
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
     device: str = "auto"
     progress: bool = False
-
-    is_invertible = True
 
     codec_: Codec = field(init=False)
     flow_: FittedFlow = field(init=False)
 
-    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
+    @property
+    def traits(self) -> Traits:
+        """Invertible; values on a grid get noise (before the fit: whether they would)."""
+        randomised = self.codec_.is_randomised if "codec_" in vars(self) else self.dequantise
+        return Traits(invertible=True, randomised=randomised)
+
+    def learn(self, rows: TrainingRows) -> None:
+        """Train the flow at its own gamma and seed."""
+        (flow,) = self._train(rows, [self.gamma], [self.random_state])
+        if flow is None:
+            raise DataError("Training of FairFlow diverged: its loss is not finite.")
+        self.flow_ = flow
+
+    def fit_path(
+        self,
+        X: RowsLike,
+        y: LabelsLike | None = None,
+        *,
+        sensitive_features: Role | None = None,
+        sample_weight: ColumnLike | None = None,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Self]:
+        """Train the flows of all gammas and seeds as one stack; one that diverged is returned unfitted."""
+        shared = clone(self)
+        rows = begin_fit(shared, X, y, sensitive_features, sample_weight)
+        flows = shared._train(rows, strengths, seeds)
+        ledger, found = Ledger.of(rows.X, rows.persons, rows.key), []
+        for (gamma, seed), flow in zip(product(strengths, seeds), flows, strict=True):
+            encoder = clone(self) if flow is None else copy.copy(shared)
+            encoder.gamma, encoder.random_state = gamma, seed
+            if flow is not None:
+                encoder.flow_, encoder.ledger_ = flow, ledger
+            found.append(encoder)
+        return found
+
+    def _train(self, rows: TrainingRows, gammas: Sequence[float], seeds: Sequence[int]) -> list[FittedFlow | None]:
+        """Fit the codec, and train a flow for every gamma and seed."""
         from fairflows.encoder.flow_fitting import fit_flows
 
-        self._check_strengths(strengths)
-        labels = self._read_label(rows)
+        for gamma in gammas:
+            check_share("gamma", gamma)
+        label = rows.single_label("FairFlow")
+        labels = None if label is None else label.values
         if self.criterion != "demographic_parity" and labels is None:
             raise DataError(f"criterion {self.criterion!r} speaks of labels; pass y.")
         self.codec_ = Codec(
@@ -149,32 +209,27 @@ class FairFlow(ColumnEncoder):
             outside=self.outside,
             off_grid=self.off_grid,
             unseen=self.unseen,
-            missing=self.missing_,
-            key=self.key_,
+            missing=rows.missing,
+            key=rows.key,
         ).fit(rows.X, labels, self.kinds)
+        self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(len(self.codec_.names_)))
         x, log_det = self.codec_.encode(rows.X, rows.persons.named_or_numbered())
-        flows = fit_flows(self, x, log_det, labels, rows, strengths, seeds)
-        return [None if flow is None else {"flow_": flow} for flow in flows]
-
-    @property
-    def is_randomised(self) -> bool:
-        """Whether values on a grid get noise; before the fit, whether they would."""
-        return self.codec_.is_randomised if "codec_" in vars(self) else self.dequantise
+        return fit_flows(self, x, log_det, labels, rows, gammas, seeds)
 
     @property
     def history_(self) -> pd.DataFrame:
         """Task loss, KL term and joint loss of each epoch."""
-        self._check_fitted()
+        check_is_fitted(self, "ledger_")
         return self.flow_.history
 
     @property
     def held_out_log_likelihood_(self) -> FloatArray | None:  # type: ignore[override]
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
-        self._check_fitted()
+        check_is_fitted(self, "ledger_")
         return self.flow_.held_out_log_likelihood
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame:
-        """z = f_a(x) of each row; a person's noise is always the same.
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """Return z = f_a(x) of each row; a person's noise is always the same.
 
         A row's encoding depends on the row, its person and its group alone, up to rounding: a matrix product rounds by
         the processor and by the place of the row in its batch, so that float64 encodings of one row agree to about
@@ -182,42 +237,43 @@ class FairFlow(ColumnEncoder):
         a rounding tie.
         """
         x, _ = self._to_model_space(rows)
-        return pd.DataFrame(self._encode(x, rows.map_group), columns=self._names_out())
+        return pd.DataFrame(self._encode(x, rows.map_group), columns=list(self.output_.dtypes))
 
-    def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
-        """Decode rows, each by its group's flow: exactly what was encoded."""
-        rows = self._read_latent(Z, sensitive_features, persons, by_person=False)
-        return self.decode(rows.X.to_numpy(dtype=np.float64), rows.group)
+    def inverse_transform(
+        self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
+    ) -> Frame:
+        """Return the rows that were encoded as X, each decoded by its group's flow.
+
+        Parameters
+        ----------
+        X : frame or array
+            Encoded rows.
+        sensitive_features : array, default=None
+            Their groups, unless a column of X holds them.
+        persons : Persons, default=None
+            Not used: the noise is taken off by rounding.
+        """
+        check_is_fitted(self, "ledger_")
+        rows = read_latent(self, X, sensitive_features, persons, by_person=False)
+        return handed_over(X, self.decode(rows.X.to_numpy(dtype=np.float64), rows.group))
 
     def decode(self, z: FloatArray, group: Groups) -> pd.DataFrame:
-        """The rows f_a⁻¹(z) behind points, each of a group: `inverse_transform` without the reading."""
+        """Return the rows f_a⁻¹(z) behind points, each of a group."""
         x = np.empty_like(z)
         for a in np.unique(group):
-            x[group == a] = self._decode(z[group == a], a)[0]
+            x[group == a] = decoded(self.flow_, z[group == a], a)[0]
         return self.codec_.decode(x)[0]
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """The class that the encoder's own classifier sees in z."""
-        return self.label_classes[self._class_probabilities(rows).argmax(axis=1)]
-
-    def predictions(self, models: Sequence[Self], table: Table, persons: Persons) -> Iterator[np.ndarray]:
-        """What each of the models predicts for the rows of a table, which are brought to model space once for all."""
-        import torch
-
-        from fairflows.resources import chosen_device
-
-        rows = self.read(table, None, persons)
-        x, _ = self._to_model_space(rows)
-        points = torch.from_numpy(x).to(chosen_device(self.device))
-        for model in models:
-            flow = model.flow_.on(points.device)
-            scores = flow.class_scores(flow.encode(points, rows.map_group))
-            yield self.label_classes[scores.argmax(-1).cpu().numpy()]
+        return label_values(self)[self._class_probabilities(rows).argmax(axis=1)]
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
         """Class probabilities by the encoder's own classifier on z."""
-        with self._reading(X, sensitive_features) as rows:
-            return self._class_probabilities(rows)
+        rows = self.read(X, sensitive_features)
+        probabilities = self._class_probabilities(rows)
+        rows.outside.warn()
+        return probabilities
 
     def _class_probabilities(self, rows: Rows) -> FloatArray:
         import torch
@@ -261,64 +317,39 @@ class FairFlow(ColumnEncoder):
             raise ValueError(f"to must be one of the groups {self.groups_}; got {to!r}.")
         other = 1 - rows.group if to is None else np.full(len(rows.group), self.groups_.index(to))
         x, _ = self._to_model_space(rows)
-        return wrap_output(X, self.decode(self._encode(x, rows.map_group), other))
-
-    def inversions(self, Z: TableLike) -> list[Inversion]:
-        """What each group's inverse makes of encoded rows: all that an adversary who holds the encoders can compute."""
-        import torch
-
-        self._check_fitted()
-        z = self._frame(Z).to_numpy(dtype=np.float64)
-        found = []
-        for b in range(len(self.groups_)):
-            x, log_det = self._decode(z, b)
-            with torch.no_grad():
-                log_p = self.flow_.densities.members[b].log_prob(torch.from_numpy(x)).numpy()
-            found.append(
-                Inversion(self.codec_.names_, self.codec_.decode(x)[0], self.codec_.values(x), x, log_p, log_det)
-            )
-        return found
-
-    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
-        """n rows of each group drawn from its density p̂_a."""
-        import torch
-
-        self._check_fitted()
-        draws = self.flow_.densities.sample(n, torch.Generator().manual_seed(random_state))
-        return [self.codec_.decode(x.numpy())[0] for x in draws]
+        return handed_over(X, self.decode(self._encode(x, rows.map_group), other))
 
     def latent_law(self) -> FlowLaw:
-        """The groups' laws of z under the densities that the encoder was trained with."""
-        self._check_fitted()
-        return FlowLaw(self.flow_, None if self.classes_ is None else self.label_classes, self.device)
+        """Return the groups' laws of z under the densities that the encoder was trained with."""
+        check_is_fitted(self, "ledger_")
+        return FlowLaw(self.flow_, self.codec_, None if self.classes_ is None else label_values(self), self.device)
 
     def _to_model_space(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
         persons = rows.persons_or_fresh() if self.codec_.is_randomised else rows.persons
-        return self.codec_.encode(rows.columns, persons, rows.outside)
+        return self.codec_.encode(rows.X, persons, rows.outside)
 
     def _encode(self, x: FloatArray, group: Groups) -> FloatArray:
         import torch
 
         return self.flow_.encode(torch.from_numpy(x), group).numpy()
 
-    def _decode(self, z: FloatArray, group: int) -> tuple[FloatArray, FloatArray]:
-        """f_a⁻¹(z) and its log-determinant, of points (n, D) of one group."""
-        import torch
 
-        parts = torch.tensor(z).split(ROWS_PER_CHUNK)
-        with torch.no_grad():
-            decoded = [self.flow_.encoders[group].inverse(part) for part in parts]
-        return torch.cat([x[0, 0] for x, _ in decoded]).numpy(), torch.cat([det[0, 0] for _, det in decoded]).numpy()
+def decoded(flow: FittedFlow, z: FloatArray, group: int) -> tuple[FloatArray, FloatArray]:
+    """Return f_a⁻¹(z) and its log-determinant, of points (n, D) of one group."""
+    import torch
 
-    def _names_out(self) -> list[str]:
-        return [f"z{j}" for j in range(len(self.codec_.names_))]
+    parts = torch.tensor(z).split(ROWS_PER_CHUNK)
+    with torch.no_grad():
+        found = [flow.encoders[group].inverse(part) for part in parts]
+    return torch.cat([x[0, 0] for x, _ in found]).numpy(), torch.cat([det[0, 0] for _, det in found]).numpy()
 
 
 @dataclass(frozen=True)
-class FlowLaw:
+class FlowLaw(LatentLaw):
     """The laws of z = f_a(x), x ~ p̂_a, for each group a."""
 
     flow: FittedFlow  # the encoders f_a and the densities p̂_a
+    codec: Codec  # rows of the table as points of model space
     classes: np.ndarray | None  # the values of the label
     device: str  # where draws are made
 
@@ -326,9 +357,6 @@ class FlowLaw:
     def labels(self) -> list[Hashable]:
         """The labels that there are densities of."""
         return [] if self.classes is None else [self.classes[number] for number in self.flow.label_numbers]
-
-    def exact(self, label: Hashable = None) -> None:
-        """There are no exact laws: z is continuous."""
 
     def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
         """Draws from every group's law and their log-density under every group."""
@@ -342,3 +370,27 @@ class FlowLaw:
         generator = torch.Generator(device).manual_seed(random_state)
         bijection = copy.deepcopy(self.flow.bijection).to(device)
         return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()
+
+    def under(self, densities: GroupDensities) -> FlowLaw:
+        """Return the laws if other densities of model space are the truth; of labels these say nothing."""
+        flow = replace(self.flow, densities=densities.double(), label_densities=None, label_numbers=())
+        return FlowLaw(flow, self.codec, None, "cpu")
+
+    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
+        """Draw n rows of each group from its density p̂_a."""
+        import torch
+
+        draws = self.flow.densities.sample(n, torch.Generator().manual_seed(random_state))
+        return [self.codec.decode(x.numpy())[0] for x in draws]
+
+    def inversions(self, Z: pd.DataFrame) -> list[Inversion]:
+        """Decode encoded rows by each group's inverse: all that an adversary who holds the encoders can compute."""
+        import torch
+
+        z, found = np.asarray(Z, dtype=np.float64), []
+        for b in range(len(self.flow.encoders)):
+            x, log_det = decoded(self.flow, z, b)
+            with torch.no_grad():
+                log_p = self.flow.densities.members[b].log_prob(torch.from_numpy(x)).numpy()
+            found.append(Inversion(self.codec.names_, self.codec.decode(x)[0], self.codec.values(x), x, log_p, log_det))
+        return found

@@ -7,33 +7,48 @@ if one of them had been the reference, so the choice of it changes which cells c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import copy
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal
+from typing import Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
-from fairflows.encoder.base import ExactLaw, FloatArray, IntArray, LabelledRows, Learnt, Rows
+from fairflows.density.cell_counts import MOST_CELLS_ENUMERATED, CellDensity
+from fairflows.encoder.base import (
+    Encoder,
+    FloatArray,
+    IntArray,
+    Traits,
+    at_strength,
+    handed_over,
+    label_values,
+    share_ledger,
+)
 from fairflows.encoder.cell_model import (
     CellModel,
-    CellModelEncoder,
     KnownCells,
+    Output,
     cells_from_output,
     check_labels,
-    fit_cell_models,
-    output_names,
+    fit_cell_model,
+    output_columns,
     to_output,
 )
-from fairflows.exceptions import DataError, check_choice
-from fairflows.table.frames import TableLike, Values
-from fairflows.table.persons import Persons
+from fairflows.encoder.labels import Classifier, LabelsLike
+from fairflows.encoder.laws import ExactLaw
+from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
+from fairflows.exceptions import DataError, check_choice, check_count, check_share, is_count
+from fairflows.table.frames import ColumnLike, Frame, TableLike, materialised
+from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
 from fairflows.table.table import Role
 
 
 @dataclass(eq=False, repr=False)
-class FairMatching(CellModelEncoder):
+class FairMatching(Encoder):
     """Encode categorical tables by matching the cells of each group to those of a reference.
 
     Two bijections are known in closed form: *sort-and-match*, which makes the groups' laws as alike as any bijection
@@ -98,36 +113,80 @@ class FairMatching(CellModelEncoder):
 
     gamma: float = 0.1
     _: KW_ONLY
+    density: str | Callable[[Sequence[int]], CellDensity] = "made"
     criterion: Literal["demographic_parity", "equalized_odds"] = "demographic_parity"
+    hidden: Sequence[int] = (50, 50)
+    classifier: Classifier | None = None
     reference: Hashable = "largest"
-
-    is_invertible = True  # both maps are bijections, and a person's coin says which one was taken
+    output: Output = "categories"
+    n_bins: int = 4
+    max_cells: int = MOST_CELLS_ENUMERATED
+    kinds: Mapping[str, str] | None = None
+    unseen: Literal["error", "other"] = "error"
+    missing: Literal["error", "category"] | None = None
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
+    device: str = "cpu"
 
     model_: CellModel = field(init=False)
-    class_of_cell_: IntArray = field(init=False)
+    matched_: IntArray = field(init=False)
+    split_: IntArray = field(init=False)
+    latent_laws_: FloatArray = field(init=False)
+    label_laws_: FloatArray | None = field(init=False)
+    class_of_cell_: IntArray | None = field(init=False)
 
-    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
-        self._check_strengths(strengths)
-        self._check_cell_settings()
-        check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds"))
-        labels = self._read_label(rows)
-        if self.criterion == "equalized_odds" and labels is None:
+    @property
+    def traits(self) -> Traits:
+        """Both maps are bijections; between the two ends of the frontier a coin picks one of them."""
+        return Traits(invertible=True, randomised=self.gamma not in (0, 1))
+
+    def learn(self, rows: TrainingRows) -> None:
+        """Fit the densities of cells and the classifier, and match the groups' cells."""
+        self._check_settings()
+        label = rows.single_label("FairMatching")
+        y = None if label is None else label.values
+        if self.criterion == "equalized_odds" and y is None:
             raise DataError("criterion 'equalized_odds' speaks of labels; pass y.")
-        if labels is not None:
-            check_labels(rows.group, labels, self.groups_, self.label_classes)
-        models = fit_cell_models(self, rows, labels, seeds, by_label=self.criterion == "equalized_odds")
-        maps = {seed: self._maps(model) for seed, model in models.items()}
-        return [self._compute_latent_laws(models[seed], *maps[seed], gamma) for gamma in strengths for seed in seeds]
+        if y is not None:
+            check_labels(rows.group, y, self.groups_, label_values(self))
+        self.model_ = fit_cell_model(self, rows, y, by_label=self.criterion == "equalized_odds")
+        self.matched_, self.split_ = self._maps(self.model_)
+        self.held_out_log_likelihood_ = self.model_.held_out_log_likelihood
+        self.output_ = output_columns(self.model_.codec, self.output)
+        self._mix(self.gamma)
 
-    @property
-    def is_randomised(self) -> bool:
-        """Between the two ends of the frontier a coin picks the map."""
-        return self.gamma not in (0, 1)
+    def fit_path(
+        self,
+        X: RowsLike,
+        y: LabelsLike | None = None,
+        *,
+        sensitive_features: Role | None = None,
+        sample_weight: ColumnLike | None = None,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Self]:
+        """Fit an encoder for every gamma and seed; densities and maps depend on the seed alone."""
+        X, given = materialised(X), {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        for gamma in strengths:
+            check_share("gamma", gamma)
+        key = new_key() if self.key is None else self.key
+        fitted = {}
+        for seed in seeds:
+            fitted[seed] = at_strength(self, strengths[0], seed)
+            fitted[seed].key = key
+            fitted[seed].fit(X, y, **given)
+        found = [fitted[seed]._with_gamma(gamma, self.key) for gamma in strengths for seed in seeds]
+        share_ledger(found)
+        return found
 
-    @property
-    def _cell_model(self) -> CellModel:
-        self._check_fitted()
-        return self.model_
+    def _with_gamma(self, gamma: float, key: Key | None) -> Self:
+        """Return a copy of the fitted encoder with another gamma, and with this setting of the key."""
+        encoder = copy.copy(self)
+        encoder.gamma, encoder.key = gamma, key
+        encoder._mix(gamma)
+        return encoder
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
         """Every group's sort-and-match and label split to the reference, (K, m) each."""
@@ -139,76 +198,81 @@ class FairMatching(CellModelEncoder):
         split = np.stack([label_split(log_p_reference, log_p, labels) for log_p in model.log_p])
         return matched, split
 
-    def _compute_latent_laws(self, model: CellModel, matched: IntArray, split: IntArray, gamma: float) -> Learnt:
-        """The exact law of the encoded cell, and the class that each encoded cell suggests."""
-        learnt: Learnt = {
-            "model_": model,
-            "matched_": matched,
-            "split_": split,
-            "latent_laws_": latent_laws(model.log_p, matched, split, gamma),
-            "held_out_log_likelihood_": model.held_out_log_likelihood,
-        }
+    def _mix(self, gamma: float) -> None:
+        """Set the exact law of the encoded cell, and the class that each encoded cell suggests."""
+        model, matched, split = self.model_, self.matched_, self.split_
+        self.latent_laws_ = latent_laws(model.log_p, matched, split, gamma)
+        self.label_laws_ = self.class_of_cell_ = None
         if model.label_log_p is not None:
-            learnt["label_laws_"] = np.stack([latent_laws(p, matched, split, gamma) for p in model.label_log_p])
+            self.label_laws_ = np.stack([latent_laws(p, matched, split, gamma) for p in model.label_log_p])
         if model.scores is None:
-            return learnt
+            return
         # P(y | z), all groups alike: the scores of the rows that z stands for, weighted by their probability.
-        p = np.exp(model.log_p)
         evidence = np.zeros_like(model.scores)
-        for a in range(len(p)):
-            mass = p[a][:, None] * model.scores
-            evidence[matched[a]] += gamma * mass
-            evidence[split[a]] += (1 - gamma) * mass
+        for p, f, g in zip(np.exp(model.log_p), matched, split, strict=True):
+            mass = p[:, None] * model.scores
+            evidence[f] += gamma * mass
+            evidence[g] += (1 - gamma) * mass
         total = evidence.sum(axis=1, keepdims=True)
-        probabilities = np.divide(evidence, total, out=model.scores.copy(), where=total > 0)
-        return learnt | {"class_probabilities_": probabilities, "class_of_cell_": probabilities.argmax(axis=1)}
+        self.class_of_cell_ = np.divide(evidence, total, out=model.scores.copy(), where=total > 0).argmax(axis=1)
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[Hashable, Values]:
-        """The cell of each row, sent through its group's map that the person's coin picks."""
-        return to_output(self.model_.codec, self._encode(rows), self.output)
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """Send the cell of each row through its group's map that the person's coin picks."""
+        return to_output(self.model_.codec, self._encoded_cells(rows), self.output)
 
-    def _decode_rows(self, Z: TableLike, sensitive_features: Role | None, persons: Persons | None) -> pd.DataFrame:
-        """The rows that were encoded as Z: needs the attribute, and the persons' identifiers for their coins."""
-        rows = self._read_latent(Z, sensitive_features, persons, by_person=self.is_randomised)
+    def inverse_transform(
+        self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
+    ) -> Frame:
+        """Return the rows that were encoded as X.
+
+        Parameters
+        ----------
+        X : frame or array
+            Encoded rows.
+        sensitive_features : array, default=None
+            Their groups, unless a column of X holds them.
+        persons : Persons, default=None
+            Who is who, because coins are repeated; by default as the identifier says.
+        """
+        check_is_fitted(self, "ledger_")
+        randomised = self.traits.randomised
+        rows = read_latent(self, X, sensitive_features, persons, by_person=randomised)
         cells = cells_from_output(self.model_.codec, rows.X, self.output)
-        persons = rows.named_persons() if self.is_randomised else rows.persons
+        persons = rows.named_persons() if randomised else rows.persons
         matched, split = (np.stack([inverse_map(f) for f in maps]) for maps in (self.matched_, self.split_))
-        return self.model_.codec.decode(self._apply(matched, split, cells, rows, persons))
+        decoded = self.model_.codec.decode(self._apply(matched, split, cells, rows, persons))
+        return handed_over(X, decoded)
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
-        """The class that each row's encoded cell suggests: no information but the cell is used."""
-        values, cells = self.label_classes, self._encode(rows)
+        """Predict the class that each row's encoded cell suggests, from the cell alone."""
+        values, cells = label_values(self), self._encoded_cells(rows)
         place, known = self.model_.place(cells)
-        classes = self.class_of_cell_[np.where(known, place, 0)]
+        classes = np.asarray(self.class_of_cell_)[np.where(known, place, 0)]
         if not known.all():
             classes[~known] = self.model_.score(cells[~known]).argmax(axis=1)
         return values[classes]
 
     def latent_law(self) -> ExactLaw:
-        """The laws of the encoded cell; the mass outside the m cells counts as if no two groups met there."""
-        self._check_fitted()
+        """Return the laws of the encoded cell; mass outside the m cells counts as if no two groups met there."""
+        check_is_fitted(self, "ledger_")
         model, given = self.model_, {}
-        if model.label_tails is not None:
+        if model.label_tails is not None and self.label_laws_ is not None:
             tails = [np.diag(tail) for tail in model.label_tails]
             laws = [np.concatenate(parts, axis=1) for parts in zip(self.label_laws_, tails, strict=True)]
-            given = dict(zip(self.label_classes.tolist(), laws, strict=True))
-        return ExactLaw(np.concatenate([self.latent_laws_, np.diag(model.tails)], axis=1), given)
+            given = dict(zip(label_values(self).tolist(), laws, strict=True))
+        known = KnownCells(model, self.output, self.latent_laws_, (self.matched_, self.split_))
+        return ExactLaw(np.concatenate([self.latent_laws_, np.diag(model.tails)], axis=1), given, known)
 
-    def known_cells(self) -> KnownCells:
-        """The laws and both bijections."""
-        self._check_fitted()
-        return KnownCells(self.model_, self.output, self.latent_laws_, (self.matched_, self.split_))
-
-    def _encode(self, rows: Rows) -> IntArray:
-        persons = rows.persons_or_fresh() if self.is_randomised else rows.persons
-        cells = self.model_.codec.encode(rows.columns, rows.outside)
+    def _encoded_cells(self, rows: Rows) -> IntArray:
+        persons = rows.persons_or_fresh() if self.traits.randomised else rows.persons
+        cells = self.model_.codec.encode(rows.X, rows.outside)
         return self._apply(self.matched_, self.split_, cells, rows, persons)
 
     def _apply(self, matched: IntArray, split: IntArray, cells: IntArray, rows: Rows, persons: Persons) -> IntArray:
         place, known = self.model_.place(cells)
         place = np.where(known, place, 0)
         group = rows.map_group
-        if self.is_randomised:
+        if self.traits.randomised:
             coin = persons.uniform(self.key_, "matching") < self.gamma
             sent = np.where(coin, matched[group, place], split[group, place])
         else:
@@ -217,8 +281,15 @@ class FairMatching(CellModelEncoder):
             sent = self.model_.support[sent]
         return np.where(known, sent, cells)
 
-    def _names_out(self) -> list[str]:
-        return output_names(self.model_.codec, self.output)
+    def _check_settings(self) -> None:
+        check_share("gamma", self.gamma)
+        check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds"))
+        check_choice("output", self.output, get_args(Output))
+        check_count("n_bins", self.n_bins, 2)
+        check_count("max_cells", self.max_cells, 1)
+        widths = self.hidden
+        if not (isinstance(widths, Sequence) and not isinstance(widths, str) and all(is_count(w, 1) for w in widths)):
+            raise DataError(f"hidden must be a sequence of widths, whole numbers of at least 1; got {widths!r}.")
 
 
 def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntArray:

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import BaseEstimator, clone, is_regressor
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.utils import Tags
 
 from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_cell_bound
 from fairflows.display import ShowProgress, progress_bar
-from fairflows.encoder.base import Cells, FloatArray, Groups, LabelledRows, Learnt, Rows
-from fairflows.encoder.labels import Label, check_classifier, label_columns, takes_weights
+from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Traits
+from fairflows.encoder.labels import (
+    Label,
+    check_classifier,
+    class_probabilities,
+    expected_labels,
+    predicted_labels,
+    takes_weights,
+)
 from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
-from fairflows.encoder.rows_given_cell import RowsGivenCell
-from fairflows.encoder.scores import Score, fit_score, predicted_scores
-from fairflows.encoder.task_score import ScoredCells
+from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
+from fairflows.encoder.scores import Score, ScoreColumn, checked_columns, fit_score, predicted_scores, score_columns
 from fairflows.exceptions import DataError, check_choice, check_count, warn_user
-from fairflows.table.columns import Dtype, TableColumns, check_known
-from fairflows.table.frames import Values
-from fairflows.table.schema import Schema
+from fairflows.table.columns import check_known
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.table import Role
 
 _CANDIDATES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _CHANCE = 0.9  # with which the certificate stays within its plan
@@ -33,7 +40,7 @@ _ROWS_PER_CHUNK = 2**15
 
 
 @dataclass(eq=False, repr=False)
-class FairTree(ScoredCells):
+class FairTree(Encoder):
     """Encode rows as cells that tell much about the table and nothing about the group.
 
     A binary tree in which every node splits *each group at its own quantile* of one score, so that every cell holds the
@@ -50,10 +57,6 @@ class FairTree(ScoredCells):
     n_cells : int or "auto"
         The number of cells. "auto" takes the most, up to 1024, for which the certificate to expect is within
         ``target`` nine times out of ten.
-    output : {"cell", "row"}
-        What is released: the number of the cell, or a whole row in the table's own columns, drawn anew each time from
-        a law of rows given the cell (`fairflows.encoder.rows_given_cell`), together with the label where there is one.
-        That law is the same for every group, so that the cell's certificate covers the row.
     targets : sequence of column names, optional
         The columns that the cells are to tell, beside the label; all of them when not given.
     label_weight : float
@@ -89,8 +92,6 @@ class FairTree(ScoredCells):
         The share of each group's calibration rows in each cell: the same for every group, to one row per split.
     levels_ : ndarray of shape (n_cells_, n_targets)
         What is expected of the labels in each cell.
-    rows_given_cell_ : RowsGivenCell or None
-        What whole rows are drawn from.
     planned_ : dict, or None
         With "auto": the certificate to expect for each number of cells that was tried.
 
@@ -105,120 +106,100 @@ class FairTree(ScoredCells):
 
     n_cells: int | Literal["auto"] = 64
     _: KW_ONLY
-    output: Literal["cell", "row"] = "cell"
     targets: Sequence[Hashable] | None = None
     label_weight: float = 1.0
     label_score: BaseEstimator | None = None
     n_components: int = 16
     calibration: float = 2 / 3
+    unit: Literal["row", "person"] = "row"
     min_rows: int = 5
     target: float | None = None
+    delta: float = 0.05
+    n_certify: int | None = None
+    kinds: Mapping[str, str] | None = None
+    unseen: Literal["error", "other"] = "error"
+    missing: Literal["error", "category"] | None = None
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
     progress: bool = False
 
+    columns_: dict[Hashable, ScoreColumn] = field(init=False)
+    labels_: list[Label] = field(init=False)
+    levels_: FloatArray = field(init=False)
     scores_: TreeScores = field(init=False)
     tree_: MatchedTree = field(init=False)
     shares_: FloatArray = field(init=False)
     planned_: dict[int, float] | None = field(init=False)
-    rows_given_cell_: ClassVar[RowsGivenCell | None] = None
-
-    strength_name = "n_cells"
 
     @property
-    def draws_rows(self) -> bool:
-        """Whether whole rows are released."""
-        return self.output == "row"
+    def traits(self) -> Traits:
+        """A coin of the person decides between two cells where the scores do not."""
+        return Traits(randomised=True, strength="n_cells", cells=() if self.n_cells_ is None else (self.n_cells_,))
 
-    @property
-    def encoded_schema(self) -> Schema:
-        """What the columns of whole rows hold."""
-        self._check_fitted()
-        return Schema({}) if self.rows_given_cell_ is None else self.rows_given_cell_.schema
-
-    def encoded_dtypes(self) -> dict[str, Dtype]:
-        """The types of cell numbers or of the columns of whole rows."""
-        self._check_fitted()
-        return super().encoded_dtypes() if self.rows_given_cell_ is None else self.rows_given_cell_.dtypes
-
-    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
-        self._check_settings(rows.X, strengths)
-        given = rows.X
-        labels, rows = self._labels_and_features(rows)
-        learnt: dict[tuple[float, int], Learnt] = {}
+    def learn(self, rows: TrainingRows) -> None:
+        """Fit the scores on some persons, and the tree on the others."""
+        self._check_settings(rows.X)
+        self.labels_ = [replace(label, values=np.empty(0)) for label in rows.labels]
+        self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
+        self.output_ = CELL
+        rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
         with progress_bar("growing", enabled=self.progress) as show:
-            for seed in seeds:
-                scores, calibration = self._calibrate(rows, labels, seed, show)
-                for n_cells in strengths:
-                    learnt[n_cells, seed] = self._grown(rows, labels, scores, calibration, n_cells, show)
-                    if self.output == "row":
-                        learnt[n_cells, seed] |= self._law_of_rows(given, rows, learnt[n_cells, seed], seed)
-        return [learnt[n_cells, seed] for n_cells in strengths for seed in seeds]
+            scores, calibration = self._calibrate(rows, show)
+            self._grow(rows, scores, calibration, show)
 
-    def _calibrate(
-        self, rows: LabelledRows, labels: list[Label], seed: int, show: ShowProgress
-    ) -> tuple[TreeScores, Calibration]:
-        """Scores fitted on some persons, and the others with what the tree needs to know of them."""
-        weight = rows.weight_by(self.unit)
+    def _calibrate(self, rows: TrainingRows, show: ShowProgress) -> tuple[TreeScores, Calibration]:
+        """Fit the scores on some persons; return them, and the others as the tree needs them."""
+        weight, seed, labels = rows.weight_by(self.unit), self.random_state, rows.labels
         counted = np.flatnonzero(weight > 0)
         fitted, others = (
             counted[part] for part in rows.persons.take(counted).split(self.calibration, random_state=seed)
         )
         show(0, None, "scores")
-        scores = TreeScores.fit(self, rows, fitted, labels, seed)
-        values = scores.values(rows.columns.take(others))
+        scores = TreeScores.fit(self, rows, fitted)
+        values = scores.values(rows.X.iloc[others])
         share = np.sqrt(self.label_weight / max(len(labels), 1))
         parts = [share * _standardised(label.targets()[others], weight[others]) for label in labels]
         of_columns = values[:, scores.n_of_labels :]
         parts.append(of_columns / np.sqrt(max(scores.total_variance, 1e-300)))
         tree_rows = CalibrationRows.of(
-            values, rows.group[others], weight[others], np.concatenate(parts, axis=1), len(self.groups_), seed
+            values, rows.group[others], weight[others], np.concatenate(parts, axis=1), len(rows.groups), seed
         )
         return scores, Calibration(others, tree_rows)
 
-    def _grown(
-        self,
-        rows: Rows,
-        labels: list[Label],
-        scores: TreeScores,
-        calibration: Calibration,
-        n_cells: float | Literal["auto"],
-        show: ShowProgress,
-    ) -> Learnt:
-        """The tree with this number of cells, and what its cells say."""
-        planned = None
+    def _grow(self, rows: TrainingRows, scores: TreeScores, calibration: Calibration, show: ShowProgress) -> None:
+        """Grow the tree, and set what its cells say."""
+        n_cells, self.planned_ = self.n_cells, None
         if n_cells == "auto":
-            planned = self._plan(rows, calibration)
-            n_cells = most_cells_within(planned, float(self.target or 0), "Certify on more persons (n_certify).")
+            self.planned_ = self._plan(rows, calibration)
+            n_cells = most_cells_within(self.planned_, float(self.target or 0), "Certify on more persons (n_certify).")
         tree, cell = grow(calibration.rows, int(n_cells), self.min_rows, show)
         if tree.n_cells < n_cells:
-            sizes = np.bincount(calibration.rows.group, minlength=len(self.groups_))
-            smallest = self.groups_[int(sizes.argmin())]
+            sizes = np.bincount(calibration.rows.group, minlength=len(rows.groups))
+            smallest = rows.groups[int(sizes.argmin())]
             warn_user(
                 f"{int(n_cells)} cells were asked for, but group {smallest!r} has {int(sizes.min()):,} calibration "
                 f"rows: cells that a group cannot fill were merged with their neighbours, and {tree.n_cells} are left."
             )
-        kept, place = scores.keeping(np.unique(tree.score))
-        weight = calibration.rows.weight
-        levels = [_means_in_cells(label.targets()[calibration.places], cell, weight, tree.n_cells) for label in labels]
-        shares = np.zeros((len(self.groups_), tree.n_cells))
+        self.scores_, place = scores.keeping(np.unique(tree.score))
+        self.tree_, self.n_cells_ = replace(tree, score=place[tree.score]), tree.n_cells
+        weight, targets = calibration.rows.weight, [label.targets()[calibration.places] for label in rows.labels]
+        levels = [_means_in_cells(target, cell, weight, tree.n_cells) for target in targets]
+        self.levels_ = np.concatenate([np.empty((tree.n_cells, 0)), *levels], axis=1)
+        shares = np.zeros((len(rows.groups), tree.n_cells))
         np.add.at(shares, (calibration.rows.group, cell), weight)
-        return {
-            "scores_": kept,
-            "tree_": replace(tree, score=place[tree.score]),
-            "levels_": np.concatenate([np.empty((tree.n_cells, 0)), *levels], axis=1),
-            "n_cells_": tree.n_cells,
-            "shares_": shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300),
-            "planned_": planned,
-        }
+        self.shares_ = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
 
-    def _plan(self, rows: Rows, calibration: Calibration) -> dict[int, float]:
+    def _plan(self, rows: TrainingRows, calibration: Calibration) -> dict[int, float]:
         """The certificate to expect for growing numbers of cells, until it is beyond the target.
 
         In the calibration rows every cell has the same share of every group. What others show differs by the chance of
         both draws, of those who calibrated and of those who certify; the scores were fitted on neither.
         """
         if self.target is None:
-            raise ValueError("n_cells='auto' needs the distance to certify: set target.")
-        K, group, weight = len(self.groups_), calibration.rows.group, calibration.rows.weight
+            raise DataError("n_cells='auto' needs the distance to certify: set target.")
+        K, group, weight = len(rows.groups), calibration.rows.group, calibration.rows.weight
         codes = rows.persons.take(calibration.places).codes
         of_person = np.stack([np.bincount(codes, weight * (group == a)) for a in range(K)])
         calibrating = of_person.sum(axis=1) ** 2 / (of_person**2).sum(axis=1)  # as many persons of equal weight
@@ -234,51 +215,39 @@ class FairTree(ScoredCells):
                 break
         return planned
 
-    def _law_of_rows(self, X: pd.DataFrame, rows: LabelledRows, learnt: Learnt, seed: int) -> Learnt:
-        """The law that whole rows are drawn from, given the cells of all rows that the encoder is fitted to."""
-        own = clone(self)
-        own.__dict__.update(vars(self) | learnt)
-        coins = np.random.default_rng(seed)
-        cells = own._cells_of(rows.columns, rows.group, lambda depth, places: coins.random(len(places)))
-        labels = None if rows.y is None else label_columns(rows.y)
-        who = rows.persons.codes
-        drawn = RowsGivenCell.fit(X, cells, own.n_cells_, labels, persons=who, key=self.key_, random_state=seed)
-        return {"rows_given_cell_": drawn}
-
     def cells(self, rows: Rows) -> Cells:
-        """Each row's cell."""
-        self._check_fitted()
+        """Return the cell of each row."""
         persons = rows.persons_or_fresh()
-        X = self._features(rows)
+        X = checked_columns(rows.X, self.columns_, self.missing_, rows.outside)
         if self.missing_ == "category":
             self.scores_.components.columns.note_missing(X, rows.outside)
-
-        def coin(depth: int, places: npt.NDArray[np.intp]) -> FloatArray:
-            return persons.take(places).uniform(self.key_, f"tree: depth {depth}")
-
-        return self._cells_of(X, rows.map_group, coin)
-
-    def _cells_of(self, X: TableColumns, group: Groups, coin: Coin) -> Cells:
-        """The cells of rows that were checked, a chunk at a time."""
-        cells = np.empty(len(X), dtype=np.intp)
-        for chunk, rows in X.chunks(_ROWS_PER_CHUNK):
-            scores, coin_of_chunk = self.scores_.values(rows), _from_row(chunk.start, coin)
-            cells[chunk] = self.tree_.cells(scores, group[chunk], coin_of_chunk)
+        cells, group = np.empty(len(X), dtype=np.intp), rows.map_group
+        for start in range(0, len(X), _ROWS_PER_CHUNK):
+            chunk = slice(start, start + _ROWS_PER_CHUNK)
+            scores = self.scores_.values(X.iloc[chunk])
+            cells[chunk] = self.tree_.cells(scores, group[chunk], self._coin(persons, start))
         return cells
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame | dict[Hashable, Values]:
-        """The number of each row's cell, or a row drawn from it."""
-        cells = self.cells(rows)
-        return {"cell": cells} if self.rows_given_cell_ is None else self.rows_given_cell_.sample(cells)
+    def _coin(self, persons: Persons, start: int) -> Coin:
+        """Return the coins of the rows from `start` on; a person has one for each depth of the tree."""
+        return lambda depth, places: persons.take(start + places).uniform(self.key_, f"tree: depth {depth}")
 
-    def _names_out(self) -> list[str]:
-        return ["cell"] if self.rows_given_cell_ is None else [str(name) for name in self.rows_given_cell_.names]
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """Return the number of each row's cell."""
+        return pd.DataFrame({"cell": self.cells(rows)})
 
-    def _check_settings(self, X: pd.DataFrame, strengths: Sequence[float | Literal["auto"]]) -> None:
-        for n_cells in strengths:
-            if n_cells != "auto":
-                check_count("n_cells", n_cells, 2)
-        check_choice("output", self.output, ("cell", "row"))
+    def predict_rows(self, rows: Rows) -> np.ndarray:
+        """Predict the most frequent class of each row's cell, or the mean of a label of numbers."""
+        return predicted_labels(self.labels_, expected_labels(self.labels_, self.levels_, self.cells(rows)))
+
+    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
+        """Predict the class probabilities of each row's cell; a list where there are several labels."""
+        cells = self.cells(self.read(X, sensitive_features))
+        return class_probabilities(self.labels_, expected_labels(self.labels_, self.levels_, cells))
+
+    def _check_settings(self, X: pd.DataFrame) -> None:
+        if self.n_cells != "auto":
+            check_count("n_cells", self.n_cells, 2)
         check_choice("unit", self.unit, ("row", "person"))
         check_count("n_components", self.n_components, 1)
         check_count("min_rows", self.min_rows, 1)
@@ -294,6 +263,11 @@ class FairTree(ScoredCells):
             check_known(name, X.columns, "target")
         if self.targets is not None and not len(self.targets):
             raise DataError(f"targets must name a column at least; got {self.targets!r}.")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
 
 
 @dataclass(frozen=True)
@@ -315,13 +289,12 @@ class TreeScores:
     total_variance: float  # of all columns together
 
     @classmethod
-    def fit(
-        cls, tree: FairTree, rows: LabelledRows, places: npt.NDArray[np.intp], labels: list[Label], seed: int
-    ) -> TreeScores:
+    def fit(cls, tree: FairTree, rows: TrainingRows, places: npt.NDArray[np.intp]) -> TreeScores:
         """Scores of some rows of a table; a label that does not vary among them has none."""
         of_labels: list[Score] = []
         n_of_labels = 0
-        for label in labels:
+        seed = tree.random_state
+        for label in rows.labels:
             values, present = np.unique(label.values[places], return_inverse=True)
             if len(values) < 2:
                 continue
@@ -335,7 +308,7 @@ class TreeScores:
         components = PrincipalComponents.fit(ranked, X, tree.n_components, seed)
         return cls(of_labels, components, n_of_labels, ranked.total_variance)
 
-    def values(self, X: TableColumns) -> FloatArray:
+    def values(self, X: pd.DataFrame) -> FloatArray:
         """The scores of rows, (n_rows, n_scores)."""
         of_columns = self.components.scores(X)
         if not self.of_labels:
@@ -369,11 +342,6 @@ def _estimator_of(label: Label, estimator: BaseEstimator | None, *, weighted: bo
     if weighted and not takes_weights(estimator):
         raise DataError(f"label_score must take sample_weight, as rows have weights; got {type(estimator).__name__!r}.")
     return estimator
-
-
-def _from_row(start: int, coin: Coin) -> Coin:
-    """The coins of rows that are counted from a later row on."""
-    return lambda depth, places: coin(depth, start + places)
 
 
 def _standardised(targets: FloatArray, weight: FloatArray) -> FloatArray:

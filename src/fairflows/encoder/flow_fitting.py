@@ -18,8 +18,9 @@ from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, Real
 from fairflows.density import Density, GroupDensities, KnownDensity, density_of
 from fairflows.density.base import FreshNoise
 from fairflows.density.known import InModelSpace
-from fairflows.encoder.base import FloatArray, Groups, LabelledRows
+from fairflows.encoder.base import FloatArray, Groups, label_values
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
+from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError, check_count
 from fairflows.resources import chosen_device
 from fairflows.training.algorithm1 import MOST_COMPARED
@@ -89,7 +90,7 @@ def fit_flows(
     x: FloatArray,
     log_det: FloatArray,
     labels: Groups | None,
-    rows: LabelledRows,
+    rows: TrainingRows,
     gammas: Sequence[float],
     seeds: Sequence[int],
 ) -> list[FittedFlow | None]:
@@ -112,7 +113,7 @@ def fit_flows(
     gamma = [g for g, _, _ in models]
     model_seeds = [s + _RESTART * r for _, s, r in models]
     bijection = _bijection(settings, x.shape[1], n_groups, model_seeds).to(device)
-    n_classes = 0 if labels is None else len(settings.label_classes)
+    n_classes = 0 if labels is None else len(label_values(settings))
     head = None
     if n_classes:
         head = StackedMLP(x.shape[1], settings.head, n_classes, seeds=model_seeds, stream="head").to(device)
@@ -156,7 +157,7 @@ def _check_counts(settings: FairFlow) -> None:
 
 
 def _by_group(
-    x: FloatArray, labels: Groups | None, rows: LabelledRows, kept: npt.NDArray[np.bool_], device: torch.device
+    x: FloatArray, labels: Groups | None, rows: TrainingRows, kept: npt.NDArray[np.bool_], device: torch.device
 ) -> GroupRows:
     """Points of model space, and the labels and weights of their rows, by group: of the rows that are kept."""
     places = [np.flatnonzero(kept & (rows.group == a)) for a in range(int(rows.group.max()) + 1)]
@@ -185,7 +186,7 @@ def _repeated(weight: Tensor) -> Tensor:
 
 
 def _hold_out(
-    rows: LabelledRows, share: float, random_state: int
+    rows: TrainingRows, share: float, random_state: int
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Training and held-out rows, no person in both."""
     if not 0 <= share < 1:
@@ -217,7 +218,7 @@ def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, Gro
     densities = GroupDensities.fit(template, rows.x, group_names=names, random_state=seed, noise=rows.noise)
     if settings.criterion == "demographic_parity":
         return densities, None, ()
-    last = len(settings.label_classes) - 1
+    last = len(label_values(settings)) - 1
     numbers = (last,) if settings.criterion == "equal_opportunity" else tuple(range(last + 1))
     by_label = GroupDensities.fit(
         template,
@@ -292,7 +293,7 @@ def _check_size(settings: FairFlow, n_features: int, n_groups: int, batch_size: 
     """Refuse more than two groups whose draws, each compared with several other groups, are too many for a step."""
     if isinstance(settings.bijection, Bijection):
         return  # only the memory of the named ones is known
-    n_labels = len(settings.label_classes) if settings.criterion == "equalized_odds" else 1
+    n_labels = len(label_values(settings)) if settings.criterion == "equalized_odds" else 1
     of_features = _NUMBERS_PER_FEATURE.get(settings.bijection, 0) * n_features
     of_pair = n_models * batch_size * n_labels * settings.n_blocks * (2 * sum(settings.hidden) + of_features)
 

@@ -1,20 +1,23 @@
-"""Labels that cells are made for, as numbers whose mean is what is kept; and the classifiers that predict them."""
+"""Labels as numbers whose mean is kept by encoders, and the classifiers that predict them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.validation import has_fit_parameter
 
-from fairflows.encoder.base import FloatArray, LabelsLike
 from fairflows.exceptions import DataError
 from fairflows.table.columns import is_number, places_in, shown, sorted_values
-from fairflows.table.frames import has_names, is_polars, to_pandas
+from fairflows.table.frames import ColumnLike, Frame, has_names, is_polars, to_pandas
+
+FloatArray = npt.NDArray[np.float64]
+LabelsLike: TypeAlias = "ColumnLike | Frame"
+"""One label per row; several, a column each, where an encoder takes them."""
 
 _MOST_FRACTIONS, _MOST_INTEGERS = 20, 100  # different numbers that may still be the names of classes
 
@@ -176,3 +179,10 @@ def check_classifier(classifier: object, *, weighted: bool) -> None:
         raise ValueError(f"classifier must give probabilities (predict_proba); {name} gives none.")
     if weighted and not takes_weights(classifier):
         raise ValueError(f"classifier must take sample_weight where rows have weights; {name} does not.")
+
+
+def expected_labels(labels: Sequence[Label], levels: FloatArray, cells: npt.NDArray[np.intp]) -> FloatArray:
+    """Return the means of the labels' targets in each row's cell, from those of all cells."""
+    if not labels:
+        raise DataError("The encoder was fitted without a label and cannot predict one.")
+    return levels[cells]

@@ -20,7 +20,7 @@ from fairflows.codec.one_column import Levels
 from fairflows.codec.outside import Outside
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.scores import ScoreColumn
-from fairflows.table.columns import TableColumns, floats, missing
+from fairflows.table.columns import floats, missing
 
 _MOST_KNOTS = 1024  # of a column's distribution function
 _MOST_LEVELS = 64  # of a column; rarer categories count as one
@@ -138,13 +138,13 @@ class RankedColumns:
         varying = sum(bool(part.ranks.any()) for part in self.numbers)
         return float(varying + sum(part.scale > 0 for part in self.categories) + np.count_nonzero(self.missing_scale))
 
-    def note_missing(self, X: TableColumns, found: Outside) -> None:
+    def note_missing(self, X: pd.DataFrame, found: Outside) -> None:
         """Note the numbers that are missing where none was in training."""
         for ranks in self.numbers:
             if not ranks.had_missing:
                 found.note(str(ranks.name), "missing", missing(X[ranks.name]))
 
-    def features(self, X: TableColumns) -> tuple[FloatArray, list[IntArray]]:
+    def features(self, X: pd.DataFrame) -> tuple[FloatArray, list[IntArray]]:
         """Ranks (n_rows, n_numbers), and the number of the indicator that is 1 for each row, or −1 where none is.
 
         There is one such array per column of categories, then one per column of numbers that had missing values.
@@ -181,7 +181,7 @@ class PrincipalComponents:
         """The components of training rows, or of a random sample where there are many."""
         if len(X) > _SAMPLE:
             X = X.iloc[np.random.default_rng(random_state).choice(len(X), _SAMPLE, replace=False)]
-        ranks, places = columns.features(TableColumns(X))
+        ranks, places = columns.features(X)
         row, at = np.arange(len(X)), np.concatenate([*places, np.empty(0, dtype=np.int64)])
         row = np.tile(row, len(places))[at >= 0]
         shape = len(X), columns.n_features - len(columns.numbers)
@@ -194,14 +194,15 @@ class PrincipalComponents:
         found = pca.fit(features.toarray() if whole else features).components_.T * scales[:, None]
         return cls(columns, np.round(found * _LOADING_STEPS) / _LOADING_STEPS)
 
-    def scores(self, X: TableColumns) -> FloatArray:
+    def scores(self, X: pd.DataFrame) -> FloatArray:
         """The components of rows, (n_rows, n_components); not centred."""
         n_numbers, found = len(self.columns.numbers), np.empty((len(X), self.loadings.shape[1]))
         if not found.shape[1]:
             return found
         of_indicators = np.vstack([self.loadings[n_numbers:], np.zeros(found.shape[1])])  # the last where none is 1
-        for chunk, rows in X.chunks(_ROWS_PER_CHUNK):
-            ranks, places = self.columns.features(rows)
+        for start in range(0, len(X), _ROWS_PER_CHUNK):
+            chunk = slice(start, start + _ROWS_PER_CHUNK)
+            ranks, places = self.columns.features(X.iloc[chunk])
             part = ranks @ self.loadings[:n_numbers]
             for place in places:
                 part += of_indicators[place]

@@ -24,11 +24,12 @@ from sklearn.utils.extmath import softmax
 
 from fairflows.codec.one_column import Levels
 from fairflows.codec.outside import Outside
-from fairflows.encoder.base import FloatArray, IntArray, LabelledRows
+from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.labels import Classifier
+from fairflows.encoder.rows import TrainingRows
 from fairflows.encoder.trees import ThresholdTrees
 from fairflows.exceptions import DataError
-from fairflows.table.columns import TableColumns, check_column, check_features, floats, has_order, is_number, is_time
+from fairflows.table.columns import check_column, check_features, floats, has_order, is_number, is_time, with_columns
 
 ScoreColumn = Levels | Literal["numbers", "times"]
 """The content of a column of a score's table: the levels of its categories, or numbers, or times."""
@@ -53,13 +54,13 @@ def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Litera
 
 
 def checked_columns(
-    X: TableColumns, columns: Mapping[Hashable, ScoreColumn], when_missing: str, found: Outside
-) -> TableColumns:
+    X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], when_missing: str, found: Outside
+) -> pd.DataFrame:
     """Return rows with known categories; raise where values are missing, infinite or of another type.
 
     Categories that fitting did not see are noted in `found`.
     """
-    X = X.part(list(columns))
+    X = X[list(columns)]
     check_features(X, when_missing)
     changed = {}
     for name, what in columns.items():
@@ -70,7 +71,7 @@ def checked_columns(
                 changed[name] = known
         elif not (is_time if what == "times" else is_number)(column.dtype):
             raise DataError(f"Column {str(name)!r} must hold {what}, as it was fitted; got {column.dtype}.")
-    return X.with_columns(changed)
+    return with_columns(X, changed)
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class ScoreFeatures:
         levels = {name: what for name, what in columns.items() if isinstance(what, Levels)}
         return cls(times, {name: OneHot.fit(level, X[name]) for name, level in levels.items()}, numbers)
 
-    def matrix(self, X: TableColumns | pd.DataFrame) -> FloatArray:
+    def matrix(self, X: pd.DataFrame) -> FloatArray:
         """Return the features of rows, shape (n_rows, n_features); missing numbers are NaN."""
         parts = [floats(X[name])[:, None] for name in self.times]
         parts += [one_hot.features(X[name]) for name, one_hot in self.categories.items()]
@@ -196,7 +197,7 @@ class Score:
     model: ScoreModel
     classifies: bool  # whether it predicts probabilities of classes instead of the mean of a number
 
-    def predict_proba(self, X: TableColumns | pd.DataFrame) -> FloatArray:
+    def predict_proba(self, X: pd.DataFrame) -> FloatArray:
         """Return the class probabilities of rows, shape (n_rows, n_classes)."""
         x = self.features.matrix(X)
         if not isinstance(self.model, BoostedTrees | LogisticScores):
@@ -207,7 +208,7 @@ class Score:
         positive = expit(raw[:, 0])
         return np.stack([1 - positive, positive], axis=1)
 
-    def values(self, X: TableColumns | pd.DataFrame) -> FloatArray:
+    def values(self, X: pd.DataFrame) -> FloatArray:
         """Return the mean of a number, the probability of the second of two classes, or of each of more classes."""
         if self.classifies:
             probabilities = self.predict_proba(X)
@@ -221,7 +222,7 @@ class Score:
 
 def fit_score(
     estimator: Classifier | None,
-    rows: LabelledRows,
+    rows: TrainingRows,
     places: npt.NDArray[np.intp],
     y: npt.NDArray,
     columns: Mapping[Hashable, ScoreColumn],
@@ -259,6 +260,6 @@ def _plain(score: Score, some: pd.DataFrame) -> Score:
     return plain if np.allclose(plain.values(some), score.values(some)) else score
 
 
-def predicted_scores(scores: Sequence[Score], X: TableColumns | pd.DataFrame) -> FloatArray:
+def predicted_scores(scores: Sequence[Score], X: pd.DataFrame) -> FloatArray:
     """Return the values of all scores side by side, shape (n_rows, n_values)."""
     return np.concatenate([score.values(X) for score in scores], axis=1)

@@ -139,7 +139,8 @@ def matches(encoder: Encoder, X: TableLike | Table, *, sensitive_features: Role 
     rows = encoder.read(X, sensitive_features)
     index, names = rows.X.index, encoder.groups_
     rows = replace(rows, persons=rows.persons.named_or_numbered())
-    inversions = encoder.inversions(encoder.encode(rows))
+    law = encoder.latent_law()
+    inversions = None if law is None else law.inversions(encoder.encode(rows))
     if inversions is None:
         raise refused
     return Matches(

@@ -18,10 +18,11 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.display import new_axes
-from fairflows.encoder.base import Rows
+from fairflows.encoder.base import label_values
 from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
-from fairflows.table.columns import TableColumns, check_known, floats, has_order, is_time
+from fairflows.table.columns import check_known, floats, has_order, is_time
 from fairflows.table.frames import Frame, has_names, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role, Table, role_column
@@ -302,7 +303,7 @@ class _Search:
         decoded = self._encoder.decode(z, before.group).set_axis(before.X.index)
         # Decoding sets values on their grids, and conditions undo some: what counts is the row that would be handed in.
         after = self._conditions.restore(before.X, decoded)
-        encoded = self._encoder.encode(replace(before, columns=TableColumns(after))).to_numpy(dtype=np.float64)
+        encoded = self._encoder.encode(replace(before, X=after)).to_numpy(dtype=np.float64)
         return after, self._accepts(encoded)
 
     def changed(self, before: pd.DataFrame) -> pd.DataFrame:
@@ -339,14 +340,14 @@ def _read(encoder: FairFlow, X: Frame | Table, sensitive_features: Role | None) 
     given = encoder.sensitive if sensitive_features is None else sensitive_features
     if given is None:
         raise DataError("Recourse decodes each row by its own group's flow: pass sensitive_features=....")
-    return frame, role_column(TableColumns(frame), given, "sensitive")[0]
+    return frame, role_column(frame, given, "sensitive")[0]
 
 
 def _acceptance(encoder: FairFlow, classifier: Classifier | None, favourable: Hashable) -> Accepts:
     """Return the function that says whether h accepts encoded rows."""
     if classifier is None and encoder.classes_ is None:
         raise DataError("The encoder was fitted without a label: pass a classifier that was fitted on encoded rows.")
-    classes = encoder.label_classes if classifier is None else classifier.classes_
+    classes = label_values(encoder) if classifier is None else classifier.classes_
     favourable = classes[-1] if favourable is None else favourable
     if favourable not in classes:
         raise DataError(f"favourable must be one of the classes {list(classes)}; got {favourable!r}.")
@@ -383,7 +384,7 @@ def _encoded(encoder: FairFlow, rows: pd.DataFrame, attribute: pd.Series) -> Arr
 
 def _draws(encoder: FairFlow, random_state: int) -> tuple[pd.DataFrame, pd.Series]:
     """Draw rows from every group's density, as the encoder takes them."""
-    samples = encoder.sample_rows(_N_DRAWS, random_state)
+    samples = encoder.latent_law().sample_rows(_N_DRAWS, random_state)
     rows = pd.concat(samples, ignore_index=True)
     attribute = pd.Series(np.repeat(np.array(encoder.groups_, dtype=object), _N_DRAWS), index=rows.index)
     return rows, attribute

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from fairflows.bounds.cells import chance_of_merging
 from fairflows.bounds.planning import check_reachable, delta_of_look, most_useful_within, planned_cell_bound
-from fairflows.encoder.base import Encoder, FloatArray, IntArray
+from fairflows.encoder.base import Encoder, FloatArray, IntArray, is_fitted
 from fairflows.exceptions import DataError, warn_user
-from fairflows.release.cell_release import CellRelease
+from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.table import Table
 from fairflows.tradeoff import Frontier, counted_laws
@@ -147,7 +147,7 @@ def judge_cells(
     found = []
     for method, front in frontiers.items():
         for encoder, row in zip(front.encoders, front.measured.to_dict("records"), strict=True):
-            if not encoder.is_fitted:
+            if not is_fitted(encoder):
                 continue  # it diverged
             for release in _releases(encoder, train, sizes):
                 released = Released.of(release)
@@ -178,13 +178,13 @@ def _use(candidate: Candidate) -> float:
     return candidate.accuracy if candidate.accuracy is not None else float(candidate.n_cells or 0)
 
 
-def _releases(encoder: Encoder, train: Table, sizes: Sequence[int]) -> Iterable[CellRelease]:
+def _releases(encoder: Encoder, train: Table, sizes: Sequence[int]) -> Iterable[Release]:
     """Cells in growing numbers, until there are no more different ones."""
     most = 0
     rows = encoder.read(train)
     Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
     for n_cells in sizes:
-        release = CellRelease(None, n_cells).fit_around(encoder, rows, Z, train.y)
+        release = Release(n_cells=n_cells, output="cell").fit_around(encoder, rows, Z, train.y)
         if release.n_cells_ > most:
             most = release.n_cells_
             yield release

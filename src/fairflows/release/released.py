@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from fairflows.encoder.base import Cells, Encoder, IntArray, Rows, wrap_output
+from fairflows.encoder.base import Cells, Encoder, IntArray, handed_over, label_values
+from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
-from fairflows.release.cell_release import CellRelease
-from fairflows.table.columns import TableColumns
-from fairflows.table.frames import TableLike, Values, columns_of, to_pandas
+from fairflows.release.release import Release
+from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.grouping import Grouping
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Hashes, Persons
@@ -69,8 +69,8 @@ class Released:
 
     @property
     def n_cells(self) -> int | None:
-        """How many cells are released; None where no cells are."""
-        return None if self.last is None else self.last.n_cells_
+        """The number of cells that are released; None where no cells are."""
+        return None if self.last is None or not self.last.traits.cells else sum(self.last.traits.cells)
 
     @property
     def is_foreign(self) -> bool:
@@ -80,19 +80,19 @@ class Released:
     @property
     def draws_rows(self) -> bool:
         """Whether whole rows, drawn from cells, are released."""
-        return self.last is not None and self.last.draws_rows
+        return self.last is not None and self.last.traits.draws_rows
 
     @property
     def latent(self) -> Released | None:
         """The model that stops before the cells; None where there is nothing before them."""
-        if isinstance(self.last, CellRelease) and not self.steps:
-            return Released.of(self.last.encoder_)
+        if not self.steps and self.encoder is not None and self.encoder.traits.inside is not None:
+            return Released.of(self.encoder.traits.inside)
         return None if not self.steps else Released(self.model, self.encoder, self.steps[:-1])
 
     @property
     def innermost(self) -> Encoder | None:
         """The encoder that turns features into z, inside any release."""
-        return self.encoder.encoder_ if isinstance(self.encoder, CellRelease) else self.encoder
+        return self.encoder if self.encoder is None else self.encoder.traits.inside or self.encoder
 
     @property
     def secret(self) -> bytes:
@@ -122,12 +122,12 @@ class Released:
 
     def kept_counts(self, table: Table) -> IntArray | None:
         """Counts by label, group and cell that were kept from fitting, where `table` is what it was fitted to."""
-        return None if self.encoder is None or self.steps else self.encoder.kept_counts(table)
+        return self.encoder.kept_counts(table) if isinstance(self.encoder, Release) and not self.steps else None
 
     @property
     def cells_of_models(self) -> list[int]:
         """How many cells each of the models has that share out the persons evenly."""
-        return [0] if self.last is None else self.last.cells_of_models
+        return [0] if self.last is None else list(self.last.traits.cells) or [0]
 
     def groups(self, table: Table) -> list[Hashable]:
         """The groups that the model knows; those of the table, for one that knows none."""
@@ -143,7 +143,7 @@ class Released:
         encoder = self.encoder
         if encoder is None:
             return Schema({})
-        schema = encoder.row_schema.with_values(role_values(encoder, sensitive, label))
+        schema = encoder.schema_.with_values(role_values(encoder, sensitive, label))
         return schema if grouping is None or not sensitive else Schema(schema.kinds | grouping.schema(sensitive).kinds)
 
     def most_rows(self, table: Table, given: int | None = None) -> int:
@@ -175,24 +175,20 @@ class Released:
         return self._written(self._named(self._before(len(self.steps), table, repeatable_persons(table, part))))
 
     def encode_rows(
-        self, X: TableColumns, attribute: Role | None, persons: Persons | None
-    ) -> tuple[dict[str, Values], dict[Hashable, int]]:
-        """The columns of what is released for features that come without a `Table`, in double precision.
+        self, X: pd.DataFrame, attribute: Role | None, persons: Persons | None
+    ) -> tuple[pd.DataFrame, dict[Hashable, int]]:
+        """Release features that come without a `Table`, in double precision.
 
-        And how many rows of each group hold values that could not be brought back into the fitted domain.
+        Also count the rows of each group with values that could not be brought back into the fitted domain.
         """
         if self.encoder is None:
             raise DataError(f"{type(self.model).__name__} is no encoder of fairflows.")
         rows = self.encoder.read(X, attribute, persons)
-        if self.steps:
-            through = _through(self.steps, self.encoder.encode(rows), attribute, rows.persons)
-            released = columns_of(self._named(through))
-        else:
-            released = self.encoder.encode_columns(rows)
+        released = self._named(_through(self.steps, self.encoder.encode(rows), attribute, rows.persons))
         return released, rows.count_unknown(self.encoder.groups_)
 
     def cells(self, table: Table) -> Cells:
-        """Each row's own cell, before any randomisation, with coins that can be repeated.
+        """The cell of each row, with coins that can be repeated.
 
         Of somebody else's transformer, one number for each different row that it gives.
         """
@@ -200,8 +196,8 @@ class Released:
             given = self._named(self._before(len(self.steps), table, None))
             return np.unique(_hashes_in_all_bits(given), return_inverse=True)[1]
         last, persons = self.last, repeatable_persons(table)
-        if last is None or last.n_cells_ is None:
-            raise DataError("The model releases no cells: put its encoder into a CellRelease.")
+        if last is None or not last.traits.cells:
+            raise DataError("The model releases no cells: put its encoder into a Release.")
         return _checked_cells(last.cells(self._read_last(last, table, persons)), last)
 
     def predict(self, table: Table) -> np.ndarray:
@@ -241,7 +237,7 @@ class Released:
         if self.encoder is None:
             return _through(self.steps[:step], table.X, table.a, table.persons if persons is None else persons)
         rows = self.encoder.read(table, None, persons)
-        return _through(self.steps[:step], wrap_output(table, self.encoder.encode(rows)), table.a, rows.persons)
+        return _through(self.steps[:step], handed_over(table, self.encoder.encode(rows)), table.a, rows.persons)
 
 
 def role_values(
@@ -251,7 +247,7 @@ def role_values(
     values: dict[str, Sequence[Hashable] | np.ndarray] = {}
     if len(sensitive) == 1 and encoder.groups_:
         values[sensitive[0]] = encoder.groups_
-    return values if label is None or encoder.classes_ is None else {**values, label: encoder.label_classes}
+    return values if label is None or encoder.classes_ is None else {**values, label: label_values(encoder)}
 
 
 def repeatable_persons(table: Table, part: str = "") -> Persons:
@@ -302,7 +298,7 @@ def _through(steps: Sequence[Transformer], rows: TableLike, attribute: Role | No
     """What transformers make of rows; the attribute goes only to those that ask for it, the persons to encoders."""
     for step in steps:
         if isinstance(step, Encoder):
-            rows = wrap_output(rows, step.encode(step.read(rows, attribute, persons)))
+            rows = handed_over(rows, step.encode(step.read(rows, attribute, persons)))
         elif "sensitive_features" in inspect.signature(step.transform).parameters:
             rows = step.transform(rows, sensitive_features=attribute)
         else:

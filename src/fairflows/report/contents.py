@@ -22,7 +22,6 @@ from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataWarning
 from fairflows.frontiers.selection import Candidate, Target
 from fairflows.metrics import count_labels, group_metrics
-from fairflows.release.crossfit import CrossFit
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.report.page import Contents
@@ -98,10 +97,9 @@ def _raw_attack(before: Audit) -> Contents:
 
 def settings_of(model: Any) -> dict[str, str]:
     """Return the settings of a model that are not the defaults; never the key."""
-    steps = [model.models_[0], model] if isinstance(model, CrossFit) else [model]
-    encoder = Released.of(steps[0]).innermost
-    if encoder is not None and encoder is not steps[0]:
-        steps.insert(0, encoder)
+    steps = [model]
+    if "encoder" in model.get_params(deep=False):  # of a release: its own settings, and those of its encoder
+        steps.insert(0, model.models_[0].encoder)
     found = {}
     for step in steps:
         defaults = inspect.signature(type(step)).parameters

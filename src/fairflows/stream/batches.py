@@ -20,8 +20,8 @@ from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.released import Model, Released, check_apart
 from fairflows.table import schema as kinds
-from fairflows.table.columns import Dtype, TableColumns, check_known
-from fairflows.table.frames import Values, as_arrow, check_names, columns_from_arrow
+from fairflows.table.columns import Dtype, check_known
+from fairflows.table.frames import Values, as_arrow, check_names, columns_of, from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
 
@@ -148,10 +148,10 @@ class BatchEncoder:
         check_choice("precision", precision, get_args(Precision))
         self._released = Released.of(model)
         encoder = encoder_of(self._released)
-        self._features = encoder.feature_names
+        self._features = list(map(str, encoder.schema_.kinds))
         if not self._features:
             raise DataError("The model was fitted on rows without column names, so a file's columns cannot be matched.")
-        self._sensitive = sensitive_columns(encoder, sensitive) if encoder.needs_attribute else []
+        self._sensitive = sensitive_columns(encoder, sensitive) if encoder.traits.needs_attribute else []
         self.identifier = identifier if identifier is not None else encoder.identifier
         self._keep = list(dict.fromkeys(keep))
         extra = [*self._sensitive, *([] if self.identifier is None else [self.identifier]), *self._keep]
@@ -168,7 +168,7 @@ class BatchEncoder:
     @property
     def needs_identifier(self) -> bool:
         """Whether rows get coins or noise, and no column names their persons."""
-        return self.identifier is None and any(encoder.is_randomised for encoder in self._released.encoders)
+        return self.identifier is None and any(encoder.traits.randomised for encoder in self._released.encoders)
 
     @property
     def keys(self) -> list[bytes]:
@@ -183,7 +183,7 @@ class BatchEncoder:
                 f"The model has {len(encoders)} encoders, each with a key of its own; got {len(keys)} keys."
             )
         for encoder, key in zip(encoders, keys, strict=True):
-            encoder.restore_key(key)
+            encoder.key_.restore(key)
 
     def output_schema(self, source: pa.Schema) -> pa.Schema:
         """Return the schema of encoded batches of a source, as far as the encoded columns are known."""
@@ -202,13 +202,13 @@ class BatchEncoder:
         schema = self.output_schema(batch.schema)
         if not batch.num_rows:
             return Encoded(schema.empty_table(), Counter())
-        rows = TableColumns(columns_from_arrow(batch.select(self.columns)))
+        rows = from_arrow(batch.select(self.columns).replace_schema_metadata())
         self._roles.check(rows)
         attribute = attribute_of(rows, self._sensitive, self._grouping) if self._sensitive else None
         persons = None if self.identifier is None else Persons.of(rows[self.identifier])
-        features = rows.part(self._features)  # which are checked as they are read
+        features = rows[self._features]  # which are checked as they are read
         encoded, unknown = self._released.encode_rows(features, attribute, persons)
-        table = to_arrow(encoded, self._types, self._single)
+        table = to_arrow(columns_of(encoded), self._types, self._single)
         check_apart(table.schema.names, self._keep)
         for name in self._keep:
             kept = batch.column(name)
@@ -241,11 +241,11 @@ def sensitive_columns(encoder: Encoder, given: str | Sequence[str] | None) -> li
     return [names] if isinstance(names, str) else list(dict.fromkeys(names))
 
 
-def attribute_of(rows: TableColumns, names: list[str], grouping: Grouping | None) -> pd.Series | pd.DataFrame:
+def attribute_of(rows: pd.DataFrame, names: list[str], grouping: Grouping | None) -> pd.Series | pd.DataFrame:
     """Return the sensitive attribute of rows, in the groups that the model knows."""
     if grouping is not None:
-        return grouping.apply(rows.part(names).frame)
-    return rows[names[0]] if len(names) == 1 else rows.part(names).frame
+        return grouping.apply(rows[names])
+    return rows[names[0]] if len(names) == 1 else rows[names]
 
 
 def to_arrow(columns: Mapping[str, Values], schema: pa.Schema | None, single: bool) -> pa.Table:
@@ -267,9 +267,9 @@ def plain_type(given: pa.DataType) -> pa.DataType:
 
 def _types(encoder: Encoder, single: bool) -> pa.Schema:
     """Return the Arrow types of encoded columns; of columns of objects, by the values that they held at the fit."""
-    dtypes, fields = encoder.encoded_dtypes(), []
+    dtypes, fields = encoder.output_.dtypes, []
     of_objects = {name for name, dtype in dtypes.items() if _holds_any(dtype)}
-    held = {str(name): kind for name, kind in encoder.encoded_schema.kinds.items()} if of_objects else {}
+    held = {str(name): kind for name, kind in encoder.output_.schema.kinds.items()} if of_objects else {}
     for name, dtype in dtypes.items():
         if name in of_objects:
             found = _TYPES.get(held.get(name, kinds.TEXT), pa.string())

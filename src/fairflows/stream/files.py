@@ -35,7 +35,7 @@ from fairflows.stream.batches import (
     to_arrow,
     warn_of_unknown,
 )
-from fairflows.table.columns import TableColumns, check_known
+from fairflows.table.columns import check_known
 from fairflows.table.folders import check_file, new_file, side_folder
 from fairflows.table.frames import NULLABLE, columns_of, from_arrow
 from fairflows.table.grouping import Grouping
@@ -200,13 +200,13 @@ class RowDecoder:
         extra = [*([] if self.identifier is None else [self.identifier]), *self._keep]
         self.columns = list(dict.fromkeys([*self._names, *extra]))
         self._grouping = grouping
-        taken = encoder.encoded_schema.with_values(role_values(encoder, self.sensitive))
+        taken = encoder.output_.schema.with_values(role_values(encoder, self.sensitive))
         self.schema = taken if grouping is None else Schema(taken.kinds | grouping.schema(self.sensitive).kinds)
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Decode the rows of a frame, and append the columns to keep."""
         persons = None if self.identifier is None else Persons.of(frame[self.identifier])
-        attribute = attribute_of(TableColumns(frame), self.sensitive, self._grouping)
+        attribute = attribute_of(frame, self.sensitive, self._grouping)
         X = self._encoder.inverse_transform(frame[self._names], sensitive_features=attribute, persons=persons)
         return beside(X, frame[self._keep]).set_axis(frame.index)
 

@@ -1,11 +1,10 @@
-"""The columns of a table: each taken out of it once, what it holds, and the checks that every one of them passes."""
+"""The columns of a table: what each holds, and the checks that every one of them passes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cached_property
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,121 +17,8 @@ from fairflows.table.frames import check_names, with_plain_times
 from fairflows.table.grid import find_grid
 
 Kind = Literal["continuous", "discrete", "categorical"]
-_FEW = 8  # values of a column that are looked up one by one: pandas takes longer to prepare for more
 KINDS: tuple[str, ...] = get_args(Kind)
 Dtype: TypeAlias = "np.dtype | ExtensionDtype"
-Places = npt.NDArray[np.intp] | npt.NDArray[np.bool_] | slice
-Whole = TypeVar("Whole", bound=np.integer)
-
-
-class TableColumns:
-    """Columns of a table, each taken out of it once, when it is first asked for.
-
-    A frame makes a new object whenever it is asked for a column. For a single row that takes longer than most of what
-    is done with the column, and many parts of an encoder ask for it. Names, rows and columns are asked for as those of
-    a frame are: ``for name in X``, ``name in X``, ``len(X)``, ``X[name]``.
-
-    Parameters
-    ----------
-    table : DataFrame or dict of Series
-        The table, whose columns have different names; or columns of the same index, by their names.
-    names : sequence, optional
-        The columns, in their order; all of the table's when not given.
-
-    Examples
-    --------
-    >>> X = TableColumns(pd.DataFrame({"age": [31, 45], "town": ["Ulm", "Bonn"], "sex": ["f", "m"]})).without(["sex"])
-    >>> X.names, len(X), X["age"].tolist()
-    (['age', 'town'], 2, [31, 45])
-    >>> X.with_columns({"age": pd.Series([32, 46])}).frame.shape
-    (2, 2)
-    """
-
-    def __init__(
-        self, table: pd.DataFrame | dict[Hashable, pd.Series], names: Sequence[Hashable] | None = None
-    ) -> None:
-        self._table = table
-        self.names: list[Hashable] = list(table if names is None else names)
-        self._columns: dict[Hashable, pd.Series] = {}  # those taken out of the table
-        self._changed: dict[Hashable, pd.Series] = {}  # those that take the place of the table's own
-
-    @classmethod
-    def of(cls, X: pd.DataFrame | TableColumns) -> TableColumns:
-        """The columns of a frame; those of `TableColumns` as they are."""
-        return X if isinstance(X, TableColumns) else cls(X)
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __iter__(self) -> Iterator[Hashable]:
-        return iter(self.names)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._known
-
-    def __getitem__(self, name: Hashable) -> pd.Series:
-        if name not in self._known:  # the table may have it, but it was left out: the sensitive column, say
-            raise KeyError(name)
-        column = self._columns.get(name)
-        if column is None:
-            column = self._columns[name] = self._table[name]
-        return column
-
-    @cached_property
-    def _known(self) -> frozenset[Hashable]:
-        return frozenset(self.names)
-
-    @property
-    def index(self) -> pd.Index:
-        """The names of the rows."""
-        table = self._table
-        return next(column.index for column in table.values()) if isinstance(table, dict) else table.index
-
-    def part(self, names: Sequence[Hashable]) -> TableColumns:
-        """The columns with these names, in this order."""
-        if list(names) == self.names:
-            return self
-        part = TableColumns(self._table, names)
-        part._columns, part._changed = self._columns, self._changed
-        return part
-
-    def without(self, names: Collection[Hashable]) -> TableColumns:
-        """The columns but those with these names."""
-        return self.part([name for name in self.names if name not in names])
-
-    def with_columns(self, changed: Mapping[Hashable, pd.Series]) -> TableColumns:
-        """The columns with some that take the place of others; they have the same rows."""
-        if not changed:
-            return self
-        whole = TableColumns(self._table, self.names)
-        whole._columns, whole._changed = {**self._columns, **changed}, {**self._changed, **changed}
-        return whole
-
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        """The columns as a frame."""
-        if isinstance(self._table, dict):
-            return pd.DataFrame({name: self[name] for name in self.names}, index=self.index, copy=False)
-        frame = self._table if self._table.columns.tolist() == self.names else self._table[self.names]
-        changed = [name for name in self.names if name in self._changed]
-        if changed:
-            frame = frame.copy(deep=False)
-            for name in changed:
-                frame[name] = self._changed[name]
-        return frame
-
-    def take(self, rows: Places) -> TableColumns:
-        """The same columns of some rows."""
-        return TableColumns(self.frame.iloc[rows])
-
-    def chunks(self, n_rows: int) -> Iterator[tuple[slice, TableColumns]]:
-        """The rows, so many at a time, with their places."""
-        if len(self) <= n_rows:
-            yield slice(0, len(self)), self
-            return
-        for start in range(0, len(self), n_rows):
-            chunk = slice(start, min(start + n_rows, len(self)))
-            yield chunk, self.take(chunk)
 
 
 def is_time(dtype: Dtype) -> bool:
@@ -301,7 +187,7 @@ def check_known(name: Hashable, columns: Collection[Hashable], role: str) -> Non
     raise DataError(f"The {role} column {name!r} is not in the table.{hint} Its columns: {shown}.")
 
 
-def check_features(X: TableColumns, when_missing: str) -> None:
+def check_features(X: pd.DataFrame, when_missing: str) -> None:
     """Refuse columns that cannot be encoded; missing values, too, where these are an "error"."""
     for name in X:
         check_column(str(name), X[name])
@@ -309,11 +195,11 @@ def check_features(X: TableColumns, when_missing: str) -> None:
         check_complete(X)
 
 
-def named_features(X: TableColumns, names: list[Hashable], when_missing: str) -> TableColumns:
+def named_features(X: pd.DataFrame, names: list[Hashable], when_missing: str) -> pd.DataFrame:
     """The columns of these names, in their order, if the table has them and they can be encoded."""
     for name in names:
         check_known(name, X, "encoded")
-    part = X.part(names)
+    part = X if list(X.columns) == names else X[names]
     check_features(part, when_missing)
     return part
 
@@ -324,11 +210,20 @@ def training_kinds(frame: pd.DataFrame, declared: Mapping[str, str] | None, when
         raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
     check_names(frame.columns)
     check_kinds(frame, declared)
-    check_features(TableColumns(frame), when_missing)
+    check_features(frame, when_missing)
     return {name: (declared or {}).get(name) or infer_kind(frame[name]) for name in frame}
 
 
-def check_complete(X: TableColumns, *, can_drop: bool = False) -> None:
+def with_columns(X: pd.DataFrame, changed: Mapping[Hashable, pd.Series]) -> pd.DataFrame:
+    """Return the table with some columns in the place of others."""
+    if changed:
+        X = X.copy(deep=False)
+        for name, column in changed.items():
+            X[name] = column
+    return X
+
+
+def check_complete(X: pd.DataFrame, *, can_drop: bool = False) -> None:
     """Refuse missing values, counting them column by column; the advice names what else `missing` can be."""
     gaps = {name: is_missing for name in X if (is_missing := missing(X[name])).any()}
     if gaps:
@@ -349,32 +244,14 @@ def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
     return np.asarray(column.array.isna())  # for a single row many times as fast as asking the column
 
 
-def distinct(values: npt.NDArray[Whole]) -> npt.NDArray[Whole]:
-    """The different values of an array of whole numbers, sorted.
-
-    From numpy 2.3 on `np.unique` puts whole numbers into a hash table, which takes many times as long as to sort
-    millions of them.
-    """
-    ordered = np.sort(values)
-    return ordered[np.concatenate([np.ones(min(1, len(ordered)), dtype=bool), ordered[1:] != ordered[:-1]])]
-
-
-def is_among(values: npt.NDArray[Whole], others: npt.NDArray[Whole]) -> npt.NDArray[np.bool_]:
-    """Whether each whole number is one of the others; as for `distinct`, `np.isin` takes many times as long."""
-    if not len(others):
-        return np.zeros(len(values), dtype=bool)
-    ordered = np.sort(others)
-    return ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
-
-
 def places_in(values: pd.Index | Sequence[Hashable], column: pd.Series) -> npt.NDArray[np.intp]:
     """The place of each value of a column among distinct values; −1 where it is none of them, or missing."""
-    if len(column) <= _FEW:
-        return _look_up(values, list(column))  # pandas takes longer for column.tolist(), of text twice as long
     if column.dtype == object:
         return pd.Index(values, dtype=object).get_indexer(pd.Index(column, dtype=object))  # pandas 2 would guess a type
     codes, found = distinct_values(column)
-    return np.append(_look_up(list(values), found), -1)[codes]  # the code of a missing value is -1
+    place_of = {value: place for place, value in enumerate(values)}
+    places = [place_of.get(value, -1) for value in found]
+    return np.array([*places, -1], dtype=np.intp)[codes]  # the code of a missing value is -1
 
 
 def distinct_values(column: pd.Series) -> tuple[npt.NDArray[np.integer], list[Hashable]]:
@@ -389,12 +266,3 @@ def distinct_values(column: pd.Series) -> tuple[npt.NDArray[np.integer], list[Ha
         values = values.to_numpy()
     codes, found = pd.factorize(values)
     return codes, found.tolist()
-
-
-def _look_up(values: pd.Index | Sequence[Hashable], wanted: list[Hashable]) -> npt.NDArray[np.intp]:
-    if isinstance(values, pd.Index):  # which remembers the place of each value
-        places = [values.get_loc(value) if value in values else -1 for value in wanted]
-    else:
-        place_of = {value: place for place, value in enumerate(values)}
-        places = [place_of.get(value, -1) for value in wanted]
-    return np.array(places, dtype=np.intp)

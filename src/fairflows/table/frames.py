@@ -125,39 +125,6 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def columns_from_arrow(table: pa.Table) -> dict[Hashable, pd.Series]:
-    """The columns of an Arrow table as `from_arrow` gives them, without a frame around them.
-
-    What the table notes about pandas is left out (`has_pandas_notes`).
-    """
-    names = table.schema.names
-    check_names(names)
-    return {name: _column(name, _held(column)) for name, column in zip(names, table.columns, strict=True)}
-
-
-def _column(name: str, column: pa.ChunkedArray) -> pd.Series:
-    """One column in pandas; text and numbers are converted here, since pyarrow takes longer to find out how."""
-    kind, has_gaps = column.type, column.null_count > 0
-    dtype = _TEXTS.get(kind) or (NULLABLE.get(kind) if has_gaps else None)
-    if dtype is not None:
-        values = dtype.__from_arrow__(column)
-    elif pa.types.is_primitive(kind) and not pa.types.is_temporal(kind) and not has_gaps:
-        values = column.to_numpy()
-    else:
-        values = column.to_pandas()
-    return pd.Series(values, name=name, copy=False)
-
-
-def has_pandas_notes(table: pa.Table) -> bool:
-    """Whether a table notes an index, names that are no text, or types of pandas' own, which pyarrow then restores."""
-    notes = table.schema.pandas_metadata
-    if notes is None:
-        return False
-    indices = [index for index in notes["index_columns"] if index != {**_PLAIN_INDEX, "stop": table.num_rows}]
-    labels = [level for level in notes.get("column_indexes", []) if level["name"] or level["pandas_type"] != "unicode"]
-    return bool(indices or labels) or not all(column["numpy_type"] in _PLAIN_TYPES for column in notes["columns"])
-
-
 def _with_held_types(table: pa.Table) -> pa.Table:
     """Convert the columns to types that pandas can hold."""
     for j, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):

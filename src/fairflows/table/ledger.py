@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import distinct, is_among
 from fairflows.table.persons import (
     Hashes,
     Persons,
@@ -38,7 +37,7 @@ class RowsSeen:
     def of(cls, X: pd.DataFrame, persons: Persons, key: Secret) -> RowsSeen:
         """Hash the rows of a frame and the persons that they belong to."""
         if persons.names is not None:
-            return cls(True, distinct(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
+            return cls(True, np.unique(keyed_hashes(persons.names, key, "person")), np.empty(0, np.uint64))
         return cls(False, np.empty(0, np.uint64), content_hashes(X, key))
 
     def __len__(self) -> int:
@@ -53,7 +52,7 @@ class RowsSeen:
         ones where they are more than five times as frequent as rows of equal values are within this file.
         """
         if self.named and other.named:
-            return int(is_among(other.persons, self.persons).sum())
+            return int(np.isin(other.persons, self.persons).sum())
         one, two = self.contents, other.contents
         if is_part(two, one) and (len(one) == len(two) or self._brings_new_values(len(two))):
             return len(two)

@@ -27,7 +27,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import distinct, distinct_values, floats, is_number, is_time, missing, numbers
+from fairflows.table.columns import distinct_values, floats, is_number, is_time, missing, numbers
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -87,7 +87,7 @@ class Key:
         if self._secret is None:
             raise DataError(
                 "The model came out of a pickle, which leaves out the secret key, and does nothing without it. Give it "
-                "back: model.restore_key(key), with the key that bytes(model.key_) was before. Or keep models by "
+                "back: model.key_.restore(key), with the key that bytes(model.key_) was before. Or keep models by "
                 "fairflows.save and fairflows.load, which have a file for the key. Where n_jobs fits or uses parts of "
                 "an estimator in other processes (FeatureUnion, ColumnTransformer), their keys stay there, and what "
                 "comes back has none: leave n_jobs out, or work in threads, under joblib.parallel_config('threading')."
@@ -236,7 +236,7 @@ class Persons:
 
     def count_by(self, kind: Places, n_kinds: int) -> Places:
         """How many persons have rows of each kind, given each row's kind in 0 … n_kinds − 1."""
-        return np.bincount(distinct(self.codes * n_kinds + kind) % n_kinds, minlength=n_kinds)
+        return np.bincount(np.unique(self.codes * n_kinds + kind) % n_kinds, minlength=n_kinds)
 
     @property
     def accepted_share(self) -> float:

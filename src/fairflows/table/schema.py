@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import TableColumns, check_known, has_zone, is_number, missing
+from fairflows.table.columns import check_known, has_zone, is_number, missing, with_columns
 from fairflows.table.frames import with_plain_time, with_plain_times
 
 TEXT = "text"
@@ -82,11 +82,10 @@ class Schema:
         """Return the schema of the named columns that it has."""
         return Schema({name: self.kinds[name] for name in columns if name in self.kinds})
 
-    def check(self, X: pd.DataFrame | TableColumns) -> None:
+    def check(self, X: pd.DataFrame) -> None:
         """Refuse a table that lacks a column, or holds values that cannot be brought to the column's kind."""
-        columns = TableColumns.of(X)
         for name in self.kinds:
-            self._kind_that_came(name, columns)
+            self._kind_that_came(name, X)
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with its columns brought to these kinds, no value changed; other columns stay as they are.
@@ -100,20 +99,16 @@ class Schema:
             A column is missing or holds another kind of value. That goes for numbers and booleans in place of text,
             too: 7 may have been written "7", "07" or "7.0".
         """
-        return self.apply_to(TableColumns(frame)).frame
-
-    def apply_to(self, X: TableColumns) -> TableColumns:
-        """The same for columns that were taken out of a table."""
         changed = {}
         for name, fitted in self.kinds.items():
-            came = self._kind_that_came(name, X)
-            column = X[name]
+            came = self._kind_that_came(name, frame)
+            column = frame[name]
             brought = _brought(name, with_plain_time(column), came, fitted)
             if brought is not column:
                 changed[name] = brought
-        return X.with_columns(changed)
+        return with_columns(frame, changed)
 
-    def _kind_that_came(self, name: Any, columns: TableColumns) -> str:
+    def _kind_that_came(self, name: Any, columns: pd.DataFrame) -> str:
         """The kind of value that a column of a table holds, if that can be brought to the column's kind."""
         check_known(name, columns, "fitted")
         column, fitted = columns[name], self.kinds[name]
@@ -225,9 +220,9 @@ def own_type(column: pd.Series) -> pd.Series:
     return _plain(column)
 
 
-def plain_numbers(X: TableColumns) -> TableColumns:
-    """Rows with numbers in NumPy's own types, with NaN where one is missing."""
-    return X.with_columns({name: plain for name in X if (plain := _plain(X[name])) is not X[name]})
+def plain_numbers(X: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with numbers in NumPy's own types, with NaN where one is missing."""
+    return with_columns(X, {name: plain for name, column in X.items() if (plain := _plain(column)) is not column})
 
 
 def _plain(column: pd.Series) -> pd.Series:

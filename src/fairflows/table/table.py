@@ -17,7 +17,6 @@ from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import (
     KINDS,
     Kind,
-    TableColumns,
     check_column,
     check_complete,
     check_kinds,
@@ -142,12 +141,11 @@ class Table:
             check_known(column, frame.columns, "dropped")
         frame = frame.drop(columns=drop)
 
-        columns = TableColumns(frame)
-        given, used_a = _role_columns(columns, sensitive, "sensitive")
+        given, used_a = _role_columns(frame, sensitive, "sensitive")
         raw = given if isinstance(given, pd.DataFrame) else given.to_frame()
         self.a = joined(raw)
-        self.y, used_y = (None, []) if label is None else role_column(columns, label, "label")
-        self.identifier, used_id = (None, []) if identifier is None else role_column(columns, identifier, "identifier")
+        self.y, used_y = (None, []) if label is None else role_column(frame, label, "label")
+        self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
         _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
         self._name_rows()
@@ -431,7 +429,7 @@ class Table:
                     "values are missing. Drop those rows (missing='drop')."
                 )
         if missing == "error":
-            check_complete(TableColumns(self.X), can_drop=True)
+            check_complete(self.X, can_drop=True)
         return np.ones(len(self), dtype=bool)
 
     def _check(self, kinds: Mapping[str, str]) -> None:
@@ -458,7 +456,7 @@ class Table:
                 )
 
 
-def role_column(table: TableColumns, given: Role, role: str) -> tuple[pd.Series, list[Hashable]]:
+def role_column(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series, list[Hashable]]:
     """The column that plays a role, and which columns of the table it takes up.
 
     `given` is a column's name, or one value per row. Several columns, by name or as a frame, make intersectional
@@ -469,7 +467,7 @@ def role_column(table: TableColumns, given: Role, role: str) -> tuple[pd.Series,
     return joined(columns) if isinstance(columns, pd.DataFrame) else columns, used
 
 
-def _role_columns(table: TableColumns, given: Role, role: str) -> tuple[pd.Series | pd.DataFrame, list[Hashable]]:
+def _role_columns(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series | pd.DataFrame, list[Hashable]]:
     """The columns that play a role, several only for the sensitive one, and which of the table's they are."""
     if isinstance(given, str | int):
         check_known(given, table, role)
@@ -477,7 +475,7 @@ def _role_columns(table: TableColumns, given: Role, role: str) -> tuple[pd.Serie
     if _names_columns(given, table):
         for column in given:
             check_known(column, table, role)
-        return _checked_number(table.part(list(given)).frame, role), list(given)
+        return _checked_number(table[list(given)], role), list(given)
     if is_polars(given):
         given = given.to_pandas()
     if isinstance(given, pd.DataFrame):
@@ -518,7 +516,7 @@ def naming_rows(name: str, what: str, n_rows: int) -> str:
     )
 
 
-def _names_columns(given: Role, table: TableColumns) -> TypeGuard[Sequence[str]]:
+def _names_columns(given: Role, table: pd.DataFrame) -> TypeGuard[Sequence[str]]:
     if not (isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)):
         return False
     return len(given) != len(table) or any(name in table for name in given)

@@ -21,8 +21,7 @@ from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, check_choice
 from fairflows.frontiers.selection import Candidate, Target
 from fairflows.frontiers.sweep import Sweep, Swept
-from fairflows.release.cell_release import CellRelease
-from fairflows.release.crossfit import CrossFit
+from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.report.contents import candidates_contents, report_contents
 from fairflows.report.page import Report
@@ -120,8 +119,9 @@ def share(
     goal = Target(target, delta=delta)
     if method == "tree" or method == "cells":
         encoder = _cells_encoder(method, table, goal, without_attribute, random_state)
-        release = CellRelease(encoder, output="row" if output == "row" else "cell", random_state=random_state)
-        fitted = _fitted_by_folds(release, table, goal, most_rows, random_state, say)
+        kind: Literal["row", "cell"] = "row" if output == "row" else "cell"
+        release = Release(encoder, output=kind, most_rows=most_rows, random_state=random_state)
+        fitted = _fitted_by_folds(release, table, goal, random_state, say)
     else:
         fitted = _best_of_frontier(method, output, table, goal, most_rows, random_state, quick, say)
 
@@ -202,17 +202,11 @@ def _cells_encoder(
 
 
 def _fitted_by_folds(
-    release: CellRelease,
-    table: Table,
-    goal: Target,
-    most_rows: int | None,
-    random_state: int,
-    say: Callable[[str], None],
+    model: Release, table: Table, goal: Target, random_state: int, say: Callable[[str], None]
 ) -> _Fitted:
     """Fit two models, each for the persons that it was not fitted to. All persons certify."""
     goal.check_reachable(table, cells=True)
     say("fitting two models, each to half of the persons")
-    model = CrossFit(release, most_rows=most_rows)
     rows = to_pandas(model.fit_transform(table))
     if model.most_rows_ is not None:
         _check_most_rows(table, model.most_rows_)
@@ -243,7 +237,7 @@ def _best_of_frontier(
     goal.check_reachable(certifying, cells=has_cells)
     sweep = Sweep(method, has_cells, None, None, random_state, with_label=False, quick=quick)
     candidates, chosen = sweep.choose(train, validation, certifying, goal, most, say)
-    model = _with_whole_rows(cast(CellRelease, chosen.model), train) if output == "row" else chosen.model
+    model = _with_whole_rows(cast(Release, chosen.model), train) if output == "row" else chosen.model
     split = (
         f"{len(train):,} rows to train on, {len(validation):,} to choose by, {len(certifying):,} to certify on; no "
         "person is in two parts. The certificate covers the last part, and persons from the same population who come "
@@ -253,12 +247,12 @@ def _best_of_frontier(
     return _Fitted(model, rows, certifying, train, certifying, split, None, candidates, chosen)
 
 
-def _with_whole_rows(release: CellRelease, train: Table) -> CellRelease:
+def _with_whole_rows(release: Release, train: Table) -> Release:
     """Return a release with the same cells that draws whole rows."""
-    encoder = release.encoder_
+    encoder = release.models_[0].encoder
     Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
     settings = {**release.get_params(deep=False), "encoder": None, "output": "row"}
-    return CellRelease(**settings).fit_around(encoder, encoder.read(train), Z, train.y)
+    return Release(**settings).fit_around(encoder, encoder.read(train), Z, train.y)
 
 
 def _check_most_rows(table: Table, most: int) -> None:

@@ -3,5 +3,6 @@
 from fairflows.paper.baselines.adversarial import LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL
 from fairflows.paper.baselines.fare import FARE
 from fairflows.paper.baselines.fcrl import FCRL
+from fairflows.paper.baselines.raw import RawFeatures
 
-__all__ = ["FARE", "FCRL", "LAFTR", "AdversarialEncoder", "AdversarialForgetting", "MaxEntARL"]
+__all__ = ["FARE", "FCRL", "LAFTR", "AdversarialEncoder", "AdversarialForgetting", "MaxEntARL", "RawFeatures"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from fairflows.bijection.networks import StackedMLP, augment
+from fairflows.encoder.base import Traits
 from fairflows.exceptions import check_choice
 from fairflows.paper.baselines.neural import (
     BaselineBatch,
@@ -18,7 +19,7 @@ from fairflows.paper.baselines.neural import (
     Loss,
     NeuralBaseline,
     Side,
-    TrainingRows,
+    TaskRows,
     Turns,
     check_weights,
     mean_cross_entropy,
@@ -40,16 +41,16 @@ class AttributeBaseline(AdversarialBaseline):
     attribute: Literal["encoding", "training"] = "encoding"
 
     @property
-    def needs_attribute(self) -> bool:
-        """Whether the encoder reads the group beside the features."""
+    def traits(self) -> Traits:
+        """The encoder may read the group beside the features."""
         check_choice("attribute", self.attribute, ("encoding", "training"))
-        return self.attribute == "encoding"
+        return replace(super().traits, needs_attribute=self.attribute == "encoding")
 
 
 class Players(BaselineNetworks):
     """A learner with an adversary, which reads the group's logits from z; z is the output of one network by default."""
 
-    def __init__(self, method: AdversarialBaseline, rows: TrainingRows, seeds: Sequence[int]):
+    def __init__(self, method: AdversarialBaseline, rows: TaskRows, seeds: Sequence[int]):
         super().__init__(method, rows, seeds)
         widths = method.n_latent, method.adversary, rows.n_groups
         self.adversary = self.network(*widths, seeds=seeds, stream="adversary")
@@ -156,7 +157,7 @@ class NormalisedL1(Players):
     network = LeakyMLP
     weights: Tensor  # one over the share of each group, (K,)
 
-    def __init__(self, method: LAFTR, rows: TrainingRows, seeds: Sequence[int]):
+    def __init__(self, method: LAFTR, rows: TaskRows, seeds: Sequence[int]):
         super().__init__(method, rows, seeds)
         counts = torch.bincount(rows.a, minlength=rows.n_groups)
         self.register_buffer("weights", len(rows.a) / counts.clamp(min=1))
@@ -265,7 +266,7 @@ class MaxEntARL(AttributeBaseline):
     alpha: float = 10.0
     _: KW_ONLY
 
-    strength_name: ClassVar[str] = "alpha"
+    _strength: ClassVar[str] = "alpha"
     _learner = MaximumEntropy
     _turns: ClassVar[Turns] = (("encoder",), ("adversary",))
 
@@ -273,7 +274,7 @@ class MaxEntARL(AttributeBaseline):
 class Forgetting(Players):
     """The losses of Adversarial Forgetting; the discriminator minimises its cross-entropy."""
 
-    def __init__(self, method: AdversarialForgetting, rows: TrainingRows, seeds: Sequence[int]):
+    def __init__(self, method: AdversarialForgetting, rows: TaskRows, seeds: Sequence[int]):
         super().__init__(method, rows, seeds)
         check_weights("rho", [method.rho])
         check_weights("lam", [method.lam])
@@ -336,6 +337,6 @@ class AdversarialForgetting(AdversarialBaseline):
     rho: float = 0.001
     lam: float = 0.1
 
-    strength_name: ClassVar[str] = "delta"
+    _strength: ClassVar[str] = "delta"
     _learner = Forgetting
     _turns: ClassVar[Turns] = (("encoder",),) + 10 * (("adversary",),)

@@ -12,7 +12,6 @@ The criterion is demographic parity.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
@@ -20,11 +19,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.bounds import fare_upper_bound
-from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
-from fairflows.encoder.group_encoder import GroupEncoder
-from fairflows.exceptions import DataError, check_count
+from fairflows.encoder.base import CELL, Encoder, FloatArray, Traits, label_values
+from fairflows.encoder.rows import Rows, TrainingRows
+from fairflows.exceptions import DataError, check_count, check_share
 from fairflows.table.columns import has_order, sorted_values
-from fairflows.table.frames import Values
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.table import Table
 
 IntArray = npt.NDArray[np.intp]
@@ -113,7 +112,7 @@ def best_split(
 
 
 @dataclass(eq=False, repr=False)
-class FARE(GroupEncoder):
+class FARE(Encoder):
     """A fair decision tree: a row is encoded as the leaf it falls into, one of few cells.
 
     A finite number of cells can be certified for the true distribution: by FARE's own bound (`own_upper_bound`), and by
@@ -154,38 +153,46 @@ class FARE(GroupEncoder):
     max_leaves: int = 16
     min_rows: int = 100
 
-    needs_attribute = False  # one tree encodes the rows of all groups
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
 
     tree_: FareTree = field(init=False)
-    n_cells_: int = field(init=False)
+    class_of_cell_: np.ndarray = field(init=False)
 
-    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
-        self._check_strengths(strengths)
+    @property
+    def traits(self) -> Traits:
+        """One tree encodes the rows of all groups."""
+        return Traits(needs_attribute=False, cells=() if self.n_cells_ is None else (self.n_cells_,))
+
+    def learn(self, rows: TrainingRows) -> None:
+        """Grow the tree best first, and find the label that each of its cells suggests."""
+        check_share("gamma", self.gamma)
         check_count("max_leaves", self.max_leaves, 2)
         check_count("min_rows", self.min_rows, 1)
         if rows.weight is not None:
             raise DataError("FARE does not take sample_weight.")
-        labels = self._read_label(rows)
-        if labels is None:
+        label = rows.single_label("FARE")
+        if label is None:
             raise DataError("FARE grows a tree for a label: pass y.")
         self.columns_ = list(rows.X.columns)
         self.cuts_ = {name: _cuts(rows.X[name]) for name in self.columns_}
         ordered = np.array([has_order(rows.X[name].dtype) for name in self.columns_])
-        bins = self._bins(rows.X)
-        learnt = [self._grown(bins, ordered, labels, rows.group, gamma) for gamma in strengths]
-        return [tree for tree in learnt for _ in seeds]  # growing a tree draws nothing at random
+        tree = self._grown(self._bins(rows.X), ordered, label.values, rows.group)
+        counts = np.zeros((len(tree.leaves), len(label.class_values)))
+        np.add.at(counts, (tree.cells(self._bins(rows.X)), label.values), 1)
+        self.tree_, self.n_cells_, self.output_ = tree, len(tree.leaves), CELL
+        self.class_of_cell_ = label.class_values[counts.argmax(axis=1)]
 
-    def _grown(
-        self, bins: IntArray, ordered: npt.NDArray[np.bool_], labels: IntArray, group: IntArray, gamma: float
-    ) -> Learnt:
-        """Return the tree at one gamma, grown best first, its cells, and the label that each suggests."""
+    def _grown(self, bins: IntArray, ordered: npt.NDArray[np.bool_], labels: IntArray, group: IntArray) -> FareTree:
         tree = FareTree()
         waiting: list[tuple[float, int, Split, IntArray]] = []
-        shape = len(self.label_classes), len(self.groups_)
+        shape = len(label_values(self)), len(self.groups_)
 
         def consider(node: int, rows: IntArray) -> None:
             of_rows = bins[rows], ordered, labels[rows], group[rows]
-            split = best_split(*of_rows, gamma, self.min_rows, shape)
+            split = best_split(*of_rows, self.gamma, self.min_rows, shape)
             if split is not None:
                 heapq.heappush(waiting, (-split.gain, node, split, rows))
 
@@ -195,17 +202,15 @@ class FARE(GroupEncoder):
             left = split.goes_left(bins[rows])
             for child, part in zip(tree.add(node, split), (rows[left], rows[~left]), strict=True):
                 consider(child, part)
-        counts = np.zeros((len(tree.leaves), len(self.label_classes)))
-        np.add.at(counts, (tree.cells(bins), labels), 1)
-        suggested = self.label_classes[counts.argmax(axis=1)]
-        return {"tree_": tree, "n_cells_": len(tree.leaves), "class_of_cell_": suggested}
+        return tree
 
     def cells(self, rows: Rows) -> IntArray:
         """Return each row's cell; the sensitive attribute is not used."""
         return self.tree_.cells(self._bins(rows.X))
 
-    def _encode_rows(self, rows: Rows) -> dict[Hashable, Values]:
-        return {"cell": self.cells(rows)}
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        """Return the number of each row's cell."""
+        return pd.DataFrame({"cell": self.cells(rows)})
 
     def predict_rows(self, rows: Rows) -> npt.NDArray[np.generic]:
         """Return the most frequent label of each row's cell."""
@@ -225,15 +230,13 @@ class FARE(GroupEncoder):
         """
         base = [int((train.a == group).sum()) for group in self.groups_]
         cells = self.cells(self.read(validation))
-        counts = [np.bincount(cells[(validation.a == g).to_numpy()], minlength=self.n_cells_) for g in self.groups_]
-        totals = np.bincount(self.cells(self.read(test)), minlength=self.n_cells_)
+        k = len(self.tree_.leaves)
+        counts = [np.bincount(cells[(validation.a == g).to_numpy()], minlength=k) for g in self.groups_]
+        totals = np.bincount(self.cells(self.read(test)), minlength=k)
         return float(fare_upper_bound(base, counts, totals, delta))
 
     def _bins(self, X: pd.DataFrame) -> IntArray:
         return np.column_stack([_binned(X[name], self.cuts_[name]) for name in self.columns_])
-
-    def _names_out(self) -> list[str]:
-        return ["cell"]
 
 
 def _orders(counts: FloatArray, ordered: npt.NDArray[np.bool_]) -> IntArray:

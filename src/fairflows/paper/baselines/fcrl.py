@@ -25,7 +25,7 @@ from fairflows.paper.baselines.neural import (
     BaselineBatch,
     BaselineNetworks,
     NeuralBaseline,
-    TrainingRows,
+    TaskRows,
     check_weights,
     indicators,
     mean_cross_entropy,
@@ -59,7 +59,7 @@ class Critic(StackedMLP):
 class ContrastiveLearner(BaselineNetworks):
     """The networks of FCRL and their loss; β is λ/2 where it is not given."""
 
-    def __init__(self, method: FCRL, rows: TrainingRows, seeds: Sequence[int]):
+    def __init__(self, method: FCRL, rows: TaskRows, seeds: Sequence[int]):
         n_features, d = rows.x.shape[1], method.n_latent
         super().__init__(method, rows, seeds, n_written=2 * d)
         self.beta, self.n_noise = method.beta, d
@@ -134,9 +134,9 @@ class FCRL(NeuralBaseline):
     beta: float | None = None
     learning_rate: float = 1e-3
 
-    strength_name: ClassVar[str] = "lam"
+    _strength: ClassVar[str] = "lam"
     _learner = ContrastiveLearner
-    is_randomised = True  # z is drawn from a normal law around μ(x)
+    _draws: ClassVar[bool] = True  # z is drawn from a normal law around μ(x)
 
     def _noise(self, rows: Rows) -> Tensor:
         persons = rows.persons_or_fresh()

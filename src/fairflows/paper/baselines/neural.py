@@ -5,32 +5,40 @@ A method has a `BaselineNetworks`: its networks, what it releases for a row, and
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from itertools import product
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from sklearn.base import clone
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fairflows.bijection.networks import Stacked, StackedMLP, generator_of
 from fairflows.bijection.steps import AdamSteps
-from fairflows.encoder.base import FloatArray, LabelledRows, Learnt, Rows
-from fairflows.encoder.group_encoder import GroupEncoder
+from fairflows.encoder.base import EncodedColumns, Encoder, FloatArray, Traits, begin_fit, label_values
+from fairflows.encoder.labels import LabelsLike
+from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.resources import chosen_device, one_thread
+from fairflows.table.frames import ColumnLike
+from fairflows.table.ledger import Ledger
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
+from fairflows.table.table import Role
 
 Side = Literal["encoder", "adversary"]
 Turns = Sequence[Sequence[Side]]
 """Which sides take a step on each of a cycle of batches."""
 
 
-class TrainingRows(NamedTuple):
+class TaskRows(NamedTuple):
     """Rows to learn from: features (n, D), labels and groups (n,), and how many of both there are."""
 
     x: Tensor
@@ -63,7 +71,7 @@ class BaselineNetworks(Stacked, ABC):
     network: ClassVar[type[StackedMLP]] = StackedMLP
     n_noise: int = 0  # how many standard normal numbers a row needs to be represented
 
-    def __init__(self, method: NeuralBaseline, rows: TrainingRows, seeds: Sequence[int], n_written: int | None = None):
+    def __init__(self, method: NeuralBaseline, rows: TaskRows, seeds: Sequence[int], n_written: int | None = None):
         super().__init__()
         n_features, d = rows.x.shape[1], method.n_latent
         self.encoder = self.network(n_features, method.hidden, n_written or d, seeds=seeds, stream="encoder")
@@ -111,7 +119,7 @@ def random_batches(
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NeuralBaseline(GroupEncoder):
+class NeuralBaseline(Encoder):
     """Base of the neural baselines: one network encodes all groups, trained with a method's loss.
 
     The sensitive attribute is needed to fit; to encode, only where the encoder reads it, as some methods' authors have
@@ -142,12 +150,20 @@ class NeuralBaseline(GroupEncoder):
     batch_size: int = 128
     learning_rate: float = 1e-4
     weight_decay: float = 1e-4
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
     device: str = "auto"
     view_: NumericView = field(init=False)
     shift_: FloatArray = field(init=False)
     scale_: FloatArray = field(init=False)
     players_: BaselineNetworks = field(init=False)
 
+    _strength: ClassVar[str] = "gamma"
+    """The setting that weighs the loss that hides the group."""
+    _draws: ClassVar[bool] = False
+    """Whether z is drawn at random."""
     _turns: ClassVar[Turns] = (("encoder",),)
     """Whose step it is on each of a cycle of batches."""
     _most: ClassVar[float] = np.inf
@@ -163,26 +179,61 @@ class NeuralBaseline(GroupEncoder):
         """The networks and what they minimise."""
 
     @property
-    def needs_attribute(self) -> bool:
-        """Whether the encoder reads the group beside the features."""
-        return False
+    def traits(self) -> Traits:
+        """One network encodes all groups."""
+        return Traits(needs_attribute=False, randomised=self._draws, strength=self._strength)
 
-    def _fit(self, rows: LabelledRows, strengths: Sequence[float], seeds: Sequence[int]) -> list[Learnt | None]:
-        check_weights(self.strength_name, strengths, self._most)
+    def learn(self, rows: TrainingRows) -> None:
+        """Train the networks at their own strength and seed."""
+        strength = getattr(self, self.traits.strength)
+        (players,) = self._train(rows, [strength], [self.random_state])
+        if players is None:
+            raise DataError(f"Training of {type(self).__name__} diverged: its weights are not finite.")
+        self.players_ = players
+
+    def fit_path(
+        self,
+        X: RowsLike,
+        y: LabelsLike | None = None,
+        *,
+        sensitive_features: Role | None = None,
+        sample_weight: ColumnLike | None = None,
+        strengths: Sequence[float],
+        seeds: Sequence[int],
+    ) -> list[Self]:
+        """Train the networks of all strengths and seeds as one stack; one that diverged is returned unfitted."""
+        shared = clone(self)
+        rows = begin_fit(shared, X, y, sensitive_features, sample_weight)
+        trained = shared._train(rows, strengths, seeds)
+        ledger, found = Ledger.of(rows.X, rows.persons, rows.key), []
+        for (strength, seed), players in zip(product(strengths, seeds), trained, strict=True):
+            encoder = clone(self) if players is None else copy.copy(shared)
+            encoder.set_params(**{self.traits.strength: strength, "random_state": seed})
+            if players is not None:
+                encoder.players_, encoder.ledger_ = players, ledger
+            found.append(encoder)
+        return found
+
+    def _train(
+        self, rows: TrainingRows, strengths: Sequence[float], seeds: Sequence[int]
+    ) -> list[BaselineNetworks | None]:
+        """Train the networks for every strength and seed; None stands for networks that diverged."""
+        check_weights(self.traits.strength, strengths, self._most)
         if rows.weight is not None:
             raise DataError(f"{type(self).__name__} does not take sample_weight.")
-        labels = self._read_label(rows)
-        if labels is None:
+        label = rows.single_label(type(self).__name__)
+        if label is None:
             raise DataError(f"{type(self).__name__} trains for a task: pass y.")
+        self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(self.n_latent))
         self.view_ = NumericView.fit(rows.X, None, 0, standardise=False)
         self.shift_, self.scale_ = self._scaling(self.view_.features(rows.X))
         device = chosen_device(self.device)
-        training = TrainingRows(
+        training = TaskRows(
             self._features(rows).to(device),
-            torch.as_tensor(labels, device=device),
+            torch.as_tensor(label.values, device=device),
             torch.as_tensor(rows.group, device=device),
-            len(self.label_classes),
-            len(self.groups_),
+            len(label.class_values),
+            len(rows.groups),
         )
         models = [(strength, seed) for strength in strengths for seed in seeds]
         model_seeds = [seed for _, seed in models]
@@ -191,9 +242,9 @@ class NeuralBaseline(GroupEncoder):
         self._play(learner, training, strength, model_seeds)
         learner = learner.cpu().requires_grad_(False)
         finite = torch.stack([p.isfinite().flatten(1).all(1) for p in learner.parameters()]).all(0)
-        return [{"players_": learner.select(m)} if finite[m] else None for m in range(len(models))]
+        return [learner.select(m) if finite[m] else None for m in range(len(models))]
 
-    def _play(self, learner: BaselineNetworks, rows: TrainingRows, strength: Tensor, seeds: Sequence[int]) -> None:
+    def _play(self, learner: BaselineNetworks, rows: TaskRows, strength: Tensor, seeds: Sequence[int]) -> None:
         """Train all models in place, given the strength and the seed of each; an epoch draws with replacement.
 
         On a GPU each side's step is captured once and replayed.
@@ -241,18 +292,18 @@ class NeuralBaseline(GroupEncoder):
         """Return the inputs of the encoder network."""
         scaled = (self.view_.features(rows.X) - self.shift_) / self.scale_
         x = torch.as_tensor(scaled, dtype=torch.float32)
-        if not self.needs_attribute:
+        if not self.traits.needs_attribute:
             return x
         return torch.cat([x, indicators(torch.as_tensor(rows.group), len(self.groups_))], dim=1)
 
-    def _encode_rows(self, rows: Rows) -> pd.DataFrame:
+    def encode(self, rows: Rows) -> pd.DataFrame:
         """Return z of every row."""
-        return pd.DataFrame(self._latent(rows).double().numpy(), columns=self._names_out())
+        return pd.DataFrame(self._latent(rows).double().numpy(), columns=list(self.output_.dtypes))
 
     def predict_rows(self, rows: Rows) -> npt.NDArray[np.generic]:
         """Return the class that the predictor reads from z."""
         with torch.no_grad():
-            return self.label_classes[self.players_.predictor(self._latent(rows)[None])[0].argmax(-1).numpy()]
+            return label_values(self)[self.players_.predictor(self._latent(rows)[None])[0].argmax(-1).numpy()]
 
     def _latent(self, rows: Rows) -> Tensor:
         """Return z of every row, (n, n_latent)."""
@@ -262,9 +313,6 @@ class NeuralBaseline(GroupEncoder):
     def _noise(self, rows: Rows) -> Tensor:
         """Return the noise that each row is represented with, (n, n_noise)."""
         return torch.empty(len(rows.X), 0)
-
-    def _names_out(self) -> list[str]:
-        return [f"z{j}" for j in range(self.n_latent)]
 
 
 def check_weights(name: str, weights: Sequence[float], most: float = np.inf) -> None:

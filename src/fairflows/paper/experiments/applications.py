@@ -89,7 +89,7 @@ def run_recourse(setting: Setting) -> Outcome:
     train, _ = replace(problem, rows=None).tables()  # encoders of fewer rows differ more from seed to seed
     third = train.take(np.random.default_rng(0).choice(len(train), len(train) // 3, replace=False))
     seeds = setting.seed_list(full=5, quick=2)
-    fitted = problem.encoder.fit_many(train, strengths=[1.0], seeds=seeds)
+    fitted = problem.encoder.fit_path(train, strengths=[1.0], seeds=seeds)
     found = []
     for seed, model in zip(seeds, fitted, strict=True):
         h = LogisticRegression().fit(model.transform(train), train.y)
@@ -151,8 +151,8 @@ def run_transfer(setting: Setting) -> Outcome:
         encoder = changed(encoder, n_epochs=TRANSFER_EPOCHS, ramp_epochs=5, density=density)
     train, test = problem.tables()
     seeds = setting.seed_list(full=5, quick=1)
-    fitted = encoder.fit_many(train, strengths=TRANSFER_GAMMAS, seeds=seeds)
-    delta = np.array([statistical_distance(model.log_density_table(20_000)) for model in fitted])
+    fitted = encoder.fit_path(train, strengths=TRANSFER_GAMMAS, seeds=seeds)
+    delta = np.array([statistical_distance(model.latent_law().log_density_table(20_000)) for model in fitted])
     z, z_test = (latents(fitted, part, setting.device) for part in (train, test))
     gamma = np.repeat(TRANSFER_GAMMAS, len(seeds))
     right = [plain_accuracy(model, test) for model in fitted]

@@ -137,7 +137,8 @@ def attacked(model: Trained, found: Mapping[tuple[Trained, int], Audit], setting
 
 def model_upper(encoder: Encoder, n_draws: int) -> float:
     """Return the model-based bound on Δ, at δ = .001 over the draws."""
-    return float(statistical_distance_upper_bound(encoder.log_density_table(n_draws, random_state=1), 0.001))
+    table = encoder.latent_law().log_density_table(n_draws, random_state=1)
+    return float(statistical_distance_upper_bound(table, 0.001))
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ def _baseline(name: str, train: Table, test: Table, setting: Setting) -> dict[st
     attacked = BASELINES[name]
     short = {"n_epochs": attacked.quick_epochs} if setting.quick else {}
     baseline = changed(attacked.baseline, **short, device=setting.device)
-    encoders = baseline.fit_many(train, strengths=[attacked.strength], seeds=setting.seed_list(full=5, quick=1))
+    encoders = baseline.fit_path(train, strengths=[attacked.strength], seeds=setting.seed_list(full=5, quick=1))
     epochs = 10 if setting.quick else 30
     attack = partial(adversary_accuracies, encoders, train, test, epochs=epochs, device=setting.device)
     measures = {

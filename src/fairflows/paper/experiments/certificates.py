@@ -202,7 +202,7 @@ def claims(name: str, setting: Setting) -> list[Claim]:
     train, test = problem.tables()
     train = apart_from(train, test)
     encoder = changed(problem.encoder, kinds=train.kinds, dequantise=True)
-    encoders = encoder.fit_many(train, strengths=problem.gammas, seeds=setting.seed_list(full=1)[:1])
+    encoders = encoder.fit_path(train, strengths=problem.gammas, seeds=setting.seed_list(full=1)[:1])
     best, best_name = best_densities(encoders[0], candidates(setting.quick), train)
     return [
         Claim(problem, gamma, encoder, train, test, best, best_name)

@@ -45,13 +45,13 @@ def run_overview(setting: Setting) -> Outcome:
     y = (x > np.array(MEANS)[a]).astype(int)
     table = Table({"x": x, "a": a, "y": y}, sensitive="a", label="y", name="two Gaussians")
     known = [Independent(Normal(torch.tensor([m], dtype=torch.float64), torch.ones(1).double()), 1) for m in MEANS]
-    raw, fair = FairFlow(density=known, n_epochs=60, device=setting.device).fit_many(
+    raw, fair = FairFlow(density=known, n_epochs=60, device=setting.device).fit_path(
         table, strengths=[0.0, 0.9], seeds=[FIRST_SEED]
     )
     before = 2 * 0.9772498680518208 - 1  # 2Φ(2) − 1: means four apart
     rows = [{"encoder": "none (x itself)", "Δ": before, "best adversary": (1 + before) / 2}]
     for name, encoder in (("γ = 0", raw), ("γ = 0.9", fair)):
-        delta = statistical_distance(encoder.log_density_table(100_000))
+        delta = statistical_distance(encoder.latent_law().log_density_table(100_000))
         measures = {"Δ": delta, "best adversary": (1 + delta) / 2, "accuracy": plain_accuracy(encoder, table)}
         rows.append({"encoder": name, **measures})
 
@@ -59,7 +59,7 @@ def run_overview(setting: Setting) -> Outcome:
     grid = np.linspace(-4, 8, 400)
     z = np.sort(fair.transform(table).to_numpy().ravel())
     z_grid = np.linspace(z[10], z[-11], 400)
-    sides = fair.inversions(pd.DataFrame({"z0": z_grid}))
+    sides = fair.latent_law().inversions(pd.DataFrame({"z0": z_grid}))
     for group, colour in zip((0, 1), COLOURS, strict=False):
         p_x = np.exp(-((grid - MEANS[group]) ** 2) / 2) / np.sqrt(2 * np.pi)
         p_z = np.exp(sides[group].log_prob + sides[group].log_det)
@@ -100,13 +100,14 @@ def run_recovery(setting: Setting) -> Outcome:
     test, _ = make_gaussians(2048, random_state=FIRST_SEED + 1)
     parts = []
     for method, (untrained, gamma) in _contestants(train, known, setting).items():
-        encoders = untrained.fit_many(train, strengths=[gamma], seeds=seeds)
+        encoders = untrained.fit_path(train, strengths=[gamma], seeds=seeds)
         models = pd.DataFrame({"method": method, "gamma": gamma, "seed": seeds, "bound": np.nan})
         models["accuracy"] = [plain_accuracy(encoder, test) for encoder in encoders]
         for attack, accuracies in RECOVERY_ATTACKS.items():
             models[attack] = accuracies(encoders, train, test, device=setting.device)
         if isinstance(untrained, FairFlow):
-            models["bound"] = [(1 + statistical_distance(e.log_density_table(20_000))) / 2 for e in encoders]
+            tables = [e.latent_law().log_density_table(20_000) for e in encoders]
+            models["bound"] = [(1 + statistical_distance(table)) / 2 for table in tables]
         parts.append(models)
     models = pd.concat(parts, ignore_index=True)
     notes = [

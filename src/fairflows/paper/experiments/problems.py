@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.density import FlowDensity, MixtureDensity
-from fairflows.encoder.base import Encoder
+from fairflows.encoder.base import Encoder, is_fitted
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
@@ -219,7 +219,7 @@ class Trained:
 
     def fitted(self) -> dict[int, Encoder]:
         """Return the models by their place in the frontier, but for those that diverged."""
-        return {i: encoder for i, encoder in enumerate(self.frontier.encoders) if encoder.is_fitted}
+        return {i: encoder for i, encoder in enumerate(self.frontier.encoders) if is_fitted(encoder)}
 
     def frame(self) -> pd.DataFrame:
         """Return the frontier as a frame, in which strengths are called γ."""

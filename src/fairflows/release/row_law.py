@@ -1,4 +1,4 @@
-"""RowsGivenCell: whole rows drawn from p̂(x | cell), a law that is the same for every group."""
+"""RowLaw: whole rows drawn from p̂(x | cell), a law that is the same for every group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fairflows.codec.one_column import Levels, Positions, Ranges
 from fairflows.exceptions import DataError
-from fairflows.table.columns import Dtype, distinct, has_order
+from fairflows.table.columns import Dtype, has_order
 from fairflows.table.frames import only_used_categories
 from fairflows.table.persons import Secret, keyed_hashes
 from fairflows.table.schema import Schema
@@ -36,8 +36,8 @@ _REDRAWS, _MIXES = 16, 64
 _RESOLUTION = 2**40  # of the uniform numbers: a class's number and such a number fit into a float64
 
 
-@dataclass
-class RowsGivenCell:
+@dataclass(frozen=True)
+class RowLaw:
     r"""Draws whole rows, in a table's own columns, for cells: latent classes within each cell.
 
     .. math:: \hat p(x \mid j) = \sum_{c=1}^{C} π_{jc} \prod_{d=1}^{D} θ_{jcd}(x_d)
@@ -76,13 +76,11 @@ class RowsGivenCell:
         Hashes of the rows that only one training person has, sorted.
     key : bytes
         The secret behind these hashes.
-    n_redrawn_ : int
-        How many rows were drawn again since the model was fitted or loaded, because a training person has them.
 
     Examples
     --------
     >>> X = pd.DataFrame({"age": [20, 21, 22, 60, 61, 62] * 20, "works": [True, True, True, False, False, False] * 20})
-    >>> rows = RowsGivenCell.fit(X, cells=np.array([0, 0, 0, 1, 1, 1] * 20), n_cells=2)
+    >>> rows = RowLaw.fit(X, cells=np.array([0, 0, 0, 1, 1, 1] * 20), n_cells=2)
     >>> drawn = rows.sample(np.array([0, 1]))
     >>> drawn["works"].tolist(), [str(dtype) for dtype in drawn.dtypes]
     ([True, False], ['int64', 'bool'])
@@ -97,9 +95,6 @@ class RowsGivenCell:
     marginals: list[FloatArray]
     taken: npt.NDArray[np.uint64]
     key: Secret
-
-    def __post_init__(self) -> None:
-        self.n_redrawn_ = 0
 
     @property
     def names(self) -> list[Hashable]:
@@ -118,7 +113,7 @@ class RowsGivenCell:
         key: Secret = b"",
         n_classes: int | None = None,
         random_state: int = 0,
-    ) -> RowsGivenCell:
+    ) -> RowLaw:
         """Learn the law from training rows.
 
         Parameters
@@ -163,7 +158,7 @@ class RowsGivenCell:
         free = [d for d in range(len(parts)) if d not in given]
         mixture = _Mixture(codes[:, free], sizes[free], cells, n_cells, random_state)
         pi, theta = mixture.fit(n_classes or mixture.affordable_classes())
-        taken = distinct(np.concatenate([_held_by_one(found, who) for found in hashes]))
+        taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
         return cls(Schema.of(whole), parts, X.shape[1], given, pi, theta, marginals, taken, key)
 
     @property
@@ -185,7 +180,6 @@ class RowsGivenCell:
         generator = np.random.default_rng() if generator is None else generator
         places = self._draw(cells, generator)
         again = np.flatnonzero(self._is_taken(places))
-        self.n_redrawn_ += len(again)
         for attempt in range(_REDRAWS + _MIXES):
             if not len(again):
                 break

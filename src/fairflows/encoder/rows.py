@@ -1,0 +1,311 @@
+"""Tables of any kind as `Rows`: features, groups and persons, checked by the rules of an encoder.
+
+The functions read the settings of an encoder (``sensitive``, ``identifier``, ``kinds``, ``unseen``, ``missing``) and
+what its fit found (``groups_``, ``schema_``, ``missing_``). `read_training_rows` reads the rows that `fit` is given,
+`read_rows` those that are encoded, and `read_latent` encoded rows that are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.utils.validation import check_array, validate_data
+
+from fairflows.codec.outside import Outside
+from fairflows.encoder.labels import Label, LabelsLike, read_labels
+from fairflows.exceptions import DataError, check_choice, warn_user
+from fairflows.table.columns import check_kinds, check_known, places_in, shown, sorted_values
+from fairflows.table.frames import ColumnLike, TableLike, has_names, materialised, to_pandas
+from fairflows.table.persons import Key, Persons, check_key, new_key
+from fairflows.table.schema import Schema
+from fairflows.table.table import Role, Table, role_column
+
+if TYPE_CHECKING:
+    from fairflows.encoder.base import Encoder
+
+FloatArray = npt.NDArray[np.float64]
+Groups = npt.NDArray[np.intp]
+RowsLike: TypeAlias = "Table | TableLike"
+"""Rows as users bring them to an encoder."""
+
+FRESH_COINS = (
+    "No identifier says which rows are the same person, so every row gets fresh randomness. Encoding a person twice "
+    "then tells more about them than encoding them once: give identifier=... if a person may come again."
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as an encoder sees them."""
+
+    X: pd.DataFrame  # the features, without the sensitive and identifier columns
+    # Each row's group, as a place in the encoder's ``groups_``; 0 where an encoder needs no attribute and none came.
+    group: Groups
+    persons: Persons  # whose rows they are
+    outside: Outside  # values outside of the fitted domain, noted while the rows are encoded
+
+    def take(self, places: npt.NDArray[np.intp]) -> Rows:
+        """Return some of the rows, with nothing noted about their values."""
+        return Rows(self.X.iloc[places], self.group[places], self.persons.take(places), Outside(len(places)))
+
+    @property
+    def map_group(self) -> Groups:
+        """The group whose map each row takes, once its values have been looked up.
+
+        A row with a value that cannot be brought back into the fitted domain (a new category, or a missing value where
+        none was) takes the first group's map, because another group's map of such values could give the group away.
+        """
+        return np.where(self.outside.unknown, 0, self.group)
+
+    def persons_or_fresh(self) -> Persons:
+        """Return the persons whose coins the rows get; warn where they are unnamed and the coins fresh."""
+        if not self.persons.named:
+            warn_user(FRESH_COINS)
+        return self.persons
+
+    def named_persons(self) -> Persons:
+        """Return the persons whose coins are repeated; raise where they are unnamed."""
+        if not self.persons.named:
+            raise DataError("Decoding repeats each person's coin, so the rows must be named: give identifier=....")
+        return self.persons
+
+    def count_unknown(self, groups: Sequence[Hashable]) -> dict[Hashable, int]:
+        """Count the rows of each group with a value that could not be brought back; after encoding."""
+        counts = np.bincount(self.group[self.outside.unknown], minlength=len(groups))
+        return dict(zip(groups, counts.tolist(), strict=False))  # without groups all rows have the number 0
+
+
+@dataclass(frozen=True)
+class TrainingRows(Rows):
+    """Rows that an encoder is fitted to."""
+
+    groups: list[Hashable]  # the values of the sensitive attribute
+    labels: list[Label]  # one for each label; empty without
+    weight: FloatArray | None  # what each row counts; None where all count alike
+    key: Key  # the secret behind noise and coins
+    missing: Literal["error", "category"]  # what is done with missing values
+    schema: Schema  # the content of the columns; empty for an array
+
+    def weight_by(self, unit: Literal["row", "person"]) -> FloatArray:
+        """Return each row's weight in the law of a random row, or of a random row of a random person."""
+        weight = np.ones(len(self.group)) if self.weight is None else self.weight
+        return weight / self.persons.rows_each()[self.persons.codes] if unit == "person" else weight
+
+    def single_label(self, reader: str) -> Label | None:
+        """Return the only label, which must have classes, or None without one; `reader` is who needs it so."""
+        if len(self.labels) > 1:
+            raise DataError(f"{reader} takes one label; got {len(self.labels)}.")
+        label = self.labels[0] if self.labels else None
+        if label is not None and label.classes is None:
+            raise DataError(
+                f"y holds {len(np.unique(label.values)):,} different numbers, and {reader} predicts classes: cut it "
+                "into a few (pandas.qcut), or use FairCells or FairTree, which take a number to predict."
+            )
+        return label
+
+
+def read_training_rows(
+    encoder: Encoder,
+    X: RowsLike,
+    y: LabelsLike | None,
+    sensitive_features: Role | None,
+    sample_weight: ColumnLike | None,
+) -> TrainingRows:
+    """Read the rows that an encoder is fitted to; scikit-learn's own attributes of the columns are set on it."""
+    check_key(encoder.key)
+    X = materialised(X)
+    missing = _rule_for_missing(encoder, X)
+    frame = _frame(X, missing)
+    if len(frame) < 2:
+        raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs two.")
+    attribute, taken = _attribute(encoder, X, frame, sensitive_features, needed=encoder.traits.learns_groups)
+    groups = [] if attribute is None else _find_groups(attribute)
+    persons = _persons(encoder, X, frame, needed=encoder.traits.randomised, check=True)
+    features = _features(encoder, frame, taken)
+    named = isinstance(X, Table) or has_names(X)
+    validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=True)
+    settings = encoder.get_params(deep=False)
+    if "unseen" in settings:
+        check_choice("unseen", settings["unseen"], ("error", "other"))
+        check_kinds(features, settings["kinds"])
+    group = group_places(attribute, groups, len(frame))
+    y = X.y if y is None and isinstance(X, Table) else y
+    return TrainingRows(
+        features,
+        group,
+        persons,
+        Outside(len(frame)),
+        groups,
+        [] if y is None else read_labels(y, len(frame)),
+        None if sample_weight is None else _weights(sample_weight, group, groups),
+        encoder.key if encoder.key is not None else new_key(),
+        missing,
+        Schema.of(features) if named else Schema({}),
+    )
+
+
+def read_rows(encoder: Encoder, X: RowsLike, sensitive_features: Role | None, persons: Persons | None) -> Rows:
+    """Read rows that a fitted encoder is to encode."""
+    X = materialised(X)
+    frame = _frame(X, encoder.missing_)
+    if not len(frame):
+        raise DataError("Found a table with 0 sample(s); an encoder needs one.")
+    attribute, taken = _attribute(encoder, X, frame, sensitive_features, needed=encoder.traits.needs_attribute)
+    group = group_places(attribute, encoder.groups_, len(frame))
+    if persons is None:
+        persons = _persons(encoder, X, frame, needed=encoder.traits.randomised)
+    features = _features(encoder, frame, taken)
+    named = isinstance(X, Table) or has_names(X)
+    if not named or features.columns.tolist() != list(getattr(encoder, "feature_names_in_", ())):
+        validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=False)
+    return Rows(encoder.schema_.apply(features), group, persons, Outside(len(frame)))
+
+
+def read_latent(
+    encoder: Encoder, Z: TableLike, sensitive_features: Role | None, persons: Persons | None, *, by_person: bool
+) -> Rows:
+    """Read encoded rows, their columns by name in the encoder's order; `by_person` where decoding repeats coins."""
+    Z = materialised(Z)
+    frame, names = _frame(Z, encoder.missing_), list(encoder.output_.dtypes)
+    if not has_names(Z) and frame.shape[1] == len(names):
+        frame = frame.set_axis(names, axis=1)
+    attribute, taken = _attribute(encoder, Z, frame, sensitive_features, needed=True)
+    latent = frame.drop(columns=[name for name in (*taken, encoder.identifier) if name in frame])
+    latent = latent.set_axis(latent.columns.astype(str), axis=1)
+    if set(latent.columns) != set(names):
+        got, wanted = (", ".join(map(str, list(some)[:8])) for some in (latent.columns, names))
+        raise DataError(f"Encoded rows must have the columns {wanted} ({len(names)} in all); got {got}.")
+    if persons is None:
+        persons = _persons(encoder, Z, frame, needed=by_person)
+    group = group_places(attribute, encoder.groups_, len(frame))
+    return Rows(encoder.output_.schema.apply(latent[names]), group, persons, Outside(len(frame)))
+
+
+def group_places(attribute: pd.Series | None, groups: list[Hashable], n_rows: int) -> Groups:
+    """Return each row's place in `groups`; 0 where there is no attribute, or no groups were fitted."""
+    if attribute is None or not groups:
+        return np.zeros(n_rows, dtype=np.intp)
+    group = places_in(groups, attribute)
+    if (group < 0).any():
+        first = attribute.iloc[int((group < 0).argmax())]
+        raise DataError(
+            "The sensitive attribute must be one of the groups that the encoder was fitted on "
+            f"({', '.join(map(shown, groups))}); {int((group < 0).sum())} rows are not, the first is {shown(first)}."
+        )
+    return group
+
+
+def _rule_for_missing(encoder: Encoder, X: RowsLike) -> Literal["error", "category"]:
+    """Return the encoder's own rule for missing values, else the table's; without such a setting they are refused."""
+    settings = encoder.get_params(deep=False)
+    if "missing" not in settings:
+        return "error"
+    rule = settings["missing"]
+    if rule is not None:
+        check_choice("missing", rule, ("error", "category"))
+        return "category" if rule == "category" else "error"
+    return "category" if isinstance(X, Table) and X.missing == "category" else "error"
+
+
+def _frame(X: RowsLike, missing: str) -> pd.DataFrame:
+    """Return all columns of a table."""
+    if isinstance(X, Table):
+        return X.X
+    if has_names(X):
+        return to_pandas(X)
+    finite: bool | Literal["allow-nan"] = "allow-nan" if missing == "category" else True
+    if _has_text(X):
+        return to_pandas(check_array(X, dtype=object, ensure_all_finite=finite)).infer_objects()
+    return to_pandas(check_array(X, dtype="numeric", ensure_all_finite=finite))
+
+
+def _attribute(
+    encoder: Encoder, X: RowsLike, frame: pd.DataFrame, sensitive_features: Role | None, *, needed: bool
+) -> tuple[pd.Series | None, list[Hashable]]:
+    """Return the sensitive attribute, and the columns of the table that hold it."""
+    names = [encoder.sensitive] if isinstance(encoder.sensitive, str) else list(encoder.sensitive or [])
+    in_table: list[Hashable] = [name for name in names if name in frame]
+    if sensitive_features is None and isinstance(X, Table):
+        sensitive_features = X.a
+    if sensitive_features is not None:
+        listed = isinstance(sensitive_features, list | tuple)
+        given = np.asarray(sensitive_features) if listed else sensitive_features
+        return role_column(frame, given, "sensitive")[0], in_table
+    if encoder.sensitive is not None and (needed or in_table):
+        return role_column(frame, encoder.sensitive, "sensitive")
+    if not needed:
+        return None, []
+    why = "encodes each group its own way" if encoder.traits.needs_attribute else "is fitted to groups"
+    raise DataError(
+        f"{type(encoder).__name__} {why} and needs the sensitive attribute: pass sensitive_features=..., or name its "
+        "column in the constructor (sensitive='...')."
+    )
+
+
+def _find_groups(attribute: pd.Series) -> list[Hashable]:
+    if attribute.isna().any():
+        raise DataError(f"The sensitive attribute must be known in every row; {int(attribute.isna().sum())} are not.")
+    groups = sorted_values(attribute)
+    if len(groups) < 2:
+        raise DataError(f"The sensitive attribute needs at least two groups; every row is {shown(groups[0])}.")
+    return groups
+
+
+def _persons(encoder: Encoder, X: RowsLike, frame: pd.DataFrame, *, needed: bool, check: bool = False) -> Persons:
+    """Return who is who, by the table's own identifier, or the column or index that the constructor named."""
+    if isinstance(X, Table) and X.identifier is not None:
+        return X.persons
+    identifier = encoder.identifier
+    if identifier is None:
+        return Persons.unnamed(len(frame))
+    if identifier in frame:
+        return Persons.of(frame[identifier])
+    if identifier == frame.index.name:
+        return Persons.of(frame.index)
+    if check:
+        check_known(identifier, frame, "identifier")
+    if not needed:
+        return Persons.unnamed(len(frame))
+    raise DataError(
+        f"The encoder knows persons by their {identifier!r} (identifier={identifier!r}), which these rows lack: add "
+        "that column, or make it the index."
+    )
+
+
+def _features(encoder: Encoder, frame: pd.DataFrame, taken: Sequence[Hashable]) -> pd.DataFrame:
+    """Return the columns without the sensitive attribute and the identifier."""
+    features = frame.drop(columns=[name for name in {*taken, encoder.identifier} if name in frame])
+    if not features.shape[1]:
+        raise DataError("0 feature(s) are left to encode beside the sensitive attribute and the identifier.")
+    return features
+
+
+def _weights(given: ColumnLike | Real, group: Groups, groups: list[Hashable]) -> FloatArray:
+    """Return the weights of rows; every group must have some weight."""
+    weight = np.asarray(given, dtype=np.float64)
+    weight = np.full(len(group), float(weight)) if weight.ndim == 0 else weight
+    if weight.shape != (len(group),):
+        raise ValueError(f"sample_weight must be one number per row ({len(group)} rows); got shape {weight.shape}.")
+    if not (np.isfinite(weight) & (weight >= 0)).all():
+        raise ValueError("sample_weight must hold finite numbers that are not negative.")
+    if not weight.any():
+        raise ValueError("sample_weight must not be zero in every row.")
+    for a, value in enumerate(groups):
+        if not weight[group == a].any():
+            raise DataError(f"Every group needs rows of positive sample_weight; group {shown(value)} has none.")
+    return weight
+
+
+def _has_text(X: object) -> bool:
+    """Return whether an array has columns of text, or a list of rows a value of it."""
+    if isinstance(X, list | tuple):
+        X = np.asarray(X, dtype=object)
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "OU":
+        return False
+    return X.dtype.kind == "U" or any(isinstance(value, str) for value in X.flat)
