@@ -18,7 +18,7 @@ SOURCE = Path(fairflows.__file__).parent
 ORDER = [
     "exceptions", "bounds", "report.words", "resources", "display", "table", "codec", "bijection", "density",
     "training", "encoder", "release", "storage", "metrics", "certificate", "attack", "usefulness", "tradeoff",
-    "frontiers", "explain", "stream", "report", "workflow", "paper", "cli",
+    "explain", "stream", "report", "workflow", "paper", "cli",
 ]  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 

@@ -6,13 +6,14 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
+from fairflows.bounds import cell_upper_bound, delta_of_look
 from fairflows.certificate.certify import certify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
 from fairflows.paper.gaussians import make_gaussians
-from fairflows.tradeoff import Frontier, check_target, frontier, with_cells
+from fairflows.tradeoff import Frontier, check_target, expected_bound, frontier, with_cells
 
 mpl.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
@@ -195,3 +196,16 @@ def test_a_target_that_so_few_persons_cannot_show_is_refused(categorical_table):
         check_target(0, categorical_table, 0.05)
     with pytest.warns(UserWarning, match="Every release meets a distance of 1"):
         check_target(1, categorical_table, 0.05)
+    check_target(0.01, None, 0.05)  # a latent: nothing is counted
+
+
+def test_the_expected_bound_is_about_what_certificates_come_out_at():
+    rng = np.random.default_rng(0)
+    laws, n = np.array([[0.3, 0.7], [0.4, 0.6]]), np.array([2000, 3000])
+    bounds = []
+    for _ in range(300):
+        counts = np.stack([rng.multinomial(size, law) for size, law in zip(n, laws, strict=True)])
+        bounds.append(cell_upper_bound(counts, delta_of_look(0.05, 1)))
+    share = np.mean(np.array(bounds) <= expected_bound(laws, n, 0.05))
+    assert share > 0.8  # one standard deviation to spare
+    assert expected_bound(np.eye(2), np.array([20, 20]), 0.05) == 1

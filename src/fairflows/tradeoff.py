@@ -266,11 +266,10 @@ def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n
     return measured
 
 
-def counted_laws(released: Released, rows: Table, groups: list[Hashable], *, with_label: bool = False) -> FloatArray:
-    """Return each group's law of cells among these rows, (K, k); of pairs of a cell and a label with the label."""
+def counted_laws(released: Released, rows: Table, groups: list[Hashable]) -> FloatArray:
+    """Return each group's law of cells among these rows, shape (K, k)."""
     shape = len(groups), int(released.n_cells or 0)
-    by_label = rows.count_cells(rows.group_numbers(groups), released.cells(rows), shape)
-    counts = np.concatenate(by_label, axis=1) if with_label else by_label.sum(axis=0)
+    counts = rows.count_cells(rows.group_numbers(groups), released.cells(rows), shape).sum(axis=0)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
@@ -304,7 +303,7 @@ def with_cells(
     for encoder, place in zip(front.encoders, front.measured[["strength", "seed"]].to_dict("records"), strict=True):
         for release in _releases(encoder, train) if is_fitted(encoder) else ():
             released = Released.of(release)
-            expected = _expected_bound(counted_laws(released, judged, train.groups), n, delta)
+            expected = expected_bound(counted_laws(released, judged, train.groups), n, delta)
             row = place | {"n_cells": release.n_cells_, "delta": expected}
             if train.y is not None:
                 row["accuracy"] = float((released.predict(judged) == judged.y).mean())
@@ -313,7 +312,7 @@ def with_cells(
     return Frontier(releases, pd.DataFrame(rows, columns=None if rows else ["strength", "seed", "n_cells", "delta"]))
 
 
-def _expected_bound(laws: FloatArray, n: IntArray, delta: float) -> float:
+def expected_bound(laws: FloatArray, n: IntArray, delta: float) -> float:
     """Return the bound on Δ to expect from n persons of each group, if these are the laws of the released cells.
 
     One standard deviation of the observed distance is added, so that the certificate is likely to come out within the
@@ -325,22 +324,24 @@ def _expected_bound(laws: FloatArray, n: IntArray, delta: float) -> float:
 
 def _releases(encoder: Encoder, train: Table) -> Iterator[Release]:
     """Fit cells in growing numbers, until there are no more different ones."""
-    most = 0
+    most: int = 0
     rows = encoder.read(train)
     Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
     for n_cells in _N_CELLS:
         release = Release(n_cells=n_cells, output="cell").fit_around(encoder, rows, Z, train.y)
-        if release.n_cells_ > most:
-            most = release.n_cells_
+        if (release.n_cells_ or 0) > most:
+            most = int(release.n_cells_ or 0)
             yield release
 
 
-def check_target(target: float, certifying: Table, delta: float) -> None:
-    """Raise if so few certifying persons cannot show that cells stay within the target."""
+def check_target(target: float, certifying: Table | None, delta: float) -> None:
+    """Raise if a target is no distance, or if so few certifying persons cannot show that cells stay within it."""
     if not 0 < target <= 1:
         raise DataError(f"target must be in (0, 1]; got {target!r}.")
     if target == 1:
         warn_user("Every release meets a distance of 1, also one that gives the group away: set a smaller target.")
+    if certifying is None:  # a latent, which its own densities vouch for
+        return
     sizes = certifying.one_row_per_person(0).group_sizes(certifying.groups).tolist()
     n = dict(zip(map(str, certifying.groups), sizes, strict=True))
     check_reachable(n, delta_of_look(delta, 1), target=target)

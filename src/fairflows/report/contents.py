@@ -20,13 +20,13 @@ from fairflows.certificate.certificate import Certificate
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataWarning
-from fairflows.frontiers.selection import Candidate, Target
 from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.report.page import Contents
 from fairflows.resources import one_thread
 from fairflows.table.table import Table
+from fairflows.tradeoff import Frontier
 from fairflows.usefulness import StillTells, boosted_prediction
 
 _BINS = 16  # along each direction
@@ -65,7 +65,7 @@ def report_contents(
     encoded : pair of DataFrame, default=None
         The release of the rows of `train` and of `table`, where the model need not be asked again.
     frontier : dict, default=None
-        Points of a frontier, by `candidates_contents`.
+        Points of a frontier, by `frontier_contents`.
     split : str, default=""
         A sentence about the parts of the rows.
     """
@@ -294,31 +294,23 @@ def _number(value: Any) -> float | None:
     return None if pd.isna(value) else float(value)
 
 
-def candidates_contents(candidates: list[Candidate], chosen: Candidate, goal: Target) -> Contents | None:
-    """Return the points of a frontier: for every encoder its best number of cells."""
-    points = []
-    for candidate in candidates:
-        use = candidate.accuracy if candidate.accuracy is not None else candidate.n_cells
-        if use is None:
-            continue
-        points.append(
-            {
-                "method": candidate.method,
-                "gamma": candidate.gamma,
-                "x": candidate.expected,
-                "y": float(use),
-                "chosen": candidate is chosen,
-            }
-        )
-    if len(points) < 2:
+def frontier_contents(front: Frontier, chosen: int, target: float, method: str) -> Contents | None:
+    """Return the points of a frontier, the chosen one marked: for every encoder its best number of cells."""
+    measured = front.to_frame()
+    has_cells = "n_cells" in measured
+    measure = next((name for name in ("accuracy", "n_cells") if name in measured), None)
+    if measure is None or len(measured) < 2:
         return None  # nothing was traded off
-    points = _upper_left(points)
-    has_cells = chosen.n_cells is not None
+    points = [
+        {"method": method, "gamma": strength, "x": delta, "y": float(use), "chosen": place == chosen}
+        for place, (strength, delta, use) in enumerate(measured[["strength", "delta", measure]].to_numpy())
+        if np.isfinite(delta)
+    ]
     return {
-        "points": points,
-        "x": f"{goal.name} to expect" if has_cells else f"{goal.name} by the model",
-        "y": "accuracy" if chosen.accuracy is not None else "cells",
-        "target": goal.limit,
+        "points": _upper_left(points) if has_cells else points,
+        "x": "distance Δ to expect" if has_cells else "distance Δ by the model",
+        "y": {"accuracy": "accuracy", "n_cells": "cells"}[measure],
+        "target": target,
         "caption": ("Each point is an encoder with a number of cells; those that another beats in both are left out. "
                     if has_cells else "Each point is an encoder. ")
         + "Judged on validation persons, before the certifying ones were looked at.",
@@ -326,12 +318,10 @@ def candidates_contents(candidates: list[Candidate], chosen: Candidate, goal: Ta
 
 
 def _upper_left(points: list[Contents]) -> list[Contents]:
-    """Return the points of each method that no other of it beats in both; the chosen one stays in any case."""
-    kept = []
-    for method in dict.fromkeys(point["method"] for point in points):
-        best = -np.inf
-        for point in sorted((p for p in points if p["method"] == method), key=lambda p: (p["x"], -p["y"])):
-            if point["y"] > best or point["chosen"]:
-                best = max(best, point["y"])
-                kept.append(point)
+    """Return the points that no other beats in both; the chosen one stays in any case."""
+    kept, best = [], -np.inf
+    for point in sorted(points, key=lambda point: (point["x"], -point["y"])):
+        if point["y"] > best or point["chosen"]:
+            best = max(best, point["y"])
+            kept.append(point)
     return kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -17,17 +17,18 @@ from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import certify
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
+from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, check_choice
-from fairflows.frontiers.selection import Candidate, Target
-from fairflows.frontiers.sweep import Sweep, Swept
 from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
-from fairflows.report.contents import candidates_contents, report_contents
+from fairflows.report.contents import Contents, frontier_contents, report_contents
 from fairflows.report.page import Report
 from fairflows.storage import load
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
+from fairflows.tradeoff import check_target, frontier, with_cells
 from fairflows.usefulness import still_tells
 from fairflows.workflow.shared import CERTIFYING, VALIDATION, Run, Shared, is_sealed
 
@@ -35,6 +36,7 @@ Method = Literal["tree", "cells", "flow", "matching"]
 Output = Literal["row", "cell", "latent"]
 
 CELLS_FOR_A_LABEL = 8
+STRENGTHS = (0.0, 0.1, 0.5, 0.9, 0.99)  # γ of the models of a frontier
 N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
 _FEW_DRAWS = 100_000  # behind a bound that decides nothing, where cells are released
 
@@ -52,8 +54,7 @@ class _Fitted:
     encoded: tuple[pd.DataFrame, pd.DataFrame] | None = (
         None  # the release of `learn` and `judge`, where it is certified
     )
-    candidates: list[Candidate] = field(default_factory=list)
-    chosen: Candidate | None = None
+    frontier: Contents | None = None  # the models that it was chosen from
 
 
 def share(
@@ -116,14 +117,14 @@ def share(
     ('CERTIFIED', ['cell'])
     """
     _check_combination(table, method, output, without_attribute)
-    goal = Target(target, delta=delta)
     if method == "tree" or method == "cells":
-        encoder = _cells_encoder(method, table, goal, without_attribute, random_state)
+        encoder = _cells_encoder(method, table, target, delta, without_attribute, random_state)
         kind: Literal["row", "cell"] = "row" if output == "row" else "cell"
         release = Release(encoder, output=kind, most_rows=most_rows, random_state=random_state)
-        fitted = _fitted_by_folds(release, table, goal, random_state, say)
+        check_target(target, table, delta)
+        fitted = _fitted_by_folds(release, table, random_state, say)
     else:
-        fitted = _best_of_frontier(method, output, table, goal, most_rows, random_state, quick, say)
+        fitted = _best_of_frontier(method, output, table, target, delta, most_rows, random_state, quick, say)
 
     say("attacking the raw rows")
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
@@ -160,7 +161,7 @@ def share(
         tells=usefulness,
         train=fitted.learn,
         encoded=fitted.encoded,
-        frontier=None if fitted.chosen is None else candidates_contents(fitted.candidates, fitted.chosen, goal),
+        frontier=fitted.frontier,
         split=fitted.split,
     )
     page = Report(contents, verified=bool(certificate.seal))
@@ -185,7 +186,12 @@ def _check_combination(table: Table, method: Method, output: Output, without_att
 
 
 def _cells_encoder(
-    method: Literal["tree", "cells"], table: Table, goal: Target, without_attribute: bool, random_state: int
+    method: Literal["tree", "cells"],
+    table: Table,
+    target: float,
+    delta: float,
+    without_attribute: bool,
+    random_state: int,
 ) -> Encoder:
     """Return the encoder of cells, planned for the certificate to come: half of the persons count for each model."""
     common: dict[str, Any] = {
@@ -193,19 +199,16 @@ def _cells_encoder(
         "identifier": None if table.identifier is None else str(table.identifier.name),
         "random_state": random_state,
         "n_certify": max(2, table.persons.n // 2),
-        "target": goal.distance,
-        "delta": goal.delta,  # of which each of the two models gets a share
+        "target": target,
+        "delta": delta,  # of which each of the two models gets a share
     }
     if method == "tree":
         return FairTree("auto", **common)
     return FairCells(CELLS_FOR_A_LABEL, attribute="training" if without_attribute else "encoding", **common)
 
 
-def _fitted_by_folds(
-    model: Release, table: Table, goal: Target, random_state: int, say: Callable[[str], None]
-) -> _Fitted:
+def _fitted_by_folds(model: Release, table: Table, random_state: int, say: Callable[[str], None]) -> _Fitted:
     """Fit two models, each for the persons that it was not fitted to. All persons certify."""
-    goal.check_reachable(table, cells=True)
     say("fitting two models, each to half of the persons")
     rows = to_pandas(model.fit_transform(table))
     if model.most_rows_ is not None:
@@ -220,10 +223,11 @@ def _fitted_by_folds(
 
 
 def _best_of_frontier(
-    method: Swept,
+    method: Literal["flow", "matching"],
     output: Output,
     table: Table,
-    goal: Target,
+    target: float,
+    delta: float,
     most_rows: int | None,
     random_state: int,
     quick: bool,
@@ -234,17 +238,26 @@ def _best_of_frontier(
     most = most_rows if most_rows is not None else int(train.persons.rows_each().max())
     _check_most_rows(table, most)
     has_cells = output != "latent"
-    goal.check_reachable(certifying, cells=has_cells)
-    sweep = Sweep(method, has_cells, None, None, random_state, with_label=False, quick=quick)
-    candidates, chosen = sweep.choose(train, validation, certifying, goal, most, say)
-    model = _with_whole_rows(cast(Release, chosen.model), train) if output == "row" else chosen.model
+    check_target(target, certifying if has_cells else None, delta)
+    say("training encoders of several strengths")
+    encoder = FairFlow(unseen="other") if method == "flow" else FairMatching(unseen="other")
+    strengths = STRENGTHS[1::2] if quick else STRENGTHS
+    front = frontier(encoder, train, strengths=strengths, seeds=[random_state], validation=validation)
+    say("choosing on validation persons")
+    if has_cells:
+        front = with_cells(front, train, validation, certifying, delta=delta, most_rows=most)
+    chosen = front.best_for(target)
+    model = front.encoders[chosen]
+    if output == "row":
+        model = _with_whole_rows(cast(Release, model), train)
     split = (
         f"{len(train):,} rows to train on, {len(validation):,} to choose by, {len(certifying):,} to certify on; no "
         "person is in two parts. The certificate covers the last part, and persons from the same population who come "
         "later. Rows of the other parts are not covered."
     )
     rows = Released.of(model).encode(table)
-    return _Fitted(model, rows, certifying, train, certifying, split, None, candidates, chosen)
+    points = frontier_contents(front, chosen, target, method)
+    return _Fitted(model, rows, certifying, train, certifying, split, None, points)
 
 
 def _with_whole_rows(release: Release, train: Table) -> Release:
