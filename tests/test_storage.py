@@ -22,7 +22,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from torch import distributions as td
 
-from fairflows import DataError, FairFlow, FairMatching, FairTree, Table
+from fairflows import DataError, FairCells, FairFlow, FairMatching, FairTree, Table
 from fairflows.bijection import NeuralSpline, StackedMLP
 from fairflows.density import (
     AutoregressiveDensity,
@@ -76,21 +76,6 @@ def categorical(table):
                  missing="category", multiclass=True)  # fmt: skip
 
 
-# Loaded weights are the saved ones bit by bit; products of them may round otherwise where they lie otherwise in memory.
-SAME_NUMBERS = {"rtol": 1e-9, "atol": 1e-9}
-QUICK = {"n_epochs": 2, "n_blocks": 2, "hidden": (8,), "head": (8,), "missing": "category"}
-CELLS = {"missing": "category"}
-ENCODERS = {
-    "flow": (FairFlow(**QUICK, density=MixtureDensity(1)), None),
-    "flow, spline": (FairFlow(**QUICK, bijection="spline", density=FlowDensity(n_steps=5)), None),
-    "flow, equalized odds": (FairFlow(**QUICK, criterion="equalized_odds", density=MixtureDensity(1)), None),
-    "flow, one column": (FairFlow(**QUICK, density=MixtureDensity(1)), lambda t: one_column(t)),
-    "matching": (FairMatching(0.4, density="counts", **CELLS), categorical),
-    "matching, made": (FairMatching(0.4, density="made", hidden=(8,), output="one-hot", **CELLS), categorical),
-    "matching, few cells": (FairMatching(0.4, density="counts", max_cells=2, **CELLS), categorical),
-}
-
-
 def one_column(table):
     return Table(table.X[["x"]], sensitive=table.a.to_numpy(), label=table.y.to_numpy(),
                  identifier=table.identifier.to_numpy(), multiclass=True)  # fmt: skip
@@ -100,6 +85,26 @@ def whole(table):
     """Columns without missing values, which a logistic regression takes."""
     return Table(table.X[["age", "town", "x"]], sensitive=table.a.to_numpy(), label=table.y.to_numpy(),
                  identifier=table.identifier.to_numpy(), missing="category", multiclass=True)  # fmt: skip
+
+
+# Loaded weights are the saved ones bit by bit; products of them may round otherwise where they lie otherwise in memory.
+SAME_NUMBERS = {"rtol": 1e-9, "atol": 1e-9}
+QUICK = {"n_epochs": 2, "n_blocks": 2, "hidden": (8,), "head": (8,), "missing": "category"}
+CELLS = {"missing": "category"}
+ENCODERS = {
+    "flow": (FairFlow(**QUICK, density=MixtureDensity(1)), None),
+    "flow, spline": (FairFlow(**QUICK, bijection="spline", density=FlowDensity(n_steps=5)), None),
+    "flow, equalized odds": (FairFlow(**QUICK, criterion="equalized_odds", density=MixtureDensity(1)), None),
+    "flow, one column": (FairFlow(**QUICK, density=MixtureDensity(1)), one_column),
+    "matching": (FairMatching(0.4, density="counts", **CELLS), categorical),
+    "matching, made": (FairMatching(0.4, density="made", hidden=(8,), output="one-hot", **CELLS), categorical),
+    "matching, few cells": (FairMatching(0.4, density="counts", max_cells=2, **CELLS), categorical),
+    "tree": (FairTree(4, **CELLS), None),
+    "tree, logistic regression": (FairTree(4, label_score=LogisticRegression(max_iter=500), **CELLS), whole),
+    "cells": (FairCells(4, target=0.5, n_certify=20_000, **CELLS), None),
+    "cells without the attribute": (FairCells(4, target=0.5, n_certify=20_000, attribute="training", **CELLS), None),
+    "release": (Release(FairTree(4, identifier="name", **CELLS), output="cell"), None),
+}
 
 
 def quietly(do):
@@ -112,7 +117,9 @@ def quietly(do):
 def test_a_loaded_encoder_does_what_the_saved_one_did(name, mixed, tmp_path):
     encoder, part = ENCODERS[name]
     table = part(mixed) if part else mixed
-    quietly(lambda: encoder.set_params(identifier="name").fit(table))
+    if "identifier" in encoder.get_params(deep=False):
+        encoder.set_params(identifier="name")
+    quietly(lambda: encoder.fit(table))
     save(encoder, tmp_path / "model")
     again = load(tmp_path / "model")
 
@@ -132,7 +139,7 @@ def test_a_loaded_encoder_does_what_the_saved_one_did(name, mixed, tmp_path):
     assert (law is None) == (law_again is None)
     if law is not None:
         np.testing.assert_allclose(law.log_density_table(50), law_again.log_density_table(50), **SAME_NUMBERS)
-    if "score" not in name and "logistic" not in name:
+    if encoder.traits.invertible:
         compare("inverse_transform", Z.set_axis(table.identifier.rename("name"), axis=0), sensitive_features=table.a)
         for one, other in zip(encoder.latent_law().sample_rows(20), again.latent_law().sample_rows(20), strict=True):
             pd.testing.assert_frame_equal(one, other, **SAME_NUMBERS)
