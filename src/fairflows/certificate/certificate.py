@@ -382,19 +382,14 @@ def status_of(
 ) -> Status:
     """Return CERTIFIED, else REFUTED, else MODEL_ONLY, else NOT_MET, for statements about a random row."""
     by_subject = {s.about: s for s in statements if s.law == "row" and s.given is None and s.group is None}
-    counted, model, attack = (by_subject.get(about) for about in ("population", "model", "attack"))
-
-    def is_within(statement: Statement | None) -> bool:
-        if statement is None:
-            return False
-        met = statement.judged(target, target_accuracy).met
-        return statement.distance < 1 if met is None else met
-
-    if is_within(counted):
+    judged = {about: s.judged(target, target_accuracy) for about, s in by_subject.items()}
+    within = {about for about, s in judged.items() if (s.distance < 1 if s.met is None else s.met)}
+    if "population" in within:
         return "CERTIFIED"
+    attack, model = judged.get("attack"), judged.get("model")
     if attack is not None and model is not None and attack.distance > model.distance:
         return "REFUTED"
-    return "MODEL_ONLY" if is_within(model) else "NOT_MET"
+    return "MODEL_ONLY" if "model" in within else "NOT_MET"
 
 
 def check_probabilities(stated: Iterable[Certificate | Statement | FoldCounts]) -> None:

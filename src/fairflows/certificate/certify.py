@@ -152,7 +152,7 @@ def certify(
     name = model_hash(model, view.secret)
     if audit is not None:
         _check_attack(audit, view, settings, name)
-    if settings.certifies_cells and gives_each_row_another_value(view, rows):
+    if settings.certifies_cells and view.is_foreign and len(np.unique(view.cells(rows))) == len(rows):
         raise DataError(
             f"{type(view.model).__name__} gives another value for each of the {len(rows):,} rows, and has no "
             "densities: nothing can be certified about it. Make its output coarse first, so that values repeat."
@@ -391,11 +391,6 @@ def refuse_used_rows(model: Released, rows: Table) -> None:
         )
 
 
-def gives_each_row_another_value(model: Released, rows: Table) -> bool:
-    """Whether a transformer of another library gives no value twice: then counting values says nothing."""
-    return model.is_foreign and len(np.unique(model.cells(rows))) == len(rows)
-
-
 def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[str, ...]:
     """Return the names of all that is released together, in a fixed order; by default cells where there are any."""
     by_default = "cell" if cells else "latent"
@@ -412,26 +407,22 @@ def checked_released(released: Sequence[str] | None, *, cells: bool) -> tuple[st
     return tuple(name for name in _RELEASED if name in names)
 
 
-def _enough_draws(law: LatentLaw | None, n_groups: int, seed: int) -> int:
-    """Return as many draws as make the bound about 1/1000 wide, where that is less than what is drawn at most.
+def _checked_draws(n: int | None, law: LatentLaw | None, n_groups: int, seed: int) -> int:
+    """Return the number of draws; where none is given, as many as make the bound about 1/1000 wide, if not too many.
 
     The first draws decide on it, and no bound is computed from them: the number is fixed before the others are drawn.
     """
-    if law is None or law.exact() is not None:
-        return _DRAWS  # none is made
+    none_is_made = law is None or law.exact() is not None
+    if n is not None:
+        check_count("n_draws", n, 1)
+        if n > _MOST_DRAWS:
+            raise DataError(f"n_draws must be at most {_MOST_DRAWS:,}; got {n}.")
+        return int(n) if none_is_made else checked_draws(int(n), n_groups)
+    if law is None or none_is_made:
+        return _DRAWS
     most = affordable_draws(_DRAWS, n_groups)
     first = law.log_density_table(min(_FIRST_DRAWS, -(-most // 8)), seed + 1)
     return min(most, draws_needed(first, MONTE_CARLO_DELTA, _WIDTH))
-
-
-def _checked_draws(n: int | None, law: LatentLaw | None, n_groups: int, seed: int) -> int:
-    """Return the number of draws, enough where None is given; where any are made, a table of them must fit."""
-    if n is None:
-        return _enough_draws(law, n_groups, seed)
-    check_count("n_draws", n, 1)
-    if n > _MOST_DRAWS:
-        raise DataError(f"n_draws must be at most {_MOST_DRAWS:,}; got {n}.")
-    return checked_draws(int(n), n_groups) if law is not None and law.exact() is None else int(n)
 
 
 def _check_target(target: float | None, accuracy: float | None, blind: float) -> None:
