@@ -8,7 +8,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.codec.cell_codec import CellCodec
-from fairflows.codec.outside import Outside
+from fairflows.codec.outside import OutsideValues
 from fairflows.codec.product import Codec
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.persons import Persons
@@ -44,7 +44,7 @@ def encode(codec, rows, **settings):
 
 def encoded(codec, rows):
     """What the codec makes of the rows, and what it found."""
-    found = Outside(len(rows))
+    found = OutsideValues(len(rows))
     return encode(codec, rows, found=found), found
 
 
@@ -136,7 +136,7 @@ def test_whole_numbers_too_large_for_exact_floats_are_not_moved():
 
 
 def test_what_is_found_in_parts_of_a_table_is_known_of_the_whole():
-    whole, first, last = Outside(4), Outside(2), Outside(2)
+    whole, first, last = OutsideValues(4), OutsideValues(2), OutsideValues(2)
     first.note("town", "unseen", np.array([True, False]))
     last.note("town", "unseen", np.array([False, True]))
     last.note("age", "beyond", np.array([True, True]))

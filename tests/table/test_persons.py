@@ -286,7 +286,7 @@ def test_pickles_leave_the_secret_out_and_say_so():
     assert lost["one"] is lost["the same"]
     assert lost["one"] != key
     assert repr(lost["one"]) == "<secret key>"
-    with pytest.raises(DataError, match=r"model\.restore_key\(key\)"):
+    with pytest.raises(DataError, match=r"model\.key_\.restore\(key\)"):
         keyed_hashes(["ann"], lost["one"], "coin")
     with pytest.raises(DataError, match="key of another model"):
         lost["one"].restore(other)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.codec.one_column import Levels
-from fairflows.codec.outside import Outside
+from fairflows.codec.outside import OutsideValues
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import check_same, missing, named_features, numbers, training_kinds
 from fairflows.table.frames import TEXT_DTYPE, Values
@@ -28,8 +28,12 @@ class BinLevels:
     ----------
     edges : ndarray
         The inner edges, increasing; a value equal to an edge belongs to the bin above.
-    name, dtype, has_missing
-        As for `Levels`.
+    name : str
+        The column, for error messages.
+    dtype : dtype
+        The column's type.
+    has_missing : bool
+        Whether a missing value counts as a level, the last one.
     """
 
     def __init__(self, name: str, edges: np.ndarray, dtype: Any, has_missing: bool) -> None:
@@ -43,7 +47,7 @@ class BinLevels:
 
     @classmethod
     def fit(cls, name: str, column: pd.Series, n_bins: int) -> BinLevels:
-        """Bins that hold about equally many of the column's known values."""
+        """Fit bins that hold about equally many of the known values."""
         values = np.sort(numbers(column.dropna()))
         places = np.arange(1, n_bins) * len(values) // n_bins
         edges = np.unique(values[places])
@@ -52,8 +56,8 @@ class BinLevels:
     def __len__(self) -> int:
         return len(self.levels)
 
-    def codes(self, column: pd.Series, found: Outside | None = None) -> npt.NDArray[np.intp]:
-        """The bin of each value; a decoded column, which holds the names of bins, is read by them."""
+    def codes(self, column: pd.Series, found: OutsideValues | None = None) -> npt.NDArray[np.intp]:
+        """Return the bin of each value, or of each name of a bin in a decoded column."""
         is_missing = missing(column)
         has_gaps = bool(is_missing.any())
         known = column[~is_missing] if has_gaps else column
@@ -77,12 +81,14 @@ class CellCodec:
 
     Parameters
     ----------
-    n_bins : int
+    n_bins : int, default=4
         Number columns with more values than `max_values`, and continuous ones, are cut into this many quantile bins.
-    max_values : int
+    max_values : int, default=20
         A discrete column with at most so many values keeps them as they are.
-    unseen, missing
-        As for `Codec`.
+    unseen : {"error", "other"}, default="error"
+        Categories that training did not have raise, or are encoded as "other".
+    missing : {"error", "category"}, default="error"
+        Missing values raise, or are kept as a category of their own.
 
     Attributes
     ----------
@@ -135,20 +141,20 @@ class CellCodec:
             )
         return self
 
-    def to_levels(self, X: pd.DataFrame, found: Outside | None = None) -> npt.NDArray[np.int64]:
-        """Each value's level, shape (n_rows, n_columns); `found` as for `encode`."""
+    def to_levels(self, X: pd.DataFrame, found: OutsideValues | None = None) -> npt.NDArray[np.int64]:
+        """Return the level of each value, shape (n_rows, n_columns); `found` is that of `encode`."""
         columns = named_features(X, list(self.levels_), self.missing)
         codes = [levels.codes(columns[name], found) for name, levels in self.levels_.items()]
         return np.column_stack(codes).astype(np.int64, copy=False)
 
-    def encode(self, X: pd.DataFrame, found: Outside | None = None) -> npt.NDArray[np.int64]:
-        """Each row's cell.
+    def encode(self, X: pd.DataFrame, found: OutsideValues | None = None) -> npt.NDArray[np.int64]:
+        """Return the cell of each row.
 
         Parameters
         ----------
         X : DataFrame
             Rows with the columns that the codec was fitted on.
-        found : Outside, optional
+        found : OutsideValues, optional
             Filled in with the values outside of what the codec was fitted on. With ``missing="category"`` it may hold
             rows that miss a value where none was missing in training, which are refused without it: another level
             stands in for the value.
@@ -156,31 +162,31 @@ class CellCodec:
         return self.cells_of(self.to_levels(X, found))
 
     def decode(self, cells: npt.NDArray[np.int64]) -> pd.DataFrame:
-        """The rows of these cells: categories as they were, bins by name."""
+        """Return the rows of these cells: categories as they were, bins by name."""
         return self.from_levels(self.levels_of(cells))
 
     def cells_of(self, levels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The cell of each combination of levels."""
+        """Return the cell of each combination of levels."""
         return levels @ self._radix()
 
     def levels_of(self, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The levels of each cell, shape (n_cells, n_columns)."""
+        """Return the levels of each cell, shape (n_cells, n_columns)."""
         cells = np.asarray(cells, dtype=np.int64)
         if len(cells) and not 0 <= cells.min() <= cells.max() < self.n_cells_:
             raise ValueError(f"cells must be in 0 … {self.n_cells_ - 1}; got {cells.min()} … {cells.max()}.")
         return cells[:, None] // self._radix() % np.array(self.shape_, dtype=np.int64)
 
     def from_levels(self, levels: npt.NDArray[np.int64]) -> pd.DataFrame:
-        """The rows of these combinations of levels."""
+        """Return the rows of these combinations of levels."""
         return pd.DataFrame(self.columns(levels), index=pd.RangeIndex(len(levels)), copy=False)
 
     def columns(self, levels: npt.NDArray[np.int64]) -> dict[Hashable, Values]:
-        """The columns of these rows, without a frame around them."""
+        """Return the columns of these combinations of levels."""
         return {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.decoded_levels.items())}
 
     @property
     def decoded_levels(self) -> dict[Hashable, Levels]:
-        """What each column is decoded to: its levels, which of bins are their names."""
+        """Levels that each column is decoded to; of bins, their names."""
         return {name: part.levels if isinstance(part, BinLevels) else part for name, part in self.levels_.items()}
 
     def _radix(self) -> npt.NDArray[np.int64]:

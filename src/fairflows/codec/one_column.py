@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from fairflows.codec.outside import UNKNOWN, Outside
+from fairflows.codec.outside import UNKNOWN, OutsideValues
 from fairflows.exceptions import DataError
 from fairflows.table.columns import (
     Dtype,
@@ -121,7 +121,7 @@ class Levels:
     def __len__(self) -> int:
         return len(self.index) + self.has_missing
 
-    def codes(self, column: pd.Series, found: Outside | None = None) -> npt.NDArray[np.intp]:
+    def codes(self, column: pd.Series, found: OutsideValues | None = None) -> npt.NDArray[np.intp]:
         """Return the number of each value.
 
         With `found`, rows with an unseen value, or with a missing one where none was missing, are noted there. Without
@@ -153,13 +153,13 @@ class Levels:
         """Draw a place in each of these levels, which has only one."""
         return codes
 
-    def known(self, column: pd.Series, found: Outside) -> pd.Series:
+    def known(self, column: pd.Series, found: OutsideValues) -> pd.Series:
         """Replace each value that is not a level by one that stands in for it."""
         codes = self.codes(column, found)
         is_changed = column.dtype != self.dtype or any((self.name, reason) in found.rows for reason in UNKNOWN)
         return self.column(codes).set_axis(column.index) if is_changed else column
 
-    def code_of_missing(self, is_missing: npt.NDArray[np.bool_], found: Outside | None) -> int:
+    def code_of_missing(self, is_missing: npt.NDArray[np.bool_], found: OutsideValues | None) -> int:
         """Return the number of a missing value, or of a level that stands in for it if none was missing in training."""
         if self.has_missing or not is_missing.any():
             return len(self.index)
@@ -243,7 +243,7 @@ class Scale:
         """Return the distance from the lower end, in the unit."""
         return as_float(values) * self._unit - as_float(self.low) * self._unit
 
-    def position(self, column: pd.Series, outside: str, off_grid: str, found: Outside) -> Array:
+    def position(self, column: pd.Series, outside: str, off_grid: str, found: OutsideValues) -> Array:
         """Return positions without noise, and note values beyond the range and between grid points in `found`."""
         values, exact = self._numbers(column)
         beyond = (values < self.low) | (values > self.high)

@@ -24,12 +24,12 @@ UNKNOWN: tuple[Reason, ...] = ("unseen", "missing")
 
 
 @dataclass(frozen=True)
-class Outside:
+class OutsideValues:
     """The values of a table that a codec was not fitted on. The codec fills it in while encoding.
 
     Examples
     --------
-    >>> outside = Outside(3)
+    >>> outside = OutsideValues(3)
     >>> outside.note("town", "unseen", np.array([False, True, True]))
     >>> outside.note("age", "beyond", np.array([True, False, False]))
     >>> outside.unknown
@@ -48,7 +48,7 @@ class Outside:
         if rows.any():
             self.rows[column, reason] = rows
 
-    def note_part(self, places: npt.NDArray[np.intp], part: Outside) -> None:
+    def note_part(self, places: npt.NDArray[np.intp], part: OutsideValues) -> None:
         """Note the findings in a part of the rows, which are at these places."""
         for at, rows in part.rows.items():
             whole = self.rows.get(at, np.zeros(self.n_rows, dtype=bool))

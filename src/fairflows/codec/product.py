@@ -20,7 +20,7 @@ import pandas as pd
 from scipy.special import expit, logit
 
 from fairflows.codec.one_column import Levels, Scale
-from fairflows.codec.outside import Outside
+from fairflows.codec.outside import OutsideValues
 from fairflows.exceptions import DataError, DataWarning, check_choice
 from fairflows.table.columns import missing, named_features, shown, training_kinds
 from fairflows.table.persons import Key, Persons, Secret, new_key
@@ -151,9 +151,9 @@ class Codec:
         return np.array(low, dtype=np.float64), np.exp(self._log_width)
 
     def encode(
-        self, X: pd.DataFrame, persons: Persons | None = None, found: Outside | None = None
+        self, X: pd.DataFrame, persons: Persons | None = None, found: OutsideValues | None = None
     ) -> tuple[Array, Array]:
-        """Rows to model space.
+        """Encode rows in model space.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class Codec:
             Rows with the columns that the codec was fitted on.
         persons : Persons, optional
             Whose rows these are: a named person's noise is always the same. Without, the noise is fresh.
-        found : Outside, optional
+        found : OutsideValues, optional
             Filled in with the values outside of what the codec was fitted on, in place of a warning. With
             ``missing="category"`` it may hold rows that miss a value where none was missing in training, which are
             refused without it: another value stands in for the missing one.
@@ -175,7 +175,7 @@ class Codec:
         columns = named_features(X, self.columns_, self.missing)
         if persons is None:
             persons = Persons.unnamed(len(X))
-        noted = Outside(len(X)) if found is None else found
+        noted = OutsideValues(len(X)) if found is None else found
         positions = np.empty((len(X), len(self._n)))
         for j, (name, position) in enumerate(self._positions(columns, persons, noted)):
             positions[:, j] = position
@@ -193,7 +193,7 @@ class Codec:
         return logit(edge) + (s - edge) / slope, log_det
 
     def decode(self, x: Array) -> tuple[pd.DataFrame, Array]:
-        """Model space to rows, and log |∂(table units)/∂x|."""
+        """Return the rows of points in model space, and log |∂(table units)/∂x|."""
         x = np.asarray(x, dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != len(self.names_):
             raise ValueError(f"x must have shape (n_rows, {len(self.names_)}); got {x.shape}.")
@@ -204,12 +204,12 @@ class Codec:
         return self._frame(share * self._n), log_det
 
     def values(self, x: Array) -> Array:
-        """Model space to numbers in table units, (n_rows, D), with the noise still in them."""
+        """Return numbers in table units, (n_rows, D), with the noise still in them."""
         low, width = self.units_
         return low + width * self._place(np.asarray(x, dtype=np.float64))[0]
 
     def grid_points(self, x: Array) -> tuple[Array, Array]:
-        """Encoded training rows before the logit and without their noise, s, and the width w of the noise, (D,).
+        """Return training rows before the logit and without their noise, s, and the width w of the noise, (D,).
 
         x = logit(s + w·u) with u in [0, 1) is another encoding of the same rows; w is zero where there is no noise.
         """
@@ -219,7 +219,7 @@ class Codec:
         return self.alpha / 2 + positions * step, np.where(self._noisy, step, 0.0)
 
     def _place(self, x: Array) -> tuple[Array, Array]:
-        """p/n, each value's place in the training range, and the slope of the logistic function there."""
+        """Return p/n, each value's place in the training range, and the slope of the logistic function there."""
         limit = logit(1 - self.alpha / 2)
         inside = np.clip(x, -limit, limit)
         # Beyond the range the very edge that encoding used: another rounding of it would grow with the distance.
@@ -237,7 +237,7 @@ class Codec:
                 yield self._gap_name(name), self.gaps_[name]
 
     def _gap_name(self, name: Any) -> str:
-        """The dimension that says where a column is missing; no column is called so."""
+        """Return the name of the dimension that says where a column is missing; no column is called so."""
         text = f"{name} is missing"
         taken = {str(column) for column in self.columns_}
         while text in taken:
@@ -245,7 +245,7 @@ class Codec:
         return text
 
     def _measure(self) -> None:
-        """Each dimension's number of steps n, the width of its range in table units, and whether it gets noise."""
+        """Compute steps n, log-width of the range in table units, and presence of noise, for each dimension."""
         dimensions = [part for _, part in self._dimensions()]
         self._n = np.array([part.n if isinstance(part, Scale) else len(part) for part in dimensions], dtype=np.float64)
         self._log_width = np.array(
@@ -253,7 +253,7 @@ class Codec:
         )
         self._noisy = [self.dequantise and (isinstance(part, Levels) or part.is_noisy) for part in dimensions]
 
-    def _positions(self, columns: pd.DataFrame, persons: Persons, found: Outside) -> Iterator[tuple[str, Array]]:
+    def _positions(self, columns: pd.DataFrame, persons: Persons, found: OutsideValues) -> Iterator[tuple[str, Array]]:
         middle = np.float64(0 if self.dequantise else 0.5)  # of a level's step, where no noise is to come
         for name in self.columns_:
             column, gaps = columns[name], self.gaps_.get(name)
@@ -292,7 +292,7 @@ class Codec:
             frame[name] = column
         return pd.DataFrame(frame)
 
-    def _check_constant(self, name: Any, column: pd.Series, value: Any, found: Outside) -> None:
+    def _check_constant(self, name: Any, column: pd.Series, value: Any, found: OutsideValues) -> None:
         is_missing = missing(column)
         other = ((column != value).to_numpy() if value is not None else True) & ~is_missing
         if self.unseen == "other" and isinstance(value, str):
@@ -305,8 +305,8 @@ class Codec:
         if value is not None and name not in self.gaps_:
             found.note(str(name), "missing", is_missing)
 
-    def _report(self, found: Outside) -> None:
-        """Refuse values that are missing where none was; say in one warning which numbers were brought back."""
+    def _report(self, found: OutsideValues) -> None:
+        """Raise if values are missing where none was. Warn once of the numbers that were brought back."""
         counts = found.by_column()
         for name, count in counts.items():
             if "missing" in count:
@@ -317,7 +317,7 @@ class Codec:
         found.warn()
 
     def _warn_about_atoms(self, X: pd.DataFrame) -> None:
-        """Values that repeat without lying on a grid stay atoms: say so, since atoms give their rows away."""
+        """Warn of values that repeat without lying on a grid, because such atoms reveal their rows."""
         if not self.dequantise:
             return
         for name, scale in self.scales_.items():

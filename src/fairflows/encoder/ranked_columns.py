@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 
 from fairflows.codec.one_column import Levels
-from fairflows.codec.outside import Outside
+from fairflows.codec.outside import OutsideValues
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.scores import ScoreColumn
 from fairflows.table.columns import floats, missing
@@ -138,7 +138,7 @@ class RankedColumns:
         varying = sum(bool(part.ranks.any()) for part in self.numbers)
         return float(varying + sum(part.scale > 0 for part in self.categories) + np.count_nonzero(self.missing_scale))
 
-    def note_missing(self, X: pd.DataFrame, found: Outside) -> None:
+    def note_missing(self, X: pd.DataFrame, found: OutsideValues) -> None:
         """Note the numbers that are missing where none was in training."""
         for ranks in self.numbers:
             if not ranks.had_missing:

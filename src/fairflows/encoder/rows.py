@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.validation import check_array, validate_data
 
-from fairflows.codec.outside import Outside
+from fairflows.codec.outside import OutsideValues
 from fairflows.encoder.labels import Label, LabelsLike, read_labels
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.table.columns import check_kinds, check_known, places_in, shown, sorted_values
@@ -48,11 +48,11 @@ class Rows:
     # Each row's group, as a place in the encoder's ``groups_``; 0 where an encoder needs no attribute and none came.
     group: Groups
     persons: Persons  # whose rows they are
-    outside: Outside  # values outside of the fitted domain, noted while the rows are encoded
+    outside: OutsideValues  # values outside of the fitted domain, noted while the rows are encoded
 
     def take(self, places: npt.NDArray[np.intp]) -> Rows:
         """Return some of the rows, with nothing noted about their values."""
-        return Rows(self.X.iloc[places], self.group[places], self.persons.take(places), Outside(len(places)))
+        return Rows(self.X.iloc[places], self.group[places], self.persons.take(places), OutsideValues(len(places)))
 
     @property
     def map_group(self) -> Groups:
@@ -140,7 +140,7 @@ def read_training_rows(
         features,
         group,
         persons,
-        Outside(len(frame)),
+        OutsideValues(len(frame)),
         groups,
         [] if y is None else read_labels(y, len(frame)),
         None if sample_weight is None else _weights(sample_weight, group, groups),
@@ -164,7 +164,7 @@ def read_rows(encoder: Encoder, X: RowsLike, sensitive_features: Role | None, pe
     named = isinstance(X, Table) or has_names(X)
     if not named or features.columns.tolist() != list(getattr(encoder, "feature_names_in_", ())):
         validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=False)
-    return Rows(encoder.schema_.apply(features), group, persons, Outside(len(frame)))
+    return Rows(encoder.schema_.apply(features), group, persons, OutsideValues(len(frame)))
 
 
 def read_latent(
@@ -184,7 +184,7 @@ def read_latent(
     if persons is None:
         persons = _persons(encoder, Z, frame, needed=by_person)
     group = group_places(attribute, encoder.groups_, len(frame))
-    return Rows(encoder.output_.schema.apply(latent[names]), group, persons, Outside(len(frame)))
+    return Rows(encoder.output_.schema.apply(latent[names]), group, persons, OutsideValues(len(frame)))
 
 
 def group_places(attribute: pd.Series | None, groups: list[Hashable], n_rows: int) -> Groups:

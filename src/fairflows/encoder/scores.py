@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.extmath import softmax
 
 from fairflows.codec.one_column import Levels
-from fairflows.codec.outside import Outside
+from fairflows.codec.outside import OutsideValues
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.labels import Classifier
 from fairflows.encoder.rows import TrainingRows
@@ -54,7 +54,7 @@ def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Litera
 
 
 def checked_columns(
-    X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], when_missing: str, found: Outside
+    X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], when_missing: str, found: OutsideValues
 ) -> pd.DataFrame:
     """Return rows with known categories; raise where values are missing, infinite or of another type.
 

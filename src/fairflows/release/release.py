@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from fairflows.codec.outside import Outside
+from fairflows.codec.outside import OutsideValues
 from fairflows.encoder.base import (
     CELL,
     Cells,
@@ -326,7 +326,7 @@ class Release(Encoder):
         self.kept_ = None
         if self.n_folds == 1:
             self.ledger_ = encoders[0].ledger_
-            return replace(rows, outside=Outside(len(rows.X)))
+            return replace(rows, outside=OutsideValues(len(rows.X)))
         seen_by_models = [encoder.most_rows_ for encoder in encoders if encoder.most_rows_ is not None]
         if self.most_rows is None and seen_by_models:
             self.most_rows_ = min(seen_by_models)
@@ -334,7 +334,7 @@ class Release(Encoder):
         if not dealt.named and isinstance(given.X, Table) and self.groups_:
             counts = given.X.count_cells(rows.group, self.cells(rows), (len(self.groups_), self.n_cells_))
             self.kept_ = KeptCounts(_fingerprint(given.X, self.key_), counts)
-        return replace(rows, outside=Outside(len(rows.X)))
+        return replace(rows, outside=OutsideValues(len(rows.X)))
 
     def _take_over(self, encoder: Encoder) -> None:
         """Set what all models have in common."""
@@ -438,7 +438,7 @@ class Release(Encoder):
             places, schema = np.flatnonzero(fold == f), self.models_[f].encoder.schema_
             X = rows.X if len(places) == len(fold) else rows.X.iloc[places]
             X = X if schema == self.models_[0].encoder.schema_ else schema.apply(X)  # which model 0 read them by
-            part = Rows(plain_numbers(X), rows.group[places], persons.take(places), Outside(len(places)))
+            part = Rows(plain_numbers(X), rows.group[places], persons.take(places), OutsideValues(len(places)))
             parts.append(do(f, part))
             order.append(places)
             rows.outside.note_part(places, part.outside)

@@ -22,24 +22,22 @@ Dtype: TypeAlias = "np.dtype | ExtensionDtype"
 
 
 def is_time(dtype: Dtype) -> bool:
-    """Whether a column of this type holds dates, times or durations."""
+    """Return whether a column of this type holds dates, times or durations."""
     return dtype.kind in "mM"
 
 
 def is_number(dtype: Dtype) -> bool:
-    """Whether a column of this type holds numbers (booleans are categories)."""
-    if isinstance(dtype, np.dtype | pd.StringDtype):  # at once, without all else that pandas takes for a type
-        return dtype.kind in "iufc"
+    """Return whether a column of this type holds numbers (booleans are categories)."""
     return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
 
 
 def has_order(dtype: Dtype) -> bool:
-    """Whether values of a column of this type can rise and fall: numbers, dates, times, durations."""
+    """Return whether values of this type have an order: numbers, dates, times, durations."""
     return is_number(dtype) or is_time(dtype)
 
 
 def numbers(column: pd.Series) -> np.ndarray:
-    """The values of a number or time column without missing ones, as a plain array of NumPy's own type."""
+    """Return the values of a number or time column, none of them missing, in a type of NumPy."""
     dtype = column.dtype
     if is_time(dtype):
         plain = with_plain_times(column.to_frame()).iloc[:, 0]
@@ -49,20 +47,18 @@ def numbers(column: pd.Series) -> np.ndarray:
 
 
 def floats(column: pd.Series) -> npt.NDArray[np.float64]:
-    """Numbers, or times as seconds; NaN where one is missing."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":  # which has no other mark of a missing value
-        return column.to_numpy(dtype=np.float64)
+    """Return numbers, or times as seconds; a missing value is NaN."""
     return (seconds(column) if is_time(column.dtype) else column).to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def seconds(column: pd.Series) -> pd.Series:
-    """Times as seconds since 1970, durations as seconds."""
+    """Return times as seconds since 1970, durations as seconds."""
     lasts = column if column.dtype.kind == "m" else column - pd.Timestamp(0, tz=column.dt.tz)
     return lasts.dt.total_seconds()
 
 
 def from_numbers(values: np.ndarray, dtype: Dtype) -> pd.Series:
-    """A column of `dtype` from what `numbers` gave."""
+    """Return a column of type `dtype` with the values that `numbers` gave."""
     column = pd.Series(values)
     if column.dtype == dtype:
         return column
@@ -70,13 +66,13 @@ def from_numbers(values: np.ndarray, dtype: Dtype) -> pd.Series:
 
 
 def has_zone(dtype: Dtype) -> bool:
-    """Whether a column of this type holds times with a time zone."""
+    """Return whether a column of this type holds times with a time zone."""
     arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else None
     return isinstance(dtype, pd.DatetimeTZDtype) or getattr(arrow, "tz", None) is not None
 
 
 def describe_dtype(dtype: Dtype) -> str:
-    """What a column of this type holds, as error messages name it."""
+    """Return the word that error messages have for columns of this type."""
     if is_number(dtype):
         return "numbers"
     if not is_time(dtype):
@@ -87,7 +83,7 @@ def describe_dtype(dtype: Dtype) -> str:
 
 
 def check_same(name: str, column: pd.Series, dtype: Dtype) -> None:
-    """Refuse a column that holds something else than at fitting: numbers instead of times, a time zone or none."""
+    """Raise if a column does not hold what it held at fitting: numbers, or times with or without a time zone."""
     if describe_dtype(column.dtype) != describe_dtype(dtype):
         raise DataError(
             f"Column {name!r} must hold {describe_dtype(dtype)}, as in the rows it was fitted on ({dtype}); got "
@@ -96,7 +92,7 @@ def check_same(name: str, column: pd.Series, dtype: Dtype) -> None:
 
 
 def infer_kind(column: pd.Series) -> Kind:
-    """Categorical for text, booleans and categories; discrete for numbers and times on a grid; else continuous.
+    """Return the kind of a column: categorical, discrete for numbers and times on a grid, or continuous.
 
     Examples
     --------
@@ -112,7 +108,7 @@ def infer_kind(column: pd.Series) -> Kind:
 
 
 def sorted_values(column: pd.Series) -> list[Hashable]:
-    """The distinct known values of a column, in order."""
+    """Return the distinct known values of a column, in order."""
     found = column.unique()
     values = found[~pd.isna(found)].tolist()
     try:
@@ -122,12 +118,12 @@ def sorted_values(column: pd.Series) -> list[Hashable]:
 
 
 def shown(value: object) -> str:
-    """A value as an error message names it: text in quotes, numbers and times as a person writes them."""
+    """Return a value as error messages show it: text in quotes, others as they are printed."""
     return repr(value) if isinstance(value, str) else str(value)
 
 
 def check_column(name: str, column: pd.Series) -> None:
-    """Refuse what cannot be encoded: complex numbers, infinities, several types of value in one column."""
+    """Raise if a column cannot be encoded: complex numbers, infinities, values of several types."""
     dtype = column.dtype
     if dtype.kind == "c":
         raise DataError(f"Column {name!r}: Complex data not supported; split it into real and imaginary parts.")
@@ -155,14 +151,14 @@ def check_column(name: str, column: pd.Series) -> None:
 
 
 def step_text(step: float, dtype: np.dtype) -> str:
-    """The distance between neighbouring values on a grid, as a person writes it."""
+    """Return the distance between neighbouring values on a grid, as text."""
     if dtype.kind in "mM":
         return str(pd.Timedelta(int(step), unit=np.datetime_data(dtype)[0])).removesuffix(" 00:00:00")
     return f"{step:g}"
 
 
 def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
-    """Refuse kinds of unknown columns, kinds that there are not, and kinds of numbers for columns of categories."""
+    """Raise if declared kinds are unknown, are of unknown columns, or need numbers where a column has none."""
     if kinds is None:
         return
     if not isinstance(kinds, Mapping):
@@ -177,7 +173,7 @@ def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
 
 
 def check_known(name: Hashable, columns: Collection[Hashable], role: str) -> None:
-    """Refuse a column name that the table does not have, naming the ones it has."""
+    """Raise if the table has no column of this name."""
     if name in columns:
         return
     names = [str(column) for column in columns]
@@ -188,7 +184,7 @@ def check_known(name: Hashable, columns: Collection[Hashable], role: str) -> Non
 
 
 def check_features(X: pd.DataFrame, when_missing: str) -> None:
-    """Refuse columns that cannot be encoded; missing values, too, where these are an "error"."""
+    """Raise if a column cannot be encoded, or has missing values and `when_missing` is "error"."""
     for name in X:
         check_column(str(name), X[name])
     if when_missing == "error":
@@ -196,7 +192,7 @@ def check_features(X: pd.DataFrame, when_missing: str) -> None:
 
 
 def named_features(X: pd.DataFrame, names: list[Hashable], when_missing: str) -> pd.DataFrame:
-    """The columns of these names, in their order, if the table has them and they can be encoded."""
+    """Return the columns of these names. Raise if one is not there, or cannot be encoded."""
     for name in names:
         check_known(name, X, "encoded")
     part = X if list(X.columns) == names else X[names]
@@ -205,7 +201,7 @@ def named_features(X: pd.DataFrame, names: list[Hashable], when_missing: str) ->
 
 
 def training_kinds(frame: pd.DataFrame, declared: Mapping[str, str] | None, when_missing: str) -> dict[Hashable, str]:
-    """The kind of each column that a codec is to be fitted on, as declared or inferred, if they can be encoded."""
+    """Return the kind of each column for fitting a codec, as declared or inferred. Raise if one cannot be encoded."""
     if not len(frame):
         raise DataError("A codec needs at least one row to be fitted on; this table is empty.")
     check_names(frame.columns)
@@ -224,7 +220,7 @@ def with_columns(X: pd.DataFrame, changed: Mapping[Hashable, pd.Series]) -> pd.D
 
 
 def check_complete(X: pd.DataFrame, *, can_drop: bool = False) -> None:
-    """Refuse missing values, counting them column by column; the advice names what else `missing` can be."""
+    """Raise if values are missing, with their number in each column."""
     gaps = {name: is_missing for name in X if (is_missing := missing(X[name])).any()}
     if gaps:
         shown = ", ".join(f"{name!r} ({int(is_missing.sum()):,})" for name, is_missing in gaps.items())
@@ -236,16 +232,12 @@ def check_complete(X: pd.DataFrame, *, can_drop: bool = False) -> None:
 
 
 def missing(column: pd.Series) -> npt.NDArray[np.bool_]:
-    """Which values are missing."""
-    dtype = column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "iubf":
-        values = column.to_numpy()
-        return np.isnan(values) if dtype.kind == "f" else np.zeros(len(values), dtype=bool)
-    return np.asarray(column.array.isna())  # for a single row many times as fast as asking the column
+    """Return which values are missing."""
+    return np.asarray(column.isna())
 
 
 def places_in(values: pd.Index | Sequence[Hashable], column: pd.Series) -> npt.NDArray[np.intp]:
-    """The place of each value of a column among distinct values; −1 where it is none of them, or missing."""
+    """Return the place of each value of a column among distinct values, or −1."""
     if column.dtype == object:
         return pd.Index(values, dtype=object).get_indexer(pd.Index(column, dtype=object))  # pandas 2 would guess a type
     codes, found = distinct_values(column)
@@ -255,9 +247,9 @@ def places_in(values: pd.Index | Sequence[Hashable], column: pd.Series) -> npt.N
 
 
 def distinct_values(column: pd.Series) -> tuple[npt.NDArray[np.integer], list[Hashable]]:
-    """The place of each value of a column among its distinct values, −1 for a missing one, and these values.
+    """Return the code of each value, −1 for a missing one, and the distinct values.
 
-    Categories come as they are, also those that no row has.
+    The distinct values of a column of categories are all categories, also those that no row has.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.array.codes, column.array.categories.tolist()

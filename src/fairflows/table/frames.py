@@ -44,7 +44,6 @@ Given = TypeVar("Given")
 
 _DAY = 86_400
 _SECONDS = pa.timestamp("s")
-_FEW_ROWS = 1_000  # which one thread converts before others are awake
 NULLABLE = {
     getattr(pa, kind.lower())(): getattr(pd, f"{kind}Dtype")()
     for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
@@ -52,9 +51,6 @@ NULLABLE = {
 """pandas' types for whole numbers of which some are missing."""
 TEXT_DTYPE = pd.Series(["text"]).dtype
 """pandas' type for text; before pandas 3 any objects."""
-_TEXTS = {pa.string(): TEXT_DTYPE, pa.large_string(): TEXT_DTYPE} if isinstance(TEXT_DTYPE, pd.StringDtype) else {}
-_PLAIN_INDEX = {"kind": "range", "name": None, "start": 0, "step": 1}
-_PLAIN_TYPES = {"str", "bool", "float32", "float64", *(str(whole) for whole in NULLABLE)}  # as a table notes them
 
 
 def is_polars(data: object) -> TypeGuard[polars.DataFrame | polars.Series]:
@@ -117,7 +113,7 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
     knows dates again.
     """
     table = _with_held_types(table)
-    frame = table.to_pandas(use_threads=table.num_rows > _FEW_ROWS)
+    frame = table.to_pandas()
     for field, column in zip(table.schema, table.columns, strict=True):
         if field.type in NULLABLE and column.null_count and frame.get(field.name) is not None:
             whole = column.to_pandas(types_mapper=NULLABLE.get)

@@ -83,12 +83,12 @@ class Schema:
         return Schema({name: self.kinds[name] for name in columns if name in self.kinds})
 
     def check(self, X: pd.DataFrame) -> None:
-        """Refuse a table that lacks a column, or holds values that cannot be brought to the column's kind."""
+        """Raise if a table lacks a column, or has values that cannot be converted to the column's kind."""
         for name in self.kinds:
             self._kind_that_came(name, X)
 
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The table with its columns brought to these kinds, no value changed; other columns stay as they are.
+        """Convert columns to these kinds, without changing a value; other columns stay as they are.
 
         Whole numbers may come as floats or numbers as integers, text and categories as one another, dates as times at
         midnight. A float between whole numbers stays as it is: the codec rounds it, or refuses it.
@@ -109,7 +109,7 @@ class Schema:
         return with_columns(frame, changed)
 
     def _kind_that_came(self, name: Any, columns: pd.DataFrame) -> str:
-        """The kind of value that a column of a table holds, if that can be brought to the column's kind."""
+        """Return the kind of a column of a table. Raise if it cannot be converted to the fitted kind."""
         check_known(name, columns, "fitted")
         column, fitted = columns[name], self.kinds[name]
         came = kind_of_values(column)

@@ -457,18 +457,18 @@ class Table:
 
 
 def role_column(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series, list[Hashable]]:
-    """The column that plays a role, and which columns of the table it takes up.
+    """Return the column that plays a role, and the names of the table's columns that it is made of.
 
     `given` is a column's name, or one value per row. Several columns, by name or as a frame, make intersectional
-    groups; only the role "sensitive" may have several. A list of text with one value per row counts as names where one
-    of them is a column's.
+    groups; only the role "sensitive" may have several. A list with one text per row counts as names if one of them is
+    the name of a column.
     """
     columns, used = _role_columns(table, given, role)
     return joined(columns) if isinstance(columns, pd.DataFrame) else columns, used
 
 
 def _role_columns(table: pd.DataFrame, given: Role, role: str) -> tuple[pd.Series | pd.DataFrame, list[Hashable]]:
-    """The columns that play a role, several only for the sensitive one, and which of the table's they are."""
+    """Return the columns that play a role, and the names of those that are in the table."""
     if isinstance(given, str | int):
         check_known(given, table, role)
         return table[given], [given]
