@@ -496,7 +496,7 @@ def test_a_lying_header_of_weights_is_refused_without_allocating(saved, weights)
     edit(saved / "model.json", weights=sha256(weights).hexdigest(), weights_bytes=len(weights))
     tracemalloc.start()
     try:
-        with pytest.raises(DataError, match=r"cannot be read|the array 'a0' must be"):
+        with pytest.raises(DataError, match=r"cannot be read|the array '[0-9a-f]*' (must be|is missing)"):
             load(saved)
         assert tracemalloc.get_traced_memory()[1] < 2**25
     finally:
@@ -513,8 +513,8 @@ def set_class(content, arrays, name):
         (lambda content, arrays: set_class(content, arrays, "os.system"), "unknown class 'os.system'"),
         (lambda content, arrays: set_class(content, arrays, "GridSearch"), "unknown class"),
         (lambda content, arrays: content.update({"is": "pickle"}), "unknown kind 'pickle'"),
-        (lambda content, arrays: arrays.update(a0=arrays["a0"].ravel()[:-1].copy()), "the array 'a0' must be"),
-        (lambda content, arrays: arrays.pop("a0"), "the array 'a0' is missing"),
+        (lambda content, arrays: arrays.update({min(arrays): np.zeros((2, 2, 2))}), "the array '[0-9a-f]*' must be"),
+        (lambda content, arrays: arrays.pop(min(arrays)), "the array '[0-9a-f]*' is missing"),
         (lambda content, arrays: content["state"].pop("settings"), "cannot be rebuilt"),
         (
             lambda content, arrays: content["state"].update(

@@ -285,8 +285,6 @@ class _Writer:
         self.arrays: dict[str, np.ndarray] = {}
         self.secrets: list[bytes] = []
         self.ledgers: list[Ledger] = []  # one, or that of each model where several make up one
-        self._names: dict[int, str] = {}
-        self._kept: list[object] = []  # an array that is gone would give its id to the next one
 
     def write(self, value: Any, where: str) -> Any:
         """Return the JSON form of a value; `where` says in messages what it belongs to."""
@@ -305,9 +303,9 @@ class _Writer:
         if isinstance(value, Ledger):
             return self._ledger(value)
         if isinstance(value, np.generic | np.ndarray):
-            return self._array(value, np.asarray(value), where)
+            return self._array(np.asarray(value), where)
         if _is_tensor(value):
-            return self._array(value, value.detach().cpu().numpy(), where) | {_TAG: "tensor"}
+            return self._array(value.detach().cpu().numpy(), where) | {_TAG: "tensor"}
         if isinstance(value, pd.DataFrame):
             columns = {name: column.to_numpy() for name, column in value.items()}
             return {_TAG: "frame", "columns": self.write(columns, where)}
@@ -329,20 +327,23 @@ class _Writer:
             self.ledgers.append(value)
         return {_TAG: "ledger", "number": number, "key": self._secret(value.key)}
 
-    def _array(self, value: object, array: npt.NDArray, where: str) -> State:
-        """Return an array by its name; a value that occurs again is stored once."""
-        if array.dtype.kind in "OU":
-            items = self.write(array.ravel().tolist(), where)
-            return {_TAG: "values", "type": array.dtype.kind, "shape": list(array.shape), "items": items}
-        if array.dtype.kind not in "biufmM" or array.dtype.itemsize > 8:
-            raise DataError(f"{where}: an array of {array.dtype} cannot be saved.")
-        if id(value) not in self._names:
-            self._kept.append(value)
-            self._names[id(value)] = f"a{len(self.arrays)}"
-            plain = array.view(np.int64) if array.dtype.kind in "mM" else array
-            # safetensors writes the memory as it lies
-            self.arrays[self._names[id(value)]] = np.array(plain, dtype=plain.dtype.newbyteorder("<"), order="C")
-        return {_TAG: "array", "type": array.dtype.str, "shape": list(array.shape), "name": self._names[id(value)]}
+    def _array(self, array: npt.NDArray, where: str) -> State:
+        """Return an array by a name that its content decides, so that equal arrays are stored once."""
+        shape, dtype = list(array.shape), array.dtype
+        if dtype.kind in "OU":
+            return {
+                _TAG: "values",
+                "type": dtype.kind,
+                "shape": shape,
+                "items": self.write(array.ravel().tolist(), where),
+            }
+        if dtype.kind not in "biufmM" or dtype.itemsize > 8:
+            return self._object(array, where)
+        plain = array.view(np.int64) if dtype.kind in "mM" else array
+        plain = np.array(plain, dtype=plain.dtype.newbyteorder("<"), order="C")  # safetensors writes memory as it lies
+        name = _digest(f"{dtype.str} {shape}".encode() + plain.tobytes())[:32]
+        self.arrays[name] = plain
+        return {_TAG: "array", "type": dtype.str, "shape": shape, "name": name}
 
     def _object(self, value: object, where: str) -> State:
         kind = type(value)
@@ -365,7 +366,7 @@ class _Writer:
 
 
 class _Describer(_Writer):
-    """Turns any value into JSON that is hashed: arrays by their content, classes of anybody by their attributes."""
+    """Turns any value into JSON that is hashed: also objects of classes that cannot be saved, by their attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -377,14 +378,6 @@ class _Describer(_Writer):
     def _ledger(self, value: Ledger) -> State:
         return {_TAG: "ledger"}
 
-    def _array(self, value: object, array: npt.NDArray, where: str) -> Any:
-        if isinstance(value, np.generic) and array.dtype.kind not in "mM":
-            return self.write(array.item(), where)
-        if array.dtype.kind not in "biufmM":
-            return {_TAG: "values", "items": self.write(array.ravel().tolist(), where)}
-        plain = array.view(np.int64) if array.dtype.kind in "mM" else array + 0  # -0.0 becomes 0.0
-        return {_TAG: "array", "shape": list(array.shape), "content": _digest(np.ascontiguousarray(plain).tobytes())}
-
     def _object(self, value: object, where: str) -> Any:
         if isinstance(value, type) or inspect.isroutine(value):
             return f"{value.__module__}.{value.__qualname__}"
@@ -393,7 +386,7 @@ class _Describer(_Writer):
         if isinstance(value, Set):
             return sorted(map(str, value))
         if isinstance(value, pd.Index | pd.Series):
-            return self._array(value, value.to_numpy(), where)
+            return self._array(value.to_numpy(), where)
         if not hasattr(value, "__dict__"):
             return joblib.hash(value)
         self._around.append(id(value))
@@ -416,7 +409,6 @@ class _Reader:
     def __init__(self, arrays: State, secrets: list[Key], ledgers: list[Any], own: Sequence[object] = ()) -> None:
         self._arrays, self._secrets, self._written_ledgers, self._own = arrays, secrets, ledgers, own
         self._ledgers: dict[int, Ledger] = {}
-        self._views: dict[tuple[str, str], npt.NDArray] = {}
         self._kinds: dict[str, Callable[[State], Any]] = {
             "tuple": lambda value: tuple(self.read(value["items"])),
             "dict": lambda value: {self.read(key): self.read(item) for key, item in value["items"]},
@@ -460,8 +452,7 @@ class _Reader:
         stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype
         if array.dtype != stored or array.shape != shape:
             raise DataError(f"the array {name!r} must be {stored} of shape {shape}; got {array.dtype}, {array.shape}.")
-        # One object for each array, as it was: two names of one array must not become two arrays.
-        return self._views.setdefault((name, dtype.str), array.view(dtype))
+        return array.view(dtype)
 
     def _tensor(self, value: State) -> Any:
         import torch
