@@ -80,6 +80,8 @@ def test_the_best_of_a_frontier_covers_persons_whom_nothing_was_fitted_to_or_cho
     assert "are not covered" in chosen.report.contents["data"]["split"]
     assert "not the rows that the model was trained on" in repr(chosen)
     assert len(chosen.table) == len(adult)
+    (point,) = [point for point in chosen.report.contents["frontier"]["points"] if point["chosen"]]
+    assert point["x"] <= 0.25, "within the target, as far as validation persons tell"
 
 
 def test_a_notebook_shows_the_result_in_short(shared):

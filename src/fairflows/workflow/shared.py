@@ -87,7 +87,7 @@ class Run:
         released = Released.of(model)
         schema = released.table_schema(self.sensitive, self.label, self.grouping)
         frame = read_frame(path, schema, self.identifier, text_format)
-        features = [] if released.encoder is None else released.encoder.feature_names
+        features = [] if released.encoder is None else map(str, released.encoder.schema_.kinds)
         known = {*features, *self.sensitive, self.label, self.identifier}
         return Table(
             frame[[name for name in frame if name in known]],

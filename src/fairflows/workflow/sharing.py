@@ -36,25 +36,9 @@ Method = Literal["tree", "cells", "flow", "matching"]
 Output = Literal["row", "cell", "latent"]
 
 CELLS_FOR_A_LABEL = 8
-STRENGTHS = (0.0, 0.1, 0.5, 0.9, 0.99)  # γ of the models of a frontier
+STRENGTHS = (0.0, 0.1, 0.5, 0.9, 0.99)  # γ of the paper's encoders that are tried
 N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
 _FEW_DRAWS = 100_000  # behind a bound that decides nothing, where cells are released
-
-
-@dataclass(frozen=True)
-class _Fitted:
-    """A fitted model, the persons who certify it, and persons for adversaries to learn from and to be judged on."""
-
-    model: Encoder
-    rows: pd.DataFrame  # the release of all rows of the table, in its order
-    certifying: Table
-    learn: Table
-    judge: Table
-    split: str
-    encoded: tuple[pd.DataFrame, pd.DataFrame] | None = (
-        None  # the release of `learn` and `judge`, where it is certified
-    )
-    frontier: Contents | None = None  # the models that it was chosen from
 
 
 def share(
@@ -116,16 +100,8 @@ def share(
     >>> shared.certificate.status, list(shared.table)
     ('CERTIFIED', ['cell'])
     """
-    _check_combination(table, method, output, without_attribute)
-    if method == "tree" or method == "cells":
-        encoder = _cells_encoder(method, table, target, delta, without_attribute, random_state)
-        kind: Literal["row", "cell"] = "row" if output == "row" else "cell"
-        release = Release(encoder, output=kind, most_rows=most_rows, random_state=random_state)
-        check_target(target, table, delta)
-        fitted = _fitted_by_folds(release, table, random_state, say)
-    else:
-        fitted = _best_of_frontier(method, output, table, target, delta, most_rows, random_state, quick, say)
-
+    job = _Job(table, target, delta, method, output, without_attribute, most_rows, random_state, quick, say)
+    fitted = job.fit()
     say("attacking the raw rows")
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
     raw = without_gaps({"learn": fitted.learn.X, "judge": fitted.judge.X})
@@ -133,9 +109,8 @@ def share(
     before = audit(pair, fitted.learn, fitted.judge, quick=True, n_jobs=N_JOBS, **settings)
     say("attacking the shared rows")
     settings["released"] = ["latent" if output == "latent" else "cell"]
-    found = audit(
-        fitted.model, fitted.learn, fitted.judge, encoded=fitted.encoded, quick=quick, n_jobs=N_JOBS, **settings
-    )
+    of_release: dict[str, Any] = {"encoded": fitted.encoded, "n_jobs": N_JOBS}
+    found = audit(fitted.model, fitted.learn, fitted.judge, quick=quick, **of_release, **settings)
     say("certifying")
     n_draws = None if output == "latent" and not quick else affordable_draws(_FEW_DRAWS, len(table.groups))
     certificate = certify(fitted.model, fitted.certifying, target=target, audit=found, n_draws=n_draws, **settings)
@@ -143,14 +118,7 @@ def share(
     usefulness = None
     if output != "latent":
         say("measuring what the shared rows still tell")
-        usefulness = still_tells(
-            fitted.model,
-            fitted.learn,
-            fitted.judge,
-            encoded=fitted.encoded,
-            n_jobs=N_JOBS,
-            random_state=random_state,
-        )
+        usefulness = still_tells(fitted.model, fitted.learn, fitted.judge, random_state=random_state, **of_release)
     say("writing the report")
     contents = report_contents(
         fitted.model,
@@ -171,93 +139,117 @@ def share(
     return Shared(rows, certificate, usefulness, found, before, fitted.model, page, run)
 
 
-def _check_combination(table: Table, method: Method, output: Output, without_attribute: bool) -> None:
-    """Raise if the settings cannot be had together."""
-    check_choice("method", method, get_args(Method))
-    check_choice("output", output, get_args(Output))
-    if output == "latent" and method not in ("flow", "matching"):
-        raise DataError(f"method must be 'flow' or 'matching' for output='latent'; got {method!r}.")
-    if without_attribute and method != "cells":
-        raise DataError(f"method must be 'cells' to encode without the sensitive attribute; got {method!r}.")
-    if method == "cells" and table.y is None:
-        raise DataError(
-            "Cells are made for a label, and the table has none: name it (label=...), or take method='tree'."
+@dataclass(frozen=True)
+class _Fitted:
+    """A fitted model, the persons who certify it, and persons for adversaries to learn from and to be judged on."""
+
+    model: Encoder
+    rows: pd.DataFrame  # the release of all rows of the table, in its order
+    certifying: Table
+    learn: Table
+    judge: Table
+    split: str
+    encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None  # the release of `learn` and `judge`
+    frontier: Contents | None = None  # the models that it was chosen from
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The settings of `share`, and how a model is fitted by them."""
+
+    table: Table
+    target: float
+    delta: float
+    method: Method
+    output: Output
+    without_attribute: bool
+    most_rows: int | None
+    random_state: int
+    quick: bool
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        check_choice("method", self.method, get_args(Method))
+        check_choice("output", self.output, get_args(Output))
+        if not 0 < self.delta < 1:
+            raise DataError(f"delta must be in (0, 1); got {self.delta!r}.")
+        if self.output == "latent" and self.method not in ("flow", "matching"):
+            raise DataError(f"method must be 'flow' or 'matching' for output='latent'; got {self.method!r}.")
+        if self.without_attribute and self.method != "cells":
+            raise DataError(f"method must be 'cells' to encode without the sensitive attribute; got {self.method!r}.")
+        if self.method == "cells" and self.table.y is None:
+            raise DataError("Cells are made for a label, and the table has none: name it (label=...), or take 'tree'.")
+
+    def fit(self) -> _Fitted:
+        """Fit the model that the method asks for."""
+        return self._fit_two_models() if self.method in ("tree", "cells") else self._choose_from_frontier()
+
+    def _fit_two_models(self) -> _Fitted:
+        """Fit two models, each for the persons that it was not fitted to. All persons certify."""
+        table = self.table
+        check_target(self.target, table, self.delta)
+        self.say("fitting two models, each to half of the persons")
+        output: Literal["row", "cell"] = "row" if self.output == "row" else "cell"
+        model = Release(self._cells_encoder(), output=output, most_rows=self.most_rows, random_state=self.random_state)
+        rows = to_pandas(model.fit_transform(table))
+        if model.most_rows_ is not None:
+            _check_most_rows(table, model.most_rows_)
+        parts = table.persons.split(CERTIFYING, random_state=self.random_state)
+        learn, judge = (table.take(part) for part in parts)
+        split = (
+            f"{len(table):,} rows. Two models are fitted, each to half of the persons, and each person is encoded by "
+            "the model that was not fitted to them. All persons certify."
         )
+        return _Fitted(model, rows, table, learn, judge, split, (rows.iloc[parts[0]], rows.iloc[parts[1]]))
 
+    def _cells_encoder(self) -> Encoder:
+        """Return the encoder of cells, planned for the certificate to come: half of the persons count for a model."""
+        settings: dict[str, Any] = {
+            **self._common(),
+            "n_certify": max(2, self.table.persons.n // 2),
+            "target": self.target,
+            "delta": self.delta,  # of which each of the two models gets a share
+        }
+        if self.method == "tree":
+            return FairTree("auto", **settings)
+        attribute: Literal["training", "encoding"] = "training" if self.without_attribute else "encoding"
+        return FairCells(CELLS_FOR_A_LABEL, attribute=attribute, **settings)
 
-def _cells_encoder(
-    method: Literal["tree", "cells"],
-    table: Table,
-    target: float,
-    delta: float,
-    without_attribute: bool,
-    random_state: int,
-) -> Encoder:
-    """Return the encoder of cells, planned for the certificate to come: half of the persons count for each model."""
-    common: dict[str, Any] = {
-        "unseen": "other",
-        "identifier": None if table.identifier is None else str(table.identifier.name),
-        "random_state": random_state,
-        "n_certify": max(2, table.persons.n // 2),
-        "target": target,
-        "delta": delta,  # of which each of the two models gets a share
-    }
-    if method == "tree":
-        return FairTree("auto", **common)
-    return FairCells(CELLS_FOR_A_LABEL, attribute="training" if without_attribute else "encoding", **common)
+    def _choose_from_frontier(self) -> _Fitted:
+        """Train the paper's encoders of several strengths, and choose by the target on validation persons."""
+        table = self.table
+        train, validation, certifying = table.split(CERTIFYING, VALIDATION, self.random_state)
+        most_rows = self.most_rows or int(train.persons.rows_each().max())
+        _check_most_rows(table, most_rows)
+        check_target(self.target, None if self.output == "latent" else certifying, self.delta)
+        self.say("training encoders of several strengths")
+        settings = {**self._common(), "kinds": train.kinds}
+        encoder = FairFlow(**settings) if self.method == "flow" else FairMatching(**settings)
+        strengths = STRENGTHS[1::2] if self.quick else STRENGTHS
+        front = frontier(encoder, train, strengths=strengths, seeds=[self.random_state], validation=validation)
+        self.say("choosing on validation persons")
+        if self.output != "latent":
+            front = with_cells(front, train, validation, certifying, delta=self.delta, most_rows=most_rows)
+        place = front.best_for(self.target)
+        model = front.encoders[place]
+        if self.output == "row":
+            model = _with_whole_rows(cast(Release, model), train)
+        split = (
+            f"{len(train):,} rows to train on, {len(validation):,} to choose by, {len(certifying):,} to certify on; no "
+            "person is in two parts. The certificate covers the last part, and persons from the same population who "
+            "come later. Rows of the other parts are not covered."
+        )
+        rows, shown = Released.of(model).encode(table), frontier_contents(front, place, self.target, self.method)
+        return _Fitted(model, rows, certifying, train, certifying, split, frontier=shown)
 
-
-def _fitted_by_folds(model: Release, table: Table, random_state: int, say: Callable[[str], None]) -> _Fitted:
-    """Fit two models, each for the persons that it was not fitted to. All persons certify."""
-    say("fitting two models, each to half of the persons")
-    rows = to_pandas(model.fit_transform(table))
-    if model.most_rows_ is not None:
-        _check_most_rows(table, model.most_rows_)
-    parts = table.persons.split(CERTIFYING, random_state=random_state)
-    learn, judge = (table.take(part) for part in parts)
-    split = (
-        f"{len(table):,} rows. Two models are fitted, each to half of the persons, and each person is encoded by the "
-        "model that was not fitted to them. All persons certify."
-    )
-    return _Fitted(model, rows, table, learn, judge, split, (rows.iloc[parts[0]], rows.iloc[parts[1]]))
-
-
-def _best_of_frontier(
-    method: Literal["flow", "matching"],
-    output: Output,
-    table: Table,
-    target: float,
-    delta: float,
-    most_rows: int | None,
-    random_state: int,
-    quick: bool,
-    say: Callable[[str], None],
-) -> _Fitted:
-    """Train a frontier of the paper's encoders, and choose the best within the target on validation persons."""
-    train, validation, certifying = table.split(CERTIFYING, VALIDATION, random_state)
-    most = most_rows if most_rows is not None else int(train.persons.rows_each().max())
-    _check_most_rows(table, most)
-    has_cells = output != "latent"
-    check_target(target, certifying if has_cells else None, delta)
-    say("training encoders of several strengths")
-    encoder = FairFlow(unseen="other") if method == "flow" else FairMatching(unseen="other")
-    strengths = STRENGTHS[1::2] if quick else STRENGTHS
-    front = frontier(encoder, train, strengths=strengths, seeds=[random_state], validation=validation)
-    say("choosing on validation persons")
-    if has_cells:
-        front = with_cells(front, train, validation, certifying, delta=delta, most_rows=most)
-    chosen = front.best_for(target)
-    model = front.encoders[chosen]
-    if output == "row":
-        model = _with_whole_rows(cast(Release, model), train)
-    split = (
-        f"{len(train):,} rows to train on, {len(validation):,} to choose by, {len(certifying):,} to certify on; no "
-        "person is in two parts. The certificate covers the last part, and persons from the same population who come "
-        "later. Rows of the other parts are not covered."
-    )
-    rows = Released.of(model).encode(table)
-    points = frontier_contents(front, chosen, target, method)
-    return _Fitted(model, rows, certifying, train, certifying, split, None, points)
+    def _common(self) -> dict[str, Any]:
+        """Return the settings that all encoders have."""
+        identifier = self.table.identifier
+        return {
+            "unseen": "other",
+            "identifier": None if identifier is None else str(identifier.name),
+            "random_state": self.random_state,
+        }
 
 
 def _with_whole_rows(release: Release, train: Table) -> Release:
