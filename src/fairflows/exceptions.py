@@ -44,7 +44,7 @@ def check_count(name: str, value: object, least: int) -> None:
 
 def check_share(name: str, value: object) -> None:
     """Raise if the value of a parameter is not a number in [0, 1]."""
-    if not (isinstance(value, Real) and 0 <= value <= 1):
+    if not (isinstance(value, Real) and 0 <= float(value) <= 1):
         raise DataError(f"{name} must be in [0, 1]; got {value!r}.")
 
 

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from fairflows.density import MixtureDensity
-from fairflows.encoder.base import Encoder, is_fitted
+from fairflows.encoder.base import CELL, Encoder, Traits, is_fitted
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_tree import FairTree
+from fairflows.encoder.rows import Rows, TrainingRows
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import (
     FARE,
@@ -30,7 +32,7 @@ from fairflows.paper.baselines import (
     RawFeatures,
 )
 from fairflows.release.release import Release
-from fairflows.table.persons import Key, secrets_in_pickles
+from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, secrets_in_pickles
 from fairflows.table.table import Table
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -48,6 +50,35 @@ BEST = {
     "key": KEY,
 }
 
+
+@dataclass(eq=False, repr=False)
+class Rounded(Encoder):
+    """An encoder of somebody's own: numbers shifted to the mean of all groups, then cut at zero; one cell per sign."""
+
+    shift: float = 1.0
+    _: KW_ONLY
+    sensitive: str | list[str] | None = None
+    identifier: str | None = None
+    key: KeySetting = NEW_AT_EACH_FIT
+    random_state: int = 0
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(strength="shift", cells=(2,))
+
+    def learn(self, rows: TrainingRows) -> None:
+        grade = rows.X["grade"].to_numpy() if "grade" in rows.X else rows.X.iloc[:, 0].to_numpy()
+        self.means_ = np.array([grade[rows.group == a].mean() for a in range(len(rows.groups))])
+        self.n_cells_, self.output_ = 2, CELL
+
+    def cells(self, rows: Rows) -> np.ndarray:
+        grade = rows.X["grade"] if "grade" in rows.X else rows.X.iloc[:, 0]
+        return (grade.to_numpy() > self.shift * self.means_[rows.map_group]).astype(np.intp)
+
+    def encode(self, rows: Rows) -> pd.DataFrame:
+        return pd.DataFrame({"cell": self.cells(rows)})
+
+
 ENCODERS = {
     "flow": lambda: FairFlow(0.5, **FLOW),
     "matching": lambda: FairMatching(1.0, **CELLS),
@@ -56,6 +87,7 @@ ENCODERS = {
     "best cells": lambda: FairCells(4, **BEST),
     "best cells without the attribute": lambda: FairCells(4, attribute="training", **BEST),
     "matched tree": lambda: FairTree(6, label_score=LogisticRegression(), key=KEY),
+    "an encoder of one's own": lambda: Rounded(key=KEY),
     "rows as they are": lambda: RawFeatures(key=KEY),
     "FARE": lambda: FARE(0.2, max_leaves=6, min_rows=10, key=KEY),
     "LAFTR": lambda: LAFTR(n_epochs=1),
@@ -76,6 +108,7 @@ NEED_NO_ATTRIBUTE = {
 }  # fmt: skip
 INVERTIBLE = {"flow", "matching", "matching with coins", "matching, one-hot"}
 GIVE_CELLS = {
+    "an encoder of one's own",
     "best cells", "best cells without the attribute", "matched tree", "FARE", "cells of rows", "cells of matched rows",
     "cross-fitted tree", "cross-fitted cells of rows",
 }  # fmt: skip
@@ -167,7 +200,7 @@ def test_every_encoder_of_the_package_is_in_the_list():
         return {base}.union(*map(kinds, base.__subclasses__()))
 
     concrete = {kind for kind in kinds(Encoder) if not kind.__abstractmethods__ and "fairflows" in kind.__module__}
-    assert {type(make()) for make in ENCODERS.values()} == concrete
+    assert {type(make()) for make in ENCODERS.values()} == concrete | {Rounded}
 
 
 def test_a_table_or_its_parts(name, encoder, nameless, table):
@@ -365,7 +398,7 @@ def test_columns_have_the_names_that_are_announced(encoder, table):
 
 
 def test_predictions_are_labels(name, encoder, table):
-    if name == "rows as they are":
+    if name in ("rows as they are", "an encoder of one's own"):
         with pytest.raises(DataError, match="does not predict a label"):
             encoder.predict(table)
         return

@@ -192,8 +192,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
             found.append(encoder)
         if len(errors) == len(found):
             raise errors[0]
-        for error in errors:
-            warn_user(str(error))
+        for unfitted in errors:
+            warn_user(str(unfitted))
         share_ledger(found)
         return found
 
@@ -209,7 +209,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         persons : Persons, default=None
             Who is who; by default as the table or the identifier says.
         """
-        check_is_fitted(self, "ledger_")
+        if not is_fitted(self):
+            check_is_fitted(self, "ledger_")
         bytes(self.key_)  # raises for a model that came out of a pickle without its key
         if sensitive_features is not None and not self.traits.takes_attribute:
             raise DataError(
@@ -328,8 +329,6 @@ def label_values(encoder: Encoder) -> np.ndarray:
 
 def handed_over(X: RowsLike, frame: pd.DataFrame) -> Frame:
     """Return `frame` with the index of X, as the kind of table that X is."""
-    if isinstance(X, Table):
-        return frame.set_axis(X.X.index)
-    if isinstance(X, pd.DataFrame):
-        frame = frame.set_axis(X.index)
+    if isinstance(X, Table | pd.DataFrame):
+        return frame.set_axis(X.X.index if isinstance(X, Table) else X.index)
     return as_kind_of(X if has_names(X) else np.empty(0), frame)

@@ -107,9 +107,18 @@ def _sorted(score: FloatArray, tie: FloatArray) -> Places:
 
 
 def grow(rows: CalibrationRows, n_cells: int, min_rows: int, show: ShowProgress) -> tuple[MatchedTree, Places]:
-    """Fit a tree, level by level; with it, the leaf of each row, ties broken so that the shares are equal, to one row.
+    """Fit a tree, and return it with the leaf of each row; ties are broken so that the shares are equal, to one row.
 
     No leaf has fewer than `min_rows` rows of a group; where a group has too few rows, there are fewer than `n_cells`.
+    All nodes of a level are treated together, as arrays. For one node the algorithm is::
+
+        grow(rows, k):                                  # k leaves
+            k = min(k, fewest rows of a group // min_rows)
+            if k <= 1: return a leaf
+            share = (k // 2) / k                        # of each group that goes to the left
+            for each score: cut each group at its own `share`-quantile of the score
+            take the score whose cut explains most of the targets' variance
+            return node(grow(left rows, k // 2), grow(right rows, k - k // 2))
     """
     K = rows.n_groups
     cell = np.full(len(rows.group), -1, dtype=np.intp)

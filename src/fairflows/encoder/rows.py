@@ -161,7 +161,7 @@ def read_rows(encoder: Encoder, X: RowsLike, sensitive_features: Role | None, pe
     if persons is None:
         persons = _persons(encoder, X, frame, needed=encoder.traits.randomised)
     features = _features(encoder, frame, taken)
-    named = isinstance(X, Table) or has_names(X)
+    named = isinstance(X, Table | pd.DataFrame) or has_names(X)
     if not named or features.columns.tolist() != list(getattr(encoder, "feature_names_in_", ())):
         validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=False)
     return Rows(encoder.schema_.apply(features), group, persons, OutsideValues(len(frame)))
@@ -217,7 +217,7 @@ def _frame(X: RowsLike, missing: str) -> pd.DataFrame:
     """Return all columns of a table."""
     if isinstance(X, Table):
         return X.X
-    if has_names(X):
+    if isinstance(X, pd.DataFrame) or has_names(X):
         return to_pandas(X)
     finite: bool | Literal["allow-nan"] = "allow-nan" if missing == "category" else True
     if _has_text(X):
@@ -233,6 +233,8 @@ def _attribute(
     in_table: list[Hashable] = [name for name in names if name in frame]
     if sensitive_features is None and isinstance(X, Table):
         sensitive_features = X.a
+    if isinstance(sensitive_features, pd.Series) and len(sensitive_features) == len(frame):
+        return sensitive_features, in_table
     if sensitive_features is not None:
         listed = isinstance(sensitive_features, list | tuple)
         given = np.asarray(sensitive_features) if listed else sensitive_features

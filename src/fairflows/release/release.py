@@ -131,6 +131,7 @@ class Release(Encoder):
     text_columns: Sequence[Hashable] = ()
     random_state: int = 0
 
+    n_cells_: int = field(init=False)
     models_: list[FoldModel] = field(init=False)
     types_: dict[Hashable, Dtype] = field(init=False)
     kept_: KeptCounts | None = field(init=False)
@@ -613,7 +614,7 @@ def _persons(X: RowsLike, identifier: str | None) -> Persons:
         return X.persons
     frame = _frame(X)
     if frame is None or identifier is None:
-        return Persons.unnamed(len(X if frame is None else frame))
+        return Persons.unnamed(len(np.asarray(X) if frame is None else frame))
     if identifier == frame.index.name:
         return Persons.of(frame.index)
     check_known(identifier, frame.columns, "identifier")

@@ -22,6 +22,7 @@ from fairflows.bounds.paper import hoeffding_radius
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_tree import FairTree
+from fairflows.exceptions import DataError
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialForgetting, MaxEntARL
 from fairflows.paper.baselines.adversarial import Players
 from fairflows.paper.baselines.neural import NeuralBaseline
@@ -137,8 +138,10 @@ def attacked(model: Trained, found: Mapping[tuple[Trained, int], Audit], setting
 
 def model_upper(encoder: Encoder, n_draws: int) -> float:
     """Return the model-based bound on Δ, at δ = .001 over the draws."""
-    table = encoder.latent_law().log_density_table(n_draws, random_state=1)
-    return float(statistical_distance_upper_bound(table, 0.001))
+    law = encoder.latent_law()
+    if law is None:
+        raise DataError(f"{type(encoder).__name__} knows no law of encoded rows.")
+    return float(statistical_distance_upper_bound(law.log_density_table(n_draws, random_state=1), 0.001))
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def run_overview(setting: Setting) -> Outcome:
 
     figure, ((left, right),) = new_figure(2)
     grid = np.linspace(-4, 8, 400)
-    z = np.sort(fair.transform(table).to_numpy().ravel())
+    z = np.sort(np.asarray(fair.transform(table)).ravel())
     z_grid = np.linspace(z[10], z[-11], 400)
     sides = fair.latent_law().inversions(pd.DataFrame({"z0": z_grid}))
     for group, colour in zip((0, 1), COLOURS, strict=False):
@@ -106,7 +106,7 @@ def run_recovery(setting: Setting) -> Outcome:
         for attack, accuracies in RECOVERY_ATTACKS.items():
             models[attack] = accuracies(encoders, train, test, device=setting.device)
         if isinstance(untrained, FairFlow):
-            tables = [e.latent_law().log_density_table(20_000) for e in encoders]
+            tables = [law.log_density_table(20_000) for e in encoders if (law := e.latent_law()) is not None]
             models["bound"] = [(1 + statistical_distance(table)) / 2 for table in tables]
         parts.append(models)
     models = pd.concat(parts, ignore_index=True)
