@@ -26,7 +26,6 @@ from fairflows.report.words import (
     recomputing,
     statement_rows,
     title,
-    to_whom,
     verdict,
 )
 
@@ -95,11 +94,6 @@ def contents(name="town", **values):
             "attacks": [{"adversary": "boosted trees", "box": "white", "groups": f"{name} / m", "lower": 0.004,
                          "balanced accuracy": 0.502, "validation": 0.01, "persons": 800}],
         },
-        "frontier": {
-            "points": [{"method": name, "gamma": g, "x": 0.1 + g / 10, "y": 0.9 - g / 10, "chosen": g == 0}
-                       for g in (0, 1)],
-            "x": "distance Δ to expect", "y": "accuracy", "target": 0.1, "caption": name,
-        },
         "data": {
             "name": name, "rows": 2000, "sensitive": name, "label": name, "split": "", "groups": groups,
             "group_names": {name: name, "m": "men"}, "rate_names": [f"P({name} = 1)"], "notes": [name],
@@ -112,15 +106,12 @@ def contents(name="town", **values):
             "overall": [{"name": "accuracy", "before": 0.85, "after": None}],
         },
         "cells": {"names": ["0", "1"], "shares": {name: [0.4, 0.6], "m": [0.5, 0.5]}, "caption": name},
-        "bins": {"groups": [{"name": name, "shares": [[0.5, 0.0], [0.0, 0.5]]}], "x_edges": [0, 1, 2],
-                 "y_edges": [0, 1, 2], "caption": name},
-        "densities": {"groups": [{"name": name, "gap": 0.01, "log_likelihood": -3.2}], "caption": name},
         "settings": {"FairFlow": name},
     }  # fmt: skip
     return {**plain, **values}
 
 
-PARTS = ("audit", "frontier", "metrics", "cells", "bins", "densities")
+PARTS = ("audit", "metrics", "cells")
 
 
 def short(**values):
@@ -173,7 +164,7 @@ def test_odd_names_are_text():
 
 def test_figures_have_alternative_texts_and_nothing_is_fetched(page):
     images = re.findall(r"<img [^>]*>", page)
-    assert len(images) == 6
+    assert len(images) == 4
     for image in images:
         assert len(re.search(r'alt="([^"]*)"', image)[1]) > 20
         assert 'src="data:image/svg+xml;base64,' in image
@@ -227,23 +218,6 @@ def test_the_verdict_in_plain_words(values, words):
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        ({}, "The certified bound is about persons who played no part in making the encoder"),
-        ({"status": "MODEL_ONLY"}, "The certified bound"),  # above the target, yet it holds
-        ({"status": "MODEL_ONLY", "cell": None}, "Nothing is promised to anybody. The model-based bound"),
-        ({"status": "REFUTED", "cell": None}, "Nothing is promised to anybody: the densities are wrong"),
-        ({"status": "NOT_MET", "cell": 1.0, "model": None}, "Nothing is promised to anybody."),
-    ],
-)
-def test_to_whom_something_is_promised_depends_on_what_is_known(values, says, undrawn):
-    made = certificate(**values)
-    assert to_whom(stated(**values)).startswith(says)
-    shown = Report(short(certificate={**made, "n": {"town": 900, "m": 1100}})).to_html()
-    assert ("What is promised" in shown) == (made["status"] == "CERTIFIED")
-
-
-@pytest.mark.parametrize(
     ("values", "colour", "says"),
     [
         ({}, "green", "certified within the target"),
@@ -276,7 +250,7 @@ def test_the_page_begins_with_one_sentence(page):
 
 def test_what_holds_under_a_model_only_is_in_the_appendix(page, undrawn):
     main, appendix = page.split("Appendix: what holds only under a model")
-    for text in ("Δ ≤ 0.020", "Checks of the densities", "-3.200"):
+    for text in ("Δ ≤ 0.020", "The estimated density of f is at least this far from the truth."):
         assert text in appendix
         assert text not in main
     assert "<section>" not in appendix, "it is the last section"
@@ -379,8 +353,8 @@ def test_the_page_says_whether_the_seal_was_checked(undrawn):
 
 
 def test_statements_and_consequences():
-    assert [row["name"] for row in statement_rows(stated())] == ["Certified", "Model", "Attack"]
-    assert "blind guess" in statement_rows(stated(attack=0.0))[-1]["says"]
+    assert [row["name"] for row in statement_rows(stated())] == ["Certified", "Model", "Attack", "Density", "Density"]
+    assert "blind guess" in statement_rows(stated(attack=0.0))[2]["says"]
     assert "error probability 3.0 %" in statement_rows(stated())[0]["rests"]
     lines = consequences(stated())
     assert "at most 0.080 (certified)" in lines[0]

@@ -9,27 +9,21 @@ from datetime import date
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
-from sklearn.decomposition import PCA
 
 from fairflows.attack.auditing import Audit
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.certificate.certificate import Certificate
-from fairflows.encoder.base import Encoder
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataWarning
 from fairflows.metrics import count_labels, group_metrics
-from fairflows.release.partitions import NumericView
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.report.page import Contents
 from fairflows.resources import one_thread
 from fairflows.table.table import Table
-from fairflows.tradeoff import Frontier
 from fairflows.usefulness import StillTells, boosted_prediction
 
-_BINS = 16  # along each direction
 _NOT_SHOWN = ("key", "kinds", "progress", "encoder", "release")
 
 
@@ -43,7 +37,6 @@ def report_contents(
     tells: StillTells | None = None,
     train: Table | None = None,
     encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None,
-    frontier: Contents | None = None,
     split: str = "",
 ) -> Contents:
     """Compute what `Report` prints, on the held-out rows of `table`.
@@ -64,8 +57,6 @@ def report_contents(
         Training rows, for group metrics before and after.
     encoded : pair of DataFrame, default=None
         The release of the rows of `train` and of `table`, where the model need not be asked again.
-    frontier : dict, default=None
-        Points of a frontier, by `frontier_contents`.
     split : str, default=""
         A sentence about the parts of the rows.
     """
@@ -79,12 +70,9 @@ def report_contents(
             "audit": None if audit is None else audit.to_dict(),
             "before": None if before is None else _raw_attack(before),
             "tells": None if tells is None else tells.to_dict(),
-            "frontier": frontier,
             "data": _data(table, split, [] if encoded is not None else _unknown(view, table)),
             "metrics": _metrics(view, train, sample if encoded is None else table, encoded),
             "cells": _cells(certificate, sample.group_names),
-            "bins": None if view.n_cells is not None else _bins(view.encode_again(sample), sample),
-            "densities": _densities(view.innermost, audit),
             "settings": settings_of(model),
         }
 
@@ -247,81 +235,5 @@ def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> Con
     }
 
 
-def _bins(released: pd.DataFrame, sample: Table) -> Contents:
-    """Count encoded rows of each group by bin along their two main directions; bins of few people are empty."""
-    features = NumericView.fit(released, None, 0).features(released)
-    if features.shape[1] == 1:
-        features = np.column_stack([features, np.zeros(len(features))])
-    plane = PCA(2, random_state=0).fit(features[:20_000]).transform(features)
-    edges = [np.linspace(*_range(plane[:, j]), _BINS + 1) for j in range(2)]
-    groups = []
-    for group in sorted(set(sample.a), key=str):
-        name, mine = str(sample.group_names.get(group, group)), np.flatnonzero(sample.a == group)
-        counts = np.histogram2d(plane[mine, 0], plane[mine, 1], bins=(edges[0], edges[1]))[0]
-        shares = np.where(counts >= FEWEST_PERSONS, counts, 0) / len(mine)
-        groups.append({"name": name, "shares": shares.round(6).tolist()})
-    caption = f"Share of each group by bin along two main directions; bins of fewer than {FEWEST_PERSONS} are empty."
-    return {"groups": groups, "x_edges": edges[0].tolist(), "y_edges": edges[1].tolist(), "caption": caption}
-
-
-def _range(values: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Return the range from the first to the last half percent: one far point does not shrink the picture."""
-    low, high = np.quantile(values, [0.005, 0.995])
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
-
-
-def _densities(encoder: Encoder | None, audit: Audit | None) -> Contents | None:
-    likelihood = None if encoder is None else encoder.held_out_log_likelihood_
-    gaps = {} if audit is None else audit.density_gap_lower
-    if encoder is None or (likelihood is None and not gaps):
-        return None
-    groups = [
-        {
-            "name": str(group),
-            "gap": gaps.get(str(group)),
-            "log_likelihood": None if likelihood is None else float(likelihood[a]),
-        }
-        for a, group in enumerate(encoder.groups_)
-    ]
-    return {
-        "groups": groups,
-        "caption": "A classifier tried to tell real rows from rows drawn from the estimated density. What it reached "
-        "is a lower bound on how far the density is from the truth, and on the error of the model-based bound.",
-    }
-
-
 def _number(value: Any) -> float | None:
     return None if pd.isna(value) else float(value)
-
-
-def frontier_contents(front: Frontier, chosen: int, target: float, method: str) -> Contents | None:
-    """Return the points of a frontier, the chosen one marked: for every encoder its best number of cells."""
-    measured = front.to_frame()
-    has_cells = "n_cells" in measured
-    measure = next((name for name in ("accuracy", "n_cells") if name in measured), None)
-    if measure is None or len(measured) < 2:
-        return None  # nothing was traded off
-    points = [
-        {"method": method, "gamma": strength, "x": delta, "y": float(use), "chosen": place == chosen}
-        for place, (strength, delta, use) in enumerate(measured[["strength", "delta", measure]].to_numpy())
-        if np.isfinite(delta)
-    ]
-    return {
-        "points": _upper_left(points) if has_cells else points,
-        "x": "distance Δ to expect" if has_cells else "distance Δ by the model",
-        "y": {"accuracy": "accuracy", "n_cells": "cells"}[measure],
-        "target": target,
-        "caption": ("Each point is an encoder with a number of cells; those that another beats in both are left out. "
-                    if has_cells else "Each point is an encoder. ")
-        + "Judged on validation persons, before the certifying ones were looked at.",
-    }  # fmt: skip
-
-
-def _upper_left(points: list[Contents]) -> list[Contents]:
-    """Return the points that no other beats in both; the chosen one stays in any case."""
-    kept, best = [], -np.inf
-    for point in sorted(points, key=lambda point: (point["x"], -point["y"])):
-        if point["y"] > best or point["chosen"]:
-            best = max(best, point["y"])
-            kept.append(point)
-    return kept

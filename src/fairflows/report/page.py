@@ -27,7 +27,6 @@ from fairflows.report.words import (
     spent,
     statement_rows,
     title,
-    to_whom,
     verdict,
 )
 
@@ -72,7 +71,6 @@ class Report:
             assumed_of_model=by_model,
             spent=spent(certificate),
             consequences=consequences(certificate),
-            to_whom=to_whom(certificate),
             recomputing=recomputing(certificate),
             figures=self._figures,
         )
@@ -102,12 +100,6 @@ def _figures(r: Contents) -> dict[str, Markup]:
         drawn_bounds = [row for row in statement_rows(c) if not row["in_appendix"] or c.cell_upper is None]
         said = "; ".join(f"{str(row['name']).lower()}: {row['bound']}" for row in drawn_bounds)
         drawn["gauge"] = plots.gauge(c), f"Distance between the groups on a scale from 0 to 1: {said}."
-    if r.get("frontier"):
-        f = r["frontier"]
-        chosen = next((p for p in f["points"] if p["chosen"]), None)
-        where = "" if chosen is None else f" The chosen one: {f['x']} {chosen['x']:.3f}, {f['y']} {chosen['y']:.3f}."
-        svg = plots.frontier(f["points"], f["y"], f["x"], f["target"])
-        drawn["frontier"] = svg, f"{len(f['points'])} models: {f['y']} against {f['x']}.{where}"
     if r.get("tells"):
         columns = [*r["tells"]["columns"], r["tells"]["sensitive"]]
         text = "; ".join(f"{column['name']} {100 * column['told']:.0f} %" for column in columns)
@@ -124,11 +116,6 @@ def _figures(r: Contents) -> dict[str, Markup]:
         cells = r["cells"]
         text = f"Share of each of {len(cells['names'])} cells in every group; groups that look alike have equal bars."
         drawn["cells"] = plots.shares(cells["names"], cells["shares"], "share of the group"), text
-    if r.get("bins"):
-        b = r["bins"]
-        names = " and ".join(group["name"] for group in b["groups"])
-        svg = plots.heat(b["groups"], b["x_edges"], b["y_edges"])
-        drawn["bins"] = svg, f"Encoded rows in two dimensions as shares of bins, for {names} side by side."
     return {name: _image(svg, text) for name, (svg, text) in drawn.items()}
 
 

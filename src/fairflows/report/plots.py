@@ -6,11 +6,10 @@ import io
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 import numpy as np
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -42,23 +41,6 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-class FrontierPoint(TypedDict):
-    """A model of the frontier: `x` is how much it tells, `y` how well the task is done."""
-
-    method: str
-    x: float
-    y: float
-    chosen: bool
-    text: NotRequired[str]
-
-
-class BinnedGroup(TypedDict):
-    """The share of a group in each bin of two dimensions."""
-
-    name: str
-    shares: list[list[float]]
-
-
 @contextmanager
 def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], str]]]:
     with rc_context(cast(Any, _SETTINGS)), warnings.catch_warnings():
@@ -80,37 +62,6 @@ def gauge(certificate: Certificate) -> str:
     percent = GUESS if certificate.is_plain else ""
     with _canvas(_WIDTH, height_of_bounds(len(bounds))) as (figure, to_svg):
         draw_bounds(figure.add_subplot(), bounds, target=certificate.target_distance, percent=percent)
-        return to_svg()
-
-
-def frontier(points: list[FrontierPoint], y_name: str, x_name: str, target: float | None) -> str:
-    """Draw every trained model, its accuracy against what it reveals; the chosen one is ringed."""
-    with _canvas(_WIDTH, 3.6) as (figure, to_svg):
-        axes = figure.add_subplot()
-        for i, method in enumerate(dict.fromkeys(point["method"] for point in points)):
-            mine = sorted((p for p in points if p["method"] == method), key=lambda p: p["x"])
-            axes.plot(
-                [p["x"] for p in mine], [p["y"] for p in mine], label=_short(method), color=COLOURS[i % 7],
-                marker=MARKERS[i % 7], linewidth=1, markersize=6, alpha=0.9,
-            )  # fmt: skip
-            for point in mine:
-                if point.get("text"):
-                    axes.annotate(
-                        point["text"], (point["x"], point["y"]), xytext=(6, -11), textcoords="offset points", size=8
-                    )
-        chosen = [point for point in points if point["chosen"]]
-        axes.scatter(
-            [p["x"] for p in chosen], [p["y"] for p in chosen], s=170, label="chosen", facecolors="none",
-            edgecolors=INK, linewidths=2, zorder=4,
-        )  # fmt: skip
-        if target is not None:
-            axes.axvline(target, color=INK, linestyle="--", linewidth=1)
-            axes.annotate("target", (target, 1.0), xycoords=("data", "axes fraction"), ha="center", va="bottom")
-        axes.set_xlabel(_short(x_name, 48))
-        axes.set_ylabel(_short(y_name))
-        axes.grid(True, linewidth=0.6)
-        axes.margins(0.08)
-        axes.legend(loc="best")
         return to_svg()
 
 
@@ -196,20 +147,6 @@ def told(columns: list[ToldColumn]) -> str:
         return to_svg()
 
 
-def heat(groups: list[BinnedGroup], x_edges: list[float], y_edges: list[float]) -> str:
-    """Draw the encoded rows of each group as shares of bins, side by side; bins of few people are empty."""
-    n = len(groups)
-    with _canvas(min(7.0, 2.5 * n), 2.9) as (figure, to_svg):
-        top = max(max(map(max, group["shares"])) for group in groups) or 1.0
-        for axes, group in zip(figure.subplots(1, n, squeeze=False)[0], groups, strict=True):
-            shares = np.ma.masked_equal(np.array(group["shares"], dtype=float), 0)
-            mesh = axes.pcolormesh(x_edges, y_edges, shares.T, cmap="cividis", vmin=0, vmax=top, rasterized=False)
-            axes.set_title(_short(group["name"]), fontsize=10)
-            _plain_plane(axes)
-        figure.colorbar(mesh, ax=figure.axes, location="bottom", label="share of the group", shrink=0.8)
-        return to_svg()
-
-
 def _legend_columns(names: list[str]) -> int:
     """Return how many names fit side by side: a letter is about 0.08 inches wide, a key and its margins take 0.6."""
     longest = max(len(_short(name)) for name in names)
@@ -219,13 +156,6 @@ def _legend_columns(names: list[str]) -> int:
 def _legend_room(n_names: int, n_columns: int) -> float:
     """Return the inches that the lines of a legend after its first take."""
     return _LEGEND_LINE * (-(-n_names // n_columns) - 1)
-
-
-def _plain_plane(axes: Axes) -> None:
-    axes.set_xlabel("first direction")
-    axes.set_ylabel("second direction")
-    axes.set_xticks([])
-    axes.set_yticks([])
 
 
 def _short(text: str, length: int = 28) -> str:

@@ -369,46 +369,18 @@ def verdict(c: Certificate) -> list[str]:
     return [f"Do not share this as it is: the bound does not come down to the target{reached}.", *asked]
 
 
-def to_whom(c: Certificate) -> str:
-    """Say which persons the bound covers, and which it does not."""
-    seen = " and the ".join(c.released)
-    if c.cell_upper is not None and c.cell_upper < 1:
-        if is_cross_fitted(c):
-            return (
-                "The certified bound is about every row of the table that the models were fitted with, each encoded by "
-                "a model that has not seen it, and about everybody of the same population whose row is encoded later. "
-                f"It holds against anybody who sees the {seen} and nothing else."
-            )
-        values = "" if c.n_cells is None else f" ({c.n_cells:,} different values)"
-        return (
-            f"The certified bound is about persons who played no part in making the encoder: those counted below, and "
-            f"everybody drawn from the same population whose row it encodes later. It holds against anybody who sees "
-            f"the {seen}{values} and nothing else. Nothing here bounds what the rows reveal that it was trained on or "
-            "chosen by."
-        )
-    if c.status == "REFUTED":
-        return f"Nothing is promised to anybody: the densities are wrong, and the {seen} may reveal more than they say."
-    if c.model_upper is not None and c.model_upper < 1:
-        return (
-            f"Nothing is promised to anybody. The model-based bound is about the {seen} of rows drawn from the "
-            "estimated densities. New persons are like these as far as the densities are right; the rows that the "
-            "encoder was trained on or chosen by need not be."
-        )
-    return "Nothing is promised to anybody."
-
-
 def statement_rows(c: Certificate) -> list[dict[str, str | bool]]:
-    """Return the statements about all persons, one row of the page's table each."""
+    """Return the statements, but for those given a label, one row of the page's table each."""
     rows: list[dict[str, str | bool]] = []
     for s in c.statements:
-        if s.given is not None or s.group is not None:
+        if s.given is not None:
             continue
         said = STATEMENTS[s.about, s.by]
         rows.append(
             {
                 "name": f"{said.name}, by person" if s.law == "person" else said.name,
                 "bound": f"Δ ≥ {at_least(s.distance)}" if s.is_lower else f"Δ ≤ {at_most(s.distance)}",
-                "accuracy": _guess(s, c),
+                "accuracy": _guess(s, c) if s.group is None else "–",
                 "says": said.says(s, c),
                 "rests": said.rests(s, c),
                 "in_appendix": said.in_appendix,

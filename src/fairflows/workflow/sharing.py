@@ -23,7 +23,7 @@ from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataError, check_choice
 from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
-from fairflows.report.contents import Contents, frontier_contents, report_contents
+from fairflows.report.contents import report_contents
 from fairflows.report.page import Report
 from fairflows.storage import load
 from fairflows.table.frames import to_pandas
@@ -129,7 +129,6 @@ def share(
         tells=usefulness,
         train=fitted.learn,
         encoded=fitted.encoded,
-        frontier=fitted.frontier,
         split=fitted.split,
     )
     page = Report(contents, verified=bool(certificate.seal))
@@ -150,7 +149,6 @@ class _Fitted:
     judge: Table
     split: str
     encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None  # the release of `learn` and `judge`
-    frontier: Contents | None = None  # the models that it was chosen from
 
 
 @dataclass(frozen=True)
@@ -239,8 +237,7 @@ class _Job:
             "person is in two parts. The certificate covers the last part, and persons from the same population who "
             "come later. Rows of the other parts are not covered."
         )
-        rows, shown = Released.of(model).encode(table), frontier_contents(front, place, self.target, self.method)
-        return _Fitted(model, rows, certifying, train, certifying, split, frontier=shown)
+        return _Fitted(model, Released.of(model).encode(table), certifying, train, certifying, split)
 
     def _common(self) -> dict[str, Any]:
         """Return the settings that all encoders have."""
