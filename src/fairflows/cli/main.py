@@ -15,11 +15,11 @@ from typing import Annotated
 import typer
 
 from fairflows import __version__
-from fairflows.cli import data_commands, model_commands
+from fairflows.cli import commands
 from fairflows.cli.base import app, show_warning, with_options
 from fairflows.resources import one_thread_by_default
 
-__all__ = ["app", "data_commands", "main", "model_commands"]
+__all__ = ["app", "commands", "main"]
 
 
 BUG = 70

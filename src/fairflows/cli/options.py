@@ -47,6 +47,13 @@ Delta = Annotated[float, typer.Option(help="Probability that the certificate is 
 MostRows = Annotated[
     int | None, typer.Option("--most-rows", min=1, help="Most rows of a person; by default as in training.")
 ]
+OutFile = Annotated[
+    Path,
+    typer.Option(
+        "--out", "-o", help="CSV (commas, UTF-8), TSV or Parquet file to write; with Ray, a folder.", show_default=False
+    ),
+]
+Keep = Annotated[list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.", callback=distinct)]
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer models, and fewer adversaries.")]
 
 _about_file = functools.partial(typer.Option, rich_help_panel="How a file is read")

@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pandas.api.extensions import ExtensionDtype
 
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.released import Model, Released, check_apart
 from fairflows.table import schema as kinds
-from fairflows.table.columns import Dtype, check_known
+from fairflows.table.columns import check_known
 from fairflows.table.frames import Values, as_arrow, check_names, columns_of, from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
@@ -267,28 +265,12 @@ def plain_type(given: pa.DataType) -> pa.DataType:
 
 def _types(encoder: Encoder, single: bool) -> pa.Schema:
     """Return the Arrow types of encoded columns; of columns of objects, by the values that they held at the fit."""
-    dtypes, fields = encoder.output_.dtypes, []
-    of_objects = {name for name, dtype in dtypes.items() if _holds_any(dtype)}
-    held = {str(name): kind for name, kind in encoder.output_.schema.kinds.items()} if of_objects else {}
-    for name, dtype in dtypes.items():
-        if name in of_objects:
+    held = {str(name): kind for name, kind in encoder.output_.schema.kinds.items()}
+    fields = []
+    for name, dtype in encoder.output_.dtypes.items():
+        if isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object):
             found = _TYPES.get(held.get(name, kinds.TEXT), pa.string())
-        elif isinstance(dtype, np.dtype):
-            found = pa.from_numpy_dtype(dtype)
         else:
-            found = _arrow_type(dtype)
-        if single and found == pa.float64():
-            found = pa.float32()
-        fields.append(pa.field(name, found))
+            found = plain_type(pa.Array.from_pandas(pd.Series(dtype=dtype)).type)
+        fields.append(pa.field(name, pa.float32() if single and found == pa.float64() else found))
     return pa.schema(fields)
-
-
-def _holds_any(dtype: Dtype) -> bool:
-    """Return whether a column of this type may hold any objects, or categories that are objects."""
-    return dtype.kind == "O" if isinstance(dtype, np.dtype) else isinstance(dtype, pd.CategoricalDtype)
-
-
-@cache
-def _arrow_type(dtype: ExtensionDtype) -> pa.DataType:
-    """Return the Arrow type of columns of one of pandas' own types."""
-    return plain_type(pa.Array.from_pandas(pd.Series(dtype=dtype)).type)
