@@ -46,7 +46,7 @@ EVERY = {
     "choosing-a-target.md": 3,
     "fairflows.certificate.certify": 1,
     "fairflows.encoder.fair_cells": 3,
-    "fairflows.release.crossfit": 2,
+    "fairflows.release.release": 2,
     "fairlearn.md": 4,
     "scikit-learn.md": 6,
     "tracking.md": 6,

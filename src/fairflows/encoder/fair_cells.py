@@ -90,7 +90,7 @@ class FairCells(Encoder):
     --------
     >>> from fairflows import load_adult
     >>> cells = FairCells(n_cells=8, target=0.1, attribute="training").fit(load_adult())
-    >>> cells.needs_attribute, cells.planned_ <= 0.1, cells.n_cells_
+    >>> cells.traits.needs_attribute, cells.planned_ <= 0.1, cells.n_cells_
     (False, True, 8)
     """
 

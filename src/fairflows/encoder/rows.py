@@ -233,8 +233,8 @@ def _attribute(
     in_table: list[Hashable] = [name for name in names if name in frame]
     if sensitive_features is None and isinstance(X, Table):
         sensitive_features = X.a
-    if isinstance(sensitive_features, pd.Series) and len(sensitive_features) == len(frame):
-        return sensitive_features, in_table
+    if isinstance(sensitive_features, pd.Series | np.ndarray) and sensitive_features.shape == (len(frame),):
+        return pd.Series(sensitive_features), in_table
     if sensitive_features is not None:
         listed = isinstance(sensitive_features, list | tuple)
         given = np.asarray(sensitive_features) if listed else sensitive_features

@@ -71,8 +71,8 @@ class Release(Encoder):
     Parameters
     ----------
     encoder : Encoder, default=None
-        The encoder of each model; `FairTree` when not given. A category that only one fold has is new to the model that
-        encodes it: let the encoder take such categories (``unseen="other"``), unless they should be refused.
+        The encoder of each model; by default ``FairTree(unseen="other")``. A category that only one fold has is new to
+        the model that encodes it, so that an encoder with ``unseen="error"`` refuses it.
     n_cells : int or "auto", default=None
         The number of cells of each model, "auto" for as many as the target allows. By default as the encoder says; for
         an encoder that gives no cells, 16 leaves at most.
@@ -574,7 +574,7 @@ def _deal(release: Release, given: _Given) -> _Dealt:
 
 
 def _encoder_of(release: Release) -> Encoder:
-    return FairTree() if release.encoder is None else release.encoder
+    return FairTree(unseen="other") if release.encoder is None else release.encoder
 
 
 def _fold_encoder(release: Release, key: Key) -> Encoder:
