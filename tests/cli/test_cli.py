@@ -222,7 +222,7 @@ def test_experiments_are_listed_and_run(run, tmp_path, monkeypatch):
     monkeypatch.setattr("fairflows.paper.experiments.certificates.on_adult", pd.DataFrame)  # tested where it is from
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path, **settings: path.touch())
     names = [line["id"] for line in json.loads(run("reproduce", "--list", "--json")[1])]
-    assert {"figure-1", "table-1", "densities"} <= set(names)
+    assert {"figure-1", "table-1", "certificates"} <= set(names)
     code, out, err = run("reproduce", "figure-2", "certificates", "--quick", "-o", tmp_path)
     assert code == 0
     assert "certificates, 2 of 2" in err

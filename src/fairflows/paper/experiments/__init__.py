@@ -59,15 +59,10 @@ EXPERIMENTS = {
         "certificates.run_true_bounds",
         "Bounds for the true distribution: ours and FARE's, as rows and cells grow",
     ),
-    "densities": (
-        "certificates.run_best_densities",
-        "The same encoders with every grid dequantised, judged by the best density found",
-    ),
 }
 """Where each is (module and function, imported when it runs: listing must not import torch), and what it shows."""
 CHAINS = (
     ("figure-4a", "figure-5", "table-5"),
-    ("densities",),
     ("table-1",),
     ("figure-6",),
     ("figure-3",),
