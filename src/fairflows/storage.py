@@ -42,10 +42,9 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from fairflows import __version__, density
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_folder, refuse_other_files, settle_folder, write_private
-from fairflows.table.json_text import parse_json, read_json, read_text
+from fairflows.table.json_text import from_text, parse_json, read_json, read_text, to_text
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Secret, fingerprint
-from fairflows.table.value_text import from_text, to_text
 
 if TYPE_CHECKING:
     from torch.nn import Module

@@ -8,7 +8,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.codec.cell_codec import CellCodec
-from fairflows.codec.outside import OutsideValues
+from fairflows.codec.one_column import OutsideValues
 from fairflows.codec.product import Codec
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.persons import Persons

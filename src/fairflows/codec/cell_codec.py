@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.codec.one_column import Levels
-from fairflows.codec.outside import OutsideValues
+from fairflows.codec.one_column import Levels, OutsideValues
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import check_same, missing, named_features, numbers, training_kinds
 from fairflows.table.frames import TEXT_DTYPE, Values

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import expit, logit
 
-from fairflows.codec.one_column import Levels, Scale
-from fairflows.codec.outside import OutsideValues
+from fairflows.codec.one_column import Levels, OutsideValues, Scale
 from fairflows.exceptions import DataError, DataWarning, check_choice
 from fairflows.table.columns import missing, named_features, shown, training_kinds
 from fairflows.table.persons import Key, Persons, Secret, new_key

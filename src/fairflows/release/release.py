@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from fairflows.codec.outside import OutsideValues
+from fairflows.codec.one_column import OutsideValues
 from fairflows.encoder.base import (
     CELL,
     Cells,
