@@ -1,4 +1,4 @@
-"""What the commands share: the application, messages, printing, and where a model's files are."""
+"""The application that commands register with, messages, printing, and opening a result."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def with_options(message: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """A message in one line."""
+    """Join the lines of a message."""
     return " ".join(text.split())
 
 
@@ -126,13 +126,13 @@ def stages(quiet: bool) -> Iterator[Say]:
 
 @contextmanager
 def row_counter(quiet: bool, verb: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar over rows, on a terminal."""
+    """Show a progress bar over rows, on a terminal."""
     with progress_bar(verb, enabled=not quiet and sys.stderr.isatty()) as show:
         yield lambda done, total: show(done, total, f"{done:,} rows")
 
 
 def open_model(folder: Path) -> tuple[Transformer, Run | None]:
-    """The model in a folder that `share` wrote, and how its table was read; or a saved model alone."""
+    """Load the model in a folder that `share` wrote, and how its table was read; or a saved model alone."""
     from fairflows.storage import load
     from fairflows.workflow.shared import RUN, read_run
 
@@ -142,7 +142,7 @@ def open_model(folder: Path) -> tuple[Transformer, Run | None]:
 
 
 def open_result(folder: Path) -> tuple[Transformer, Run]:
-    """The model in a folder that `share` wrote, and how its table was read."""
+    """Load the model in a folder that `share` wrote, and how its table was read."""
     model, run = open_model(folder)
     if run is None:
         raise DataError(f"{folder}: holds a model alone; this command needs the folder that `fairflows share` wrote.")

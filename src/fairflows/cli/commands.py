@@ -210,7 +210,7 @@ def _record(table: Table, found: list[str], bounds: pd.DataFrame) -> dict[str, o
 
 
 def _at_best(bounds: pd.DataFrame) -> str:
-    """What can be certified with so many persons, in words."""
+    """Say what can be certified with so many persons."""
     reached = bounds[bounds["distance"] < 1]
     if reached.empty:
         return "Nothing can be certified about these groups with so many persons: they are too small, or too many."
