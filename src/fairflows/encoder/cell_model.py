@@ -71,7 +71,7 @@ class CellModel:
         return place, self.support[place] == cells
 
     def log_reference(self, reference: Hashable, groups: list[Hashable]) -> FloatArray:
-        """The law that all groups are sent to: of the largest group, of a named one, or the mean of all."""
+        """Return the law that all groups are sent to: of the largest group, of a named one, or the mean of all."""
         if isinstance(reference, str) and reference == "mean":
             return mean_law(self.log_p)
         if isinstance(reference, str) and reference == "largest":
@@ -82,7 +82,7 @@ class CellModel:
         return self.log_p[groups.index(reference)]
 
     def score(self, cells: IntArray) -> FloatArray:
-        """The classifier's class probabilities in any cells, (n, C)."""
+        """Return the classifier's class probabilities in any cells, (n, C)."""
         if self.classifier is None:
             raise DataError("The cells were fitted without a label, and so without a classifier.")
         return classes_in_cells(self.classifier, self.codec, cells)
@@ -185,7 +185,7 @@ def one_hot_names(codec: CellCodec) -> list[str]:
 
 
 def classes_in_cells(classifier: Classifier, codec: CellCodec, cells: IntArray) -> FloatArray:
-    """The classifier's class probabilities in each cell, in chunks."""
+    """Return the classifier's class probabilities in each cell, in chunks."""
     parts = [
         classifier.predict_proba(one_hot(codec.levels_of(cells[start : start + _ROWS_PER_CHUNK]), codec.shape_))
         for start in range(0, len(cells), _ROWS_PER_CHUNK)
@@ -214,7 +214,7 @@ def output_columns(codec: CellCodec, output: Output) -> EncodedColumns:
 
 
 def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: Output) -> IntArray:
-    """The cells behind such a frame."""
+    """Return the cells behind such a frame."""
     if output == "categories":
         levels = [part.codes(frame.iloc[:, j]) for j, part in enumerate(codec.decoded_levels.values())]
         return codec.cells_of(np.column_stack(levels))
@@ -226,7 +226,7 @@ def cells_from_output(codec: CellCodec, frame: pd.DataFrame, output: Output) -> 
 def _fit_densities(
     settings: FairMatching, levels: Sequence[int], samples: Sequence[_Sample]
 ) -> tuple[list[CellDensity], FloatArray]:
-    """A density of each sample, and its held-out likelihood."""
+    """Fit a density of each sample, and its held-out likelihood."""
     seed = settings.random_state
     rng = np.random.default_rng(seed)
     train, held = [], []
@@ -263,7 +263,7 @@ def _density(settings: FairMatching, levels: Sequence[int], seed: int) -> CellDe
 
 
 def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """A fifth of the rows, by whose likelihood a density is tuned; all rows on both sides when there are too few."""
+    """Return training rows and a held-out fifth, which a density is tuned by; of few rows, all of them twice."""
     if n < 10:
         return np.arange(n), np.arange(n)
     order = rng.permutation(n)
@@ -274,7 +274,7 @@ def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], n
 def _fit_classifier(
     classifier: Classifier | None, codec: CellCodec, sample: _Sample, group: Groups, y: Groups, n_groups: int
 ) -> Classifier:
-    """A classifier of the label from one-hot columns; all groups weigh the same, where it takes weights."""
+    """Fit a classifier of the label from one-hot columns; all groups weigh the same, where it takes weights."""
     model = LogisticRegression(max_iter=1000) if classifier is None else clone(classifier)
     columns = one_hot(codec.levels_of(sample.cells), codec.shape_)
     if not takes_weights(model):

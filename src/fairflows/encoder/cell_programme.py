@@ -152,7 +152,7 @@ class BinnedScores:
 
 
 def calibrated(scores: FloatArray, targets: FloatArray, weight: FloatArray) -> FloatArray:
-    """What is expected of each target given its score: the monotone fit, column by column."""
+    """Return the mean of each target given its score: a monotone fit, column by column."""
     columns = [
         IsotonicRegression(out_of_bounds="clip").fit(score, target, sample_weight=weight).predict(score)
         for score, target in zip(scores.T, targets.T, strict=True)
@@ -215,7 +215,7 @@ class CellProgramme:
         return cls(bins, levels, left, csr_array(equal), is_share, 1.0 if paired else 0.5)
 
     def solve(self, distance: float) -> tuple[FloatArray, FloatArray]:
-        """The channel Q (B, k) and the levels (k, L) of the best cells at distance Δ; empty cells are gone."""
+        """Return the channel Q (B, k) and the levels (k, L) of the best cells at distance Δ; empty cells are gone."""
         mass, label = self.bins.mass, self.bins.label
         levels = self.levels
         for _ in range(_ALTERNATIONS):
@@ -255,7 +255,7 @@ class CellProgramme:
 
 
 def _regret(label: FloatArray, levels: FloatArray) -> FloatArray:
-    """What a bin's most probable class is more probable in it than the class that a cell suggests, (B, k)."""
+    """Return how much less probable in a bin the class of a cell is than the bin's own most probable class, (B, k)."""
     if label.shape[1] == 1:
         label, levels = (np.concatenate([1 - p, p], axis=1) for p in (label, levels))
     return label.max(axis=1, keepdims=True) - label[:, levels.argmax(axis=1)]
@@ -323,7 +323,7 @@ class PlannedProgramme:
     solved: dict[float, Solution] = field(default_factory=dict, repr=False)
 
     def within(self, target: float) -> Solution:
-        """The best cells whose certificate is expected to be within a target."""
+        """Return the best cells whose certificate is expected to be within a target."""
         self._check_reach(target)
         low, high = 0, int(np.searchsorted(_DISTANCES, target))  # by bisection: what is expected grows with Δ
         while high - low > 1:
@@ -344,7 +344,7 @@ class PlannedProgramme:
         return best
 
     def at(self, distance: float) -> Solution:
-        """The best cells at Δ; solved once."""
+        """Return the best cells at Δ; solved once."""
         distance = float(distance)
         if distance not in self.solved:
             channel, levels = self.programme.solve(distance)

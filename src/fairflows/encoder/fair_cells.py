@@ -72,8 +72,19 @@ class FairCells(Encoder):
     unit : {"row", "person"}
         Whose law is made alike: a random row of the table, or a random row of a random person. The first is the
         headline of a certificate, since all rows are released.
-    kinds, unseen, missing, sensitive, identifier, key, random_state
-        As for `FairMatching`.
+    kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
+        The content of columns whose types do not tell it.
+    unseen : {"error", "other"}, default="error"
+        Raise for a category that the training rows did not have, or treat it alike in every group.
+    missing : {"error", "category"}, default=None
+        Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
+        for any other kind of table.
+    sensitive, identifier : str, default=None
+        Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
+    key : bytes, default=None
+        The secret behind the coins, at least 16 bytes; by default a new one at each fit.
+    random_state : int, default=0
+        Seed of the scores and of the split of persons.
 
     Attributes
     ----------
@@ -214,12 +225,12 @@ class FairCells(Encoder):
         return self._by_set(sums / sums.sum(axis=1, keepdims=True))
 
     def _by_set(self, joint: FloatArray) -> list[FloatArray]:
-        """What is known of every group, or of every label and group, as one array of K for each set that counts."""
+        """Split an array over groups, or over labels and groups, into one array of K for each set that counts."""
         sets = list(joint.reshape(-1, len(self.groups_), *joint.shape[1:]))
         return sets[-1:] if self.criterion == "equal_opportunity" else sets
 
     def _class_columns(self) -> list[slice]:
-        """The columns of η that hold the class probabilities of one label."""
+        """Return the columns of η that hold the class probabilities of one label."""
         ends = np.cumsum([label.width for label in self.labels_])
         columns = [slice(end - label.width, end) for end, label in zip(ends, self.labels_, strict=True)]
         return [part for part, label in zip(columns, self.labels_, strict=True) if label.classes is not None]
@@ -315,7 +326,7 @@ class FairCells(Encoder):
 
 
 def _calibrated_by(own_bins: Groups, scores: FloatArray, targets: FloatArray, weight: FloatArray) -> FloatArray:
-    """What is expected of the label given its score, for each set of bins by itself."""
+    """Return the mean of the label given its score, for each set of bins by itself."""
     expected = np.empty_like(targets)
     for a in np.unique(own_bins):
         own = own_bins == a
@@ -333,7 +344,7 @@ def _persons_in(persons: Persons, kind: Groups, n: int) -> FloatArray:
 
 
 def _drawn(laws: FloatArray, places: np.ndarray, coin: FloatArray) -> Cells:
-    """A draw from the law of cells of each row's bin, by a number in [0, 1); a chunk of rows at a time."""
+    """Draw from the law of cells of each row's bin, by a number in [0, 1), a chunk of rows at a time."""
     if len(places) < len(laws):  # of few rows, the laws of their own bins alone
         laws, places = laws[places], np.arange(len(places))
     cumulative = np.cumsum(laws, axis=1)

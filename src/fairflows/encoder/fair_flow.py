@@ -91,13 +91,29 @@ class FairFlow(Encoder):
         Starts from different weights, all trained at once; the best on held-out rows is kept.
     validation : float
         Share of the persons held out for that, and for the densities' held-out likelihood; 0 holds out none.
-    alpha, dequantise, outside, off_grid, unseen, kinds
-        As for `Codec`.
+    alpha : float, default=0.05
+        The training range is scaled into [alpha/2, 1 − alpha/2].
+    dequantise : bool, default=True
+        Add noise to every value on a grid, because values on a grid tell an adversary which encoder made them.
+    outside : {"extend", "error", "clip"}, default="extend"
+        Continue the map beyond the training range, with a warning; raise; or move numbers to the range's end, which
+        cannot be undone.
+    off_grid : {"error", "round"}, default="round"
+        Raise for numbers between the points of the training grid, or round them with a warning.
+    unseen : {"error", "other"}, default="error"
+        Raise for a category that the training rows did not have, or encode it as "other".
+    kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
+        The content of columns whose types do not tell it.
     fresh_noise : bool
         Train densities and encoders with noise that is new in every step, instead of the noise that each person keeps
         when rows are encoded. A trained density then cannot learn the noise of its rows; others get one draw.
-    missing, sensitive, identifier, key
-        As for `FairMatching`; the key is the secret behind the noise.
+    missing : {"error", "category"}, default=None
+        Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
+        for any other kind of table.
+    sensitive, identifier : str, default=None
+        Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
+    key : bytes, default=None
+        The secret behind the noise, at least 16 bytes; by default a new one at each fit.
     device : str
         "auto" takes a GPU where there is one.
     progress : bool
@@ -265,7 +281,7 @@ class FairFlow(Encoder):
         return self.codec_.decode(x)[0]
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
-        """The class that the encoder's own classifier sees in z."""
+        """Predict the class by the encoder's own classifier on z."""
         return label_values(self)[self._class_probabilities(rows).argmax(axis=1)]
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
@@ -287,7 +303,7 @@ class FairFlow(Encoder):
         return self.log_prob_rows(self.read(X, sensitive_features))
 
     def log_prob_rows(self, rows: Rows) -> FloatArray:
-        """The same for rows that were read."""
+        """Return log p̂_a of each row that `read` returned."""
         import torch
 
         x, log_det = self._to_model_space(rows)
@@ -299,7 +315,7 @@ class FairFlow(Encoder):
         return log_p + log_det
 
     def matches(self, X: RowsLike, sensitive_features: Role | None = None, *, to: Hashable = None) -> Frame:
-        """The row x̃ of another group that shares each row's z: x̃ = f_b⁻¹(f_a(x)).
+        """Return the row x̃ of another group that shares each row's z: x̃ = f_b⁻¹(f_a(x)).
 
         Parameters
         ----------

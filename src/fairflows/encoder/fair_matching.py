@@ -80,8 +80,10 @@ class FairMatching(Encoder):
         From this many cells on, or where they do not fit the memory, only the observed ones are matched: a row in
         another cell keeps it, and the probability of such rows counts in full against the encoder. The logger
         "fairflows" says which, a warning if some cells are left out.
-    kinds, unseen
-        As for `CellCodec`.
+    kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
+        The content of columns whose types do not tell it.
+    unseen : {"error", "other"}, default="error"
+        Raise for a category that the training rows did not have, or treat it alike in every group.
     missing : {"error", "category"}, optional
         Missing values are refused, or kept as a category of their own; as the table says when not given, and refused
         where X is no `Table`.
@@ -293,7 +295,7 @@ class FairMatching(Encoder):
 
 
 def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntArray:
-    """The bijection of smallest statistical distance: the k-th likeliest cell goes to the reference's k-th likeliest.
+    """Return the bijection of smallest distance: the k-th likeliest cell goes to the reference's k-th likeliest.
 
     With i and j sorting p_ref and p_group, f(x_{j_k}) = x_{i_k}. Swapping two images of an optimal map that is out of
     order cannot raise Δ = ½ Σ_z |p_ref(z) − p_group(f⁻¹(z))|, so the sorted map attains the minimum (Lemma
@@ -323,10 +325,15 @@ def label_split(log_p_reference: FloatArray, log_p_group: FloatArray, labels: Ar
 
     Parameters
     ----------
-    log_p_reference, log_p_group
-        As for `sort_and_match`, and so is what is returned.
+    log_p_reference, log_p_group : array of shape (m,)
+        Log-probabilities of the same m cells.
     labels : array of shape (m,)
         The label predicted for each cell.
+
+    Returns
+    -------
+    array of int, shape (m,)
+        The cell that each of the group's cells is sent to.
 
     Examples
     --------
@@ -344,7 +351,7 @@ def _matching(order_reference: IntArray, order_group: IntArray) -> IntArray:
 
 
 def inverse_map(f: IntArray) -> IntArray:
-    """The bijection that undoes f.
+    """Return the bijection that undoes f.
 
     Examples
     --------

@@ -79,8 +79,19 @@ class FairTree(Encoder):
         With "auto": the δ that it is to be certified with, of which the first certificate spends its share.
     n_certify : int, optional
         With "auto": how many persons will certify; as many as the tree is fitted to when not given.
-    kinds, unseen, missing, sensitive, identifier, key, random_state
-        As for `FairMatching`.
+    kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
+        The content of columns whose types do not tell it.
+    unseen : {"error", "other"}, default="error"
+        Raise for a category that the training rows did not have, or treat it alike in every group.
+    missing : {"error", "category"}, default=None
+        Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
+        for any other kind of table.
+    sensitive, identifier : str, default=None
+        Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
+    key : bytes, default=None
+        The secret behind the coins, at least 16 bytes; by default a new one at each fit.
+    random_state : int, default=0
+        Seed of the scores and of the split of persons.
     progress : bool
         Show a progress bar while fitting.
 
@@ -192,7 +203,7 @@ class FairTree(Encoder):
         self.shares_ = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
 
     def _plan(self, rows: TrainingRows, calibration: Calibration) -> dict[int, float]:
-        """The certificate to expect for growing numbers of cells, until it is beyond the target.
+        """Return the certificate to expect for growing numbers of cells, until it is beyond the target.
 
         In the calibration rows every cell has the same share of every group. What others show differs by the chance of
         both draws, of those who calibrated and of those who certify; the scores were fitted on neither.
@@ -309,7 +320,7 @@ class TreeScores:
         return cls(of_labels, components, n_of_labels, ranked.total_variance)
 
     def values(self, X: pd.DataFrame) -> FloatArray:
-        """The scores of rows, (n_rows, n_scores)."""
+        """Return the scores of rows, (n_rows, n_scores)."""
         of_columns = self.components.scores(X)
         if not self.of_labels:
             return of_columns
@@ -318,7 +329,7 @@ class TreeScores:
         return np.concatenate([of_labels, of_columns], axis=1)
 
     def keeping(self, used: npt.NDArray[np.int64]) -> tuple[TreeScores, npt.NDArray[np.int64]]:
-        """These scores without those that are not used, and the new number of each."""
+        """Return these scores without those that are not used, and the new number of each."""
         of_labels = self.of_labels if (used < self.n_of_labels).any() else []
         n_of_labels = self.n_of_labels if of_labels else 0
         kept = used[used >= self.n_of_labels] - self.n_of_labels
@@ -330,7 +341,7 @@ class TreeScores:
 
 
 def _estimator_of(label: Label, estimator: BaseEstimator | None, *, weighted: bool, random_state: int) -> BaseEstimator:
-    """What predicts a label; a setting that cannot is refused."""
+    """Return the estimator that predicts a label; raise for a setting that cannot."""
     if estimator is None:
         kind = HistGradientBoostingRegressor if label.classes is None else HistGradientBoostingClassifier
         return kind(**_BOOSTING, random_state=random_state)
@@ -345,14 +356,14 @@ def _estimator_of(label: Label, estimator: BaseEstimator | None, *, weighted: bo
 
 
 def _standardised(targets: FloatArray, weight: FloatArray) -> FloatArray:
-    """A label's targets, centred, with total variance 1."""
+    """Return a label's targets, centred, with total variance 1."""
     targets = targets - np.average(targets, axis=0, weights=weight)
     variance = np.average(targets**2, axis=0, weights=weight).sum()
     return targets / np.sqrt(variance) if variance > 0 else targets
 
 
 def _means_in_cells(targets: FloatArray, cell: Cells, weight: FloatArray, n_cells: int) -> FloatArray:
-    """The means of targets in each cell, (n_cells, n_targets); over all rows where a cell has none."""
+    """Return the means of targets in each cell, (n_cells, n_targets); over all rows where a cell has none."""
     total = np.bincount(cell, weights=weight, minlength=n_cells)
     sums = np.stack([np.bincount(cell, weights=weight * column, minlength=n_cells) for column in targets.T], axis=1)
     return np.where(total[:, None] > 0, sums / np.where(total > 0, total, 1)[:, None], targets.mean(axis=0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -53,13 +52,6 @@ class FittedFlow:
         """Each group's f_a by itself."""
         return [self.bijection.select_group(a) for a in range(self.bijection.n_groups)]
 
-    def on(self, device: torch.device) -> FittedFlow:
-        """A copy of the encoders and the classifier on a device; the model itself where it is there already."""
-        if device.type == "cpu":
-            return self
-        head = None if self.head is None else copy.deepcopy(self.head).to(device)
-        return replace(self, bijection=copy.deepcopy(self.bijection).to(device), head=head)
-
     @torch.no_grad()
     def encode(self, x: Tensor, group: Groups) -> Tensor:
         """z = f_a(x) of points (n, D), each of a group."""
@@ -72,13 +64,13 @@ class FittedFlow:
 
     @torch.no_grad()
     def class_scores(self, z: Tensor) -> Tensor:
-        """The classifier's scores (n, C), before the softmax, of points z (n, D)."""
+        """Return the classifier's scores (n, C), before the softmax, of points z (n, D)."""
         if self.head is None:
             raise DataError("The encoder was fitted without a label, and so without a classifier.")
         return torch.cat([self.head(part[None])[0] for part in z.split(ROWS_PER_CHUNK)])
 
     def of_label(self, label: Hashable, classes: np.ndarray | None) -> GroupDensities:
-        """The densities given a label."""
+        """Return the densities given a label."""
         numbers = [int(n) for n in np.flatnonzero(np.asarray(classes) == label)] if classes is not None else []
         if self.label_densities is None or not numbers or numbers[0] not in self.label_numbers:
             raise ValueError(f"the encoder has no densities given label {label!r}; fit it with another criterion.")
@@ -269,7 +261,7 @@ def _bijection(settings: FairFlow, n_features: int, n_groups: int, seeds: Sequen
 
 
 def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
-    """What "auto" stands for is as in the paper for Crime, scaled to the size of the smallest group."""
+    """Return the settings of training; "auto" scales the paper's settings for Crime to the smallest group."""
     batch_size = settings.batch_size
     if batch_size == "auto":
         batch_size = 128 if n_smallest < 10_000 else 256

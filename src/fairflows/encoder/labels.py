@@ -56,13 +56,8 @@ class Label:
         """How many numbers stand for it: one for a number or two classes, one per class for more."""
         return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
-    @property
-    def target_names(self) -> list[str]:
-        """What these numbers are called."""
-        return [self.name] if self.width == 1 else [f"{self.name}={value}" for value in self.class_values]
-
     def targets(self) -> FloatArray:
-        """The numbers that stand for each row's label, (n_rows, width): what is kept is their mean."""
+        """Return the numbers that stand for each row's label, (n_rows, width): what is kept is their mean."""
         if self.classes is None:
             return ((self.values - self.centre) / self.scale)[:, None]
         if len(self.classes) == 2:
@@ -80,7 +75,7 @@ class Label:
         return np.where(total > 0, positive / np.where(total > 0, total, 1), 1 / len(self.classes))
 
     def predict(self, means: FloatArray) -> np.ndarray:
-        """The most probable class, or the mean of a number."""
+        """Predict the most probable class, or the mean of a number."""
         if self.classes is None:
             return means[:, 0] * self.scale + self.centre
         return self.classes[self.probabilities(means).argmax(axis=1)]
@@ -95,7 +90,7 @@ def read_labels(y: LabelsLike, n_rows: int, name: str = "label") -> list[Label]:
 
 
 def label_column(y: LabelsLike, n_rows: int) -> pd.Series:
-    """A label as a column of its natural type, known in every row."""
+    """Return a label as a column of its natural type, known in every row."""
     column = pd.Series(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None).ravel()).infer_objects()
     if len(column) != n_rows:
         raise DataError(f"y must have one value per row ({n_rows} rows); got {len(column)}.")
@@ -114,7 +109,7 @@ def is_continuous(column: pd.Series) -> bool:
 
 
 def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:
-    """The classes of a label, at least two, and each row's class number."""
+    """Return the classes of a label, at least two, and each row's class number."""
     values = sorted_values(column)
     if len(values) < 2:
         raise DataError(f"y must have at least two classes; every row is {shown(values[0])}.")
@@ -124,12 +119,12 @@ def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:
 
 
 def predicted_labels(labels: Sequence[Label], means: FloatArray) -> np.ndarray:
-    """The labels behind means of their targets, (n_rows, n_targets); a column for each of several labels."""
+    """Return the labels behind means of their targets, (n_rows, n_targets); a column for each of several labels."""
     return side_by_side([label.predict(part) for label, part in zip(labels, _of_each(labels, means), strict=True)])
 
 
 def side_by_side(predicted: Sequence[np.ndarray]) -> np.ndarray:
-    """The predictions of one label, or a column for each of several."""
+    """Return the predictions of one label, or a column for each of several."""
     if len(predicted) == 1:
         return predicted[0]
     alike = len({values.dtype.kind for values in predicted}) == 1
@@ -137,7 +132,7 @@ def side_by_side(predicted: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def class_probabilities(labels: Sequence[Label], means: FloatArray) -> FloatArray | list[FloatArray]:
-    """The class probabilities behind means of the labels' targets; a list where there are several labels."""
+    """Return the class probabilities behind means of the labels' targets; a list where there are several labels."""
     found = [label.probabilities(part) for label, part in zip(labels, _of_each(labels, means), strict=True)]
     return found[0] if len(found) == 1 else found
 

@@ -46,7 +46,7 @@ class NumberRanks:
 
     @classmethod
     def fit(cls, column: pd.Series, has_missing: bool) -> NumberRanks:
-        """The ranks of a training column."""
+        """Fit the ranks of a training column."""
         x = floats(column)
         known = np.sort(x[~np.isnan(x)])
         if not len(known):
@@ -89,7 +89,7 @@ class LevelIndicators:
 
     @classmethod
     def fit(cls, column: pd.Series, levels: Levels) -> LevelIndicators:
-        """Indicators of the most frequent categories of a training column."""
+        """Fit indicators of the most frequent categories of a training column."""
         counts = np.bincount(levels.codes(column), minlength=len(levels))
         place = np.empty(len(counts), dtype=np.int64)
         place[np.argsort(-counts, kind="stable")] = np.minimum(np.arange(len(counts)), _MOST_LEVELS - 1)
@@ -113,7 +113,7 @@ class RankedColumns:
     def fit(
         cls, X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn], with_missing: Collection[Hashable]
     ) -> RankedColumns:
-        """The features of training rows, as `checked_columns` gives them.
+        """Fit the features of training rows, as `checked_columns` gives them.
 
         `with_missing` names the columns that may lack values, though none of these rows may.
         """
@@ -177,7 +177,7 @@ class PrincipalComponents:
 
     @classmethod
     def fit(cls, columns: RankedColumns, X: pd.DataFrame, n_components: int, random_state: int) -> PrincipalComponents:
-        """The components of training rows, or of a random sample where there are many."""
+        """Fit the components of training rows, or of a random sample where there are many."""
         if len(X) > _SAMPLE:
             X = X.iloc[np.random.default_rng(random_state).choice(len(X), _SAMPLE, replace=False)]
         ranks, places = columns.features(X)
@@ -194,7 +194,7 @@ class PrincipalComponents:
         return cls(columns, np.round(found * _LOADING_STEPS) / _LOADING_STEPS)
 
     def scores(self, X: pd.DataFrame) -> FloatArray:
-        """The components of rows, (n_rows, n_components); not centred."""
+        """Return the components of rows, (n_rows, n_components); not centred."""
         n_numbers, found = len(self.columns.numbers), np.empty((len(X), self.loadings.shape[1]))
         if not found.shape[1]:
             return found

@@ -50,7 +50,7 @@ class LevelColumn:
     table: FloatArray
 
     def features(self, column: pd.Series) -> FloatArray:
-        """The row of each value's level."""
+        """Return the row of each value's level."""
         return self.table[places_in(pd.Index(self.levels, dtype=object), column)]
 
 
@@ -78,7 +78,7 @@ class NumericView:
         return cls([_fit_column(frame.iloc[:, j], targets, standardise, has_gaps) for j in range(frame.shape[1])])
 
     def features(self, frame: pd.DataFrame) -> FloatArray:
-        """The numbers, (n_rows, n_numbers)."""
+        """Return the numbers, (n_rows, n_numbers)."""
         parts = [part.features(column) for part, (_, column) in zip(self.columns, frame.items(), strict=True)]
         return np.concatenate(parts, axis=1)
 

@@ -29,7 +29,7 @@ class Transformer(Protocol):
     """Anything that turns rows into other rows."""
 
     def transform(self, X: TableLike, **given: Role | None) -> TableLike:
-        """The other rows."""
+        """Return the other rows."""
 
 
 Model: TypeAlias = Encoder | Pipeline | Transformer
@@ -46,7 +46,7 @@ class Released:
 
     @classmethod
     def of(cls, model: Model) -> Released:
-        """The view of a model."""
+        """Return the view of a model."""
         if isinstance(model, Encoder):
             return cls(model, model, ())
         steps = [model]
@@ -114,14 +114,14 @@ class Released:
         return ledger.already_used(ledger.read(table.X, table.persons))
 
     def _already_used_by_last(self, table: Table) -> int:
-        """The same for an encoder after somebody else's transformers, which knows rows as these give them."""
+        """Count the used persons for an encoder that reads the output of somebody else's transformers."""
         if self.last is None:
             return 0
         rows, ledger = self._read_last(self.last, table, repeatable_persons(table)), self.last.ledger_
         return ledger.already_used(ledger.read(rows.X, table.persons))
 
     def kept_counts(self, table: Table) -> IntArray | None:
-        """Counts by label, group and cell that were kept from fitting, where `table` is what it was fitted to."""
+        """Return the counts by label, group and cell that were kept from the fit, if `table` is the training table."""
         return self.encoder.kept_counts(table) if isinstance(self.encoder, Release) and not self.steps else None
 
     @property
@@ -130,13 +130,13 @@ class Released:
         return [0] if self.last is None else list(self.last.traits.cells) or [0]
 
     def groups(self, table: Table) -> list[Hashable]:
-        """The groups that the model knows; those of the table, for one that knows none."""
+        """Return the groups that the model knows; those of the table, for one that knows none."""
         return list(self.encoder.groups_) if self.encoder is not None and self.encoder.groups_ else table.groups
 
     def table_schema(
         self, sensitive: Sequence[str], label: str | None = None, grouping: Grouping | None = None
     ) -> Schema:
-        """What the columns of a file must hold to be read as the rows that the model was fitted on.
+        """Return the content that the columns of a file must have to be read as rows of the model.
 
         With a grouping, the sensitive columns hold what it makes groups of.
         """
@@ -164,11 +164,11 @@ class Released:
         )
 
     def encode(self, table: Table) -> pd.DataFrame:
-        """What is released for the rows of a table, as it is written: encoded numbers in single precision."""
+        """Release the rows of a table as files hold them, with encoded numbers in single precision."""
         return self._written(self._named(self._before(len(self.steps), table, None)))
 
     def encode_again(self, table: Table, part: str = "") -> pd.DataFrame:
-        """The same with coins that can be repeated though nobody named the rows: for attacks and reports.
+        """Release the rows with coins that can be repeated though nobody named the rows, for attacks and reports.
 
         Whole rows are drawn anew all the same. Rows of another `part` have other coins.
         """
@@ -188,7 +188,7 @@ class Released:
         return released, rows.count_unknown(self.encoder.groups_)
 
     def cells(self, table: Table) -> Cells:
-        """The cell of each row, with coins that can be repeated.
+        """Return the cell of each row, with coins that can be repeated.
 
         Of somebody else's transformer, one number for each different row that it gives.
         """
@@ -201,7 +201,7 @@ class Released:
         return _checked_cells(last.cells(self._read_last(last, table, persons)), last)
 
     def predict(self, table: Table) -> np.ndarray:
-        """The label that is suggested by what is released, with coins that can be repeated."""
+        """Predict the label from the released rows, with coins that can be repeated."""
         last, persons = self.last, repeatable_persons(table)
         if last is None:
             raise DataError(f"{type(self.model).__name__} suggests no label.")
@@ -210,7 +210,7 @@ class Released:
     def label_to_learn(
         self, label: pd.Series, released: Sequence[pd.DataFrame]
     ) -> tuple[pd.Series, tuple[pd.DataFrame, ...]]:
-        """The label that whoever receives the first of the released tables learns from, and the tables without it.
+        """Return the label that a receiver of the first released table learns from, and the tables without it.
 
         That is a drawn label, where the release draws one with the rows, and else the true one.
         """
@@ -223,17 +223,17 @@ class Released:
         return released if self.draws_rows else as_written(released)
 
     def _named(self, released: TableLike) -> pd.DataFrame:
-        """What is released, its columns named as the last encoder names them where a step gave an array."""
+        """Return the released rows as a frame; columns of an array get the names of the last encoder."""
         return to_pandas(released, None if self.last is None else self.last.get_feature_names_out().tolist())
 
     def _read_last(self, last: Encoder, table: Table, persons: Persons) -> Rows:
-        """The rows as the last encoder sees them."""
+        """Return the rows as the last encoder sees them."""
         if not self.steps:
             return last.read(table, None, persons)
         return last.read(self._before(len(self.steps) - 1, table, persons), table.a, persons)
 
     def _before(self, step: int, table: Table, persons: Persons | None) -> TableLike:
-        """What the rows of a table have become before a step; whose they are as the encoder says, when not given."""
+        """Return the rows of a table as they reach a step; by default the encoder says who is who."""
         if self.encoder is None:
             return _through(self.steps[:step], table.X, table.a, table.persons if persons is None else persons)
         rows = self.encoder.read(table, None, persons)
@@ -243,7 +243,7 @@ class Released:
 def role_values(
     encoder: Encoder, sensitive: Sequence[str], label: str | None = None
 ) -> dict[str, Sequence[Hashable] | np.ndarray]:
-    """The values of the sensitive column and of the label; of several sensitive columns only combinations are known."""
+    """Return the values of the sensitive column, where it is a single one, and of the label."""
     values: dict[str, Sequence[Hashable] | np.ndarray] = {}
     if len(sensitive) == 1 and encoder.groups_:
         values[sensitive[0]] = encoder.groups_
@@ -251,7 +251,7 @@ def role_values(
 
 
 def repeatable_persons(table: Table, part: str = "") -> Persons:
-    """The persons of a table; where nobody named them, every row by its values, so that coins can be repeated.
+    """Return the persons of a table; where nobody named them, every row by its values, so that coins can be repeated.
 
     Rows of another `part` have other coins: what is fitted to one part must not know the coins of another.
     """
@@ -259,13 +259,13 @@ def repeatable_persons(table: Table, part: str = "") -> Persons:
 
 
 def as_written(frame: pd.DataFrame) -> pd.DataFrame:
-    """Encoded rows as files hold them: computed in double precision, and rounded to single when they are released."""
+    """Round encoded numbers to single precision, as files hold them."""
     doubles = [name for name, dtype in zip(frame, frame.dtypes, strict=True) if dtype == np.float64]
     return frame.astype(dict.fromkeys(doubles, np.float32)) if doubles else frame
 
 
 def beside(encoded: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """Encoded rows with other columns of the same rows; a name that both have is refused."""
+    """Join encoded rows and other columns of the same rows; raise for a name that both have."""
     check_apart(encoded.columns, others.columns)
     return pd.concat([encoded.reset_index(drop=True), others.reset_index(drop=True)], axis=1)
 
@@ -281,7 +281,7 @@ def check_apart(encoded: Iterable[Hashable], others: Iterable[Hashable]) -> None
 
 
 def _hashes_in_all_bits(frame: pd.DataFrame) -> Hashes:
-    """A hash of each row that tells apart all that a file would: -0.0 and 0.0, 1 and "1"."""
+    """Return a hash of each row that tells apart all that a file would: -0.0 and 0.0, 1 and "1"."""
     columns: dict[int, npt.NDArray] = {}
     for j in range(frame.shape[1]):
         column = frame.iloc[:, j]
@@ -295,7 +295,7 @@ def _hashes_in_all_bits(frame: pd.DataFrame) -> Hashes:
 
 
 def _through(steps: Sequence[Transformer], rows: TableLike, attribute: Role | None, persons: Persons) -> TableLike:
-    """What transformers make of rows; the attribute goes only to those that ask for it, the persons to encoders."""
+    """Pass rows through transformers; the attribute goes only to those that ask for it, the persons to encoders."""
     for step in steps:
         if isinstance(step, Encoder):
             rows = handed_over(rows, step.encode(step.read(rows, attribute, persons)))
