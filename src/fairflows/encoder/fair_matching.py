@@ -15,7 +15,6 @@ from typing import Literal, Self, get_args
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from fairflows.density.cell_counts import MOST_CELLS_ENUMERATED, CellDensity
 from fairflows.encoder.base import (
@@ -24,6 +23,7 @@ from fairflows.encoder.base import (
     IntArray,
     Traits,
     at_strength,
+    check_fitted,
     handed_over,
     label_values,
     share_ledger,
@@ -236,7 +236,7 @@ class FairMatching(Encoder):
         persons : Persons, default=None
             Who is who, because coins are repeated; by default as the identifier says.
         """
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         randomised = self.traits.randomised
         rows = read_latent(self, X, sensitive_features, persons, by_person=randomised)
         cells = cells_from_output(self.model_.codec, rows.X, self.output)
@@ -256,7 +256,7 @@ class FairMatching(Encoder):
 
     def latent_law(self) -> ExactLaw:
         """Return the laws of the encoded cell; mass outside the m cells counts as if no two groups met there."""
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         model, given = self.model_, {}
         if model.label_tails is not None and self.label_laws_ is not None:
             tails = [np.diag(tail) for tail in model.label_tails]
