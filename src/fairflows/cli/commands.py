@@ -443,7 +443,7 @@ def audit(
     else:
         learn, judged = run.table_of(train, model, text_format), table
     settings: dict[str, Any] = {"released": run.released, "delta": delta, "quick": quick, "n_jobs": 2}
-    found = attack(model, learn, judged, progress=not (quiet or as_json), **settings)
+    found = attack(model, learn, judged, **settings)
     print_json(found.to_dict()) if as_json else typer.echo(repr(found))
 
 
@@ -489,8 +489,8 @@ def reproduce(
     """
     import pandas as pd
 
+    from fairflows.bijection.steps import chosen_device
     from fairflows.paper.experiments import list_experiments, run_many
-    from fairflows.resources import chosen_device
     from fairflows.table.folders import check_folder
 
     known = list_experiments()

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fairflows.bijection.steps import AdamSteps, chosen_threads
+from fairflows.bijection.steps import AdamSteps, chosen_device, chosen_threads
 from fairflows.density.cell_counts import (
     ROWS_PER_CHUNK,
     CellCounts,
@@ -24,7 +24,6 @@ from fairflows.density.cell_counts import (
     one_hot,
     training_and_validation,
 )
-from fairflows.resources import chosen_device
 
 
 class CategoricalMADE(CountedDensity):
