@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairflows.density.cell_counts import MOST_CELLS_ENUMERATED, CellDensity
+from fairflows.density.cell_counts import CellDensity
 from fairflows.encoder.base import (
     Encoder,
     FloatArray,
@@ -77,9 +77,9 @@ class FairMatching(Encoder):
     n_bins : int
         Quantile bins of number columns with many values.
     max_cells : int
-        From this many cells on, or where they do not fit the memory, only the observed ones are matched: a row in
-        another cell keeps it, and the probability of such rows counts in full against the encoder. The logger
-        "fairflows" says which, a warning if some cells are left out.
+        With more cells, counted once for every group, only the observed ones are matched, and a warning says so: a row
+        in another cell keeps it, and the probability of such rows counts in full against the encoder. The default
+        takes up to three gigabytes.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The content of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
@@ -122,7 +122,7 @@ class FairMatching(Encoder):
     reference: Hashable = "largest"
     output: Output = "categories"
     n_bins: int = 4
-    max_cells: int = MOST_CELLS_ENUMERATED
+    max_cells: int = 10_000_000
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
     missing: Literal["error", "category"] | None = None
