@@ -169,17 +169,6 @@ def few_measured():
 
 
 @pytest.fixture(scope="module")
-def few_passes():
-    """The law of rows given the cell is fitted in few steps, where what is drawn from it is not the question."""
-    from fairflows.release import row_law
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_law, "_FEWEST_PASSES", 1)
-        patch.setattr(row_law, "_ROWS_SEEN", 0)
-        yield
-
-
-@pytest.fixture(scope="module")
 def few_components():
     """Mixtures have one or two components, where how well they fit is not the question."""
     from fairflows.density import MixtureDensity

@@ -16,7 +16,7 @@ import sklearn
 import fairflows
 from fairflows.encoder.base import Encoder, is_fitted
 
-pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "few_passes", "few_components")
+pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "few_components")
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

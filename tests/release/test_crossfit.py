@@ -20,7 +20,7 @@ from fairflows.table.persons import Key, Persons
 from fairflows.workflow.shared import naming_released_file
 from fairflows.workflow.sharing import report
 
-pytestmark = pytest.mark.usefixtures("few_trees", "few_measured", "few_passes")
+pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
 
 KEY = Key(range(32))
 QUICK = {"label_score": HistGradientBoostingClassifier(max_iter=5), "key": KEY}

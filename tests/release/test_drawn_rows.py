@@ -10,7 +10,7 @@ import fairflows as ff
 from fairflows.bounds import cell_upper_bound
 from fairflows.encoder.base import Cells, Traits
 from fairflows.encoder.rows import Rows
-from fairflows.exceptions import DataError
+from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import RawFeatures
 from fairflows.release.release import Release
 from fairflows.release.released import Released
@@ -228,3 +228,28 @@ def test_who_receives_rows_learns_the_drawn_label_and_no_column_that_only_has_it
     label, (fit, _) = cells.label_to_learn(called_cell.y, [numbers, numbers])
     assert label is called_cell.y
     assert fit is numbers, "the column is the cell's number, and not the label"
+
+
+def test_a_column_that_the_table_declares_categorical_is_drawn_from_its_own_values():
+    data = frame(2_000).assign(code=np.random.default_rng(0).choice([110, 230, 4_020, 9_920, 9_991], 2_000))
+    rare = data["code"].where(data.index > 0, 7)  # a code that only one person has, and so is new to one model
+    table = ff.Table(
+        data.assign(code=rare),
+        sensitive="group",
+        label="repaid",
+        identifier="person",
+        kinds={"code": "categorical"},
+    )
+    with pytest.warns(DataWarning, match="code"):
+        drawn = Release(ff.FairTree(2, unseen="other")).fit_transform(table)
+    assert set(drawn["code"]) <= {110, 230, 4_020, 9_920, 9_991}
+
+
+def test_rules_hold_in_released_rows():
+    data = frame(2_000)
+    data["until"] = data["day"] + pd.to_timedelta(np.random.default_rng(0).integers(0, 90, 2_000), unit="D")
+    table = ff.Table(data, sensitive="group", label="repaid", identifier="person")
+    drawn = Release(ff.FairTree(2), rules=["day <= until"]).fit_transform(table)
+    assert (drawn["day"] <= drawn["until"]).all()
+    with pytest.raises(DataError, match="rows break it"):
+        Release(ff.FairTree(2), rules=["until < day"]).fit(table)

@@ -13,7 +13,7 @@ from fairflows.workflow import sharing
 from fairflows.workflow.shared import certified_part, read_run
 from fairflows.workflow.sharing import report
 
-pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "few_passes", "short_made")
+pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "short_made")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,6 @@ from pandas.api.extensions import ExtensionArray
 
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import (
-    Dtype,
     check_same,
     from_numbers,
     has_zone,
@@ -35,10 +34,6 @@ OTHER = "other"
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Positions = npt.NDArray[np.number]
-_RANGES = 48  # about how many ranges a column is cut into
-_FEWEST_ROWS = 8  # in a range
-_MOST_VALUES = 64  # a column on a grid with at most so many values, each of which is frequent enough, keeps them
-_PARTS = 8  # of a range, which hold equally many rows: values are drawn evenly within a part
 _N_QUANTILES = 257  # of the known values, from which missing ones are drawn
 _TINY = 2.0**-1000  # a range of numbers below this is measured in this unit
 
@@ -144,8 +139,8 @@ class Levels:
         self.name = name
         self.dtype = dtype
         self.has_missing = has_missing
-        self.takes_unseen = unseen == "other" and all(isinstance(value, str) for value in values)
-        if self.takes_unseen and OTHER not in values:
+        self.takes_unseen = unseen == "other"
+        if self.takes_unseen and OTHER not in values and all(isinstance(value, str) for value in values):
             values = [*values, OTHER]
             if isinstance(dtype, pd.CategoricalDtype):
                 self.dtype = pd.CategoricalDtype([*dtype.categories, OTHER], ordered=dtype.ordered)
@@ -208,20 +203,12 @@ class Levels:
                 value = column.to_numpy(dtype=object)[unseen.argmax()]
                 raise DataError(
                     f"Column {self.name!r} must hold one of its {len(self.index)} categories from the rows it was "
-                    f"fitted on; {unseen.sum():,} values do not, the first is {shown(value)}. Text columns take them "
-                    f"as {OTHER!r} with unseen='other'."
+                    f"fitted on; {unseen.sum():,} values do not, the first is {shown(value)}. With unseen='other' they "
+                    "are taken for another category."
                 )
             if found is not None:
                 found.note(self.name, "unseen", unseen)
-            codes[unseen] = self.index.get_loc(OTHER)
-        return codes
-
-    def places(self, column: pd.Series) -> Positions:
-        """Return the place of each value, which is its level (see `Ranges.places`)."""
-        return self.codes(column)
-
-    def draw(self, codes: IntArray, generator: np.random.Generator) -> Positions:
-        """Draw a place in each of these levels, which has only one."""
+            codes[unseen] = self._stand_in
         return codes
 
     def known(self, column: pd.Series, found: OutsideValues) -> pd.Series:
@@ -240,7 +227,12 @@ class Levels:
                 "are missing now."
             )
         found.note(self.name, "missing", is_missing)
-        return int(self.index.get_loc(OTHER)) if self.takes_unseen else 0
+        return self._stand_in
+
+    @property
+    def _stand_in(self) -> int:
+        """The number of the level that stands in for values without a level: "other", or the first one."""
+        return int(self.index.get_loc(OTHER)) if self.takes_unseen and OTHER in self.index else 0
 
     def column(self, codes: Positions) -> pd.Series:
         """Return the values with these numbers; a number outside gets the nearest level."""
@@ -416,119 +408,3 @@ def _whole(values: Array, dtype: np.dtype) -> np.ndarray:
     top = np.nextafter(float(info.max), 0) if float(info.max) > info.max else float(info.max)
     clipped = np.clip(values, float(info.min), top).astype(dtype)
     return np.where(values >= float(info.max), info.max, clipped).astype(dtype)
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """Ranges of a column's values, which hold about equally many rows; a frequent value is a range of its own.
-
-    A value's *place* is its number on the column's grid, or the value itself where the column has no grid; that of a
-    missing value is −1 or NaN. What is drawn from a range lies on the grid, and between the smallest and the largest
-    value that the range was fitted to.
-
-    Examples
-    --------
-    >>> column = pd.Series(np.arange(0, 1000, 5))
-    >>> ranges = Ranges.fit(column)
-    >>> drawn = ranges.column(ranges.draw(ranges.codes(column), np.random.default_rng(0)))
-    >>> bool((drawn % 5 == 0).all()), bool(drawn.between(0, 995).all())
-    (True, True)
-    """
-
-    knots: Positions  # (n_ranges, 9): places of the quantiles 0, 1/8, ..., 1 of the rows in each range
-    grid: Grid | None  # the column's grid
-    dtype: Dtype  # the column's type
-    has_missing: bool  # whether a missing value counts as a level, the last one
-
-    @classmethod
-    def fit(cls, column: pd.Series) -> Ranges | None:
-        """Fit ranges to the known values. Return None if all are missing, or integers too far apart for any grid."""
-        known = numbers(column.dropna())
-        if not len(known):
-            return None
-        grid = find_grid(known) or _finest_grid(known)
-        if grid is None and known.dtype.kind != "f":
-            return None
-        values = np.sort(_places(known, grid))
-        _, first, counts = np.unique(values, return_index=True, return_counts=True)
-        start = first[_begins(counts, on_grid=grid is not None)]
-        length = np.diff(np.append(start, len(values)))
-        place = start[:, None] + np.linspace(0, 1, _PARTS + 1) * (length[:, None] - 1)
-        if grid is None:  # quantiles lie between values, so that few rows in a range do not show theirs
-            knots: Positions = np.interp(place, np.arange(len(values)), values.astype(np.float64))
-        else:
-            knots = values[np.rint(place).astype(np.intp)]
-        return cls(knots, grid, column.dtype, bool(column.isna().any()))
-
-    def __len__(self) -> int:
-        return len(self.knots) + self.has_missing
-
-    def places(self, column: pd.Series) -> Positions:
-        """Return the place of each value."""
-        known = column.notna().to_numpy()
-        places = np.full(len(column), self._missing, dtype=self.knots.dtype)
-        places[known] = _places(numbers(column[known]), self.grid)
-        return places
-
-    def codes(self, column: pd.Series) -> IntArray:
-        """Return the range of each value that the ranges were fitted to."""
-        codes = np.searchsorted(self.knots[:, 0], self.places(column), side="right") - 1
-        codes[column.isna().to_numpy()] = len(self.knots)
-        return codes
-
-    def draw(self, codes: IntArray, generator: np.random.Generator) -> Positions:
-        """Draw a place in each of these ranges."""
-        known = np.minimum(codes, len(self.knots) - 1)
-        part, u = generator.integers(_PARTS, size=len(codes)), generator.random(len(codes))
-        low, high = self.knots[known, part], self.knots[known, part + 1]
-        if self.grid is None:
-            drawn = np.minimum(low + u * (high - low), high)
-        else:
-            drawn = np.minimum(low + (u * (high - low + 1)).astype(np.int64), high)
-        return np.where(codes < len(self.knots), drawn, self._missing)
-
-    def column(self, places: Positions) -> pd.Series:
-        """Return the values at these places, in the column's own type."""
-        missing = np.isnan(places) if self.grid is None else places < 0
-        known = np.where(missing, self.knots[0, 0], places)
-        kind = _plain_type(self.dtype)
-        values = known.astype(kind) if self.grid is None else self.grid.value(known.astype(np.int64), kind)
-        column = from_numbers(values, self.dtype)
-        return column.mask(missing) if missing.any() else column
-
-    @property
-    def _missing(self) -> float | int:
-        return np.nan if self.grid is None else -1
-
-
-def _finest_grid(known: np.ndarray) -> Grid | None:
-    """Return the grid of all integers or ticks of time between the values, or None if they are too far apart."""
-    if known.dtype.kind == "f":
-        return None
-    ticks = known.view(np.int64) if known.dtype.kind in "mM" else known
-    low, high = int(ticks.min()), int(ticks.max())
-    return Grid(low, 1, 0, high - low + 1) if high - low < 2**62 else None
-
-
-def _places(known: np.ndarray, grid: Grid | None) -> Positions:
-    return known.astype(np.float64) if grid is None else grid.index(known)[0]
-
-
-@cache
-def _plain_type(dtype: Dtype) -> np.dtype:
-    """Return NumPy's type of `numbers` for a column of this type."""
-    return numbers(pd.Series([], dtype=dtype)).dtype
-
-
-def _begins(counts: IntArray, *, on_grid: bool) -> npt.NDArray[np.bool_]:
-    """Return which of the distinct values, with these counts, begin a range."""
-    n = counts.sum()
-    if on_grid and len(counts) <= _MOST_VALUES and n >= _FEWEST_ROWS * len(counts):
-        return np.ones(len(counts), dtype=bool)
-    size = max(n / _RANGES, _FEWEST_ROWS)
-    is_frequent = counts >= size
-    range_of = np.cumsum(np.where(is_frequent, 0, counts)) // size
-    begins = is_frequent | (np.diff(range_of, prepend=0) > 0)
-    begins[1:] |= is_frequent[:-1]
-    begins[0] = True
-    return begins

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from fairflows.codec.one_column import OutsideValues
 from fairflows.encoder.base import (
@@ -23,7 +23,6 @@ from fairflows.encoder.base import (
     Groups,
     IntArray,
     Traits,
-    check_fitted,
     forget,
     handed_over,
     is_fitted,
@@ -95,6 +94,12 @@ class Release(Encoder):
     text_columns : sequence of str, default=()
         Columns that are text by their meaning, such as codes, even where all values in a fold could be read as numbers,
         dates or truth values. A column that is text only because of some persons is refused.
+    rules : sequence of str, default=()
+        Expressions over columns that are true in every row that is drawn, such as ``"start <= end"``
+        (`fairflows.release.rules`).
+    derive : bool, default=True
+        Whether columns that follow from others are recognised, and computed instead of drawn
+        (`fairflows.release.recipes`).
     random_state : int, default=0
         Seed of the trees that cut encoded rows, and of the law of rows.
 
@@ -130,6 +135,8 @@ class Release(Encoder):
     n_folds: int = 2
     most_rows: int | None = None
     text_columns: Sequence[Hashable] = ()
+    rules: Sequence[str] = ()
+    derive: bool = True
     random_state: int = 0
 
     n_cells_: int = field(init=False)
@@ -222,7 +229,7 @@ class Release(Encoder):
     ) -> list[Self]:
         """Fit a release around an encoder of every strength and seed; all have the same folds, key and ledger."""
         dealt = _deal(self, _Given(materialised(X), y, sensitive_features, sample_weight))
-        template = _fold_encoder(self, dealt.key)
+        template = _fold_encoder(self, dealt)
         by_fold = [
             template.fit_path(part.X, part.y, **part.roles, strengths=strengths, seeds=seeds) for part in dealt.parts
         ]
@@ -267,7 +274,7 @@ class Release(Encoder):
         """Fit a model for every fold; return the rows, whose unnamed persons have been given random names."""
         forget(self)
         dealt = _deal(self, given)
-        template = _fold_encoder(self, dealt.key)
+        template = _fold_encoder(self, dealt)
         models = [self._model(clone(template).fit(part.X, part.y, **part.roles), part) for part in dealt.parts]
         return self._settle(models, dealt)
 
@@ -301,6 +308,9 @@ class Release(Encoder):
                 n_cells,
                 labels,
                 persons=rows.persons.codes,
+                kinds=encoder.get_params(deep=False).get("kinds"),
+                rules=self.rules,
+                derive=self.derive,
                 key=encoder.key_,
                 random_state=self.random_state,
             )
@@ -350,7 +360,7 @@ class Release(Encoder):
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """Return the rows of a table as the models see them, checked."""
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         X, encoder = materialised(X), self.models_[0].encoder
         if self.n_folds == 1:
             return encoder.read(X, sensitive_features, persons)
@@ -406,7 +416,7 @@ class Release(Encoder):
 
     def kept_counts(self, table: Table) -> IntArray | None:
         """Return the counts of the training table, where nobody could recognise its persons later."""
-        check_fitted(self)
+        check_is_fitted(self, "ledger_")
         if self.kept_ is None or table.identifier is not None:
             return None
         return self.kept_.counts if self.kept_.table == _fingerprint(table, self.key_) else None
@@ -578,11 +588,16 @@ def _encoder_of(release: Release) -> Encoder:
     return FairTree(unseen="other") if release.encoder is None else release.encoder
 
 
-def _fold_encoder(release: Release, key: Key) -> Encoder:
-    """Return the encoder of a fold: unfitted, with the release's key and settings, and the fold's share of δ."""
+def _fold_encoder(release: Release, dealt: _Dealt) -> Encoder:
+    """Return the encoder of a fold: unfitted, with the release's key and settings, and the fold's share of δ.
+
+    The kinds of columns that a table declares hold for the encoder, too.
+    """
     encoder = clone(_encoder_of(release))
     settings = encoder.get_params(deep=False)
-    changed: dict[str, object] = {"key": key, "n_cells": release.n_cells, "target": release.target}
+    changed: dict[str, object] = {"key": dealt.key, "n_cells": release.n_cells, "target": release.target}
+    if isinstance(dealt.given.X, Table) and settings.get("kinds") is None:
+        changed["kinds"] = dealt.given.X.declared_kinds or None
     if "delta" in settings:
         changed["delta"] = (settings["delta"] if release.delta is None else release.delta) / release.n_folds
     return encoder.set_params(**{name: v for name, v in changed.items() if name in settings and v is not None})

@@ -1,105 +1,110 @@
-"""RowLaw: whole rows drawn from p̂(x | cell), a law that is the same for every group."""
+"""RowLaw: whole rows drawn column by column, each by a tree on the cell and on the columns before it."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import sparse
 
-from fairflows.codec.one_column import Levels, Positions, Ranges
+from fairflows.codec.one_column import Levels
+from fairflows.display import ShowProgress
 from fairflows.exceptions import DataError
-from fairflows.table.columns import Dtype, has_order
+from fairflows.release.column_tree import ColumnTree, Predictor, Target
+from fairflows.release.number_ranges import NumberRanges, Places
+from fairflows.release.recipes import (
+    Formula,
+    Frame,
+    Lookup,
+    Recipe,
+    find_classes,
+    find_recipes,
+    value_codes,
+)
+from fairflows.release.rules import Rule, check_rules
+from fairflows.table.columns import Dtype, check_known, floats, has_order
 from fairflows.table.frames import only_used_categories
 from fairflows.table.persons import Secret, keyed_hashes
 from fairflows.table.schema import Schema
 
-FloatArray = npt.NDArray[np.float32]
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-Part = Levels | Ranges
+Hashes = npt.NDArray[np.uint64]
+Part = Levels | NumberRanges
 
-_ROWS_PER_CLASS = 16
-_MOST_CLASSES = 2_048  # of all cells together
-_MOST_NUMBERS = 2**23  # levels · classes
-_MOST_WORK = 2**31  # rows · columns · classes of a cell: some seconds for a pass of EM
-_ROWS_SEEN, _FEWEST_PASSES, _MOST_PASSES = 200_000, 3, 12  # of EM: few rows are gone through more often
-_BATCHES, _FEWEST_IN_BATCH, _MOST_IN_BATCH = 24, 64, 8_192  # of a pass
-_STEP = 0.6  # step t of stepwise EM weighs (t + 2)^−0.6: any power in (½, 1] converges
-_PSEUDO_ROWS = 1.0
-_DETERMINED = 0.97  # of a blind guess's errors that another column avoids, for it to determine this one
-_ROWS_COMPARED = 20_000
-_REDRAWS, _MIXES = 16, 64
-_RESOLUTION = 2**40  # of the uniform numbers: a class's number and such a number fit into a float64
+_COORDINATES = 10  # of a cell
+_MOST_LEVELS = 64  # of a column that count for the coordinates
+_MOST_VALUES = 2_000  # of a column of numbers that may be a code
+_REDRAWS, _MIXES = 32, 96
+_ROWS_AT_ONCE = 2**15
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Rows that were drawn, and how often that took more than one attempt."""
+
+    rows: pd.DataFrame
+    own: int  # rows that were drawn again because a single training person has them
+    broken: int  # rows that were drawn again because they break a rule, or leave the range of a computed column
 
 
 @dataclass(frozen=True)
 class RowLaw:
-    r"""Draws whole rows, in a table's own columns, for cells: latent classes within each cell.
+    r"""The law of whole rows given a cell, in a table's own columns.
 
-    .. math:: \hat p(x \mid j) = \sum_{c=1}^{C} π_{jc} \prod_{d=1}^{D} θ_{jcd}(x_d)
+    .. math:: \hat p(x \mid j) = \prod_{d=1}^{D} \hat p_d(x_d \mid c_j, x_1, …, x_{d-1})
 
-    for cell j: within a class the columns are independent (Lazarsfeld and Henry, 1968). Categories are levels as they
-    are; numbers and times are cut into ranges (`Ranges`), and drawn within a range on the column's grid. The law is
-    fitted by stepwise EM (Cappé and Moulines, 2009). A class is smoothed towards its cell, and a cell towards all rows,
-    so that a cell without rows has a law, too. What a cell tells of a single column is kept, but for the smoothing;
-    of the dependence between columns within a cell, what so many classes hold. A column that another one determines,
-    as a code does its name, is drawn from the other's value, so that rows do not contradict themselves.
+    for cell j with coordinates c_j: the main directions in which the means of cells differ, and the mean label. Each
+    factor is a decision tree (`ColumnTree`). A category is drawn by its frequency in the leaf, a number by the
+    frequency of its range, and then within the range (`NumberRanges`). Leaves and ranges hold at least ten persons.
+    Columns that follow from others are computed (`fairflows.release.recipes`).
 
-    Whoever draws a row passes nothing but a cell and randomness, so a certificate of the cell covers the row, however
-    well or badly the law fits (data-processing inequality).
+    A row is drawn from nothing but a cell and fresh randomness, so a certificate of the cell covers the row, however
+    well or badly the law fits (data-processing inequality). The law never sees the sensitive attribute.
 
-    No row is drawn that only one training person has: with or without the label, such a row is drawn again. Nor is a
-    category that only one training person has, unless the column has no other.
-
-    Attributes
-    ----------
-    schema : Schema
-        What the columns hold; those of the label are last.
-    parts : list of Levels or Ranges
-        Their levels.
-    n_features : int
-        How many of the columns are features.
-    given : dict of int to tuple of (int, ndarray or None)
-        For a column that another one determines: the other, and the law of the one's levels given each of the other's;
-        None where both always have the same place.
-    pi : ndarray of shape (n_cells, C)
-        The shares of each cell's classes.
-    theta : ndarray of shape (m_1 + ⋯ + m_D, n_cells · C)
-        The law of the levels of every other column in each class of each cell.
-    marginals : list of ndarray
-        The law of each column's levels among all rows.
-    taken : ndarray of uint64
-        Hashes of the rows that only one training person has, sorted.
-    key : bytes
-        The secret behind these hashes.
+    No row is drawn that only one training person has: with or without the label, such a row is drawn again. Neither is
+    a category that only one training person has, nor the smallest or largest value of a column if only one person has
+    it.
 
     Examples
     --------
     >>> X = pd.DataFrame({"age": [20, 21, 22, 60, 61, 62] * 20, "works": [True, True, True, False, False, False] * 20})
-    >>> rows = RowLaw.fit(X, cells=np.array([0, 0, 0, 1, 1, 1] * 20), n_cells=2)
-    >>> drawn = rows.sample(np.array([0, 1]))
+    >>> law = RowLaw.fit(X, cells=np.array([0, 0, 0, 1, 1, 1] * 20), n_cells=2)
+    >>> drawn = law.sample(np.array([0, 1]))
     >>> drawn["works"].tolist(), [str(dtype) for dtype in drawn.dtypes]
     ([True, False], ['int64', 'bool'])
     """
 
-    schema: Schema
-    parts: list[Part]
-    n_features: int
-    given: dict[int, tuple[int, FloatArray | None]]
-    pi: FloatArray
-    theta: FloatArray
-    marginals: list[FloatArray]
-    taken: npt.NDArray[np.uint64]
+    schema: Schema  # of the columns, in their order
+    dtypes: dict[str, Dtype]
+    labels: list[Hashable]  # which of the columns are labels
+    rows_in: IntArray  # (n_cells,): number of training rows in each cell
+    coordinates: IntArray  # (n_cells, n_coordinates): rank of each cell in each coordinate
+    order: list[Hashable]  # columns that are drawn, in the order in which they are drawn
+    parts: dict[Hashable, Part]  # levels of the columns that are drawn
+    trees: dict[Hashable, ColumnTree]  # predictors are the coordinates, then the columns in the order above
+    parents: dict[Hashable, Hashable]  # columns that are drawn among the codes of a class, and the column of the class
+    recipes: list[Recipe]  # how the other columns are computed, in order
+    limits: dict[Hashable, tuple[float, float]]  # range of each column that is computed by a formula
+    rules: list[Rule]  # which every row obeys
+    taken: Hashes  # keyed hashes of the rows that only one training person has, sorted
     key: Secret
 
     @property
     def names(self) -> list[Hashable]:
-        """The columns, those of the label last."""
+        """The columns, in their order."""
         return list(self.schema.kinds)
+
+    @property
+    def derived(self) -> list[str]:
+        """Say which columns follow from others, one sentence for each relation."""
+        nested = [
+            f"{child} is drawn among the values that belong to {parent}" for child, parent in self.parents.items()
+        ]
+        return [*map(str, self.recipes), *nested]
 
     @classmethod
     def fit(
@@ -110,9 +115,13 @@ class RowLaw:
         y: pd.DataFrame | None = None,
         *,
         persons: npt.ArrayLike | None = None,
+        kinds: Mapping[Hashable, str] | None = None,
+        rules: Sequence[str] = (),
+        derive: bool = True,
+        order: Sequence[Hashable] | None = None,
         key: Secret = b"",
-        n_classes: int | None = None,
         random_state: int = 0,
+        show: ShowProgress | None = None,
     ) -> RowLaw:
         """Learn the law from training rows.
 
@@ -121,209 +130,389 @@ class RowLaw:
         X : DataFrame
             The features.
         cells : array of int
-            Each row's cell, in 0 … n_cells − 1.
+            Cell of each row, in 0 … n_cells − 1.
         n_cells : int
-            How many cells there are.
-        y : DataFrame, optional
+            Number of cells.
+        y : DataFrame, default=None
             Labels: further columns, which are drawn together with the features.
-        persons : array of int, optional
-            Which person each row belongs to; every row is another person's when not given.
-        key : bytes
-            A secret: the model keeps keyed hashes of the rows that it must not draw.
-        n_classes : int, optional
-            C, the most classes of a cell. A cell has one class per 16 rows at most; by default there are 2,048 classes
-            in all at most, and fewer for wide tables.
-        random_state : int
-            Seed of EM.
+        persons : array of int, default=None
+            Person of each row; by default each row belongs to another person.
+        kinds : mapping of column to kind, default=None
+            Kinds that were declared; a column of numbers that is "categorical" is drawn from its own values.
+        rules : sequence of str, default=()
+            Expressions over columns that are true in every row (`fairflows.release.rules`).
+        derive : bool, default=True
+            Whether columns that follow from others are recognised and computed.
+        order : sequence of column, default=None
+            Columns to draw first; the others follow, those with few levels first.
+        key : bytes, default=b""
+            Secret for the hashes of the rows that are not drawn.
+        random_state : int, default=0
+            Seed of the trees.
+        show : callable, default=None
+            Shows progress: called with the number of finished columns, of all columns, and the name of one.
         """
-        whole = X if y is None else pd.concat([X, y.set_axis(X.index)], axis=1)
+        whole = X.reset_index(drop=True)
+        if y is not None:
+            whole = pd.concat([whole, y.reset_index(drop=True)], axis=1)
         if whole.columns.has_duplicates:
             name = whole.columns[whole.columns.duplicated()][0]
             raise DataError(f"Column {name!r} is a feature and the label: a row that is drawn has both; rename one.")
         cells = _checked_cells(cells, n_cells)
-        who = np.arange(len(X)) if persons is None else np.asarray(persons)
-        if n_classes is not None and n_classes < 1:
-            raise DataError(f"n_classes must be at least 1; got {n_classes!r}.")
-        parts = [_fit_part(str(name), column) for name, column in whole.items()]
-        codes = np.column_stack([part.codes(column) for part, (_, column) in zip(parts, whole.items(), strict=True)])
-        sizes = np.array([len(part) for part in parts])
-        places = [part.places(column) for part, (_, column) in zip(parts, whole.items(), strict=True)]
-        hashes = list(_row_hashes(places, X.shape[1], key))
-        codes = _without_rare(codes, parts, who)
-        marginals = [_law(codes[codes[:, d] >= 0, d], size) for d, size in enumerate(sizes)]
-        given: dict[int, tuple[int, FloatArray | None]] = {}
-        for d, e in _determined(codes, sizes).items():
-            is_copy = np.array_equal(places[d], places[e], equal_nan=True)
-            given[d] = e, None if is_copy else _law_given(codes, d, e, sizes, marginals[d])
-        free = [d for d in range(len(parts)) if d not in given]
-        mixture = _Mixture(codes[:, free], sizes[free], cells, n_cells, random_state)
-        pi, theta = mixture.fit(n_classes or mixture.affordable_classes())
-        taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
-        return cls(Schema.of(whole), parts, X.shape[1], given, pi, theta, marginals, taken, key)
-
-    @property
-    def dtypes(self) -> dict[str, Dtype]:
-        """The types of the columns of whole rows."""
-        return {str(name): part.dtype for name, part in zip(self.names, self.parts, strict=True)}
+        if not len(whole):
+            raise DataError("The law of rows needs rows to be fitted to; this table is empty.")
+        who = np.arange(len(whole)) if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1]
+        labels = [] if y is None else list(y)
+        checked = check_rules(rules, whole)
+        plan = _plan(whole, kinds or {}, who, derive)
+        return _fit_trees(cls, whole, labels, cells, n_cells, who, plan, checked, order or (), key, random_state, show)
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
-        """One fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
+        """Draw a fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
 
         Parameters
         ----------
         cells : array of int
             The cells.
-        generator : Generator, optional
+        generator : Generator, default=None
             For tests; by default every call has randomness of the operating system's own.
         """
-        cells = _checked_cells(cells, len(self.pi))
+        return self.draw(cells, generator).rows
+
+    def draw(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> Drawn:
+        """Draw a fresh row for each cell, and count the rows that took more than one attempt."""
+        cells = _checked_cells(cells, len(self.coordinates))
         generator = np.random.default_rng() if generator is None else generator
-        places = self._draw(cells, generator)
-        again = np.flatnonzero(self._is_taken(places))
+        is_empty = self.rows_in[cells] == 0  # a cell without training rows has the law of all rows
+        shares = self.rows_in / self.rows_in.sum()
+        cells = np.where(is_empty, generator.choice(len(shares), len(cells), p=shares), cells)
+        parts = [
+            self._draw_chunk(cells[start : start + _ROWS_AT_ONCE], generator)
+            for start in range(0, max(len(cells), 1), _ROWS_AT_ONCE)
+        ]
+        rows = parts[0].rows if len(parts) == 1 else pd.concat([part.rows for part in parts], ignore_index=True)
+        own, broken = (sum(getattr(part, name) for part in parts) for name in ("own", "broken"))
+        types = dict(zip(self.names, self.dtypes.values(), strict=True))
+        return Drawn(only_used_categories(rows.astype(types)), own, broken)
+
+    def _draw_chunk(self, cells: IntArray, generator: np.random.Generator) -> Drawn:
+        codes = self._draw_codes(cells, generator)
+        places = self._draw_places(codes, generator)
+        rows = self._rows(places)
+        own, broken = self._is_own(places, rows), self._is_broken(rows)
+        counted = int(own.sum()), int(broken.sum())
+        again = np.flatnonzero(own | broken)
         for attempt in range(_REDRAWS + _MIXES):
             if not len(again):
-                break
-            some = [place[again] for place in places]
-            # What stays a training person's own row gets one value after the other from the law of all rows.
-            some = self._draw(cells[again], generator) if attempt < _REDRAWS else self._mixed(some, generator)
-            for place, new in zip(places, some, strict=True):
-                place[again] = new
-            again = again[self._is_taken(some)]
-        if len(again):
-            raise DataError(
-                f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
-                "training person has. Fit on more rows, or release the cell's number (output='cell')."
-            )
-        columns = [part.column(place) for part, place in zip(self.parts, places, strict=True)]
-        drawn = pd.DataFrame(dict(zip(self.names, columns, strict=True)), index=columns[0].index, copy=False)
-        return only_used_categories(drawn)
+                return Drawn(rows, *counted)
+            if attempt < _REDRAWS:
+                new = self._draw_codes(cells[again], generator)
+            else:  # a row that cannot be drawn otherwise gets one value after the other from the law of all rows
+                new = self._mixed({name: code[again] for name, code in codes.items()}, generator)
+            new_places = self._draw_places(new, generator)
+            new_rows = self._rows(new_places)
+            for name in self.order:
+                codes[name][again] = new[name]
+            rows = _replaced(rows, again, new_rows)
+            again = again[self._is_own(new_places, new_rows) | self._is_broken(new_rows)]
+        raise DataError(
+            f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
+            "training person has, or breaks a rule. Release cells instead, or fewer columns, or columns with fewer "
+            "values."
+        )
 
-    def _draw(self, cells: IntArray, generator: np.random.Generator) -> list[Positions]:
-        """A class of each cell, then every column from that class: places, column by column."""
-        classes = cells * self.pi.shape[1] + _draw_levels(self.pi, cells, generator)
-        order = np.argsort(classes, kind="stable")  # rows of one class side by side are looked up faster
-        back = np.argsort(order)
-        met, which = np.unique(classes[order], return_inverse=True)
-        levels, start = {}, 0
-        for d, part in enumerate(self.parts):
-            if d not in self.given:
-                stop = start + len(part)
-                levels[d], start = _draw_levels(self.theta[start:stop, met].T, which, generator), stop
-        levels |= {d: _draw_levels(law, levels[e], generator) for d, (e, law) in self.given.items() if law is not None}
-        places = {d: self.parts[d].draw(levels[d], generator)[back] for d in levels}
-        places |= {d: places[e].copy() for d, (e, law) in self.given.items() if law is None}
-        return [places[d] for d in range(len(self.parts))]
+    def _draw_codes(self, cells: IntArray, generator: np.random.Generator) -> dict[Hashable, IntArray]:
+        """Draw the levels of all columns, one column after the other."""
+        known = [coordinate[cells] for coordinate in self.coordinates.T]
+        codes: dict[Hashable, IntArray] = {}
+        for name in self.order:
+            codes[name] = self.trees[name].draw(known, self._class(name, codes), generator)
+            known.append(codes[name])
+        return codes
 
-    def _mixed(self, places: list[Positions], generator: np.random.Generator) -> list[Positions]:
-        """The rows with one value each, of a random column, drawn from the law of all rows."""
-        n = len(places[0])
-        chosen, nothing = generator.integers(len(places), size=n), np.zeros(n, dtype=np.int64)
-        mixed = []
-        for d, part in enumerate(self.parts):
-            levels = _draw_levels(self.marginals[d][None], nothing, generator)
-            mixed.append(np.where(chosen == d, part.draw(levels, generator), places[d]))
+    def _class(self, name: Hashable, codes: Mapping[Hashable, IntArray]) -> IntArray | None:
+        """Return the class that a finer code must have, where another column holds it."""
+        return codes[self.parents[name]] if name in self.parents else None
+
+    def _mixed(self, codes: dict[Hashable, IntArray], generator: np.random.Generator) -> dict[Hashable, IntArray]:
+        """Return the rows with a new value in one random column each, and in the columns that hang on it."""
+        n = len(next(iter(codes.values())))
+        chosen = generator.integers(len(self.order), size=n)
+        changed: dict[Hashable, BoolArray] = {}
+        mixed: dict[Hashable, IntArray] = {}
+        for place, name in enumerate(self.order):
+            changed[name] = chosen == place
+            if name in self.parents:
+                changed[name] = changed[name] | changed[self.parents[name]]
+            new = self.trees[name].draw_from_all(self._class(name, mixed), n, generator)
+            mixed[name] = np.where(changed[name], new, codes[name])
         return mixed
 
-    def _is_taken(self, places: list[Positions]) -> BoolArray:
-        """Which rows only one training person has, with or without the label."""
-        is_taken = np.zeros(len(places[0]), dtype=bool)
+    def _draw_places(self, codes: dict[Hashable, IntArray], generator: np.random.Generator) -> dict[Hashable, Places]:
+        """Draw a place within each range; a category is its own place. Columns come as hashes take them."""
+        return {
+            name: part.draw(codes[name], generator) if isinstance(part, NumberRanges) else codes[name]
+            for name, part in self.parts.items()
+        }
+
+    def _rows(self, places: dict[Hashable, Places]) -> pd.DataFrame:
+        """Return the rows at these places, with the columns that are computed."""
+        columns: Frame = {name: self.parts[name].column(place) for name, place in places.items()}
+        for recipe in self.recipes:
+            columns |= recipe.compute(columns)
+        return pd.DataFrame({name: columns[name] for name in self.names})
+
+    def _is_own(self, places: dict[Hashable, Places], rows: pd.DataFrame) -> BoolArray:
+        """Return which rows only one training person has, with or without the label."""
+        is_own = np.zeros(len(rows), dtype=bool)
         if len(self.taken):
-            for hashes in _row_hashes(places, self.n_features, self.key):
+            for hashes in _row_hashes(_identity(places, rows, self.recipes), self.labels, self.key):
                 at = np.minimum(np.searchsorted(self.taken, hashes), len(self.taken) - 1)
-                is_taken |= self.taken[at] == hashes
-        return is_taken
+                is_own |= self.taken[at] == hashes
+        return is_own
+
+    def _is_broken(self, rows: pd.DataFrame) -> BoolArray:
+        """Return which rows break a rule, or have a computed number outside the range of the training rows."""
+        is_broken = np.zeros(len(rows), dtype=bool)
+        for rule in self.rules:
+            is_broken |= rule.is_broken(rows)
+        for name, (low, high) in self.limits.items():
+            value = floats(rows[name])
+            is_broken |= (value < low) | (value > high)
+        return is_broken
 
 
-class _Mixture:
-    """Stepwise EM: after every batch of rows the expected counts move a step towards those of the batch.
+@dataclass(frozen=True)
+class _Plan:
+    """Which columns are drawn, with their levels, and how the others are computed."""
 
-    A row's one-hot columns are pairs of a level and its cell, and the cell itself, so that all cells are fitted in the
-    same products of matrices. Counts have shape ((M + 1) · k, C), M = m_1 + ⋯ + m_D: those by level, cell and class,
-    and then those by cell and class. Parameters have the same shape: θ, and then π.
-    """
+    frame: pd.DataFrame  # the columns that are drawn
+    parts: dict[Hashable, Part]
+    is_ordered: dict[Hashable, bool]
+    parents: dict[Hashable, Hashable]
+    recipes: list[Recipe]
 
-    def __init__(self, codes: IntArray, sizes: IntArray, cells: IntArray, n_cells: int, random_state: int) -> None:
-        self._codes, self._sizes, self._cells, self._k = codes, sizes, cells, n_cells
-        self._starts, self._M = np.cumsum(sizes) - sizes, int(sizes.sum())
-        self._generator = np.random.default_rng(random_state)
-        pairs = np.column_stack([(codes + self._starts) * n_cells, np.full(len(codes), self._M * n_cells)])
-        known = np.column_stack([codes >= 0, np.ones(len(codes), dtype=bool)])
-        self._one_hot = _one_hot(pairs + cells[:, None], known, (self._M + 1) * n_cells)
-        self._levels_of = sparse.csr_matrix(  # (D, M): which levels each column has
-            (np.ones(self._M, dtype=np.float32), np.arange(self._M), np.append(self._starts, self._M))
+
+def _plan(whole: pd.DataFrame, kinds: Mapping[Hashable, str], who: IntArray, derive: bool) -> _Plan:
+    """Find the columns that follow from others, and the levels of all other columns."""
+    declared = {name for name, c in whole.items() if kinds.get(name) == "categorical" and has_order(c.dtype)}
+    recipes = find_recipes(whole.drop(columns=list(declared))) if derive else []
+    frame = _without_computed(whole, recipes)
+    parents: dict[Hashable, Hashable] = {}
+    exact = set(declared)
+    if derive:
+        candidates = {name: frame[name] for name in frame if name in declared or _may_be_code(frame[name])}
+        classes = find_classes(frame, {name: value_codes(column) for name, column in candidates.items()})
+        parents, recipes = classes.parents, [*recipes, *classes.lookups]
+        exact |= {*parents, *parents.values(), *(lookup.source for lookup in classes.lookups)}
+        frame = _without_computed(frame, classes.lookups)
+    parts = {name: _part(name, column, who, name in exact) for name, column in frame.items()}
+    is_ordered = {
+        name: not isinstance(part, Levels) or (name not in declared and _is_ordered(frame[name]))
+        for name, part in parts.items()
+    }
+    ordered_recipes = [r for r in recipes if isinstance(r, Lookup)] + [r for r in recipes if not isinstance(r, Lookup)]
+    return _Plan(frame, parts, is_ordered, parents, ordered_recipes)
+
+
+def _without_computed(frame: pd.DataFrame, recipes: Sequence[Recipe]) -> pd.DataFrame:
+    """Return the table without the columns that are computed, and with the columns that are drawn instead."""
+    helpers: Frame = {}
+    for recipe in recipes:
+        helpers |= recipe.helpers(frame)
+    computed = {name for recipe in recipes for name in recipe.columns}
+    return pd.DataFrame({**{name: frame[name] for name in frame if name not in computed}, **helpers})
+
+
+def _may_be_code(column: pd.Series) -> bool:
+    """Whether a column may determine others: categories, or not too many different whole numbers."""
+    if not has_order(column.dtype):
+        return True
+    return column.nunique() <= min(_MOST_VALUES, len(column) // 5)
+
+
+def _is_ordered(column: pd.Series) -> bool:
+    return has_order(column.dtype) or (isinstance(column.dtype, pd.CategoricalDtype) and column.dtype.ordered)
+
+
+def _part(name: Hashable, column: pd.Series, who: IntArray, is_exact: bool) -> Part:
+    ranges = NumberRanges.fit(column, who) if has_order(column.dtype) and not is_exact else None
+    return Levels.fit(str(name), column) if ranges is None else ranges
+
+
+def _fit_trees(
+    cls: type[RowLaw],
+    whole: pd.DataFrame,
+    labels: list[Hashable],
+    cells: IntArray,
+    n_cells: int,
+    who: IntArray,
+    plan: _Plan,
+    rules: list[Rule],
+    first: Sequence[Hashable],
+    key: Secret,
+    random_state: int,
+    show: ShowProgress | None,
+) -> RowLaw:
+    codes = {name: plan.parts[name].codes(column).astype(np.int64) for name, column in plan.frame.items()}
+    coordinates = _coordinates(codes, plan, cells, n_cells, labels)
+    persons = 1 / np.bincount(who)[who]
+    predictors = [Predictor(coordinate[cells], n_cells, True) for coordinate in coordinates.T]
+    order = _drawing_order(plan, first)
+    trees = {}
+    for done, name in enumerate(order):
+        if show is not None:
+            show(done, len(order), str(name))
+        part, is_ordered = plan.parts[name], plan.is_ordered[name]
+        parent = codes[plan.parents[name]] if name in plan.parents else None
+        target = Target(_without_own(name, codes[name], part, who), len(part), is_ordered, parent)
+        trees[name] = ColumnTree.fit(target, predictors, persons, random_state)
+        predictors.append(Predictor(codes[name], len(part), is_ordered))
+    places = {
+        n: part.places(plan.frame[n]) if isinstance(part, NumberRanges) else codes[n] for n, part in plan.parts.items()
+    }
+    hashes = _row_hashes(_identity(places, whole, plan.recipes), labels, key)
+    taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
+    limits = {r.column: _limits(floats(whole[r.column]), who) for r in plan.recipes if isinstance(r, Formula)}
+    dtypes = {str(name): column.dtype for name, column in whole.items()}
+    return cls(
+        Schema.of(whole),
+        dtypes,
+        labels,
+        np.bincount(cells, minlength=n_cells),
+        coordinates,
+        order,
+        plan.parts,
+        trees,
+        plan.parents,
+        plan.recipes,
+        limits,
+        rules,
+        taken,
+        key,
+    )
+
+
+def _coordinates(
+    codes: dict[Hashable, IntArray], plan: _Plan, cells: IntArray, n_cells: int, labels: Sequence[Hashable]
+) -> IntArray:
+    """Return the rank of each cell in the main directions in which cells differ, and in the mean of each label."""
+    counts = np.maximum(np.bincount(cells, minlength=n_cells), 1)
+    means, of_labels = [], []
+    for name, code in codes.items():
+        features = _features(code, len(plan.parts[name]), plan.is_ordered[name])
+        found = [np.bincount(cells, feature, n_cells) / counts for feature in features]
+        means += found
+        of_labels += found[:3] if name in labels else []
+    matrix = np.stack(means, axis=1)
+    _, _, directions = np.linalg.svd(matrix * np.sqrt(counts)[:, None], full_matrices=False)
+    main = matrix @ directions[:_COORDINATES].T
+    values = np.column_stack([main, *of_labels])
+    return np.stack([np.unique(value.round(9), return_inverse=True)[1] for value in values.T], axis=1)
+
+
+def _features(code: IntArray, n_levels: int, is_ordered: bool) -> Iterator[FloatArray]:
+    """Yield a column as standardised numbers, whose variances add up to 1."""
+    shares = np.bincount(code, minlength=n_levels) / len(code)
+    if is_ordered:
+        rank = np.cumsum(shares) - shares / 2
+        spread = np.sqrt(shares @ (rank - shares @ rank) ** 2)
+        yield ((rank - shares @ rank) / (spread if spread > 0 else 1))[code]
+        return
+    scale = np.sqrt((shares * (1 - shares)).sum())
+    for level in np.argsort(-shares, kind="stable")[: _MOST_LEVELS if n_levels > 2 else 1]:
+        yield ((code == level) - shares[level]) / (scale if scale > 0 else 1)
+
+
+def _drawing_order(plan: _Plan, first: Sequence[Hashable]) -> list[Hashable]:
+    """Return the columns in the order in which they are drawn: a class before its codes, few levels before many."""
+    for name in first:
+        check_known(name, plan.frame.columns, "drawn")
+    waiting = [
+        *first,
+        *sorted(set(plan.parts) - set(first), key=lambda name: (len(plan.parts[name]), list(plan.parts).index(name))),
+    ]
+    order: list[Hashable] = []
+    while waiting:
+        name = next(name for name in waiting if plan.parents.get(name) not in waiting)
+        waiting.remove(name)
+        order.append(name)
+    return order
+
+
+def _without_own(name: Hashable, codes: IntArray, part: Part, who: IntArray) -> IntArray:
+    """Return levels with −1 for a category that only one person has."""
+    if not isinstance(part, Levels):
+        return codes
+    somebody = np.zeros(len(part), dtype=who.dtype)
+    somebody[codes] = who
+    is_shared = np.bincount(codes, who != somebody[codes], minlength=len(part)) > 0
+    if not is_shared.any():
+        raise DataError(
+            f"Column {name!r} has a different value for every person, so that every value tells who it is: leave the "
+            "column out."
         )
-        counts = np.asarray(self._one_hot.sum(axis=0), dtype=np.float32).reshape(-1, n_cells)[:-1]
-        of_all = counts.sum(axis=1, keepdims=True)
-        counts = counts + _PSEUDO_ROWS * of_all / self._totals(of_all)
-        self._of_cells = counts / self._totals(counts)
-        self._rows_in = np.bincount(cells, minlength=n_cells)
+    return np.where(is_shared[codes], codes, -1)
 
-    def affordable_classes(self) -> int:
-        """The most classes of a cell that keep memory and time within bounds."""
-        n, D = self._codes.shape
-        return max(1, min(_MOST_CLASSES // self._k, _MOST_NUMBERS // (self._M * self._k), _MOST_WORK // (n * D)))
 
-    def fit(self, n_classes: int) -> tuple[FloatArray, FloatArray]:
-        """π, of shape (k, C), and θ, of shape (M, k · C)."""
-        n = len(self._codes)
-        classes_of = np.clip(self._rows_in // _ROWS_PER_CLASS, 1, n_classes)
-        self._is_used = np.arange(classes_of.max()) < classes_of[:, None]
-        counts = self._first_counts()
-        size = min(_MOST_IN_BATCH, max(_FEWEST_IN_BATCH, n // _BATCHES))
-        passes = min(_MOST_PASSES, max(_FEWEST_PASSES, _ROWS_SEEN // n))
-        for t, batch in enumerate(self._batches(size, passes)):
-            step = (t + 2.0) ** -_STEP
-            expected = self._expected(batch, self._maximise(counts))
-            counts *= np.float32(1 - step)
-            counts += np.float32(step * n / len(batch)) * expected
-        law = self._maximise(counts)
-        counts = np.zeros_like(counts)
-        for batch in self._batches(size, 1):  # one step of plain EM
-            counts += self._expected(batch, law)
-        law = self._maximise(counts)
-        return law[-self._k :], law[: -self._k].reshape(self._M, -1)
+def _limits(values: FloatArray, who: IntArray) -> tuple[float, float]:
+    """Return the smallest and the largest value, but for those that only one person has."""
+    is_known = ~np.isnan(values)
+    values, who = values[is_known], who[is_known]
+    if not len(values):
+        return -np.inf, np.inf
+    found = []
+    for extreme, next_to in ((values.min(), np.min), (values.max(), np.max)):
+        at = values == extreme
+        alone = len(np.unique(who[at])) == 1 and not at.all()
+        found.append(float(next_to(values[~at])) if alone else float(extreme))
+    return found[0], found[1]
 
-    def _first_counts(self) -> FloatArray:
-        """Every class begins as one row of its cell, half smoothed."""
-        (k, C), n = self._is_used.shape, self._rows_in
-        by_cell = np.argsort(self._cells, kind="stable")
-        place = np.cumsum(n)[:, None] - n[:, None] + (self._generator.random((k, C)) * n[:, None]).astype(np.intp)
-        codes = self._codes[by_cell[np.minimum(place, len(by_cell) - 1)]]  # (k, C, D)
-        j, c, d = np.nonzero(codes >= 0)
-        levels = np.repeat(self._of_cells[:, :, None], C, axis=2)
-        levels[codes[j, c, d] + self._starts[d], j, c] += 1
-        classes = (n[:, None] * self._is_used / self._is_used.sum(axis=1, keepdims=True)).astype(np.float32)
-        return np.concatenate([(levels * classes / 2).reshape(-1, C), classes])
 
-    def _batches(self, size: int, n_passes: int) -> Iterator[IntArray]:
-        for _ in range(n_passes):
-            order = self._generator.permutation(len(self._codes))
-            yield from (order[start : start + size] for start in range(0, len(order), size))
+def _identity(
+    places: Mapping[Hashable, Places], rows: pd.DataFrame, recipes: Sequence[Recipe]
+) -> dict[Hashable, Places]:
+    """Return the numbers that tell rows apart: places of columns that are drawn, values of computed numbers.
 
-    def _expected(self, rows: IntArray, law: FloatArray) -> FloatArray:
-        """Expected counts among some rows."""
-        columns = self._one_hot[rows]
-        log_law = np.maximum(law, np.float32(1e-30))
-        log_joint = columns @ np.log(log_law, out=log_law)
-        log_joint -= log_joint.max(axis=1, keepdims=True)
-        responsibility = np.exp(log_joint, out=log_joint)
-        responsibility /= responsibility.sum(axis=1, keepdims=True)
-        return columns.T @ responsibility
+    The rest of a formula is left out, because its rounding is not part of a row.
+    """
+    formulas = [recipe for recipe in recipes if isinstance(recipe, Formula)]
+    rests = {recipe.helper for recipe in formulas}
+    return {n: place for n, place in places.items() if n not in rests} | {
+        r.column: floats(rows[r.column]) for r in formulas
+    }
 
-    def _maximise(self, counts: FloatArray) -> FloatArray:
-        """θ and π of largest likelihood given expected counts, the pseudo-rows added."""
-        law = np.empty_like(counts)
-        levels, theta = (whole[: -self._k].reshape(self._M, self._k, -1) for whole in (counts, law))
-        smoothed = np.add(levels, _PSEUDO_ROWS * self._of_cells[:, :, None], out=theta)
-        theta /= self._totals(smoothed)
-        shares = (counts[-self._k :] + _PSEUDO_ROWS) * self._is_used
-        law[-self._k :] = shares / shares.sum(axis=1, keepdims=True)
-        return law
 
-    def _totals(self, counts: FloatArray) -> FloatArray:
-        """For each level, the sum over its column's levels."""
-        sums = self._levels_of @ counts.reshape(self._M, -1)
-        return np.repeat(sums, self._sizes, axis=0).reshape(counts.shape)
+def _row_hashes(identity: dict[Hashable, Places], labels: Sequence[Hashable], key: Secret) -> Iterator[Hashes]:
+    """Yield a keyed hash of the features of every row, and of the whole row where it has a label."""
+    names = [*(name for name in identity if name not in labels), *(name for name in identity if name in labels)]
+    n_features = sum(name not in labels for name in names)
+    factors = keyed_hashes([f"column {d}" for d in range(len(names))], key, "row") | np.uint64(1)
+    mixed = np.zeros(len(next(iter(identity.values()))), dtype=np.uint64)
+    for d, name in enumerate(names):
+        place = identity[name]
+        bits = (place + 0.0).view(np.uint64) if place.dtype.kind == "f" else place.astype(np.int64).view(np.uint64)
+        mixed = (mixed ^ bits) * factors[d]
+        mixed ^= mixed >> np.uint64(29)
+        if d + 1 in (n_features, len(names)):
+            yield mixed.copy()
+
+
+def _held_by_one(hashes: Hashes, who: IntArray) -> Hashes:
+    """Return the hashes of the rows that only one person has, once or several times."""
+    order = np.lexsort([who, hashes])
+    hashes, who = hashes[order], who[order]
+    starts = np.concatenate([[True], hashes[1:] != hashes[:-1]])
+    first = np.flatnonzero(starts)
+    last = np.append(first[1:], len(hashes)) - 1
+    return hashes[first][who[first] == who[last]]
+
+
+def _replaced(rows: pd.DataFrame, places: IntArray, new: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with new ones at some places."""
+    order = np.arange(len(rows))
+    order[places] = len(rows) + np.arange(len(places))
+    return pd.concat([rows, new], ignore_index=True).iloc[order].reset_index(drop=True)
 
 
 def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
@@ -333,97 +522,3 @@ def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
     if len(cells) and not 0 <= cells.min() <= cells.max() < n_cells:
         raise DataError(f"Cells must be in 0 … {n_cells - 1}; got {cells.min()} … {cells.max()}.")
     return cells.astype(np.int64)
-
-
-def _fit_part(name: str, column: pd.Series) -> Part:
-    ranges = Ranges.fit(column) if has_order(column.dtype) else None
-    return Levels.fit(name, column) if ranges is None else ranges
-
-
-def _without_rare(codes: IntArray, parts: list[Part], who: npt.NDArray) -> IntArray:
-    """Levels with −1 for a category that only one person has, unless nobody shares any."""
-    codes = codes.copy()
-    for d, part in enumerate(parts):
-        if isinstance(part, Levels):
-            somebody = np.zeros(len(part), dtype=who.dtype)
-            somebody[codes[:, d]] = who  # who has the category
-            is_shared = np.bincount(codes[:, d], who != somebody[codes[:, d]], minlength=len(part)) > 0
-            if is_shared.any():
-                codes[~is_shared[codes[:, d]], d] = -1
-    return codes
-
-
-def _law(codes: IntArray, n_levels: int) -> FloatArray:
-    counts = np.bincount(codes, minlength=n_levels).astype(np.float32)
-    return counts / max(counts.sum(), 1)
-
-
-def _law_given(codes: IntArray, d: int, e: int, sizes: IntArray, otherwise: FloatArray) -> FloatArray:
-    """The law of column d's levels given each level of column e; that of all rows where no row has such a level."""
-    known = (codes[:, d] >= 0) & (codes[:, e] >= 0)
-    counts = np.zeros((sizes[e], sizes[d]), dtype=np.float32)
-    np.add.at(counts, (codes[known, e], codes[known, d]), 1)
-    return np.where(counts.any(axis=1, keepdims=True), counts, otherwise)
-
-
-def _determined(codes: IntArray, sizes: IntArray) -> dict[int, int]:
-    """Columns that another one determines, and which one: always one with at least as many levels, that is free itself.
-
-    Column e determines d where the most frequent level of d given that of e is right nearly always, compared with a
-    blind guess. A row does not count for itself, so that a level of e which only one row has determines nothing.
-    """
-    codes = codes[:: max(1, len(codes) // _ROWS_COMPARED)]
-    D, starts, known = codes.shape[1], np.cumsum(sizes) - sizes, codes >= 0
-    one_hot = _one_hot(codes + starts, known, int(sizes.sum())).tocsc()
-    found: dict[int, int] = {}
-    order = np.argsort(-sizes, kind="stable")
-    is_free = np.zeros(D, dtype=bool)
-    for d in order:
-        own = one_hot[:, starts[d] : starts[d] + sizes[d]]
-        majority = own.sum(axis=0).max()
-        if is_free.any() and majority < known[:, d].sum():
-            together = np.asarray((own.T @ one_hot).todense()).max(axis=0)
-            right = np.add.reduceat(np.maximum(together - 1, 0), starts)
-            avoided = np.where(is_free, (right - majority) / (known[:, d].sum() - majority), -np.inf)
-            if avoided.max() >= _DETERMINED:
-                found[int(d)] = int(avoided.argmax())
-        is_free[d] = int(d) not in found
-    return found
-
-
-def _one_hot(columns: IntArray, known: BoolArray, n_columns: int) -> sparse.csr_matrix:
-    """Rows with a one in each of these columns (n, D), where it is known."""
-    ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
-    ones = np.ones(ends[-1], dtype=np.float32)
-    return sparse.csr_matrix((ones, columns[known], ends), shape=(len(columns), n_columns))
-
-
-def _draw_levels(laws: FloatArray, rows: IntArray, generator: np.random.Generator) -> IntArray:
-    """A level from the law in each of these rows of a table, by inversion: all laws laid end to end on one line."""
-    cumulative = np.cumsum(laws, axis=1, dtype=np.float64)
-    cumulative /= cumulative[:, -1:]
-    line = (cumulative + np.arange(len(laws))[:, None]).ravel()
-    u = generator.integers(_RESOLUTION, size=len(rows)) / _RESOLUTION
-    return np.searchsorted(line, rows + u, side="right") - rows * laws.shape[1]
-
-
-def _row_hashes(places: list[Positions], n_features: int, key: Secret) -> Iterator[npt.NDArray[np.uint64]]:
-    """A keyed hash of every row's features, and of the whole row where it has a label."""
-    factors = keyed_hashes([f"column {d}" for d in range(len(places))], key, "row") | np.uint64(1)
-    mixed = np.zeros(len(places[0]), dtype=np.uint64)
-    for d, place in enumerate(places):
-        bits = (place + 0.0).view(np.uint64) if place.dtype.kind == "f" else place.astype(np.int64).view(np.uint64)
-        mixed = (mixed ^ bits) * factors[d]
-        mixed ^= mixed >> np.uint64(29)
-        if d + 1 in (n_features, len(places)):
-            yield mixed.copy()
-
-
-def _held_by_one(hashes: npt.NDArray[np.uint64], who: npt.NDArray) -> npt.NDArray[np.uint64]:
-    """The rows that only one person has, be it several times."""
-    order = np.lexsort([who, hashes])
-    hashes, who = hashes[order], who[order]
-    starts = np.concatenate([[True], hashes[1:] != hashes[:-1]])
-    first = np.flatnonzero(starts)
-    last = np.append(first[1:], len(hashes)) - 1
-    return hashes[first][who[first] == who[last]]

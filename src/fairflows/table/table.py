@@ -89,6 +89,8 @@ class Table:
         The person behind each row.
     kinds : dict
         The kind of each feature.
+    declared_kinds : dict
+        The kinds that were declared.
     missing : str
         Treatment of missing values.
     group_names, label_names : dict
@@ -157,7 +159,7 @@ class Table:
         kept = self._settle_missing(missing)
         self._group(raw[kept], groups, merge_small)
         self._check(kinds or {})
-        self._declared = {str(column): cast(Kind, kind) for column, kind in (kinds or {}).items()}
+        self.declared_kinds = {str(column): cast(Kind, kind) for column, kind in (kinds or {}).items()}
 
     @classmethod
     def read(
@@ -199,7 +201,7 @@ class Table:
     @cached_property
     def kinds(self) -> dict[str, Kind]:
         """Kind of each feature: as declared, else inferred from these rows alone."""
-        return {str(name): self._declared.get(str(name)) or infer_kind(column) for name, column in self.X.items()}
+        return {str(name): self.declared_kinds.get(str(name)) or infer_kind(column) for name, column in self.X.items()}
 
     @property
     def groups(self) -> list[Any]:

@@ -1,0 +1,241 @@
+"""Ranges of a column of numbers or times, each of which holds at least ten persons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.table.columns import Dtype, from_numbers, numbers
+from fairflows.table.grid import Grid, find_grid
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.number]
+
+FEWEST_PERSONS = 10
+"""The fewest persons in a range, and in a leaf of a tree."""
+
+_MOST_RANGES = 250
+_MOST = 0.98  # share of the values that decides on the grid of a column
+_MOST_DECIMALS = 10
+_STEPS_OF_A_STRETCH = 1_000  # a number without a grid is rounded to about this fraction of its stretch
+
+
+@dataclass(frozen=True)
+class NumberRanges:
+    """Ranges of a column's values, each of which holds at least ten persons.
+
+    The *place* of a value is its number on the column's grid, or the value itself where the column has no grid. The
+    grid is that of nearly all values; other values are rounded to it. A range consists of *stretches*: a value that
+    several persons share is a stretch of its own, and all other values of the range lie in one stretch that reaches
+    from the smallest to the largest of them. The smallest and the largest value of the column belong to no stretch
+    if only one person has them.
+
+    Examples
+    --------
+    >>> column = pd.Series(np.arange(0, 1000, 5))
+    >>> ranges = NumberRanges.fit(column, np.arange(200))
+    >>> drawn = ranges.column(ranges.draw(ranges.codes(column), np.random.default_rng(0)))
+    >>> bool((drawn % 5 == 0).all()), bool(drawn.between(5, 990).all())
+    (True, True)
+    """
+
+    grid: Grid | None
+    dtype: Dtype
+    has_missing: bool  # whether a missing value is a level, the last one
+    first: Places  # (n_ranges,): smallest place of each range
+    stretch_of: IntArray  # (n_ranges + 1,): number of the first stretch of each range
+    low: Places  # (n_stretches,): smallest place of each stretch
+    high: Places  # (n_stretches,): largest place of each stretch
+    count: IntArray  # (n_stretches,): number of rows in each stretch
+
+    @classmethod
+    def fit(cls, column: pd.Series, who: IntArray, grid: Grid | None = None) -> NumberRanges | None:
+        """Return the ranges of a column; None if it has no values, or integers too far apart for a grid.
+
+        `who` is the person of each row. The grid is found in the values unless it is given.
+        """
+        is_known = column.notna().to_numpy()
+        known = numbers(column[is_known])
+        if not len(known):
+            return None
+        grid = grid or grid_of_most(known)
+        if grid is None and known.dtype.kind != "f":
+            return None
+        values = _Values.of(_places(known, grid), who[is_known])
+        starts = _first_values(values.weight)
+        first, stretch_of, low, high, count = _stretches(values, starts)
+        return cls(grid, column.dtype, not is_known.all(), first, stretch_of, low, high, count)
+
+    def __len__(self) -> int:
+        return len(self.first) + self.has_missing
+
+    def codes(self, column: pd.Series) -> IntArray:
+        """Return the range of each value; the last level stands for a missing value."""
+        is_known = column.notna().to_numpy()
+        codes = np.full(len(column), len(self.first))
+        places = _places(numbers(column[is_known]), self.grid)
+        codes[is_known] = np.maximum(np.searchsorted(self.first, places, side="right") - 1, 0)
+        return codes
+
+    def draw(self, codes: IntArray, generator: np.random.Generator) -> Places:
+        """Draw a place from each of these ranges; a missing value has the place −1, or NaN without a grid."""
+        if not len(codes):
+            return np.empty(0, dtype=self.low.dtype)
+        known = np.minimum(codes, len(self.first) - 1)
+        total = np.concatenate([[0], np.cumsum(self.count)])
+        begin, end = total[self.stretch_of[known]], total[self.stretch_of[known + 1]]
+        row = begin + (generator.random(len(codes)) * (end - begin)).astype(np.int64)
+        stretch = np.searchsorted(total, row, side="right") - 1
+        drawn = self._within(self.low[stretch], self.high[stretch], generator.random(len(codes)))
+        return np.where(codes < len(self.first), drawn, np.nan if self.grid is None else -1)
+
+    def _within(self, low: Places, high: Places, u: FloatArray) -> Places:
+        """Return the place at the share u of each stretch."""
+        if self.grid is not None:
+            return np.minimum(low + (u * (high - low + 1)).astype(np.int64), high)
+        with np.errstate(all="ignore"):
+            scale = 10.0 ** np.ceil(np.log10(_STEPS_OF_A_STRETCH / (high - low)))
+            first, last = np.floor(low * scale) + 1, np.ceil(high * scale) - 1  # multiples inside of the stretch
+            rounded = (first + np.floor(u * (last - first + 1))) / scale
+            is_inside = np.isfinite(rounded) & (rounded > low) & (rounded < high)
+        return np.where(is_inside, rounded, low + u * (high - low))
+
+    def column(self, places: Places) -> pd.Series:
+        """Return the values at these places, in the type of the column."""
+        is_missing = np.isnan(places) if self.grid is None else places < 0
+        known = np.where(is_missing, self.low[0], places)
+        kind = _plain_type(self.dtype)
+        values = known.astype(kind) if self.grid is None else self.grid.value(known.astype(np.int64), kind)
+        column = from_numbers(values, self.dtype)
+        return column.mask(is_missing) if is_missing.any() else column
+
+    def places(self, column: pd.Series) -> Places:
+        """Return the place of each value."""
+        is_known = column.notna().to_numpy()
+        places = np.full(len(column), np.nan if self.grid is None else -1, dtype=self.low.dtype)
+        places[is_known] = _places(numbers(column[is_known]), self.grid)
+        return places
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The different places of a column, sorted."""
+
+    place: Places
+    weight: FloatArray  # a lower bound for the number of persons
+    count: IntArray  # number of rows
+    is_shared: BoolArray  # whether two persons or more have the value
+
+    @classmethod
+    def of(cls, places: Places, who: IntArray) -> _Values:
+        order = np.lexsort([who, places])
+        places, who = places[order], who[order]
+        rows_each = np.bincount(who)
+        start = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
+        end = np.append(start[1:], len(places))
+        # A person with m rows counts 1/m in each of them, so a sum of ten takes at least ten persons.
+        weight = np.add.reduceat(1 / rows_each[who], start)
+        return cls(places[start], weight, end - start, who[start] != who[end - 1])
+
+
+def _first_values(weight: FloatArray) -> IntArray:
+    """Return the numbers of the values that begin a range, given how many persons have each value."""
+    size = max(weight.sum() / _MOST_RANGES, FEWEST_PERSONS)
+    is_frequent = weight >= size
+    rest = np.cumsum(np.where(is_frequent, 0, weight))
+    part = np.searchsorted(_cuts(rest[-1], size), rest, side="right")
+    begins = is_frequent | (np.diff(part, prepend=0) > 0)
+    begins[1:] |= is_frequent[:-1]
+    begins[0] = True
+    start = np.flatnonzero(begins)
+    return start[_large_enough(np.add.reduceat(weight, start))]
+
+
+def _cuts(total: float, size: float) -> FloatArray:
+    """Return after how many persons a range ends: ranges of one size, and ever smaller ones towards both ends."""
+    tail = FEWEST_PERSONS * 2.0 ** np.arange(np.log2(size / FEWEST_PERSONS))
+    cuts = np.concatenate([tail, np.arange(size, total, size), total - tail])
+    return np.sort(cuts[(cuts > 0) & (cuts < total)])
+
+
+def _large_enough(persons: FloatArray) -> IntArray:
+    """Return which ranges remain after each small one was joined with its smaller neighbour."""
+    ends, sizes = list(range(len(persons))), persons.tolist()
+    i = 0
+    while i < len(sizes) and len(sizes) > 1:
+        if sizes[i] >= FEWEST_PERSONS - 1e-6:
+            i += 1
+            continue
+        left = i > 0 and (i + 1 == len(sizes) or sizes[i - 1] <= sizes[i + 1])
+        i -= left
+        sizes[i] += sizes.pop(i + 1)
+        ends.pop(i + 1)
+    return np.array(ends)
+
+
+def _stretches(values: _Values, starts: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray]:
+    """Return the first places of the ranges, the first stretches, and low, high and count of every stretch."""
+    ends = np.append(starts[1:], len(values.place))
+    own_extreme = {i for i in (0, len(values.place) - 1) if not values.is_shared[i]}
+    stretch_of, low, high, count = [0], [], [], []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        shared = start + np.flatnonzero(values.is_shared[start:end])
+        low += values.place[shared].tolist()
+        high += values.place[shared].tolist()
+        count += values.count[shared].tolist()
+        others = [i for i in (start + np.flatnonzero(~values.is_shared[start:end])).tolist() if i not in own_extreme]
+        n_others = end - start - len(shared)
+        if not others and n_others and not len(shared):  # nothing else is left: the extremes stand for themselves
+            others = list(range(start, end))
+        if others:
+            low.append(values.place[others[0]])
+            high.append(values.place[others[-1]])
+            count.append(int(values.count[start:end][~values.is_shared[start:end]].sum()))
+        stretch_of.append(len(low))
+    kind = values.place.dtype
+    places = [np.array(part, dtype=kind) for part in (low, high)]
+    return values.place[starts], np.array(stretch_of), places[0], places[1], np.array(count, dtype=np.int64)
+
+
+def grid_of_most(known: np.ndarray) -> Grid | None:
+    """Return the grid of nearly all values, which others are rounded to; None for a column without one.
+
+    Examples
+    --------
+    >>> grid_of_most(np.array([*np.arange(0, 100, 0.1).round(1), 5.699999999999999]))
+    Grid(origin=0, step=1, decimals=1, n_steps=1000)
+    """
+    if known.dtype.kind != "f":
+        return find_grid(known) or _finest_grid(known)
+    grid = find_grid(known)
+    if grid is not None and grid.decimals <= 0:
+        return grid
+    sample = known[:: max(1, len(known) // 4_096)].astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for decimals in range(_MOST_DECIMALS):
+            if np.mean(np.round(sample, decimals).astype(known.dtype) == sample) >= _MOST:
+                return find_grid(np.round(known.astype(np.float64), decimals).astype(known.dtype)) or grid
+    return grid
+
+
+def _finest_grid(known: np.ndarray) -> Grid | None:
+    """Return all integers or ticks of time between the smallest and the largest value, unless these are too many."""
+    ticks = known.view(np.int64) if known.dtype.kind in "mM" else known
+    low, high = int(ticks.min()), int(ticks.max())
+    return Grid(low, 1, 0, high - low + 1) if high - low < 2**62 else None
+
+
+def _places(known: np.ndarray, grid: Grid | None) -> Places:
+    return known.astype(np.float64) if grid is None else grid.index(known)[0]
+
+
+@cache
+def _plain_type(dtype: Dtype) -> np.dtype:
+    """Return NumPy's type of the values that `numbers` returns for a column of this type."""
+    return numbers(pd.Series([], dtype=dtype)).dtype

@@ -1,0 +1,178 @@
+"""Rules that every row of a table obeys, such as ``start <= end``, written as expressions over its columns."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.exceptions import DataError
+from fairflows.table.columns import check_known, floats, is_number, is_time
+
+BoolArray = npt.NDArray[np.bool_]
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda values, found: values.isin(found),
+    ast.NotIn: lambda values, found: ~values.isin(found),
+}
+_ALLOWED = "columns, numbers, texts, + - * / // %, comparisons, in, and, or, not"
+_QUOTED = re.compile(r"`([^`]+)`")
+_MOST_PROPOSED = 12
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An expression over columns that is true in every row.
+
+    Names of columns that are not Python names are written in backticks. Where a column of the rule is missing, the rule
+    says nothing about the row.
+
+    Examples
+    --------
+    >>> rule = Rule("start <= end and kind in ['a', 'b']")
+    >>> rule.is_broken(pd.DataFrame({"start": [1, 5, None], "end": [2, 4, 3], "kind": ["a", "b", "c"]}))
+    array([False,  True, False])
+    """
+
+    text: str
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the expression names."""
+        tree, quoted = self._parsed()
+        names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        return list(dict.fromkeys(quoted.get(name, name) for name in names))
+
+    def is_broken(self, frame: pd.DataFrame) -> BoolArray:
+        """Return which rows break the rule."""
+        tree, quoted = self._parsed()
+        is_known = frame[self.columns].notna().all(axis=1).to_numpy()
+        known = frame.loc[is_known]
+        try:
+            holds = np.broadcast_to(np.asarray(self._value(tree.body, known, quoted), dtype=bool), len(known))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"The rule {self.text!r} cannot be evaluated: {error}.") from None
+        is_broken = np.zeros(len(frame), dtype=bool)
+        is_broken[is_known] = ~holds
+        return is_broken
+
+    def _parsed(self) -> tuple[ast.Expression, dict[str, str]]:
+        """Return the expression, and the names that stand for columns in backticks."""
+        quoted: dict[str, str] = {}
+
+        def named(match: re.Match[str]) -> str:
+            name = f"column_{len(quoted)}_"
+            quoted[name] = match.group(1)
+            return name
+
+        try:
+            return ast.parse(_QUOTED.sub(named, self.text.strip()), mode="eval"), quoted
+        except SyntaxError:
+            raise DataError(f"The rule {self.text!r} is not an expression, such as 'start <= end'.") from None
+
+    def _value(self, node: ast.expr, frame: pd.DataFrame, quoted: dict[str, str]) -> Any:
+        """Evaluate a part of the expression; anything but columns, constants and operators is refused."""
+
+        def value(part: ast.expr) -> Any:
+            return self._value(part, frame, quoted)
+
+        match node:
+            case ast.Name(id=name):
+                return _comparable(frame[quoted.get(name, name)])
+            case ast.Constant(value=bool() | int() | float() | str() as constant):
+                return constant
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+                return [value(part) for part in parts]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+                return _ARITHMETIC[type(op)](value(left), value(right))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -value(operand)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return ~np.asarray(value(operand), dtype=bool)
+            case ast.BoolOp(op=op, values=parts):
+                join = np.logical_and if isinstance(op, ast.And) else np.logical_or
+                return join.reduce([np.broadcast_to(np.asarray(value(part), dtype=bool), len(frame)) for part in parts])
+            case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARISONS for op in ops):
+                sides = [value(part) for part in (left, *others)]
+                pairs = zip(ops, sides[:-1], sides[1:], strict=True)
+                return np.logical_and.reduce([np.asarray(_COMPARISONS[type(op)](a, b)) for op, a, b in pairs])
+        raise DataError(f"The rule {self.text!r} may contain {_ALLOWED}; got {ast.unparse(node)!r}.")
+
+
+def _comparable(column: pd.Series) -> pd.Series:
+    """Return categories as their values, which have the order of their type."""
+    return column.astype(column.dtype.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
+
+
+def check_rules(texts: Sequence[str], frame: pd.DataFrame) -> list[Rule]:
+    """Return rules that every row of a table obeys; raise where rows break one, or where it cannot be evaluated."""
+    if isinstance(texts, str):
+        raise ValueError(f"rules must be a list of expressions; got the text {texts!r}.")
+    rules = [Rule(text) for text in texts]
+    for rule in rules:
+        if not rule.columns:
+            raise DataError(f"The rule {rule.text!r} names no column.")
+        for name in rule.columns:
+            check_known(name, frame.columns, "rule's")
+        broken = rule.is_broken(frame)
+        if broken.any():
+            raise DataError(
+                f"The rule {rule.text!r} does not hold in the table: {int(broken.sum()):,} of {len(frame):,} rows "
+                f"break it, the first is row {int(broken.argmax())}. Correct these rows, or the rule."
+            )
+    return rules
+
+
+def proposed_rules(frame: pd.DataFrame) -> list[str]:
+    """Propose inequalities between two numeric or time columns that no row breaks, and that chance would break.
+
+    Two columns are compared only if their ranges overlap so much that many rows would break the inequality if the
+    columns were independent.
+    """
+    kinds: dict[str, list[Hashable]] = {"numbers": [], "times": []}
+    for name, column in frame.items():
+        if is_number(column.dtype) and column.nunique() > 2:
+            kinds["numbers"].append(name)
+        elif is_time(column.dtype) and column.dtype.kind == "M":
+            kinds["times"].append(name)
+    values = {name: floats(frame[name]) for names in kinds.values() for name in names}
+    generator = np.random.default_rng(0)
+    found = []
+    for names in kinds.values():
+        for a, b in combinations(names, 2):
+            both = ~np.isnan(values[a]) & ~np.isnan(values[b])
+            x, y = values[a][both], values[b][both]
+            for first, second, low, high in ((a, b, x, y), (b, a, y, x)):
+                if len(low) and (low <= high).all():
+                    by_chance = float((generator.permutation(low) > high).mean())
+                    if by_chance > 0.05:
+                        sign = "<" if (low < high).all() else "<="
+                        found.append((by_chance, f"{_written(first)} {sign} {_written(second)}"))
+    return [text for _, text in sorted(found, reverse=True)[:_MOST_PROPOSED]]
+
+
+def _written(name: Hashable) -> str:
+    """Return the name of a column as a rule has it."""
+    return str(name) if str(name).isidentifier() else f"`{name}`"

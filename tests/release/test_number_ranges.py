@@ -1,0 +1,109 @@
+"""Ranges of numbers and times: ten persons in each, values on the grid of nearly all, no extreme of one person."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairflows.release.number_ranges import FEWEST_PERSONS, NumberRanges, grid_of_most
+
+RNG = np.random.default_rng(0)
+
+
+def drawn_from(column: pd.Series, who: np.ndarray | None = None, n_times: int = 5) -> pd.Series:
+    """Draw from the range of each value, several times."""
+    who = np.arange(len(column)) if who is None else who
+    ranges = NumberRanges.fit(column, who)
+    codes = np.tile(ranges.codes(column), n_times)
+    return ranges.column(ranges.draw(codes, np.random.default_rng(1)))
+
+
+COLUMNS = {
+    "whole numbers": pd.Series(RNG.integers(0, 5_000, 2_000)),
+    "one decimal": pd.Series(RNG.normal(50, 20, 2_000).round(1)),
+    "real": pd.Series(RNG.lognormal(3, 2, 2_000)),
+    "many zeros": pd.Series(np.where(RNG.random(2_000) < 0.9, 0, RNG.integers(1, 10**6, 2_000))),
+    "times": pd.Series(pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 10**6, 2_000), unit="s")),
+    "nullable": pd.Series(RNG.integers(0, 300, 2_000), dtype="Int64").mask(RNG.random(2_000) < 0.2),
+    "small numbers": pd.Series(RNG.exponential(1e-9, 2_000)),
+    "single precision": pd.Series(RNG.normal(size=2_000).astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_values_stay_in_their_ranges(column):
+    ranges = NumberRanges.fit(column, np.arange(len(column)))
+    codes = ranges.codes(column)
+    again = ranges.column(ranges.draw(codes, np.random.default_rng(1)))
+    assert again.dtype == column.dtype
+    assert (ranges.codes(again) == codes).all()
+    assert again.isna().equals(column.isna())
+    assert np.bincount(codes).min() >= FEWEST_PERSONS
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_an_extreme_of_one_person_is_not_drawn(column):
+    extremes = {column.min(), column.max()}
+    own = {value for value in extremes if (column == value).sum() == 1}
+    assert own.isdisjoint(drawn_from(column, n_times=50).dropna())
+
+
+def test_a_value_that_one_person_has_several_times_is_an_extreme_of_one_person():
+    column = pd.Series([*RNG.integers(0, 50, 300), 99, 99, 99])
+    assert 99 not in set(drawn_from(column, np.array([*range(300), 300, 300, 300]), 50))
+    assert 99 in set(drawn_from(column, None, 50))
+
+
+def test_ten_rows_of_one_person_do_not_fill_a_range():
+    column = pd.Series(np.arange(200.0))
+    who = np.arange(200) // 20  # ten persons with twenty rows each
+    assert len(NumberRanges.fit(column, who)) == 1
+    assert len(NumberRanges.fit(column, np.arange(200))) > 10
+
+
+def test_values_that_several_persons_share_come_out_as_they_are():
+    """Incomes are heaped at round numbers, and codes between the codes of a list do not exist."""
+    incomes = pd.Series(RNG.choice([20_000, 25_000, 30_000, 31_415, 40_000], 3_000) + 0)
+    codes = pd.Series(RNG.choice([110, 230, 4_020, 9_920], 3_000))
+    for column in (incomes, codes):
+        assert set(drawn_from(column)) == set(column)
+
+
+def test_a_few_odd_values_do_not_make_a_column_continuous():
+    column = pd.Series([*RNG.integers(0, 300, 1_000) / 10, 5.699999999999999, 1 / 3, 7.123456789])
+    drawn = drawn_from(column)
+    assert (drawn == drawn.round(1)).all()
+
+
+def test_numbers_without_a_grid_have_a_few_digits():
+    drawn = drawn_from(pd.Series(RNG.lognormal(10, 1, 2_000)))
+    assert drawn.map(lambda value: len(f"{value!r}".replace(".", ""))).max() <= 10
+
+
+def test_heavy_tails_are_kept():
+    column = pd.Series(RNG.pareto(1.5, 50_000))
+    drawn = drawn_from(column, n_times=1)
+    for share in (0.5, 0.9, 0.99, 0.999):
+        assert drawn.quantile(share) == pytest.approx(column.quantile(share), rel=0.05)
+
+
+@pytest.mark.parametrize("values", [[], [None, None], [0, 2**63 - 1]], ids=["empty", "nothing known", "too far apart"])
+def test_columns_without_ranges(values):
+    column = pd.Series(values, dtype=float if None in values or not values else np.int64)
+    if len(column.dropna()) < 2:
+        assert NumberRanges.fit(column, np.arange(len(column))) is None
+
+
+def test_grids_of_most_values():
+    assert grid_of_most(np.arange(100)).step == 1
+    assert grid_of_most(np.array([*np.arange(100), 0.5])).decimals == 0
+    assert grid_of_most(RNG.normal(size=100)) is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=60))
+def test_any_numbers(values):
+    column = pd.Series(values, dtype=float)
+    drawn = drawn_from(column, n_times=3)
+    assert drawn.between(column.min(), column.max()).all()

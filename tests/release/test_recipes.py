@@ -1,0 +1,141 @@
+"""Columns that follow from others are recognised, and hold in every drawn row."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairflows.release.recipes import find_recipes
+from fairflows.release.row_law import RowLaw
+
+N = 3_000
+
+
+def drawn_from(X: pd.DataFrame, **settings) -> tuple[RowLaw, pd.DataFrame]:
+    """Draw as many rows as the table has, from two cells."""
+    cells = (X.index.to_numpy() % 2).astype(int)
+    law = RowLaw.fit(X, cells, 2, **settings)
+    return law, law.sample(cells, np.random.default_rng(1))
+
+
+def numbers() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {
+            "year": rng.integers(1990, 2020, N),
+            "birth": rng.integers(1930, 1970, N),
+            "weight": rng.normal(70, 12, N).round(1),
+            "height": rng.normal(1.7, 0.1, N).round(2),
+            "months": rng.integers(1, 70, N),
+            "fee": rng.uniform(10, 100, N).round(2),
+            "part a": rng.integers(0, 50, N),
+            "part b": rng.integers(0, 50, N),
+            "part c": rng.integers(0, 50, N),
+        }
+    )  # fmt: skip
+    X["age"] = X["year"] - X["birth"] - rng.integers(0, 2, N)
+    X["bmi"] = (X["weight"] / X["height"] ** 2).round(1)
+    X["total"] = (X["months"] * X["fee"]).round(2)
+    X["age squared"] = X["age"] ** 2
+    X["log fee"] = np.log(X["fee"])
+    X["parts"] = X["part a"] + X["part b"] + X["part c"]
+    X["pounds"] = X["weight"] * 2.2046
+    return X
+
+
+def test_arithmetic_holds_in_every_row():
+    law, drawn = drawn_from(numbers())
+    assert (drawn["year"] - drawn["birth"] - drawn["age"]).isin([0, 1]).mean() > 0.999
+    assert ((drawn["weight"] / drawn["height"] ** 2).round(1) - drawn["bmi"]).abs().max() < 0.11
+    assert ((drawn["months"] * drawn["fee"]).round(2) - drawn["total"]).abs().max() < 0.011
+    assert (drawn["age"] ** 2 == drawn["age squared"]).all()
+    assert np.log(drawn["fee"]).to_numpy() == pytest.approx(drawn["log fee"])
+    assert (drawn["part a"] + drawn["part b"] + drawn["part c"] == drawn["parts"]).all()
+    assert (drawn["weight"] * 2.2046).to_numpy() == pytest.approx(drawn["pounds"])
+    assert len(law.derived) == 7
+
+
+def test_computed_columns_stay_in_the_range_of_the_table():
+    X = numbers()
+    drawn = drawn_from(X)[1]
+    for name in ("bmi", "total", "parts"):
+        assert X[name].min() <= drawn[name].min()
+        assert drawn[name].max() <= X[name].max()
+
+
+def test_recognition_can_be_switched_off():
+    law, drawn = drawn_from(numbers(), derive=False)
+    assert law.derived == []
+    assert set(law.order) == set(drawn)
+
+
+def test_independent_numbers_follow_from_nothing():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({f"x{j}": rng.integers(0, 40, N) for j in range(8)} | {"real": rng.normal(size=N)})
+    assert find_recipes(X) == []
+
+
+def test_gaps_of_a_sum_are_those_of_its_parts():
+    X = numbers()[["months", "fee", "total"]].astype({"months": "Int64"})
+    X.loc[::7, "months"] = pd.NA
+    X.loc[::7, "total"] = np.nan
+    drawn = drawn_from(X)[1]
+    assert drawn["months"].isna().equals(drawn["total"].isna())
+    assert drawn["total"].isna().mean() == pytest.approx(1 / 7, abs=0.03)
+
+
+def test_one_hot_groups():
+    rng = np.random.default_rng(0)
+    which = rng.integers(4, size=N)
+    X = pd.DataFrame({f"is {j}": (which == j).astype(int) for j in range(4)} | {"age": 20 + 10 * which})
+    X["other"] = rng.random(N) < 0.3
+    X["never both 1"] = ((which == 0) & (rng.random(N) < 0.5)).astype(float)
+    X["never both 2"] = ((which == 1) & (rng.random(N) < 0.5)).astype(float)
+    _, drawn = drawn_from(X)
+    assert (drawn[[f"is {j}" for j in range(4)]].sum(axis=1) == 1).all()
+    assert not ((drawn["never both 1"] == 1) & (drawn["never both 2"] == 1)).any()
+    assert drawn.dtypes.equals(X.dtypes)
+    assert drawn["other"].mean() == pytest.approx(0.3, abs=0.04)
+
+
+def test_codes_names_and_classes():
+    rng = np.random.default_rng(0)
+    code = rng.choice([100, 110, 120, 200, 210, 300, 310, 320, 330, 400] * 4, N) + 10_000 * rng.integers(9, size=N)
+    X = pd.DataFrame(
+        {
+            "class": np.where(code % 1_000 < 200, "first", np.where(code % 1_000 < 300, "second", "third")),
+            "name": [f"name of {value}" for value in code],
+            "code": code,
+            "prestige": code * 7 % 23,
+            "noise": rng.integers(0, 9, N),
+        }
+    )  # fmt: skip
+    law, drawn = drawn_from(X)
+    for name in ("class", "name", "prestige"):
+        pairs = set(zip(X["code"], X[name], strict=True))
+        assert set(zip(drawn["code"], drawn[name], strict=True)) <= pairs
+    assert law.parents == {"code": "class"}
+    assert drawn["class"].value_counts(normalize=True).to_dict() == pytest.approx(
+        X["class"].value_counts(normalize=True).to_dict(), abs=0.04
+    )
+
+
+def test_the_hour_of_the_day_is_kept():
+    rng = np.random.default_rng(0)
+    hours = rng.choice([7, 8, 9, 17, 18], N)
+    moments = pd.Timestamp("2017-01-01", tz="UTC") + pd.to_timedelta(rng.integers(0, 365, N), unit="D")
+    X = pd.DataFrame({"at": moments + pd.to_timedelta(hours * 3600 + rng.integers(0, 3600, N), unit="s")})
+    X.loc[::10, "at"] = pd.NaT
+    drawn = drawn_from(X)[1]
+    assert drawn.dtypes.equals(X.dtypes)
+    assert set(drawn["at"].dt.hour.dropna()) == {7, 8, 9, 17, 18}
+    assert drawn["at"].isna().mean() == pytest.approx(0.1, abs=0.02)
+
+
+def test_two_times_a_fixed_time_apart():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"start": pd.Timestamp("2017-01-01") + pd.to_timedelta(rng.integers(0, 10**7, N), unit="s")})
+    X["end"] = X["start"] + pd.Timedelta(days=30)
+    X["days"] = rng.integers(1, 90, N)
+    X["later"] = X["start"] + pd.to_timedelta(X["days"], unit="D")
+    drawn = drawn_from(X)[1]
+    assert (drawn["end"] - drawn["start"] == pd.Timedelta(days=30)).all()
