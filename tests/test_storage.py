@@ -1,6 +1,5 @@
 """Saving and loading: the same behaviour afterwards, private files, and a clear word about damage."""
 
-import datetime
 import json
 import os
 import re
@@ -14,8 +13,6 @@ from hashlib import sha256
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from sklearn.ensemble import RandomForestClassifier
@@ -37,7 +34,6 @@ from fairflows.density.made import CategoricalMADE
 from fairflows.paper import make_gaussians
 from fairflows.release.release import Release
 from fairflows.storage import _HOMES, FORMAT, class_named, load, model_hash, save
-from fairflows.stream.batches import encode_batch
 from fairflows.stream.files import encode_file
 from fairflows.table.persons import Persons
 
@@ -298,34 +294,6 @@ def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
     texts = [value["text"].split() for value in saved_values(tmp_path / "model", "kind", "string type")]
     assert {storage for storage, _ in texts} <= {"python", "pyarrow"}
     assert "NA" in {missing for _, missing in texts} <= {"NA", "nan"}
-
-
-@pytest.mark.parametrize("output", ["cell", "row"])
-def test_values_of_columns_of_any_objects(output, tmp_path):
-    """Dates, times of day, and text that a program wrote as bytes, which is no secret."""
-    columns = {
-        "day": [datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)] * 100,
-        "hour": [datetime.time(8), datetime.time(9, 30)] * 100,
-        "town": [b"Ulm", b"Bonn"] * 100,
-        "person": range(200),
-    }
-    table = Table(pd.DataFrame(columns), sensitive=np.repeat([b"f", b"m"], 100).astype(object), identifier="person")
-    encoder = Release(FairTree(n_cells=2), output=output, n_folds=1).fit(table)
-    save(encoder, tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert (again.groups_, model_hash(again, b"")) == ([b"f", b"m"], model_hash(encoder, b""))
-    assert len(json.loads((tmp_path / "model" / "key.json").read_text())) == 1
-    batch = pa.Table.from_pandas(table.X.assign(a=table.a, person=range(200)), preserve_index=False)
-    encoded = encode_batch(again, batch, sensitive="a", identifier="person")
-    if output == "cell":
-        assert encoded["cell"].to_pylist() == encoder.transform(table)["cell"].tolist()
-    else:
-        assert encoded.schema.types == [pa.date32(), pa.time64("us"), pa.binary()]
-        assert set(encoded["hour"].to_pylist()) == set(columns["hour"])
-        pq.write_table(batch, tmp_path / "rows.parquet")
-        encode_file(again, tmp_path / "rows.parquet", tmp_path / "shared.csv", sensitive="a", identifier="person")
-        written = pd.read_csv(tmp_path / "shared.csv", dtype=str)
-        assert (set(written["hour"]), set(written["town"])) == ({"08:00:00", "09:30:00"}, {"Ulm", "Bonn"})
 
 
 def saved_values(model, entry, content):

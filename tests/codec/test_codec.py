@@ -298,8 +298,6 @@ def test_times_finer_than_in_training_are_off_the_grid():
         ("datetime64[us, Europe/Berlin]", "M8[us]"),
         ("M8[us]", "m8[us]"),
         ("m8[us]", "M8[us]"),
-        ("timestamp[us][pyarrow]", "timestamp[us, tz=UTC][pyarrow]"),
-        ("date32[pyarrow]", "duration[s][pyarrow]"),
     ],
 )
 def test_moments_clock_readings_and_durations_are_not_mixed(trained, later):
@@ -313,17 +311,6 @@ def test_moments_clock_readings_and_durations_are_not_mixed(trained, later):
     codec = Codec(key=KEY).fit(pd.DataFrame({"t": column(trained)}))
     with pytest.raises(DataError, match=r"'t' must hold (times with|times without|durations).*; got"):
         encode(codec, pd.DataFrame({"t": column(later)}))
-
-
-@pytest.mark.parametrize(
-    "dtype", ["date32[pyarrow]", "timestamp[ms][pyarrow]", "timestamp[us, tz=Europe/Berlin][pyarrow]"]
-)
-def test_arrow_times_come_back(dtype):
-    moments = pd.Series(pd.to_datetime(["2020-01-01", "2020-01-31", "2020-02-29", None]))
-    moments = moments.dt.tz_localize("UTC") if "," in dtype else moments
-    frame = pd.DataFrame({"t": moments.astype(dtype), "n": [1, 2, 3, 4]})
-    codec = Codec(key=KEY, missing="category").fit(frame)
-    assert_frame_equal(codec.decode(encode(codec, frame))[0], frame, check_exact=True)
 
 
 def test_missing_numbers_of_another_type_than_in_training():
@@ -443,8 +430,8 @@ def test_values_that_repeat_without_a_grid_are_reported():
         (pd.DataFrame({"x": [1.0, np.inf]}), "'x' must hold finite numbers; 1 are infinity"),
         (pd.DataFrame({"x": [1 + 2j, 0j]}), "'x': Complex data not supported"),
         (pd.DataFrame({"x": pd.Series(["a", 1], dtype=object)}), "'x' must hold values of one type; got int, str"),
-        (pd.DataFrame({"x": pd.Series([[1], [2]], dtype=object)}), "'x' must hold plain values; got list"),
-        (pd.DataFrame({"x": [b"ok", b"caf\xe9"]}), "'x' holds bytes that are not UTF-8 text: b'caf"),
+        (pd.DataFrame({"x": pd.Series([[1], [2]], dtype=object)}), "'x' must hold text, .*; got list"),
+        (pd.DataFrame({"x": [b"ok", b"caf\xe9"]}), "'x' must hold text, .*; got bytes"),
         (pd.DataFrame({"x": []}), "at least one row"),
     ],
 )

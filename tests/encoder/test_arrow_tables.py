@@ -56,7 +56,7 @@ def test_names_are_kept_and_the_kind_of_table_too(form):
     expected = {"polars": polars.DataFrame, "pandas": pd.DataFrame}.get(form, pa.Table)
     assert isinstance(rows, expected)
     if expected is pa.Table:
-        assert rows.schema.field("day").type == pa.date32()
+        assert pa.types.is_timestamp(rows.schema.field("day").type), "dates come back as midnights"
         assert rows.column_names == ["age", "town", "day"]
         assert rows.num_rows == 400
 

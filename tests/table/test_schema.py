@@ -1,7 +1,6 @@
 """A table is read the way the model's own rows were, or refused: no type is guessed anew."""
 
 import datetime
-from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -34,12 +33,12 @@ def written(path, text):
 
 
 def kind(*values, dtype=None):
-    return Schema.of(pd.DataFrame({"c": pd.Series(values, dtype=dtype)})).kinds["c"]
+    return Schema.of(to_pandas(pd.DataFrame({"c": pd.Series(values, dtype=dtype)}))).kinds["c"]
 
 
 def applied(fitted, came):
     """The column that comes of `came` where `fitted` was fitted."""
-    return Schema.of(pd.DataFrame({"c": fitted})).apply(pd.DataFrame({"c": came}))["c"]
+    return Schema.of(to_pandas({"c": fitted})).apply(to_pandas({"c": came}))["c"]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def applied(fitted, came):
         ([1, 2], "category", "whole numbers"),
         ([1.0, 2.5], None, "numbers"),
         ([1.5, None], "Float64", "numbers"),
-        ([DATE, None], object, "dates"),
+        ([DATE, None], object, "times without a time zone"),
         ([DATE, None], pd.ArrowDtype(pa.date32()), "times without a time zone"),
         ([DATE], "datetime64[s]", "times without a time zone"),
         ([NOON], object, "times without a time zone"),
@@ -67,7 +66,6 @@ def applied(fitted, came):
         ([pd.Timedelta("1h")], None, "durations"),
         ([None, None], object, "no values"),
         ([np.nan], None, "no values"),
-        ([Decimal(1)], object, "decimal"),
     ],
 )
 def test_what_a_column_holds(values, dtype, expected):
@@ -87,7 +85,6 @@ def test_a_schema_is_stored_as_plain_values(tmp_path):
         ([1, 2], [2.0**60, np.nan], [2**60, None]),
         ([1, 2], pd.array([2**60 + 1, None], dtype="Int64"), [2**60 + 1, None]),
         ([1, 2], pd.Series([2**63 + 1, None], dtype=object), [2**63 + 1, None]),
-        ([1, 2], pd.Categorical([2**60 + 1, None]), [2**60 + 1, None]),
         ([1, 2], [7.0, 7.5], [7.0, 7.5]),  # which the codec rounds or refuses
         ([1, 2], [1e300, 1.0], [1e300, 1.0]),
         ([1.5, 2.5], [7, 8], [7, 8]),
@@ -97,7 +94,7 @@ def test_a_schema_is_stored_as_plain_values(tmp_path):
         (pd.Categorical(["a", "b"]), pd.Series(["b", None], dtype=object), ["b", None]),
         ([True, False], pd.Series([True, None], dtype=object), [True, None]),
         (pd.Series([DATE, DATE]).astype("datetime64[s]"), [DATE, None], [pd.Timestamp(DATE), None]),
-        ([DATE, DATE], pd.to_datetime(["2020-02-29", None]), [datetime.date(2020, 2, 29), None]),
+        ([DATE, DATE], pd.to_datetime(["2020-02-29", None]), [pd.Timestamp("2020-02-29"), None]),
         ([NOON, NOON], pd.Series([NOON, None], dtype=object), [NOON, None]),
         (pd.to_datetime([MOMENT, MOMENT]), pd.Series([MOMENT, None], dtype=object), [pd.Timestamp(MOMENT), None]),
         (["a", "b"], [None, None], [None, None]),
@@ -117,7 +114,7 @@ def test_what_can_be_brought_to_the_fitted_type_is(fitted, came, expected):
         (["7", "X9"], [7, 8], r"'c' must hold text, .* got whole numbers \(int64\). Which text"),
         (["7", "X9"], [7.5, 8], "'c' must hold text, .* got numbers"),
         (["7", "X9"], pd.Categorical([7, 8]), r"'c' must hold text, .* got whole numbers \(category\)"),
-        (["a", "b"], [DATE, DATE], "'c' must hold text, .* got dates"),
+        (["a", "b"], [DATE, DATE], "'c' must hold text, .* got times"),
         (["a", "b"], pd.Series(["a", 1], dtype=object), "'c' must hold text, .* got mixed"),
         ([1, 2], ["1", "2"], "'c' must hold whole numbers, .* got text"),
         ([1, 2], [True, False], "'c' must hold whole numbers, .* got booleans"),
@@ -125,11 +122,6 @@ def test_what_can_be_brought_to_the_fitted_type_is(fitted, came, expected):
         ([True, False], [1, 0], "'c' must hold booleans, .* got whole numbers"),
         ([NOON, NOON], [MOMENT, MOMENT], "'c' must hold times without a time zone, .* got times with a time zone"),
         ([NOON, NOON], [1, 2], "'c' must hold times without a time zone, .* got whole numbers"),
-        (
-            [DATE, DATE],
-            [NOON, NOON],
-            "'c' must hold dates, .*; 2 times are not at midnight, the first is 2020",
-        ),
         (pd.to_timedelta(["1h", "2h"]), [1, 2], "'c' must hold durations, .* got whole numbers"),
     ],
 )
@@ -183,7 +175,7 @@ def test_a_file_is_read_with_the_fitted_types(read, tmp_path):
     assert later["code"].tolist() == ["7", "8", "NA", "07"]  # as they stand
     assert later["age"].astype("Int64").equals(pd.Series([3, None, 5, 5], dtype="Int64"))
     assert later["rate"].dtype == np.float64
-    assert [str(later[name].dtype) for name in ("at", "moment")] == ["datetime64[s]", "datetime64[us, UTC]"]
+    assert [str(later[name].dtype) for name in ("at", "moment")] == ["datetime64[ms]", "datetime64[us, UTC]"]
     assert later["married"].tolist() == [True, False, None, True]
     assert later["more"].dtype == np.int64  # the schema does not know it
     assert Schema.of(later[list(schema.kinds)]) == schema
@@ -204,7 +196,7 @@ def test_a_stream_asks_for_some_of_the_columns_of_a_schema(tmp_path):
         ("numbers", "0x10"),
         ("booleans", "1"),
         ("booleans", "yes"),
-        ("dates", "31.01.2020"),
+        ("times without a time zone", "31.01.2020"),
         ("times without a time zone", "2020-01-31T10:30:00Z"),
         ("times with a time zone", "2020-01-31 10:30"),
     ],
@@ -214,7 +206,6 @@ def test_a_field_that_cannot_be_read_is_named(read, kind, text, tmp_path):
         "whole numbers": "7.5",
         "numbers": "7",
         "booleans": "True",
-        "dates": "2020-01-31",
         "times without a time zone": "2020-01-31 10:30",
         "times with a time zone": "2020-01-31 10:30+01:00",
     }[kind]

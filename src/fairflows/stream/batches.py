@@ -31,12 +31,9 @@ _TYPES = {
     kinds.BOOLEANS: pa.bool_(),
     kinds.WHOLE: pa.int64(),
     kinds.NUMBERS: pa.float64(),
-    kinds.DATES: pa.date32(),
     kinds.TIMES: pa.timestamp("us"),
     kinds.MOMENTS: pa.timestamp("us", "UTC"),
     kinds.DURATIONS: pa.duration("us"),
-    "time": pa.time64("us"),  # of day
-    "bytes": pa.binary(),
 }
 
 

@@ -301,7 +301,7 @@ class TableWriter:
             if is_first:
                 self._file = self._path.open("w", encoding="utf-8", newline="")
             has_gaps = any(column.null_count for column in table.columns)  # pandas makes floats of whole numbers then
-            frame = _with_texts(table).to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
+            frame = table.to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
             frame.to_csv(self._file, sep=self._separator, index=False, header=is_first)
             return
         if is_first:
@@ -309,14 +309,6 @@ class TableWriter:
             texts = [field.name for field in table.schema if not pa.types.is_floating(field.type)]
             self._file = pq.ParquetWriter(self._path, table.schema, use_dictionary=texts)
         self._file.write_table(table)
-
-
-def _with_texts(table: pa.Table) -> pa.Table:
-    """Replace bytes by text, since pandas would write bytes as Python shows them."""
-    for j, field in enumerate(table.schema):
-        if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
-            table = table.set_column(j, field.name, table.column(j).cast(pa.string()))
-    return table
 
 
 def number_of_buckets(n_rows: int) -> int:

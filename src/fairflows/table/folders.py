@@ -1,7 +1,8 @@
 """Write files and folders that appear whole or not at all: beside the target first, then renamed into place.
 
 Every writer has a side file or folder of its own, so that the last of several writers wins, and each result is whole.
-If a path is a link, its target is written, and the link stays.
+If a path is a link, its target is written, and the link stays. A process that is killed leaves a hidden file or private
+folder beside the target, called ``.name.partial-…``, and never a partial target.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ _MOST_TRIES = 100  # at a name that other writers are renaming too
 
 def check_file(target: Path, *sources: Path | None) -> None:
     """Raise before the work is done if a file cannot be written, or is one of the sources to be read."""
-    folder = _without_links(target).parent if target.is_symlink() else target.parent
+    folder = _real(target).parent
     if not folder.is_dir():
         raise DataError(f"{target}: there is no folder {folder}.")
     if target.exists() and not target.is_file():
-        what = "a folder" if target.is_dir() else "a device or a pipe"
-        raise DataError(f"{target}: is {what}, where a file is to be written.")
+        raise DataError(f"{target}: is a folder or a device, where a file is to be written.")
     _check_writable(target, folder)
     for source in sources:
         if source is not None and source.exists() and target.exists() and target.samefile(source):
@@ -37,13 +37,11 @@ def check_file(target: Path, *sources: Path | None) -> None:
 
 def check_folder(target: Path) -> None:
     """Raise before the work is done if a folder cannot be written."""
-    target = _without_links(target)
-    if target.exists() and not target.is_dir():
-        raise DataError(f"{target}: is a file, where a folder is to be written.")
-    above = next(folder for folder in target.parents if folder.exists())
+    target = _real(target)
+    above = next(folder for folder in (target, *target.parents) if folder.exists())
     if not above.is_dir():
-        raise DataError(f"{target}: cannot be written: {above} is a file.")
-    _check_writable(target, above)
+        raise DataError(f"{target}: cannot be written: {above} is a file, where a folder is to be written.")
+    _check_writable(target, above if above != target else above.parent)
 
 
 def refuse_other_files(folder: Path, names: Collection[str]) -> None:
@@ -57,13 +55,9 @@ def refuse_other_files(folder: Path, names: Collection[str]) -> None:
 
 @contextmanager
 def new_file(target: Path) -> Iterator[Path]:
-    """Yield a path to write to. The file takes its place at `target` if the block ends well, else it is removed.
-
-    A process that is killed in between leaves a hidden file beside the target, and never a partial target.
-    """
+    """Yield a path to write to. The file takes its place at `target` if the block ends well, else it is removed."""
     check_file(target)
-    target = _without_links(target)
-    _remove_leftovers(target)
+    target = _real(target)
     side = target.parent / f"{_side_name(target)}{secrets.token_hex(8)}"
     try:
         yield side
@@ -78,12 +72,8 @@ def new_file(target: Path) -> Iterator[Path]:
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield a private folder (0700) to fill. It takes the place of `target` if the block ends well."""
     check_folder(target)
-    target = _without_links(target)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{target}: cannot be written: {error.strerror}.") from None
-    _remove_leftovers(target)
+    target = _real(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
     with side_folder(target) as side:
         yield side
         for path in (side, *side.rglob("*")):
@@ -95,7 +85,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 @contextmanager
 def side_folder(target: Path) -> Iterator[Path]:
     """Yield a private folder beside `target` for the time of the block."""
-    target = _without_links(target)
+    target = _real(target)
     folder = Path(tempfile.mkdtemp(prefix=_side_name(target), dir=target.parent))  # mkdtemp makes it 0700
     try:
         yield folder
@@ -111,7 +101,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 def settle_folder(target: Path) -> None:
     """Put the old folder back if a process was killed between its two renames."""
-    target = _without_links(target)
+    target = _real(target)
     if not target.exists() and _previous(target).is_dir():
         _rename(_previous(target), target)
 
@@ -140,12 +130,9 @@ def _rename(folder: Path, name: Path) -> bool:
     return True
 
 
-def _without_links(path: Path) -> Path:
+def _real(path: Path) -> Path:
     """Return the path that a path leads to: renaming something to a link would replace the link."""
-    real = Path(os.path.realpath(path))
-    if real.is_symlink():
-        raise DataError(f"{path}: is a link that leads back to itself.")
-    return real
+    return Path(os.path.realpath(path))
 
 
 def _check_writable(target: Path, folder: Path) -> None:
@@ -158,26 +145,7 @@ def _previous(target: Path) -> Path:
 
 
 def _side_name(target: Path) -> str:
-    return f".{target.name}.partial-{os.getpid()}-"
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove the side files and folders that killed processes left; those of running processes stay."""
-    leftover = re.compile(rf"\.{re.escape(target.name)}\.partial-(\d+)-.*")
-    for path in target.parent.iterdir():
-        found = leftover.fullmatch(path.name)
-        if found and not _is_running(int(found[1])):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's process
-        pass
-    return True
+    return f".{target.name}.partial-"
 
 
 def _sync(path: Path) -> None:

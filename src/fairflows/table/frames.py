@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
 from scipy.sparse import sparray, spmatrix
 
@@ -42,8 +41,6 @@ Values: TypeAlias = "np.ndarray | ExtensionArray"
 
 Given = TypeVar("Given")
 
-_DAY = 86_400
-_SECONDS = pa.timestamp("s")
 NULLABLE = {
     getattr(pa, kind.lower())(): getattr(pd, f"{kind}Dtype")()
     for kind in ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
@@ -51,6 +48,7 @@ NULLABLE = {
 """pandas' types for whole numbers of which some are missing."""
 TEXT_DTYPE = pd.Series(["text"]).dtype
 """pandas' type for text; before pandas 3 any objects."""
+_INFERRED = ("floating", "mixed-integer-float", "datetime", "timedelta")  # of objects, for which pandas has a type
 
 
 def is_polars(data: object) -> TypeGuard[polars.DataFrame | polars.Series]:
@@ -97,9 +95,9 @@ def to_pandas(data: TableLike, columns: list[str] | None = None) -> pd.DataFrame
     elif isinstance(data, pa.Table):
         frame = from_arrow(data)
     elif isinstance(data, pd.DataFrame):
-        frame = with_plain_times(data)
+        frame = _without_objects(data)
     elif isinstance(data, dict):
-        frame = pd.DataFrame(data)
+        frame = _without_objects(pd.DataFrame(data))
     else:
         frame = _from_array(data, columns)
     check_names(frame.columns)
@@ -107,12 +105,10 @@ def to_pandas(data: TableLike, columns: list[str] | None = None) -> pd.DataFrame
 
 
 def from_arrow(table: pa.Table) -> pd.DataFrame:
-    """Convert an Arrow table: whole numbers with gaps stay whole, decimals become the nearest floats.
-
-    A date becomes its midnight in seconds; neither polars nor Parquet has times in that unit, by which `as_kind_of`
-    knows dates again.
-    """
-    table = _with_held_types(table)
+    """Convert an Arrow table: whole numbers with gaps stay whole, and a date becomes its midnight."""
+    for j, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
+        if (held := _held(column)) is not column:
+            table = table.set_column(j, name, held)
     frame = table.to_pandas()
     for field, column in zip(table.schema, table.columns, strict=True):
         if field.type in NULLABLE and column.null_count and frame.get(field.name) is not None:
@@ -121,20 +117,11 @@ def from_arrow(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def _with_held_types(table: pa.Table) -> pa.Table:
-    """Convert the columns to types that pandas can hold."""
-    for j, (name, column) in enumerate(zip(table.schema.names, table.columns, strict=True)):
-        held = _held(column)
-        if held is not column:
-            table = table.set_column(j, name, held)
-    return table
-
-
 def _held(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Convert a column to a type that pandas can hold."""
     kind = column.type
     if pa.types.is_date(kind):
-        return column.cast(pa.timestamp("ms")).cast(pa.timestamp("s"))
+        return column.cast(pa.timestamp("ms"))
     if pa.types.is_decimal(kind):
         return _from_decimal(column)
     if pa.types.is_dictionary(kind) and pa.types.is_unsigned_integer(kind.index_type):
@@ -143,20 +130,39 @@ def _held(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def with_plain_times(frame: pd.DataFrame) -> pd.DataFrame:
-    """Convert dates, times and durations of Arrow's types to pandas' own, which all of pandas works with."""
-    times = [j for j, dtype in enumerate(frame.dtypes) if isinstance(dtype, pd.ArrowDtype) and dtype.kind in "mM"]
-    for j in times:
+def _from_decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return floats; without decimals whole numbers, or text if 64 bits do not hold them."""
+    texts = column.cast(pa.string())
+    if column.type.scale > 0:
+        return texts.cast(pa.float64())  # Arrow's own way to floats is not the nearest
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return texts  # floats would make one person of several
+
+
+def _without_objects(frame: pd.DataFrame) -> pd.DataFrame:
+    """Convert numbers, dates and times that are Python objects, or of Arrow's types, to types of pandas' own."""
+    changed = {j: plain for j in range(frame.shape[1]) if (plain := _plain(frame.iloc[:, j])) is not None}
+    if changed:
         frame = frame.copy(deep=False)
-        frame.isetitem(j, with_plain_time(frame.iloc[:, j]))
+        for j, column in changed.items():
+            frame.isetitem(j, column)
     return frame
 
 
-def with_plain_time(column: pd.Series) -> pd.Series:
-    """Convert the dates, times or durations of one column, if it has any."""
-    if not (isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind in "mM"):
-        return column
-    return from_arrow(pa.table({"time": pa.array(column)}))["time"].set_axis(column.index)
+def _plain(column: pd.Series) -> pd.Series | None:
+    """Return a column in a type of pandas' own; None if it is, or holds objects that pandas has no type for."""
+    if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind in "mM":
+        return from_arrow(pa.table({"time": pa.array(column)}))["time"].set_axis(column.index)
+    if column.dtype != object:
+        return None
+    inferred = pd.api.types.infer_dtype(column, skipna=True)
+    if inferred == "date":
+        return column.astype("datetime64[ms]")
+    if inferred == "integer":  # not by way of floats, which round large numbers
+        return column.astype("Int64" if column.dropna().max() < 2**63 else "UInt64")
+    return column.infer_objects() if inferred in _INFERRED else None
 
 
 def check_names(columns: Iterable[Hashable]) -> None:
@@ -172,22 +178,12 @@ def as_kind_of(original: object, frame: pd.DataFrame) -> Frame:
     if is_polars(original):
         import polars
 
-        dates = [name for name, column in frame.items() if _holds_dates(column)]
-        return polars.from_pandas(frame).with_columns(polars.col(dates).cast(polars.Date))
+        return polars.from_pandas(frame)
     if is_arrow(original):
-        return with_dates(columns_of(frame))
+        return as_arrow(columns_of(frame))
     if isinstance(original, np.ndarray):
         return frame.to_numpy()
     return frame
-
-
-def with_dates(columns: Mapping[str, Values]) -> pa.Table:
-    """Return columns as an Arrow table, with dates if `from_arrow` made midnights of them."""
-    table = as_arrow(columns)
-    for j, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
-        if kind == _SECONDS and _holds_dates(pd.Series(columns[name])):
-            table = table.set_column(j, name, table.column(j).cast(pa.date32()))
-    return table
 
 
 def columns_of(frame: pd.DataFrame) -> dict[str, Values]:
@@ -223,25 +219,6 @@ def _from_array(data: TableLike, columns: list[str] | None) -> pd.DataFrame:
             "Reshape your data: a single column is array.reshape(-1, 1)."
         )
     return pd.DataFrame(array, columns=columns or [f"x{j}" for j in range(array.shape[1])])
-
-
-def _from_decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return floats; without decimals whole numbers, or text if 64 bits do not hold them."""
-    texts = column.cast(pa.string())
-    if column.type.scale > 0:
-        return pc.cast(texts, pa.float64())  # Arrow's own way to floats is not the nearest
-    for whole in (pa.int64(), pa.uint64()):
-        try:
-            return column.cast(whole)
-        except pa.ArrowInvalid:
-            pass
-    return texts  # floats would make one person of several
-
-
-def _holds_dates(column: pd.Series) -> bool:
-    if column.dtype != "M8[s]":
-        return False
-    return bool((column.dropna().astype(np.int64) % _DAY == 0).all())
 
 
 def only_used_categories(frame: pd.DataFrame) -> pd.DataFrame:

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.frames import check_names, from_arrow
-from fairflows.table.schema import BOOLEANS, DATES, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema
+from fairflows.table.schema import BOOLEANS, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema
 from fairflows.table.text_format import TextFormat, own_format, tab_by_name
 
 PACKED_SUFFIXES = {".gz", ".bz2", ".zst", ".lz4"}  # which pyarrow opens
@@ -55,7 +55,6 @@ _OF_KIND = {
     BOOLEANS: (pa.bool_(),),
     WHOLE: _NUMBERS,  # the codec rounds or refuses a number in between
     NUMBERS: (pa.float64(),),
-    DATES: _DAYS,
     TIMES: _DAYS,
     MOMENTS: _MOMENTS,
 }

@@ -17,13 +17,11 @@ import pandas as pd
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_known, has_zone, is_number, missing, with_columns
-from fairflows.table.frames import with_plain_time, with_plain_times
 
 TEXT = "text"
 BOOLEANS = "booleans"
 WHOLE = "whole numbers"
 NUMBERS = "numbers"
-DATES = "dates"
 TIMES = "times without a time zone"
 MOMENTS = "times with a time zone"
 DURATIONS = "durations"
@@ -35,20 +33,11 @@ _KINDS = {
     "integer": WHOLE,
     "floating": NUMBERS,
     "mixed-integer-float": NUMBERS,
-    "date": DATES,
     "datetime": TIMES,
     "datetime64": TIMES,
     "timedelta": DURATIONS,
     "timedelta64": DURATIONS,
     "empty": NOTHING,
-}
-_ALIKE = ({WHOLE, NUMBERS}, {DATES, TIMES})  # either may come for the other
-_DTYPES = {
-    NUMBERS: "float64",
-    DATES: "datetime64[s]",
-    TIMES: "datetime64[us]",
-    MOMENTS: "datetime64[us, UTC]",
-    DURATIONS: "timedelta64[us]",
 }
 
 
@@ -65,14 +54,14 @@ class Schema:
     [27, 60]
     """
 
-    # Of each column, by its name: text, booleans, whole numbers, numbers, dates (as objects), times with or without a
-    # time zone, durations; a column of categories has the kind of its categories.
+    # Of each column, by its name: text, booleans, whole numbers, numbers, times with or without a time zone, durations;
+    # a column of categories has the kind of its categories.
     kinds: dict[Any, str]
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> Schema:
         """Return the schema of a table."""
-        return cls({name: kind_of_values(column) for name, column in with_plain_times(frame).items()})
+        return cls({name: kind_of_values(column) for name, column in frame.items()})
 
     def with_values(self, values: Mapping[Any, Sequence[Hashable] | np.ndarray]) -> Schema:
         """Return the schema with further columns, whose values are given, none of them missing."""
@@ -90,8 +79,8 @@ class Schema:
     def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Convert columns to these kinds, without changing a value; other columns stay as they are.
 
-        Whole numbers may come as floats or numbers as integers, text and categories as one another, dates as times at
-        midnight. A float between whole numbers stays as it is: the codec rounds it, or refuses it.
+        Whole numbers may come as floats or numbers as integers, and text and categories as one another. A float between
+        whole numbers stays as it is: the codec rounds it, or refuses it.
 
         Raises
         ------
@@ -101,11 +90,8 @@ class Schema:
         """
         changed = {}
         for name, fitted in self.kinds.items():
-            came = self._kind_that_came(name, frame)
-            column = frame[name]
-            brought = _brought(name, with_plain_time(column), came, fitted)
-            if brought is not column:
-                changed[name] = brought
+            if (self._kind_that_came(name, frame), fitted) == (NUMBERS, WHOLE):
+                changed[name] = whole_where_exact(frame[name])
         return with_columns(frame, changed)
 
     def _kind_that_came(self, name: Any, columns: pd.DataFrame) -> str:
@@ -136,7 +122,7 @@ def _with_zone(times: pd.Series) -> bool:
 
 
 def _can_become(came: str, fitted: str) -> bool:
-    return came == fitted or NOTHING in (came, fitted) or {came, fitted} in _ALIKE
+    return came == fitted or NOTHING in (came, fitted) or {came, fitted} == {WHOLE, NUMBERS}
 
 
 def _refusal(name: Any, fitted: str, came: str, column: pd.Series) -> str:
@@ -148,44 +134,12 @@ def _refusal(name: Any, fitted: str, came: str, column: pd.Series) -> str:
     return message
 
 
-def _brought(name: Any, column: pd.Series, came: str, fitted: str) -> pd.Series:
-    if NOTHING in (came, fitted) or came not in (WHOLE, *_DTYPES) or came == fitted == DATES:
-        return column
-    plain = _without_objects(column, came)
-    if fitted == WHOLE and came == NUMBERS:
-        return whole_where_exact(plain)
-    return _as_dates(name, plain) if fitted == DATES else plain
-
-
-def _without_objects(column: pd.Series, kind: str) -> pd.Series:
-    """Convert objects and categories to the type that pandas has for their kind."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(object)
-    if column.dtype != object:
-        return column
-    if kind == WHOLE:  # not by way of floats, which round large numbers
-        return column.astype("Int64" if column.dropna().max() < 2**63 else "UInt64")
-    column = column.infer_objects()
-    return column.astype(_DTYPES[kind]) if column.dtype == object else column
-
-
 def whole_where_exact(column: pd.Series) -> pd.Series:
     """Convert floats to whole numbers, if all of them are whole."""
     values = column.dropna().to_numpy(dtype=np.float64)
     if not ((values == np.rint(values)) & (np.abs(values) < 2**63)).all():
         return column
     return column.astype("Int64" if column.isna().any() else np.int64)
-
-
-def _as_dates(name: Any, times: pd.Series) -> pd.Series:
-    known = times.dropna()
-    late = known != known.dt.normalize()
-    if late.any():
-        raise DataError(
-            f"Column {name!r} must hold dates, as in the rows that the model was fitted on; {int(late.sum()):,} times "
-            f"are not at midnight, the first is {known[late].iloc[0]}."
-        )
-    return times.dt.date
 
 
 def own_types(rows: pd.DataFrame) -> pd.DataFrame:
