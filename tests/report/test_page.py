@@ -36,18 +36,14 @@ def statement(about, by, distance, **values):
     return {"about": about, "by": by, "distance": distance, **values}
 
 
-def certificate(
-    *, cell=0.08, accuracy=0.54, odds=(0.11, 0.2), model=0.02, model_odds=(), attack=0.004, counts=(), **values
-):
+def certificate(*, cell=0.08, odds=(0.11, 0.2), model=0.02, model_odds=(), attack=0.004, counts=(), **values):
     """Plain values of a certificate with these bounds; None for those that it does not state."""
     found = []
     if cell is not None:
-        found = [
-            statement("population", "held-out", cell, observed=0.03, accuracy=accuracy, delta=0.03, counts=list(counts))
-        ]
+        found = [statement("population", "held-out", cell, observed=0.03, delta=0.03, counts=list(counts))]
         found += [statement("population", "held-out", d, given=str(y), delta=0.01) for y, d in enumerate(odds)]
     if model is not None:
-        found.append(statement("model", "model", model, observed=0.01, accuracy=0.51, delta=0.001, source="own"))
+        found.append(statement("model", "model", model, observed=0.01, delta=0.001))
         found += [statement("model", "model", d, given=str(y), delta=0.001) for y, d in enumerate(model_odds)]
     if attack is not None:
         found.append(statement("attack", "adversary", attack, delta=0.05, source="boosted trees"))
@@ -56,7 +52,7 @@ def certificate(
         "status": "CERTIFIED", "statements": found, "sensitive": "sex", "released": ["cell"],
         "n": {"f": 900, "m": 1100}, "delta": 0.05, "model": "ab12", "rows": "cd34", "seed": 0, "n_draws": 1000,
         "assumptions": [{"key": "one row each", "text": "One row per person."}], "versions": {"fairflows": "0.1.0"},
-        "target": 0.1, "target_accuracy": None, "n_cells": 4, "look": 1, "seal": "ef56", "most_rows": 1,
+        "target": 0.1, "n_cells": 4, "look": 1, "seal": "ef56", "most_rows": 1,
         "released_files": {"shared.csv": "aa"},
     }  # fmt: skip
     return {**plain, **values}
@@ -196,8 +192,7 @@ def test_the_page_prints_the_numbers_of_the_json(page):
     ("values", "words"),
     [
         ({}, ["more than 54.0 % of the time", "50.0 % of the time", "probability of 3.0 %"]),
-        ({"n": {"a": 1, "b": 1, "c": 1}}, ["a blind guess is right 33.3 %"]),
-        ({"priors": [0.7, 0.3]}, ["at the given shares of the groups", "a blind guess is right 70.0 %"]),
+        ({"n": {"a": 1, "b": 1, "c": 1}}, ["tells any two of the groups apart correctly more than 54.0 %"]),
         ({"status": "MODEL_ONLY", "cell": None, "released": ["latent"]}, ["not as a guarantee", "51.0 %"]),
         ({"status": "REFUTED", "attack": 0.5}, ["Do not rely", "0.500", "0.020"]),
         (
@@ -207,7 +202,6 @@ def test_the_page_prints_the_numbers_of_the_json(page):
         ({"status": "NOT_MET", "target": None, "cell": 1.0}, ["Nothing is promised: no bound is below 1"]),
         ({"counts": halves()}, ["Every row of the table is covered"]),
         ({}, ["New persons are covered: the 2,000", "trained on or chosen by are not covered"]),
-        ({"target": None, "target_accuracy": 0.6}, ["right at most 60.0 %"]),
         ({"released": ["cell", "label"]}, ["the label included"]),
     ],
 )
@@ -288,14 +282,13 @@ def test_no_target_is_not_a_target_missed():
 
 
 def test_with_three_groups_a_pair_is_called_a_pair():
-    three = stated(n={"a": 800, "b": 700, "c": 600}, accuracy=0.38)
+    three = stated(n={"a": 800, "b": 700, "c": 600})
     found = {row["name"]: row["accuracy"] for row in statement_rows(three)}
-    assert found["Certified"] == "≤ 38.0 % among all 3 groups; ≤ 54.0 % between two groups, equally likely"
+    assert found["Certified"] == "≤ 54.0 % between two groups, equally likely"
     assert found["Attack"] == "≥ 50.2 % between two groups, equally likely"
     assert statement_rows(stated())[0]["accuracy"] == "≤ 54.0 %"
     assert "best guess of the group" in gauge(stated())
     assert "best guess of the group" not in gauge(three)
-    assert "best guess of the group" not in gauge(stated(priors=[0.7, 0.3]))
 
 
 def test_nothing_follows_from_a_refuted_model():

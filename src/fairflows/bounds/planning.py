@@ -14,12 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities, smallest_true
-from fairflows.bounds.cells import (
-    cell_radius,
-    chance_of_merging,
-    stratified_accuracy_upper_bound,
-    total_variation,
-)
+from fairflows.bounds.cells import cell_radius, chance_of_merging, total_variation
 from fairflows.exceptions import DataError
 
 _MOST_ROWS = 1e15
@@ -203,8 +198,6 @@ def check_reachable(
     delta: float,
     *,
     target: float | None = None,
-    accuracy: float | None = None,
-    priors: ArrayLike | None = None,
     n_models: int = 1,
 ) -> None:
     """Refuse a target that so many persons cannot show, even if the cells reveal nothing; say how many it takes.
@@ -216,11 +209,7 @@ def check_reachable(
     delta : float
         δ, the probability of a miss.
     target : float, default=None
-        Distance Δ to stay within.
-    accuracy : float, default=None
-        Accuracy of the best guess of the group to stay within.
-    priors : array-like of shape (K,), default=None
-        Share of each group where the adversary works; equal shares when not given.
+        Distance Δ to stay within; without one, nothing is refused.
     n_models : int, default=1
         Number of models that share out the persons evenly, each at its part of δ.
 
@@ -228,27 +217,21 @@ def check_reachable(
     --------
     >>> check_reachable({"f": 2000, "m": 2000}, delta=0.05, target=0.05)
     """
-    sizes = np.array(list(n.values()), dtype=np.int64)
-    each, delta_each = sizes // n_models, delta_of_each(delta, n_models)
+    if target is None:
+        return
+    if target == 0:
+        raise DataError("target must be above 0 for a release of cells: no number of persons proves Δ = 0.")
+    sizes, delta_each = np.array(list(n.values()), dtype=np.int64), delta_of_each(delta, n_models)
+    if float(cell_radius(sizes // n_models, delta_each).max()) <= target:
+        return
     shares = sizes / sizes.sum() if sizes.all() else np.full(len(sizes), 1 / len(sizes))
-    if target is not None:
-        if target == 0:
-            raise DataError("target must be above 0 for a release of cells: no number of persons proves Δ = 0.")
-        if float(cell_radius(each, delta_each).max()) > target:
-            needed = rows_needed(target, delta_each, shares=shares, probabilities=np.ones((len(sizes), 1)))
-            raise _too_small(f"Δ ≤ {target:.4g}", delta, n, needed * n_models)
-    if accuracy is not None:
-        pi = checked_priors(priors, len(sizes))
-        room = accuracy - pi.max()
-        if room <= 0:
-            raise DataError(
-                f"max_adversary_accuracy must be above that of a blind guess, {pi.max():.4g}, for a release of cells; "
-                f"got {accuracy!r}."
-            )
-        if float(stratified_accuracy_upper_bound(each[:, None].astype(np.float64), delta_each, priors)) > accuracy:
-            persons = -math.log(delta_each) / 2 * float((pi**2 / shares).sum()) / room**2
-            needed = np.ceil(shares * persons).astype(np.int64) * n_models
-            raise _too_small(f"that an adversary is right at most {100 * accuracy:.4g} %", delta, n, needed)
+    needed = n_models * rows_needed(target, delta_each, shares=shares, probabilities=np.ones((len(sizes), 1)))
+    have = ", ".join(f"{count:,} of {group!r}" for group, count in n.items())
+    take = ", ".join(f"{count:,} of {group!r}" for group, count in zip(n, needed.tolist(), strict=True))
+    raise DataError(
+        f"A group is too small for the target Δ ≤ {target:.4g} at δ = {delta:.3g}: there are {have}, and even cells "
+        f"that reveal nothing need {take} at these shares."
+    )
 
 
 def delta_of_look(delta: float, look: int) -> float:
@@ -278,15 +261,6 @@ def delta_of_each(delta: float, m: int) -> float:
     if m < 1:
         raise ValueError(f"m must be 1 or more; got {m!r}.")
     return checked_delta(delta) / m
-
-
-def _too_small(target: str, delta: float, n: Mapping[str, int], needed: np.ndarray) -> DataError:
-    have = ", ".join(f"{count:,} of {group!r}" for group, count in n.items())
-    take = ", ".join(f"{count:,} of {group!r}" for group, count in zip(n, needed.tolist(), strict=True))
-    return DataError(
-        f"A group is too small for the target {target} at δ = {delta:.3g}: there are {have}, and even cells that "
-        f"reveal nothing need {take} at these shares."
-    )
 
 
 def _expected_cost_of_merging(probabilities: ArrayLike, n: FloatArray) -> FloatArray:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from fairflows.bounds.arguments import Priors
-from fairflows.bounds.derived import density_error_lower_bound, four_fifths_rate, selection_ratio_lower_bound
+from fairflows.bounds.derived import density_error_lower_bound
 from fairflows.certificate.statement import KINDS, PROBABILITY, About, FoldCounts, Law, Statement
 from fairflows.display import (
     ATTACK,
@@ -94,10 +93,6 @@ class Certificate:
         Versions of the software.
     target : float or None
         Distance that was asked for.
-    target_accuracy : float or None
-        Accuracy of the adversary that was asked for.
-    priors : tuple of float, or None
-        Share of each group where the adversary works; None means equal shares.
     n_cells : int or None
         Number of cells that can be released.
     most_rows : int
@@ -129,8 +124,6 @@ class Certificate:
     n_draws: int
     versions: dict[str, str]
     target: float | None = field(default=None, metadata=PROBABILITY)
-    target_accuracy: float | None = field(default=None, metadata=PROBABILITY)
-    priors: Priors = None
     n_cells: int | None = None
     most_rows: int = 1
     look: int = 1
@@ -256,8 +249,6 @@ class Certificate:
         names = [statement.name for statement in found.statements]
         if len(names) != len(set(names)):
             raise ValueError("a certificate cannot state the same thing twice.")
-        if found.priors is not None and len(found.priors) != len(found.n):
-            raise ValueError(f"a certificate of {len(found.n)} groups cannot state priors = {found.priors}.")
         return replace(found, unchecked=True)
 
     def sealed(self, key: bytes) -> Self:
@@ -284,41 +275,6 @@ class Certificate:
             seal="",
         )
 
-    def derived(self, largest_rate: float | None = None) -> dict[str, dict[str, float]]:
-        """Return what the upper bounds imply for every classifier on the release.
-
-        Parameters
-        ----------
-        largest_rate : float, default=None
-            Selection rate of the group that a classifier selects most; a lower confidence bound where it is estimated.
-
-        Returns
-        -------
-        dict
-            For the "true distribution" and the "model", where there is a bound: the demographic "parity" distance, at
-            most; "equalized odds", the largest gap given a label, at most; "adversary accuracy", at most; "four-fifths
-            from", the largest rate from which on the four-fifths rule is kept (above 1: it may be broken at any); and
-            with ``largest_rate`` the "selection ratio" of the least over the most selected group, at least.
-        """
-        kinds = {
-            "true distribution": (self.headline, self.cell_odds_upper),
-            "model": (self.find("model"), self.model_odds_upper),
-        }
-        found: dict[str, dict[str, float]] = {}
-        for kind, (statement, odds) in kinds.items():
-            if statement is None or statement.accuracy is None:
-                continue
-            found[kind] = {
-                "parity": statement.distance,
-                **({"equalized odds": max(odds.values())} if odds else {}),
-                "adversary accuracy": statement.accuracy,
-                "four-fifths from": float(four_fifths_rate(statement.distance)),
-            }
-            if largest_rate is not None:
-                ratio = selection_ratio_lower_bound(statement.distance, largest_rate)
-                found[kind]["selection ratio"] = float(ratio)
-        return found
-
     @property
     def is_good(self) -> bool:
         """Whether the request was met: cells are certified, or a latent is within the target by its model."""
@@ -326,15 +282,8 @@ class Certificate:
 
     @property
     def is_plain(self) -> bool:
-        """Whether there are two groups, equally likely: then the best guess is right (1 + Δ)/2 of the time."""
-        return len(self.n) == 2 and self.priors is None
-
-    @property
-    def target_distance(self) -> float | None:
-        """The target as a distance Δ; None where there is none, or it is about more than two groups at once."""
-        if self.target is not None or self.target_accuracy is None or not self.is_plain:
-            return self.target
-        return 2 * self.target_accuracy - 1
+        """Whether there are two groups: then the best guess is right (1 + Δ)/2 of the time."""
+        return len(self.n) == 2
 
     def bounds(self) -> list[Bound]:
         """Return the bounds on Δ as they are drawn: by the attack, by the model, and certified."""
@@ -356,7 +305,7 @@ class Certificate:
         raw = [] if before is None else [Bound("raw rows: attack reached at least", before, "at least", ATTACK)]
         bounds = [*raw, *self.bounds()]
         axes = ax if ax is not None else new_axes(6.5, height_of_bounds(len(bounds)))
-        draw_bounds(axes, bounds, target=self.target_distance, percent=GUESS if self.is_plain else "")
+        draw_bounds(axes, bounds, target=self.target, percent=GUESS if self.is_plain else "")
         return axes
 
     def __repr__(self) -> str:
@@ -377,12 +326,10 @@ class Certificate:
         return html_card(meaning, Columns(words.lines(self)), words.ASSUMING.strip(), texts, badge=words.badge(self))
 
 
-def status_of(
-    statements: Iterable[Statement], target: float | None = None, target_accuracy: float | None = None
-) -> Status:
+def status_of(statements: Iterable[Statement], target: float | None = None) -> Status:
     """Return CERTIFIED, else REFUTED, else MODEL_ONLY, else NOT_MET, for statements about a random row."""
     by_subject = {s.about: s for s in statements if s.law == "row" and s.given is None and s.group is None}
-    judged = {about: s.judged(target, target_accuracy) for about, s in by_subject.items()}
+    judged = {about: s.judged(target) for about, s in by_subject.items()}
     within = {about for about, s in judged.items() if (s.distance < 1 if s.met is None else s.met)}
     if "population" in within:
         return "CERTIFIED"

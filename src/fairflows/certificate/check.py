@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from fairflows.bounds.arguments import checked_delta, checked_priors
+from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_up
 from fairflows.bounds.planning import delta_of_look
 from fairflows.certificate.certificate import Certificate, Plain, status_of
@@ -153,18 +153,18 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
         if spending.verdict == "FAILED":
             return
     for statement in c.statements:
-        again = KINDS[statement.by].again(statement, c.priors)
+        again = KINDS[statement.by].again(statement)
         if again is not None:
             yield from _compared(statement, again)
     yield _check_status(c)
 
 
 def _check_status(c: Certificate) -> Result:
-    status = status_of(c.statements, c.target, c.target_accuracy)
+    status = status_of(c.statements, c.target)
     if status != c.status:
         return Result("status", "FAILED", f"The bounds make it {status}; it says {c.status}.")
     for statement in c.statements:
-        if statement.met != statement.judged(c.target, c.target_accuracy).met:
+        if statement.met != statement.judged(c.target).met:
             return Result("status", "FAILED", f"It says met = {statement.met} of {_said(statement)}, which is wrong.")
     return Result("status", "ok", f"{c.status} follows from the bounds.")
 
@@ -233,7 +233,6 @@ def _check_spending(c: Certificate) -> Result:
     """Compare the δ of the counted statements with the share that the number of the look allows."""
     try:
         allowed = delta_of_look(checked_delta(c.delta), c.look)
-        checked_priors(c.priors, len(c.n))
     except ValueError as error:
         return Result("error", "FAILED", f"No certificate can have these settings: {error}")
     spent: dict[str, float] = {}
@@ -255,12 +254,10 @@ def _compared(stated: Statement, again: Statement) -> Iterator[Result]:
     for what, relation, claimed, computed in (
         (f"bound, {about}", "Δ ≤ ", stated.distance, again.distance),
         (f"observed, {about}", "Δ = ", stated.observed, again.observed),
-        (f"adversary, {about}", "A ≤ ", stated.accuracy, again.accuracy),
         (f"error, {about}", "δ = ", stated.delta, again.delta),
-        (f"error of the adversary, {about}", "δ = ", stated.accuracy_delta, again.accuracy_delta),
     ):
         agrees = claimed == computed or _agree(claimed, computed)
-        if agrees and what.startswith(("bound", "adversary")) and computed is not None:
+        if agrees and what.startswith("bound") and computed is not None:
             yield Result(what, "ok", f"{relation}{rounded_up(computed, 6)} follows from the counts, as it says.")
         elif not agrees:
             says = "nothing" if claimed is None else f"{claimed:.6f}"

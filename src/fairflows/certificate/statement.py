@@ -14,23 +14,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fairflows.bounds.arguments import FloatArray, Priors
+from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.cells import (
     FEWEST_PERSONS,
     cell_radius,
     cells_to_merge,
-    exact_adversary_accuracy,
     exact_statistical_distance,
     has_few_persons,
-    merged_accuracy_upper_bound,
     merged_distance,
     merged_upper_bound,
 )
-from fairflows.bounds.model import (
-    adversary_accuracy_upper_bound,
-    statistical_distance,
-    statistical_distance_upper_bound,
-)
+from fairflows.bounds.model import statistical_distance, statistical_distance_upper_bound
 from fairflows.bounds.planning import delta_of_each
 
 if TYPE_CHECKING:
@@ -46,8 +40,6 @@ PROBABILITY = {"probability": True}
 
 MONTE_CARLO_DELTA = 0.001
 """δ of a bound by draws from a model: of the draws, and not of the persons."""
-
-_OTHER_DENSITIES = "passed"
 
 
 class Pair(NamedTuple):
@@ -133,10 +125,6 @@ class FoldCounts:
         """Upper bound on the true Δ of this fold."""
         return float(merged_upper_bound(self.by_group, self.merged_by_group, self.delta))
 
-    def accuracy_upper(self, priors: Priors = None) -> float:
-        """Return the upper bound on the true accuracy of the best guess of the group in this fold."""
-        return float(merged_accuracy_upper_bound(self.by_group, self.merged_by_group, self.delta, priors))
-
     @property
     def worst_pair(self) -> Pair:
         """The two groups with the largest bound, and the terms of their bound."""
@@ -189,17 +177,13 @@ class Statement:
         The bound on the statistical distance Δ: a lower bound for "attack" and "density", else an upper bound.
     observed : float or None
         The distance as it was counted or estimated, before anything was added for chance.
-    accuracy : float or None
-        Upper bound on the accuracy of the best guess of the group, at the certificate's priors.
     delta : float
         δ, the probability that `distance` is wrong; 0 for an exact sum.
-    accuracy_delta : float
-        The same for `accuracy`, where it is a bound of its own; 0 where it follows from `distance`.
     counts : tuple of FoldCounts
         The counts that the bounds follow from, one entry per model. The bound is the sum of the entries' bounds, each
         times its share.
     source : str
-        The adversary of an attack; "own" or "passed" for the densities of a model-based bound.
+        The adversary of an attack.
     met : bool or None
         Whether the bound is within the target; None without a target, and for statements that no target is about.
     """
@@ -211,9 +195,7 @@ class Statement:
     group: str | None = None
     distance: float = field(metadata=PROBABILITY)
     observed: float | None = field(default=None, metadata=PROBABILITY)
-    accuracy: float | None = field(default=None, metadata=PROBABILITY)
     delta: float = field(default=0.0, metadata=PROBABILITY)
-    accuracy_delta: float = field(default=0.0, metadata=PROBABILITY)
     counts: tuple[FoldCounts, ...] = ()
     source: str = ""
     met: bool | None = None
@@ -236,12 +218,11 @@ class Statement:
             group: sum(fold.n[group] for fold in self.counts) for group in (self.counts[0].n if self.counts else ())
         }
 
-    def judged(self, target: float | None, target_accuracy: float | None) -> Statement:
-        """Return the same statement with `met`, for a target distance or a target accuracy."""
-        limit, value = (target, self.distance) if target_accuracy is None else (target_accuracy, self.accuracy)
-        if self.is_lower or self.given is not None or limit is None or value is None:
+    def judged(self, target: float | None) -> Statement:
+        """Return the same statement with `met`, for a target distance."""
+        if self.is_lower or self.given is not None or target is None:
             return replace(self, met=None)
-        return replace(self, met=bool(value <= limit))
+        return replace(self, met=bool(self.distance <= target))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,10 +263,10 @@ class Kind(Protocol):
 
     about: tuple[About, ...]  # the subjects that it states something about
 
-    def make(self, case: Case) -> Iterator[Statement]:
-        """Make the statements of this kind that the case allows."""
+    def make(self, case: Case, delta: float) -> Iterator[Statement]:
+        """Make the statements of this kind that the case allows, at the δ of the look."""
 
-    def again(self, stated: Statement, priors: Priors) -> Statement | None:
+    def again(self, stated: Statement) -> Statement | None:
         """Recompute a statement from what it prints; None where that does not determine it."""
 
 
@@ -294,24 +275,21 @@ class HeldOut:
 
     about: tuple[About, ...] = ("population",)
 
-    def make(self, case: Case) -> Iterator[Statement]:
+    def make(self, case: Case, delta: float) -> Iterator[Statement]:
         """Make one statement per law, and for a random row one given each label."""
         for law in case.laws:
-            parts = case.counted(law)
-            each = delta_of_each(case.delta, len(parts))
-            yield self._stated(law, None, tuple(part.fold(case.groups, each) for part in parts), case.priors)
+            parts = case.counted[law]
+            each = delta_of_each(delta, len(parts))
+            yield self._stated(law, None, tuple(part.fold(case.groups, each) for part in parts))
             by_label = [part.folds_by_label(case.groups, each) for part in parts] if law == "row" else [{}]
             for label in by_label[0]:
-                yield self._stated(law, label, tuple(folds[label] for folds in by_label), case.priors)
+                yield self._stated(law, label, tuple(folds[label] for folds in by_label))
 
-    def again(self, stated: Statement, priors: Priors) -> Statement | None:
+    def again(self, stated: Statement) -> Statement | None:
         """Recompute a statement from its counts."""
-        return self._stated(stated.law, stated.given, stated.counts, priors)
+        return self._stated(stated.law, stated.given, stated.counts)
 
-    def _stated(self, law: Law, given: str | None, folds: tuple[FoldCounts, ...], priors: Priors) -> Statement:
-        delta, with_accuracy = sum(fold.delta for fold in folds), law == "row" and given is None
-        accuracy = min(1.0, sum(fold.share * fold.accuracy_upper(priors) for fold in folds))
-        follows = len(folds[0].n) == 2 and priors is None  # then it is (1 + Δ)/2
+    def _stated(self, law: Law, given: str | None, folds: tuple[FoldCounts, ...]) -> Statement:
         return Statement(
             about="population",
             by="held-out",
@@ -319,9 +297,7 @@ class HeldOut:
             given=given,
             distance=min(1.0, sum(fold.share * fold.upper for fold in folds)),
             observed=min(1.0, sum(fold.share * fold.observed for fold in folds)),
-            accuracy=accuracy if with_accuracy else None,
-            delta=delta,
-            accuracy_delta=delta if with_accuracy and not follows else 0.0,
+            delta=sum(fold.delta for fold in folds),
             counts=folds,
         )
 
@@ -331,7 +307,7 @@ class ByModel:
 
     about: tuple[About, ...] = ("model",)
 
-    def make(self, case: Case) -> Iterator[Statement]:
+    def make(self, case: Case, delta: float) -> Iterator[Statement]:
         """Make one statement for all rows, and one given each label that the model has densities of."""
         law = case.latent_law
         if law is not None:
@@ -339,30 +315,24 @@ class ByModel:
             for label in law.labels:
                 yield self._stated(case, law, label, MONTE_CARLO_DELTA / len(law.labels))
 
-    def again(self, stated: Statement, priors: Priors) -> Statement | None:
+    def again(self, stated: Statement) -> Statement | None:
         """Return None: without the model, draws from it cannot be made again."""
         return None
 
     def _stated(self, case: Case, law: LatentLaw, label: Hashable, delta: float) -> Statement:
-        priors, exact = case.priors if label is None else None, law.exact(label)
+        exact = law.exact(label)
         if exact is not None:
-            delta, estimate = 0.0, float(exact_statistical_distance(exact))
-            upper, accuracy = estimate, float(exact_adversary_accuracy(exact, priors))
+            estimate = upper = float(exact_statistical_distance(exact))
         else:
             table = law.log_density_table(case.n_draws, case.seed, label)
             estimate, upper = statistical_distance(table), statistical_distance_upper_bound(table, delta)
-            accuracy = adversary_accuracy_upper_bound(table, delta, priors)
-        follows = len(case.groups) == 2 and priors is None
         return Statement(
             about="model",
             by="model",
             given=None if label is None else str(label),
             distance=upper,
             observed=estimate,
-            accuracy=accuracy if label is None else None,
-            delta=delta,
-            accuracy_delta=delta if label is None and not follows else 0.0,
-            source=case.density,
+            delta=delta if exact is None else 0.0,
         )
 
 
@@ -371,18 +341,17 @@ class ByAdversary:
 
     about: tuple[About, ...] = ("attack", "density")
 
-    def make(self, case: Case) -> Iterator[Statement]:
+    def make(self, case: Case, delta: float) -> Iterator[Statement]:
         """Make the statement of the best adversary, and one for each of the model's own densities."""
         found = case.attack
         if found is None:
             return
         bound, delta = float(found.attack_lower), float(found.delta)
         yield Statement(about="attack", by="adversary", distance=bound, delta=delta, source=str(found.best))
-        gaps = {} if case.density == _OTHER_DENSITIES else found.density_gap_lower
-        for group, gap in gaps.items():
+        for group, gap in found.density_gap_lower.items():
             yield Statement(about="density", by="adversary", group=str(group), distance=float(gap), delta=delta)
 
-    def again(self, stated: Statement, priors: Priors) -> Statement | None:
+    def again(self, stated: Statement) -> Statement | None:
         """Return None: the attack is not run again."""
         return None
 

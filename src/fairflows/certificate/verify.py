@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 from fairflows.bounds.planning import delta_of_look
 from fairflows.certificate.certificate import Certificate
-from fairflows.certificate.certify import Case, Settings, request_of
+from fairflows.certificate.certify import Case, request_of
 from fairflows.certificate.looks import open_looks
 from fairflows.certificate.statement import AttackResult, FoldCounts, Statement
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
 from fairflows.storage import model_hash
 from fairflows.table.table import Table
-
-if TYPE_CHECKING:
-    from fairflows.density.base import GroupDensities
 
 _TOLERANCE = 1e-6  # of sums over many draws, between machines
 _ANOTHER = "This is another model than the one that was certified."
@@ -49,9 +45,7 @@ class Verification:
         return "\n".join(["The certificate does not hold:", *(f"  - {d.text}" for d in self.differences)])
 
 
-def verify(
-    certificate: Certificate, model: Model, rows: Table, *, density: GroupDensities | None = None
-) -> Verification:
+def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
     """Compute a certificate again and say what differs: another model, other rows, reused rows, changed statements.
 
     The attack is not run again; the seal shows that its result was not changed.
@@ -64,8 +58,6 @@ def verify(
         The model that it should be about, with its key and its ledger.
     rows : Table
         The rows that it should be about.
-    density : GroupDensities, default=None
-        The densities that were passed to `certify`, if any were.
 
     Returns
     -------
@@ -105,13 +97,11 @@ def verify(
     if used:
         found.append(Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows."))
     if same_model and same_rows:
-        found += _differences(certificate, view, name, rows, density)
+        found += _differences(certificate, view, name, rows)
     return Verification(tuple(found), sealed=bool(key))
 
 
-def _differences(
-    certificate: Certificate, model: Released, name: str, rows: Table, density: GroupDensities | None
-) -> Iterator[Difference]:
+def _differences(certificate: Certificate, model: Released, name: str, rows: Table) -> Iterator[Difference]:
     c, attack = certificate, certificate.find("attack")
     found = None
     if attack is not None:
@@ -124,13 +114,23 @@ def _differences(
             model=c.model,
         )
     try:
-        settings = Settings.of(model, model.groups(rows), **{f.name: getattr(c, f.name) for f in fields(Settings)})
-        delta_of_look(settings.delta, c.look)
+        case = Case.of(
+            model,
+            rows,
+            name,
+            released=c.released,
+            delta=c.delta,
+            target=c.target,
+            n_draws=c.n_draws,
+            seed=c.seed,
+            most_rows=c.most_rows,
+            attack=found,
+        )
+        delta_of_look(case.delta, c.look)
     except ValueError as error:
         yield Difference("settings", f"No certificate can have these settings: {error}")
         return
     try:
-        case = Case(model, rows, settings, name=name, attack=found, densities=density)
         again = case.certificate(c.look)
     except DataError as error:
         yield Difference("rows", f"It cannot be computed again from these rows: {error}")

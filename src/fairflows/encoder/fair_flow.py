@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from fairflows.bijection import Bijection
-    from fairflows.density import GroupDensities
     from fairflows.encoder.flow_fitting import FittedFlow
 
 GroupDensity: TypeAlias = "Module | Distribution"
@@ -386,11 +385,6 @@ class FlowLaw(LatentLaw):
         generator = torch.Generator(device).manual_seed(random_state)
         bijection = copy.deepcopy(self.flow.bijection).to(device)
         return log_density_table(bijection, copy.deepcopy(densities).to(device), n, generator)[0].numpy()
-
-    def under(self, densities: GroupDensities) -> FlowLaw:
-        """Return the laws if other densities of model space are the truth; of labels these say nothing."""
-        flow = replace(self.flow, densities=densities.double(), label_densities=None, label_numbers=())
-        return FlowLaw(flow, self.codec, None, "cpu")
 
     def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame]:
         """Draw n rows of each group from its density p̂_a."""

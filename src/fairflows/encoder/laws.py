@@ -14,7 +14,6 @@ from fairflows.bounds.arguments import checked_draws
 from fairflows.exceptions import DataError
 
 if TYPE_CHECKING:
-    from fairflows.density import GroupDensities
     from fairflows.encoder.cell_model import KnownCells
 
 FloatArray = npt.NDArray[np.float64]
@@ -55,10 +54,6 @@ class LatentLaw:
 
     def inversions(self, Z: pd.DataFrame) -> list[Inversion] | None:
         """Decode encoded rows by each group's inverse; None where there are no inverses in model space."""
-        return None
-
-    def under(self, densities: GroupDensities) -> LatentLaw | None:
-        """Return the laws if other densities of model space are the truth; None for laws of cells."""
         return None
 
     def known_cells(self) -> KnownCells | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
@@ -19,7 +18,7 @@ from fairflows.release.release import Release
 from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.grouping import Grouping
 from fairflows.table.ledger import Ledger
-from fairflows.table.persons import Hashes, Persons
+from fairflows.table.persons import Persons
 from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
 
@@ -71,11 +70,6 @@ class Released:
     def n_cells(self) -> int | None:
         """The number of cells that are released; None where no cells are."""
         return None if self.last is None or not self.last.traits.cells else sum(self.last.traits.cells)
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether no encoder of ours is in it: each different row that it gives then counts as a cell."""
-        return self.encoder is None and self.last is None
 
     @property
     def draws_rows(self) -> bool:
@@ -188,13 +182,7 @@ class Released:
         return released, rows.count_unknown(self.encoder.groups_)
 
     def cells(self, table: Table) -> Cells:
-        """Return the cell of each row, with coins that can be repeated.
-
-        Of somebody else's transformer, one number for each different row that it gives.
-        """
-        if self.is_foreign:
-            given = self._named(self._before(len(self.steps), table, None))
-            return np.unique(_hashes_in_all_bits(given), return_inverse=True)[1]
+        """Return the cell of each row, with coins that can be repeated."""
         last, persons = self.last, repeatable_persons(table)
         if last is None or not last.traits.cells:
             raise DataError("The model releases no cells: put its encoder into a Release.")
@@ -278,20 +266,6 @@ def check_apart(encoded: Iterable[Hashable], others: Iterable[Hashable]) -> None
         raise DataError(
             f"Column {both[0]!r} is written by the model and cannot be kept as well: rename the column of the table."
         )
-
-
-def _hashes_in_all_bits(frame: pd.DataFrame) -> Hashes:
-    """Return a hash of each row that tells apart all that a file would: -0.0 and 0.0, 1 and "1"."""
-    columns: dict[int, npt.NDArray] = {}
-    for j in range(frame.shape[1]):
-        column = frame.iloc[:, j]
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biu":
-            columns[j] = column.to_numpy()
-        elif isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
-            columns[j] = column.to_numpy(np.float64).view(np.uint64)
-        else:
-            columns[j] = np.array([f"{type(value).__name__} {value!r}" for value in column], dtype=object)
-    return pd.util.hash_pandas_object(pd.DataFrame(columns), index=False).to_numpy()
 
 
 def _through(steps: Sequence[Transformer], rows: TableLike, attribute: Role | None, persons: Persons) -> TableLike:

@@ -61,7 +61,7 @@ def gauge(certificate: Certificate) -> str:
     bounds = stated_bounds(certificate.attack_lower, certificate.model_upper if certified is None else None, certified)
     percent = GUESS if certificate.is_plain else ""
     with _canvas(_WIDTH, height_of_bounds(len(bounds))) as (figure, to_svg):
-        draw_bounds(figure.add_subplot(), bounds, target=certificate.target_distance, percent=percent)
+        draw_bounds(figure.add_subplot(), bounds, target=certificate.target, percent=percent)
         return to_svg()
 
 

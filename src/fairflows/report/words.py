@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fairflows.bounds.derived import balanced_accuracy, rounded_down, rounded_up
+from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.planning import rows_needed
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ _TITLES = {
     "NOT_MET": "Target not met",
 }
 _LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
-_DENSITIES = {"own": "the densities that the model was fitted with", "passed": "densities that were passed to certify"}
 _MOST_COLUMNS = 8  # of a shared table, in the terminal
 _MOST_GROUPS, _MOST_CELLS = 8, 300  # a larger table is for machines: certificate.json has it
 
@@ -48,8 +47,6 @@ ASSUMPTIONS = {
     "add up to one of both, and predictions made from the original rows are not covered.",
     "drawn": "A released row is drawn anew each time from a law of rows given the cell, which is the same for every "
     "group. The row reveals no more about the group than the cell does, so the bounds of the cell cover the row.",
-    "foreign": "Each different row that the model gives is a cell. The output for a row depends on that row alone, and "
-    "not on the rows that are transformed with it.",
     "groups": "The groups are those that the rows state; a group label that is wrong at encoding is not covered.",
     "independent": "The certifying persons are independent draws, group by group, from the distribution that the "
     "release will be used on.",
@@ -73,7 +70,6 @@ ASSUMPTIONS = {
     "is released twice.",
     "densities": "The model-based bound takes the estimated densities for the truth. It does not say how far they are "
     "from it; the attack and the check of the densities do.",
-    "other densities": "Under other densities than the model's own, nothing is stated given the label.",
     "noise": "The noise key is secret, no person is encoded by two models or two keys, and identifiers, index and "
     "order of the rows are not released.",
     "look": "This is look {look} of these persons, and spends its share of δ. That covers models that were fixed "
@@ -90,7 +86,7 @@ ASSUMPTIONS = {
 }
 """Text of each assumption, by its key."""
 
-ABOUT_MODEL = ("densities", "other densities")
+ABOUT_MODEL = ("densities",)
 """Assumptions of the model-based bound alone."""
 
 
@@ -167,7 +163,7 @@ def _text_of_model(s: Statement, c: Certificate) -> str:
     if s.given is not None:
         return f"Δ ≤ {rounded_up(s.distance)}"
     how = f"estimate {s.observed:.4f}" if s.delta else "exact"
-    return f"{_bounds(s, c)} ({how}), if p̂ is the truth: {_DENSITIES.get(s.source, s.source)}"
+    return f"{_bounds(s, c)} ({how}), if the densities that the model was fitted with are the truth"
 
 
 def _rests_model(s: Statement, c: Certificate) -> str:
@@ -248,12 +244,7 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
     cells = f" ({c.n_cells} cells)" if c.n_cells is not None else ""
     found = [("sensitive", c.sensitive), ("released", " and ".join(c.released) + cells)]
     if c.target is not None:
-        found.append(("target", f"Δ ≤ {c.target:.4g} ({_between_two(c)} {_accuracy(c.target)})"))
-    elif c.target_accuracy is not None:
-        found.append(("target", f"an adversary is right at most {100 * c.target_accuracy:.4g} % of the time"))
-    if c.priors is not None:
-        shares = ", ".join(f"{group}: {percent(share)}" for group, share in zip(c.n, c.priors, strict=True))
-        found.append(("group shares", shares))
+        found.append(("target", f"Δ ≤ {c.target:.4g}, {_adversary(c, c.target)}"))
     stated = {s.about for s in c.statements}
     for about in dict.fromkeys([*_ABSENT, *(s.about for s in c.statements)]):
         if about not in stated:
@@ -274,30 +265,19 @@ def spent(c: Certificate) -> str:
     """Return the probability of error of each subject, summed over its statements."""
     sums: dict[str, float] = {}
     for s in c.statements:
-        sums[s.about] = sums.get(s.about, 0.0) + s.delta + s.accuracy_delta
+        sums[s.about] = sums.get(s.about, 0.0) + s.delta
     return ", ".join(f"{about} {delta:.4g}" for about, delta in sums.items()) or "nothing"
 
 
 def _bounds(s: Statement, c: Certificate) -> str:
-    """Say the bound on Δ, and the one on the adversary's accuracy, which for two equal groups is (1 + Δ)/2."""
-    if s.accuracy is None:
-        return f"Δ ≤ {rounded_up(s.distance)}"
-    right = f"adversary {rounded_up(100 * s.accuracy, 1)} %"
-    if c.is_plain:
-        return f"Δ ≤ {rounded_up(s.distance)}, {right}"
-    blind = percent(1 / len(c.n) if c.priors is None else max(c.priors))
-    return f"Δ ≤ {rounded_up(s.distance)} ({_between_two(c)} {_accuracy(s.distance)}), {right} (blind {blind})"
+    """Say the bound on Δ and, of all rows, how often the best guess between two groups is right."""
+    said = f"Δ ≤ {rounded_up(s.distance)}"
+    return said if s.given is not None else f"{said}, {_adversary(c, s.distance)}"
 
 
-def _between_two(c: Certificate) -> str:
-    """Name the adversary whose accuracy is (1 + Δ)/2."""
-    if len(c.n) > 2:
-        return "worst pair"
-    return "adversary" if c.priors is None else "equal shares"
-
-
-def _accuracy(distance: float) -> str:
-    return f"{rounded_up(100 * float(balanced_accuracy(distance)), 1)} %"
+def _adversary(c: Certificate, distance: float) -> str:
+    who = "adversary" if c.is_plain else "between the worst pair of groups an adversary"
+    return f"{who} {percent_at_most((1 + distance) / 2)}"
 
 
 # The page -----------------------------------------------------------------------------------------------------------
@@ -331,16 +311,15 @@ def title(c: Certificate) -> str:
 
 def verdict(c: Certificate) -> list[str]:
     """Return what the status means for a decision about the release: the main sentence, then a few more."""
-    chance = max(c.priors or [1 / max(2, len(c.n))])
-    shares = "at the given shares of the groups" if c.priors else "when the groups are equally likely"
+    guess = "guesses the group" if c.is_plain else "tells any two of the groups apart"
     what = "cell" if "cell" in c.released else "encoded row"
     beside = ", the label included," if "label" in c.released else ""
     asked, counted, model = _target(c), c.headline, c.find("model")
     if c.status == "CERTIFIED" and counted is not None:
         return [
-            f"From a released row{beside} nobody guesses the group correctly more than "
-            f"{percent_at_most(counted.accuracy)} of the time, {shares}; a blind guess is right {percent(chance)} of "
-            "the time.",
+            f"From a released row{beside} nobody {guess} correctly more than "
+            f"{percent_at_most((1 + counted.distance) / 2)} of the time, when both are equally likely; a blind guess "
+            "is right 50.0 % of the time.",
             "This holds for every method and any amount of computing, and for the true population: no model has to be "
             f"right. The statement itself may be wrong with a probability of {percent_at_most(counted.delta)} at most.",
             _covered(c),
@@ -348,9 +327,9 @@ def verdict(c: Certificate) -> list[str]:
         ]
     if c.status == "MODEL_ONLY" and model is not None:
         return [
-            f"Nothing is guaranteed: only if the estimated densities are the truth, nobody guesses the group from a "
-            f"released {what} correctly more than {percent_at_most(model.accuracy)} of the time (a blind guess: "
-            f"{percent(chance)}).",
+            f"Nothing is guaranteed: only if the estimated densities are the truth, nobody {guess} from a released "
+            f"{what} correctly more than {percent_at_most((1 + model.distance) / 2)} of the time (a blind guess: "
+            "50.0 %).",
             "Nothing here proves that they are the truth. Treat this as the outcome of a model, not as a guarantee: "
             "neither for new persons nor, still less, for the rows that the encoder was trained on or chosen by.",
             *asked,
@@ -420,17 +399,10 @@ def is_cross_fitted(c: Certificate) -> bool:
 
 
 def _guess(s: Statement, c: Certificate) -> str:
-    """Say how often a guess of the group is right; among more than two groups also between the worst two."""
+    """Say how often a guess between the worst two groups is right."""
     pair = (1 + s.distance) / 2
-    of_two = "" if c.is_plain else " between two groups, equally likely"
-    if s.is_lower:
-        return f"≥ {percent_at_least(pair)}{of_two}"
-    if s.accuracy is None:
-        return f"≤ {percent_at_most(pair)}{of_two}"
-    if c.is_plain:
-        return f"≤ {percent_at_most(s.accuracy)}"
-    among = f"among all {len(c.n)} groups" if len(c.n) > 2 else "at the given shares"
-    return f"≤ {percent_at_most(s.accuracy)} {among}; ≤ {percent_at_most(pair)}{of_two}"
+    said = f"≥ {percent_at_least(pair)}" if s.is_lower else f"≤ {percent_at_most(pair)}"
+    return said if c.is_plain else f"{said} between two groups, equally likely"
 
 
 def _covered(c: Certificate) -> str:
@@ -450,7 +422,7 @@ def _covered(c: Certificate) -> str:
 
 def more_persons(c: Certificate) -> str:
     """Say how many persons it takes to come within a target that was missed; empty where it was met."""
-    target, counted = c.target_distance, c.headline
+    target, counted = c.target, c.headline
     if c.status == "CERTIFIED" or target is None or counted is None or not counted.counts:
         return ""
     n = np.array(list(c.n.values()), dtype=np.float64)
@@ -468,11 +440,7 @@ def more_persons(c: Certificate) -> str:
 
 
 def _target(c: Certificate) -> list[str]:
-    if c.target_accuracy is not None:
-        return [f"The target was a guess that is right at most {percent(c.target_accuracy)} of the time."]
-    if c.target is not None:
-        return [f"The target was a distance of at most Δ = {c.target:.4g}."]
-    return []
+    return [] if c.target is None else [f"The target was a distance of at most Δ = {c.target:.4g}."]
 
 
 # How to compute it again --------------------------------------------------------------------------------------------
