@@ -11,7 +11,7 @@ leaves out all rows of their persons.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,11 +21,13 @@ import torch
 from matplotlib.figure import Figure
 
 from fairflows.attack.auditing import Audit
+from fairflows.bounds import statistical_distance_upper_bound
 from fairflows.certificate.certify import certify
+from fairflows.certificate.statement import MONTE_CARLO_DELTA
 from fairflows.density import Density, FlowDensity, KernelDensity, MixtureDensity
 from fairflows.density.base import GroupDensities
 from fairflows.encoder.base import Encoder
-from fairflows.encoder.fair_flow import FairFlow
+from fairflows.encoder.fair_flow import FairFlow, FlowLaw
 from fairflows.paper.experiments.problems import (
     PROBLEMS,
     Problem,
@@ -130,11 +132,18 @@ def claims(name: str, setting: Setting) -> list[Claim]:
     ]
 
 
+def bound_under(encoder: Encoder, densities: GroupDensities, n_draws: int) -> float:
+    """Return the model-based bound of a flow if other densities of its model space are the truth."""
+    flow = replace(encoder.flow_, densities=densities.double(), label_densities=None, label_numbers=())
+    law = FlowLaw(flow, encoder.codec_, None, "cpu")
+    return statistical_distance_upper_bound(law.log_density_table(n_draws), MONTE_CARLO_DELTA)
+
+
 def judged(attacked: tuple[Claim, Audit], n_draws: int) -> dict[str, object]:
-    """Return both certificates of an encoder, and what the suite reached."""
+    """Return the certificate of an encoder, its bound under the best density, and what the suite reached."""
     claim, audit = attacked
     own = certify(claim.encoder, claim.test, audit=audit, n_draws=n_draws)
-    better = certify(claim.encoder, claim.test, audit=audit, density=claim.best, n_draws=n_draws)
+    better = bound_under(claim.encoder, claim.best, n_draws)
     return {
         "data": claim.problem.name,
         "gamma": claim.gamma,
@@ -142,8 +151,8 @@ def judged(attacked: tuple[Claim, Audit], n_draws: int) -> dict[str, object]:
         "model ≤": own.model_upper,
         "status": own.status,
         "best density": claim.best_name,
-        "model ≤, best density": better.model_upper,
-        "status, best density": better.status,
+        "model ≤, best density": better,
+        "status, best density": "REFUTED" if audit.attack_lower > better else "MODEL_ONLY",
         "attack ≥": audit.attack_lower,
         "by": audit.best,
     }

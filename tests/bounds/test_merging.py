@@ -11,10 +11,8 @@ from fairflows.bounds import (
     cells_to_merge,
     chance_of_merging,
     has_few_persons,
-    merged_accuracy_upper_bound,
     merged_distance,
     merged_upper_bound,
-    stratified_accuracy_upper_bound,
 )
 
 tables = st.tuples(st.integers(2, 4), st.integers(1, 8)).flatmap(
@@ -44,25 +42,13 @@ def test_nothing_is_merged_without_need(counts):
 @given(tables, st.floats(0.01, 0.5))
 def test_bounds_are_never_below_those_from_full_counts(counts, delta):
     kept, merged = printed(counts)
-    priors = np.arange(1, len(counts) + 1) / np.arange(1, len(counts) + 1).sum()
     assert merged_upper_bound(kept, merged, delta) >= cell_upper_bound(counts, delta) - 1e-12
-    for pi in (None, priors):
-        accuracy = merged_accuracy_upper_bound(kept, merged, delta, pi)
-        assert accuracy >= stratified_accuracy_upper_bound(counts, delta, pi) - 1e-12
 
 
 @given(arrays(np.int64, (3, 5), elements=st.integers(10, 500)))
 def test_without_small_counts_they_are_the_same(counts):
     kept, merged = printed(counts)
     assert merged_upper_bound(kept, merged, 0.05) == pytest.approx(cell_upper_bound(counts, 0.05))
-    accuracy = stratified_accuracy_upper_bound(counts, 0.05, [0.2, 0.3, 0.5])
-    assert merged_accuracy_upper_bound(kept, merged, 0.05, [0.2, 0.3, 0.5]) == pytest.approx(accuracy)
-
-
-def test_for_two_equal_groups_accuracy_follows_from_distance():
-    counts, merged = [[300, 200], [100, 350]], [40, 25]
-    upper = merged_upper_bound(counts, merged, 0.05)
-    assert merged_accuracy_upper_bound(counts, merged, 0.05) == pytest.approx((1 + upper) / 2)
 
 
 def test_merged_cells_count_as_if_they_told_the_group():

@@ -257,7 +257,9 @@ def merged_distance(counts: ArrayLike, merged: ArrayLike) -> FloatArray:
     array([[0. , 0.1],
            [0.1, 0. ]])
     """
-    p, mu, _ = _merged_frequencies(counts, merged)
+    counts, merged = np.asarray(counts, dtype=np.float64), np.asarray(merged, dtype=np.float64)
+    every = _frequencies(checked_counts(np.concatenate([counts, merged[..., None]], axis=-1)))
+    p, mu = every[..., :-1], every[..., -1]
     other = ~np.eye(p.shape[-2], dtype=bool)
     return total_variation(p) + np.where(other, (mu[..., :, None] + mu[..., None, :]) / 2, 0)
 
@@ -282,38 +284,6 @@ def merged_upper_bound(counts: ArrayLike, merged: ArrayLike, delta: float) -> Fl
     n = np.asarray(counts, dtype=np.float64).sum(axis=-1) + np.asarray(merged, dtype=np.float64)
     bounds = merged_distance(counts, merged) + cell_radius(n, delta)
     return plain(np.minimum(bounds.max(axis=(-2, -1)), 1))
-
-
-def merged_accuracy_upper_bound(
-    counts: ArrayLike, merged: ArrayLike, delta: float, priors: ArrayLike | None = None
-) -> FloatArray | float:
-    r"""Return `stratified_accuracy_upper_bound` from counts with merged cells.
-
-    .. math:: A^* \le \sum_i \max_a π_a \frac{c_{a,i}}{n_a} + \sum_a π_a \frac{m_a}{n_a}
-              + \sqrt{\tfrac12 \log\frac1δ \sum_a \frac{π_a^2}{n_a}}
-
-    Parameters
-    ----------
-    counts : array-like of shape (..., K, k)
-        Persons of each group in each cell that is not merged; there may be none.
-    merged : array-like of shape (..., K)
-        Persons of each group in the merged cells together, or left out of the counts for any other reason.
-    delta : float
-        δ, the probability of a miss.
-    priors : array-like of shape (K,), default=None
-        Share π_a of each group where the adversary works; equal shares by default.
-
-    Examples
-    --------
-    >>> round(merged_accuracy_upper_bound([[2600, 2380], [2400, 2590]], [20, 10], delta=0.05), 4)
-    0.5342
-    """
-    p, mu, n = _merged_frequencies(counts, merged)
-    pi = checked_priors(priors, p.shape[-2])
-    best = (pi[:, None] * p).max(axis=-2, initial=0).sum(axis=-1) + (pi * mu).sum(axis=-1)
-    variance = np.where(pi > 0, _variance(n), 0)  # a group with prior 0 needs no persons
-    radius = np.sqrt(-math.log(checked_delta(delta)) / 2 * (pi**2 * variance).sum(axis=-1))
-    return plain(np.minimum(best + radius, 1))
 
 
 def chance_of_merging(probabilities: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -350,12 +320,3 @@ def _variance(n: ArrayLike) -> FloatArray:
     """Return 1/n, infinite where nobody was counted: the bound is then 1."""
     n = np.asarray(n, dtype=np.float64)
     return np.where(n > 0, 1 / np.where(n > 0, n, 1), np.inf)
-
-
-def _merged_frequencies(counts: ArrayLike, merged: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return frequencies of the printed cells, of the merged ones together, and the size of each group."""
-    counts, merged = np.asarray(counts, dtype=np.float64), np.asarray(merged, dtype=np.float64)
-    every = checked_counts(np.concatenate([counts, merged[..., None]], axis=-1))
-    n = every.sum(axis=-1)
-    p = _frequencies(every)
-    return p[..., :-1], p[..., -1], n

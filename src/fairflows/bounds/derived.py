@@ -1,23 +1,21 @@
 """What a bound on the statistical distance says about parity, odds, selection rates, accuracy and errors.
 
 Demographic parity needs no function: Δ is the largest parity distance that any classifier on the release can have, and
-one attains it. For K groups the same holds of the worst pair. Bounds are printed rounded, and never to the side that
-was not proved.
+one attains it. For K groups the same holds of the worst pair. With Δ_y = TV(Z | a, y; Z | b, y) every classifier has an
+equal-opportunity gap ≤ Δ_1 and an equalized-odds gap (the larger over labels) ≤ max_y Δ_y. The marginal Δ bounds
+neither: bounds are computed within each label, each at δ/|Y|. They are printed rounded, and never to the side that was
+not proved.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
-from typing import TypeVar
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairflows.bounds.arguments import FloatArray, checked_delta, checked_distance, checked_priors, plain
-
-Label = TypeVar("Label", bound=Hashable)
-Evidence = TypeVar("Evidence")
+from fairflows.bounds.arguments import FloatArray, checked_distance, checked_priors, plain
 
 
 def balanced_accuracy(distance: ArrayLike) -> FloatArray | float:
@@ -29,53 +27,6 @@ def balanced_accuracy(distance: ArrayLike) -> FloatArray | float:
     0.6
     """
     return plain((1 + checked_distance(distance)) / 2)
-
-
-def distance_for_accuracy(accuracy: ArrayLike) -> FloatArray | float:
-    """Return the distance Δ = 2t - 1 that keeps every adversary's balanced accuracy at t or below.
-
-    Examples
-    --------
-    >>> distance_for_accuracy(0.75)
-    0.5
-    """
-    accuracy = np.asarray(accuracy, dtype=np.float64)
-    if not np.all((accuracy >= 0.5) & (accuracy <= 1)):
-        raise ValueError(f"accuracy must be in [0.5, 1], as balanced accuracy is; got {accuracy.tolist()}.")
-    return plain(2 * accuracy - 1)
-
-
-def per_label(
-    bound: Callable[[Evidence, float], float | FloatArray], evidence: Mapping[Label, Evidence], delta: float
-) -> dict[Label, float | FloatArray]:
-    """Return the same bound within each label y, all of them at once: each at δ/|Y|.
-
-    With Δ_y = TV(Z | a, y; Z | b, y) every classifier has an equal-opportunity gap ≤ Δ_1 and an equalized-odds gap (the
-    larger over labels) ≤ max_y Δ_y. The marginal Δ bounds neither. For equal opportunity alone, apply `bound` to the
-    one label with all of δ.
-
-    Parameters
-    ----------
-    bound : callable of (evidence, delta)
-        `cell_upper_bound`, or `statistical_distance_upper_bound` for densities fitted within each label.
-    evidence : mapping from label to what `bound` takes
-        Counts, or tables of log-densities.
-    delta : float
-        δ, the probability that any of the bounds misses.
-
-    Examples
-    --------
-    The released bit is as frequent in both groups, yet given the label it tells the group.
-
-    >>> from fairflows.bounds import cell_upper_bound
-    >>> counts = {0: [[1000, 0], [0, 1000]], 1: [[0, 1000], [1000, 0]]}
-    >>> round(cell_upper_bound(np.add(counts[0], counts[1]), 0.05), 2), per_label(cell_upper_bound, counts, 0.05)
-    (0.04, {0: 1.0, 1: 1.0})
-    """
-    if not evidence:
-        raise ValueError("evidence must hold at least one label.")
-    share = checked_delta(delta) / len(evidence)
-    return {label: bound(held, share) for label, held in evidence.items()}
 
 
 def adversary_accuracy_limits(distances: ArrayLike, priors: ArrayLike | None = None) -> tuple[float, float]:
