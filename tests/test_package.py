@@ -16,7 +16,7 @@ SOURCE = Path(fairflows.__file__).parent
 
 # Imports go one way: a module may import from its own part and from earlier ones.
 ORDER = [
-    "exceptions", "bounds", "report.words", "resources", "display", "table", "codec", "bijection", "density",
+    "exceptions", "bounds", "report.words", "display", "table", "codec", "bijection", "density",
     "training", "encoder", "release", "storage", "metrics", "certificate", "attack", "usefulness", "tradeoff",
     "explain", "stream", "report", "workflow", "paper", "cli",
 ]  # fmt: skip
@@ -94,7 +94,7 @@ def test_file_names_say_which_idea_they_hold():
 def test_the_root_holds_only_what_stands_alone():
     assert sorted(path.name for path in SOURCE.iterdir() if path.is_file()) == [
         "__init__.py", "__main__.py", "card.html.jinja", "display.py", "exceptions.py", "metrics.py", "py.typed",
-        "resources.py", "storage.py", "tradeoff.py", "usefulness.py",
+        "storage.py", "tradeoff.py", "usefulness.py",
     ]  # fmt: skip
 
 

@@ -323,7 +323,7 @@ def test_a_class_that_only_has_the_name_of_one_of_ours_is_refused(tmp_path):
 @pytest.mark.parametrize("family", [SmoothedCounts, lambda m: CategoricalMADE(m, (8,), n_epochs=2)])
 def test_a_density_of_cells_alone(family, tmp_path):
     x = np.random.default_rng(0).integers(0, [2, 3, 4], (200, 3))
-    density = family([2, 3, 4]).fit(x)
+    density = family([2, 3, 4]).fit(x, x)
     save(density, tmp_path / "density")
     np.testing.assert_allclose(load(tmp_path / "density").log_prob(x), density.log_prob(x), **SAME_NUMBERS)
 

@@ -1,7 +1,7 @@
 """The trade-off between accuracy and fairness: many models in one fit, and the one rule that picks by a target.
 
-Users think in targets ("nobody guesses the group at more than 60 %"), not in γ: train all strengths and seeds at once,
-look at the curve, and take the model that meets the target.
+Users think in targets, not in γ: train all strengths and seeds at once, look at the curve, and take the model that
+meets the target.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairflows.bounds import (
 )
 from fairflows.bounds.arguments import CHOOSING, affordable_draws
 from fairflows.bounds.planning import check_reachable, delta_of_look, planned_cell_bound
-from fairflows.display import Columns, html_card, new_axes
+from fairflows.display import new_axes
 from fairflows.encoder.base import Encoder, FloatArray, IntArray, is_fitted, label_values
 from fairflows.encoder.laws import ExactLaw, LatentLaw
 from fairflows.exceptions import DataError, warn_user
@@ -75,24 +75,13 @@ class Frontier:
         joined = mean.join(half_width.add_suffix(" ±"))
         return joined[[column for measure in self._measures() for column in (measure, f"{measure} ±")]]
 
-    def select(
-        self,
-        *,
-        target: float | None = None,
-        max_adversary_accuracy: float | None = None,
-        max_parity: float | None = None,
-        min_accuracy: float | None = None,
-    ) -> Encoder:
+    def select(self, *, target: float | None = None, min_accuracy: float | None = None) -> Encoder:
         """Return the fitted encoder that meets a target best.
 
         Parameters
         ----------
         target : float, optional
             Take the most accurate model whose Δ, by its own densities, is at most this.
-        max_adversary_accuracy : float, optional
-            The same for the accuracy of the best guess of the group.
-        max_parity : float, optional
-            The same for the demographic parity distance that was measured on held-out rows.
         min_accuracy : float, optional
             Take the model of least Δ at or above this accuracy.
 
@@ -101,26 +90,20 @@ class Frontier:
         DataError
             No model meets the target; the message says which one comes closest.
         """
-        wanted = {
-            "target": ("delta", target),
-            "max_adversary_accuracy": ("adversary_accuracy", max_adversary_accuracy),
-            "max_parity": ("parity", max_parity),
-            "min_accuracy": ("accuracy", min_accuracy),
-        }
-        given = [name for name, (_, limit) in wanted.items() if limit is not None]
-        if len(given) != 1:
-            raise DataError(f"select takes one of {', '.join(wanted)}; got {', '.join(given) or 'none'}.")
-        name, (measure, limit) = given[0], wanted[given[0]]
-        if measure not in self.measured:
-            raise DataError(f"{name} needs {measure}, which was not measured: the table has no label.")
-        values = self.measured[measure]
-        if name == "min_accuracy":
-            place = most_useful_within(-values, -self.measured["delta"], -float(limit or 0))
+        delta = self.measured["delta"]
+        if target is not None and min_accuracy is None:
+            place = most_useful_within(delta, self._use(), target)
+            missed = f"target = {target}; the closest has delta {delta.min():.3f}"
+        elif min_accuracy is not None and target is None:
+            if "accuracy" not in self.measured:
+                raise DataError("min_accuracy needs accuracy, which was not measured: the table has no label.")
+            accuracy = self.measured["accuracy"]
+            place = most_useful_within(-accuracy, -delta, -min_accuracy)
+            missed = f"min_accuracy = {min_accuracy}; the closest has accuracy {accuracy.max():.3f}"
         else:
-            place = most_useful_within(values, self._use(), float(limit or 0))
+            raise DataError("select takes either target or min_accuracy.")
         if place is None:
-            closest = values.max() if name == "min_accuracy" else values.min()
-            raise DataError(f"No model of the frontier has {name} = {limit}; the closest has {measure} {closest:.3f}.")
+            raise DataError(f"No model of the frontier has {missed}.")
         return self.encoders[place]
 
     def best_for(self, target: float) -> int:
@@ -156,16 +139,6 @@ class Frontier:
     def __repr__(self) -> str:
         return "\n".join([self._heading(), self.summary().round(3).to_string(na_rep="–")])
 
-    def _repr_html_(self) -> str:
-        summary = self.summary()
-        rows = [
-            [f"{strength:g}", *(_with_half_width(row[name], row[f"{name} ±"]) for name in self._measures())]
-            for strength, row in summary.iterrows()
-        ]
-        names = [name.replace("_", " ") for name in self._measures()]
-        note = "delta is an estimate by each model's own densities, or counted; only a certificate bounds it."
-        return html_card(self._heading(), Columns(rows, ["strength", *names]), note)
-
     def _heading(self) -> str:
         diverged = int(self.measured["delta"].isna().sum())
         n_strengths, n_seeds = self.measured["strength"].nunique(), self.measured["seed"].nunique()
@@ -174,13 +147,6 @@ class Frontier:
 
     def _measures(self) -> list[str]:
         return [measure for measure in MEASURES if measure in self.measured]
-
-
-def _with_half_width(mean: float, half_width: float) -> str:
-    """Return a mean with half the width of its interval; one seed alone has none."""
-    if np.isnan(mean):
-        return "–"
-    return f"{mean:.3f}" if np.isnan(half_width) else f"{mean:.3f} ± {half_width:.3f}"
 
 
 def frontier(
@@ -219,7 +185,7 @@ def frontier(
     >>> frame = front.to_frame()
     >>> bool(frame["delta"].iloc[1] < frame["delta"].iloc[0])
     True
-    >>> front.select(max_adversary_accuracy=0.57).gamma
+    >>> front.select(target=0.14).gamma
     0.9
     """
     strengths = list(strengths)

@@ -10,11 +10,11 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
+from fairflows.bijection.steps import one_thread
 from fairflows.density.cell_counts import one_hot
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
-from fairflows.resources import one_thread
 from fairflows.table.columns import floats, has_order, numbers, places_in
 from fairflows.table.table import Table
 

@@ -3,13 +3,11 @@
 import warnings
 from dataclasses import replace
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from known_encoders import FixedCells, column
 from scipy.stats import norm
-from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -22,7 +20,6 @@ from fairflows.attack.adversaries import (
 from fairflows.attack.auditing import audit
 from fairflows.attack.target import Target
 from fairflows.attack.white_box import Reference
-from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.certificate.certify import ContradictionError, certify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.base import EncodedColumns
@@ -103,15 +100,9 @@ class TestArrays:
         train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
         with pytest.raises(DataError, match="as many rows"):
             audit((test.X.iloc[1:], train.X), train, test)
-
-    def test_one_array_of_all_rows(self):
-        train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=3000, random_state=0)
-        pair = audit((train.X.to_numpy(), test.X.to_numpy()), train, test, quick=True)
-        assert audit(np.concatenate([train.X, test.X]), train, test, quick=True) == pair
-        with pytest.raises(DataError, match="1,500 rows of train and then the 1,500 of test; got 1,500 rows"):
-            audit(test.X, train, test)
-        with pytest.raises(DataError, match="an encoder, a pipeline or an array; got int"):
-            audit(7, train, test)
+        for wrong in (test.X, (train.X,), 7):
+            with pytest.raises(DataError, match=r"an encoder, a pipeline or a pair \(Z_train, Z_test\); got"):
+                audit(wrong, train, test)
 
     def test_a_label_beside_an_array_is_seen(self):
         train, test = pair_of(make_shifted_gaussians, distance=0.0, n_samples=4000, random_state=0)
@@ -123,11 +114,10 @@ class TestArrays:
         with pytest.raises(ValueError, match="released must name .* got 'nonsense'"):
             audit((train.X, test.X), train, test, released=["nonsense"])
 
-    @pytest.mark.parametrize("hole", [np.nan, np.inf])
-    def test_holes_are_named(self, hole):
+    def test_infinity_is_named(self):
         train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=400, random_state=0)
-        with pytest.raises(DataError, match="column 'x0' has NaN or infinity"):
-            audit((np.full(train.X.shape, hole), test.X.to_numpy()), train, test)
+        with pytest.raises(DataError, match="Column 'x0' must hold finite numbers"):
+            audit((np.full(train.X.shape, np.inf), test.X.to_numpy()), train, test)
 
     def test_says_nothing_about_a_model(self, adult, cells):
         train, _, test = adult
@@ -216,7 +206,7 @@ class TestLaterSteps:
         found = self.audited(gridded, StandardScaler())
         assert found.best == "grid test"
         assert found.attack_lower > 0.95
-        assert found.limits == ()
+        assert "as far as later steps can be inverted" in repr(found)
 
     def test_a_part_of_very_many_rows(self, gridded, monkeypatch):
         """All groups' inverses are looked at for as many rows of each group; densities are judged on these, too."""
@@ -237,13 +227,8 @@ class TestLaterSteps:
         *_, whole = target.trials((), quick=True)
         monkeypatch.setattr(white_box, "_MOST_VALUES", 5)
         *_, computed = target.trials((), quick=True)
-        assert computed.fit.different.shape[1] == whole.fit.different.shape[1] - 2 * (3 + 3 - 1)
+        assert computed.fit.shape[1] == whole.fit.shape[1] - 2 * (3 + 3 - 1)
         assert computed.run(0.05, 0).lower > 0.9
-
-    def test_a_step_that_loses_something(self, gridded):
-        found = self.audited(gridded, PCA(2))
-        assert "white" in set(found.to_frame()["box"])
-        assert "lose something" in repr(found)
 
     def test_a_step_that_cannot_be_turned_round(self, gridded):
         found = self.audited(gridded, Normalizer())
@@ -397,13 +382,6 @@ class TestReference:
         assert reference.to_nearest(rows)[0] == 0 < reference.to_nearest(rows)[1]
 
 
-def test_progress_bar_does_not_change_the_result(capsys):
-    train, test = pair_of(make_shifted_gaussians, distance=1.0, n_samples=1000, random_state=0)
-    assert audit((train.X, test.X), train, test, quick=True, progress=True) == audit(
-        (train.X, test.X), train, test, quick=True
-    )
-
-
 def test_gaps_among_numbers_are_seen_by_adversaries():
     """Where the values tell nothing and only their absence does, the audit finds it."""
     rng = np.random.default_rng(0)
@@ -414,39 +392,7 @@ def test_gaps_among_numbers_are_seen_by_adversaries():
         sensitive="a", missing="category",
     )  # fmt: skip
     train, test = table.split(test=0.5, validation=0)
-    found = audit(RawFeatures().fit(train), train, test, quick=True)
-    assert 0.4 < found.attack_lower <= 0.5
-
-
-class TestShowing:
-    def test_plot_has_a_line_for_each_adversary_and_claim(self, matching, adult):
-        encoder, found = matching
-        certificate = certify(encoder, adult[2], audit=found)
-        axes = found.plot(certificate)
-        names = [label.get_text() for label in axes.get_yticklabels()][::-1]
-        assert names == [f"{a.name} ({a.box} box)" for a in found.attacks] + ["model says at most"]
-        colours = {line.get_color() for line in axes.get_lines() if line.get_marker() == ">"}
-        assert len(colours) == 2, "the adversary that was chosen stands out"
-        assert axes.texts[0].get_text() == f"≤ {rounded_up(certificate.model_upper, 3)}"
-        plt.close("all")
-
-    def test_somebody_elses_claim_is_a_number(self, matching):
-        _, found = matching
-        given = plt.subplots()[1]
-        assert found.plot(0.25, ax=given) is given
-        assert given.texts[0].get_text() == "≤ 0.250"
-        assert len(found.plot().get_yticklabels()) == len(found.attacks)
-        plt.close("all")
-        with pytest.raises(ValueError, match="claimed must be a Certificate or a distance"):
-            found.plot(25)
-
-    def test_html_says_what_the_text_says_and_escapes_it(self, matching):
-        _, found = matching
-        found = replace(found, groups=("<b>x</b>", "y"), limits=("1 < 2 was not tried",))
-        html = found._repr_html_()
-        assert "<b>" not in html
-        assert "1 &lt; 2 was not tried" in html
-        for attack in found.attacks:
-            assert f">{attack.name}<" in html
-            assert f">{rounded_down(attack.lower)}<" in html
-        assert repr(found).splitlines()[0] in html
+    assert 0.4 < audit(RawFeatures().fit(train), train, test, quick=True).attack_lower <= 0.5
+    names = [part.X["x"].map(lambda value: None if pd.isna(value) else f"{value:.6f}") for part in (train, test)]
+    pair = [column.to_frame() for column in names]  # categories, nearly all of them different
+    assert 0.4 < audit(pair, train, test, quick=True).attack_lower <= 0.5

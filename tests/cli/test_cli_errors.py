@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from fairflows import FairMatching, Table
 from fairflows.cli.base import _OPTIONS, show_warning, with_options
+from fairflows.cli.commands import _address
 from fairflows.cli.main import BUG, app, main
 from fairflows.exceptions import DataWarning
 from fairflows.storage import save
@@ -65,6 +66,11 @@ def test_what_cannot_be_done_is_said_before_the_work(run, folder, monkeypatch, w
     assert message in " ".join(err.split())
     assert "fitting" not in err
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_addresses_of_folders_are_taken_as_typed():
+    assert _address(Path("s3://bucket/rows")) == "s3://bucket/rows"
+    assert _address(Path("rows/2024")) == "rows/2024"
 
 
 def test_an_option_given_twice_counts_once(run, folder):

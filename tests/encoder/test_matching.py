@@ -152,7 +152,7 @@ def test_numbers_are_binned(mixed):
 
 
 def test_spaces_too_large_to_list_use_the_observed_cells(categorical):
-    with pytest.warns(DataWarning, match="48 cells, .* only observed cells are used, with a tail"):
+    with pytest.warns(DataWarning, match="48 cells .* only observed cells are used, with a tail"):
         encoder = fit(categorical, max_cells=10, output="codes")
     whole = fit(categorical, output="codes")
     m = len(encoder.model_.support)

@@ -13,6 +13,7 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -21,8 +22,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from fairflows.bijection.steps import one_thread
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
-from fairflows.resources import one_thread
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
@@ -36,54 +37,37 @@ _MOST_TREES = 4_000  # of one learner: minutes
 
 
 @dataclass(frozen=True)
-class Features:
-    """The features of rows; released cells repeat, so that few of a million rows are different."""
-
-    different: FloatArray  # (m, F): the different rows
-    place: IntArray  # (n,): which of them each row is
-
-    @classmethod
-    def of(cls, rows: FloatArray) -> Features:
-        """Return rows each of which counts as different."""
-        return cls(rows, np.arange(len(rows)))
-
-    def take(self, rows: IntArray) -> Features:
-        """Return the rows at these places."""
-        met, place = np.unique(self.place[rows], return_inverse=True)
-        return Features(self.different[met], place)
-
-
-@dataclass(frozen=True)
 class Learner:
     """A classifier of the group."""
 
     make: Make
-    most_rows: int  # how many rows it learns from at most
-    # How many different rows it is judged on at most, a random part of more. Its bound then rests on fewer persons, and
-    # holds as well.
-    most_judged: int = 100_000
+    most_rows: int  # that it learns from
+    most_judged: int = 100_000  # that it is judged on: a bound from a random part of more rows holds as well
 
-    def judged_rows(self, rows: Features, group: IntArray, seed: int) -> IntArray:
-        """Return the places of the rows that it is judged on."""
-        if len(rows.different) <= self.most_judged:
-            return np.arange(len(group))
-        return np.sort(stratified_sample(group, self.most_judged, seed))
-
-    def scores(self, fit: Features, group: IntArray, others: Sequence[Features], seed: int) -> list[FloatArray]:
+    def scores(self, fit: FloatArray, group: IntArray, others: Sequence[FloatArray], seed: int) -> list[FloatArray]:
         """Return log-probabilities of the groups, (n, K), for other rows than those it learns from."""
         K, n = group.max() + 1, np.bincount(group)
         chosen = stratified_sample(group, self.most_rows, seed)
         chosen = chosen[n[group[chosen]] > 1]  # a single row cannot be learnt from and stopped by
+        scores = []
         # The audit runs learners side by side; a learner that enormous numbers overwhelm is weak, which is no error.
         with one_thread(), np.errstate(over="ignore", invalid="ignore"):
             learner = self.make(seed, len(chosen), len(np.unique(group[chosen])))
-            learnt = learner.fit(_bounded(fit.different[fit.place[chosen]]), group[chosen])
-            found = [np.full((len(rows.different), K), _SMALLEST) for rows in others]
-            for probabilities, rows in zip(found, others, strict=True):
-                known = learnt.predict_proba(_bounded(rows.different))
+            learnt = learner.fit(_bounded(fit[chosen]), group[chosen])
+            for rows in others:
+                first, place = _different_rows(rows)
+                probabilities = np.full((len(first), K), _SMALLEST)
+                known = learnt.predict_proba(_bounded(rows[first]))
                 probabilities[:, learnt.classes_] = np.maximum(known, _SMALLEST)
-        scores = [np.log(probabilities).round(_DECIMALS) for probabilities in found]
-        return [score[rows.place] for score, rows in zip(scores, others, strict=True)]
+                scores.append(np.log(probabilities).round(_DECIMALS)[place])
+        return scores
+
+
+def _different_rows(rows: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the place of one row of each kind, and which of these each row equals: released cells repeat."""
+    values = pd.util.hash_pandas_object(pd.DataFrame(rows), index=False)
+    _, first, place = np.unique(values, return_index=True, return_inverse=True)
+    return first, place
 
 
 def _bounded(x: FloatArray) -> FloatArray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,31 +14,14 @@ from sklearn.exceptions import ConvergenceWarning
 from fairflows.attack.adversaries import Attack
 from fairflows.attack.target import Representation, Target
 from fairflows.attack.white_box import Constraint
+from fairflows.bijection.steps import one_thread
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
-from fairflows.certificate.certificate import Certificate, Plain
+from fairflows.certificate.certificate import Plain
 from fairflows.certificate.statement import AttackResult
-from fairflows.display import (
-    ATTACK,
-    INK,
-    Bound,
-    Columns,
-    draw_bounds,
-    height_of_bounds,
-    html_card,
-    new_axes,
-    progress_bar,
-)
-from fairflows.exceptions import DataError
 from fairflows.release.released import Model
-from fairflows.resources import one_thread
 from fairflows.storage import model_hash
 from fairflows.table.table import Table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_NOT_CHOSEN = "#80868b"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,46 +91,12 @@ class Audit(AttackResult):
             "attacks": lines,
         }
 
-    def plot(self, claimed: Certificate | float | None = None, ax: Axes | None = None) -> Axes:
-        """Draw what each adversary proves, beside what is claimed.
-
-        Parameters
-        ----------
-        claimed : Certificate or float, optional
-            A certificate of the same release, whose upper bounds are drawn as lines; or the Δ that somebody else says
-            is not exceeded.
-        ax : Axes, optional
-            What to draw on; a new figure when not given.
-
-        Returns
-        -------
-        Axes
-            The adversaries as in `to_frame`. The first, which was chosen on validation persons, is in colour: its bound
-            is the audit's result, and the others hold one at a time.
-        """
-        claims = _claims(claimed)
-        colours = [ATTACK] + [_NOT_CHOSEN] * (len(self.attacks) - 1)
-        attacks = [
-            Bound(f"{attack.name} ({attack.box} box)", attack.lower, "at least", colour)
-            for attack, colour in zip(self.attacks, colours, strict=True)
-        ]
-        axes = ax if ax is not None else new_axes(7.0, height_of_bounds(len(attacks) + len(claims)))
-        draw_bounds(axes, [*attacks, *claims], percent="balanced accuracy of a guess between two groups, %")
-        for claim in claims:
-            axes.axvline(claim.value, color=claim.colour, linestyle=":", linewidth=1.5)
-        return axes
-
     def __repr__(self) -> str:
         width = max(len(attack.name) for attack in self.attacks)
         lines = [self._heading(), f"  test persons  {self._persons()}"]
         lines.append(f"  {'adversary':<{width}}  box    validation  Δ ≥")
         lines += [f"  {a.name:<{width}}  {a.box}  {a.validation:10.4f}  {rounded_down(a.lower)}" for a in self.attacks]
         return "\n".join([*lines, *(f"  {note}" for note in self._notes())])
-
-    def _repr_html_(self) -> str:
-        rows = [(a.name, a.box, f"{a.validation:.4f}", rounded_down(a.lower)) for a in self.attacks]
-        table = Columns(rows, ("adversary", "box", "Δ on validation persons", "Δ ≥"))
-        return html_card(self._heading(), f"Test persons: {self._persons()}", table, self._notes())
 
     def _heading(self) -> str:
         given = {} if self.model else {"latent": "representation"}  # somebody's array
@@ -167,17 +115,6 @@ class Audit(AttackResult):
         return [*([f"the densities are from the truth at least  {gaps}"] if gaps else []), *self.limits]
 
 
-def _claims(claimed: Certificate | float | None) -> list[Bound]:
-    """Return the upper bounds that an attack is drawn against."""
-    if claimed is None:
-        return []
-    if isinstance(claimed, Certificate):
-        return [bound for bound in claimed.bounds() if bound.side == "at most"]
-    if not 0 <= claimed <= 1:
-        raise DataError(f"claimed must be a Certificate or a distance in [0, 1]; got {claimed!r}.")
-    return [Bound("claimed at most", float(claimed), "at most", INK)]
-
-
 def audit(
     model: Model | Representation,
     train: Table,
@@ -189,7 +126,6 @@ def audit(
     delta: float = 0.05,
     quick: bool = False,
     n_jobs: int | None = None,
-    progress: bool = False,
     most_rows: int | None = None,
     random_state: int = 0,
 ) -> Audit:
@@ -202,14 +138,14 @@ def audit(
     attacks the pair that it tells apart best.
 
     Of very many rows a random part will do: of `train` about 400,000, in equal shares for the groups that have so many;
-    of test rows that are all different 100,000 for each adversary, 60,000 for white-box ones, 50,000 for random forests
-    and 20,000 for nearest neighbours, the stack and white-box forests.
+    of test rows 100,000 for each adversary that learns, 60,000 for white-box ones, 50,000 for random forests and 20,000
+    for nearest neighbours, the stack and white-box forests.
 
     Parameters
     ----------
-    model : encoder, pipeline, frame or array, or pair of these
+    model : encoder, pipeline, or pair of frames or arrays
         What is attacked: an encoder's latent, a pipeline's cells, or any representation of the rows of `train` and of
-        `test`, given as a pair, or as one of both, train first.
+        `test`.
     train : Table
         Rows for the adversaries to learn from; a part of the persons is kept aside for validation.
     test : Table
@@ -230,8 +166,6 @@ def audit(
         Run few adversaries on few rows: seconds instead of a minute.
     n_jobs : int, optional
         Number of adversaries to run at once, as for joblib.
-    progress : bool, default=False
-        Show a progress bar.
     most_rows : int, optional
         Most rows that a person may have; by default the most of the persons that the model was fitted to.
     random_state : int, default=0
@@ -253,12 +187,9 @@ def audit(
     target = Target.of(model, train, test, encoded, released, most_rows, random_state, quick)
     against_release, against_densities = list(target.trials(constraints, quick)), list(target.density_trials(quick))
     runs = [delayed(trial.run)(delta, random_state) for trial in [*against_release, *against_densities]]
-    found: list[Attack] = []
-    with one_thread(), progress_bar("attacking", enabled=progress) as show, warnings.catch_warnings():
+    with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a weak adversary is no error
-        for attack in Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(runs):
-            found.append(attack)
-            show(len(found), len(runs), attack.name)
+        found: list[Attack] = Parallel(n_jobs=n_jobs, prefer="threads")(runs)
     n_attacks = len(against_release)
     attacks = sorted(found[:n_attacks], key=_promise, reverse=True)
     gaps: dict[str, float] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeGuard, cast, runtime_checkable
+from typing import TypeAlias, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ from fairflows.attack.adversaries import (
     QUICK_WHITE_BOX_LEARNERS,
     WHITE_BOX_LEARNERS,
     Attack,
-    Features,
     Learner,
     frequency_scores,
     judge,
@@ -29,16 +28,17 @@ from fairflows.encoder.laws import LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Model, Released, Transformer
-from fairflows.table.columns import has_order, is_number, numbers
+from fairflows.table.columns import has_order
 from fairflows.table.frames import TableLike, has_names, to_pandas
 from fairflows.table.ledger import RowsSeen
-from fairflows.table.persons import Hashes, content_hashes
+from fairflows.table.persons import content_hashes
 from fairflows.table.table import Table
 
-Representation: TypeAlias = "TableLike | Sequence[TableLike]"
-"""What any model may have released: one frame or array of all rows, or a pair."""
+Representation: TypeAlias = Sequence[TableLike]
+"""The released rows of train and of test, as a pair of frames or arrays, whatever model made them."""
 
 FloatArray = npt.NDArray[np.float64]
+Scores: TypeAlias = tuple[FloatArray, FloatArray]  # of validation and of test rows, (n, K) each
 IntArray = npt.NDArray[np.intp]
 
 _SHARES = (0.4, 0.35, 0.25)  # of the training persons: reference rows, rows to learn from, validation
@@ -46,6 +46,7 @@ _MOST_LEVELS = 64  # a column of more levels is described by each level's group 
 _MOST_ROWS, _QUICK_ROWS = 400_000, 10_000  # training rows that adversaries learn from and are tuned on, about
 # Rows of each part that every group's inverse, or a density, is looked at for.
 _MOST_LOOKED_AT = {"fit": 100_000, "validation": 60_000, "test": 60_000}
+_MOST_SEEN = (150_000, 100_000, 100_000)  # rows of the same, that adversaries who see the release alone look at
 _LABEL = "released label"
 
 
@@ -53,29 +54,27 @@ _LABEL = "released label"
 class Trial:
     """One adversary: rows to learn from, if it learns, and rows to be judged on."""
 
-    # As for `Attack`.
     name: str
-    box: str
+    box: str  # "black" or "white"
     learner: Learner | None  # None where the judged rows are scores already
     # Rows to learn from, and their groups.
-    fit: Features
+    fit: FloatArray
     fit_group: IntArray
-    judged: tuple[Features, Features]  # those of validation and test rows; scores, where nothing is learnt
+    judged: tuple[FloatArray, FloatArray]  # those of validation and test rows; scores, where nothing is learnt
     groups: tuple[IntArray, IntArray]  # their groups
     # For the check of a density: the group; the groups of the rows are then "real" and "drawn".
     density_of: int | None = None
 
     def run(self, delta: float, seed: int) -> Attack:
         """Learn, tune on validation rows, and bound Δ from below on test rows."""
-        groups = self.groups
-        if self.learner is None:
-            validation, test = (rows.different[rows.place] for rows in self.judged)
-        else:
-            places = [self.learner.judged_rows(*part, seed) for part in zip(self.judged, groups, strict=True)]
-            judged = [rows.take(place) for rows, place in zip(self.judged, places, strict=True)]
-            groups = groups[0][places[0]], groups[1][places[1]]
-            validation, test = self.learner.scores(self.fit, self.fit_group, judged, seed)
-        return judge(self.name, self.box, (validation, test), groups, delta)
+        groups, scores = self.groups, self.judged
+        if self.learner is not None:
+            most = self.learner.most_judged
+            first, second = (np.sort(stratified_sample(group, most, seed)) for group in groups)
+            groups = groups[0][first], groups[1][second]
+            judged = self.judged[0][first], self.judged[1][second]
+            scores = cast(Scores, tuple(self.learner.scores(self.fit, self.fit_group, judged, seed)))
+        return judge(self.name, self.box, scores, groups, delta)
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,6 @@ class Target:
         released_model = Released.of(model) if _is_model(model) else None
         if not _is_model(model):
             given = _representation(model, train, test)
-            _check_known(given)
         groups = train.groups if released_model is None else released_model.groups(train)
         _refuse_shared_persons(train, test)
         most = most_rows or int(train.persons.rows_each().max())
@@ -158,10 +156,15 @@ class Target:
         if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
             validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
             yield _scored("frequencies of values", "black", (validation, test), self._judged_groups)
-        view = _view(parts, learnt_group, len(self.groups))
-        fit, *judged = (_features(view, z, values) for z, values in zip(parts, exact, strict=True))
+        groups = learnt_group, *self._judged_groups
+        seen = [np.sort(stratified_sample(g, most, self.seed)) for g, most in zip(groups, _MOST_SEEN, strict=True)]
+        parts = [_gaps_as_levels(z.iloc[rows]) for z, rows in zip(parts, seen, strict=True)]
+        fit_group, *judged_groups = (g[rows] for g, rows in zip(groups, seen, strict=True))
+        view = _view(parts, fit_group, len(self.groups))
+        fit, *judged = (view.features(z) for z in parts)
         for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
-            yield Trial(name, "black", learner, fit, learnt_group, (judged[0], judged[1]), self._judged_groups)
+            pair = (judged[0], judged[1]), (judged_groups[0], judged_groups[1])
+            yield Trial(name, "black", learner, fit, fit_group, *pair)
         if self.latent:
             yield from self._white_box_trials(constraints, quick)
 
@@ -187,10 +190,11 @@ class Target:
             labels = {part: self.Z[part][[_LABEL]].iloc[rows] for part, rows in places.items()}
             view = _view([labels["fit"]], group["fit"], len(self.groups))
             features = {p: np.concatenate([f, view.features(labels[p])], axis=1) for p, f in features.items()}
-        learnt = Features.of(features["fit"])
-        judged_rows = Features.of(features["validation"]), Features.of(features["test"])
+        judged_rows = features["validation"], features["test"]
         for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
-            yield Trial(f"{name} on inversions", "white", learner, learnt, group["fit"], judged_rows, judged_groups)
+            yield Trial(
+                f"{name} on inversions", "white", learner, features["fit"], group["fit"], judged_rows, judged_groups
+            )
 
     def density_trials(self, quick: bool) -> Iterator[Trial]:
         """Yield, for each group, adversaries between its real rows and draws from its density."""
@@ -213,7 +217,7 @@ class Target:
                 rows[part] = pd.concat([real, drawn], ignore_index=True)
                 is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
             view = _view(list(rows.values()), is_drawn["fit"], 2)
-            fit, *judged = (Features.of(view.features(part)) for part in rows.values())
+            fit, *judged = (view.features(part) for part in rows.values())
             for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else DENSITY_LEARNERS).items():
                 yield Trial(
                     f"{name}, density of {value}", "white", learner, fit, is_drawn["fit"], (judged[0], judged[1]),
@@ -235,45 +239,25 @@ class Target:
 
 def _scored(name: str, box: str, judged: tuple[FloatArray, FloatArray], groups: tuple[IntArray, IntArray]) -> Trial:
     """Return an adversary that learns nothing, with its scores of validation and test rows."""
-    nothing = Features.of(np.empty((0, 0)))
-    return Trial(name, box, None, nothing, groups[0][:0], (Features.of(judged[0]), Features.of(judged[1])), groups)
+    return Trial(name, box, None, np.empty((0, 0)), groups[0][:0], judged, groups)
 
 
 def _is_model(model: Model | Representation) -> TypeGuard[Model]:
-    """Return whether rows can be passed through it; pandas and polars frames have a method `transform`, too."""
-    is_frame = isinstance(model, tuple | list | np.ndarray) or has_names(model)
-    return not is_frame and isinstance(model, Transformer)
+    return isinstance(model, Transformer) and not has_names(model)  # frames have a method `transform`, too
 
 
 def _representation(given: Representation, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the released rows of train and of test, which were given as a pair or as one frame."""
-    n, m = len(train), len(test)
-    if isinstance(given, tuple | list):
-        pair = [to_pandas(part) for part in given]
-        if [len(part) for part in pair] != [n, m]:
-            raise DataError(f"A pair of representations must have as many rows as train ({n:,}) and as test ({m:,}).")
-        first, second = pair
-    elif isinstance(given, np.ndarray) or has_names(given):
-        whole = to_pandas(given)
-        if len(whole) != n + m:
-            raise DataError(
-                f"One representation must hold the {n:,} rows of train and then the {m:,} of test; got {len(whole):,} "
-                "rows. Or pass a pair: (Z_train, Z_test)."
-            )
-        first, second = whole.iloc[:n], whole.iloc[n:]
-    else:
-        raise DataError(f"An audit attacks an encoder, a pipeline or an array; got {type(given).__name__}.")
+    """Return the released rows of train and of test as frames."""
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise DataError(
+            f"An audit attacks an encoder, a pipeline or a pair (Z_train, Z_test); got {type(given).__name__}."
+        )
+    first, second = (to_pandas(part) for part in given)
+    if (len(first), len(second)) != (len(train), len(test)):
+        raise DataError(
+            f"A pair of representations must have as many rows as train ({len(train):,}) and as test ({len(test):,})."
+        )
     return first, second
-
-
-def _check_known(given: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    for frame in given:
-        for name in frame:
-            known = frame[name].notna().all()
-            if known and is_number(frame[name].dtype):
-                known = np.isfinite(numbers(frame[name])).all()
-            if not known:
-                raise DataError(f"A representation must be known in every row; column {name!r} has NaN or infinity.")
 
 
 def _encoded(
@@ -287,70 +271,35 @@ def _encoded(
     if shown is None:
         raise DataError("released names the latent, but the model has none beside its cells.")
     Z = {part: shown.encode_again(table, part) for part, table in tables.items()}
-    return Z, *_invert_later_steps(shown, Z, tables)
+    return Z, *_invert_later_steps(shown, Z)
 
 
 def _as_seen(model: Released, parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Return released cells as categories, or rows drawn from cells without gaps."""
+    """Return released cells as categories, and rows drawn from cells as they are."""
     if model.draws_rows:
-        return without_gaps(parts)
+        return parts
     return {part: cells.astype(str) for part, cells in parts.items()}  # cells have numbers, but no order or distance
 
 
-def without_gaps(parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Fill missing values: a missing category is one more; a missing number becomes the smallest one, and is marked."""
-    whole = pd.concat(parts.values())
-    for name, column in whole.items():
-        if not column.isna().any():
-            continue
-        is_ordered = has_order(column.dtype) and column.notna().any()
-        for part, frame in parts.items():
-            gap = frame[name].isna().astype(str)
-            filled = (
-                frame[name].fillna(column.min()) if is_ordered else frame[name].astype(object).mask(gap == "True", "")
-            )
-            parts[part] = frame.assign(**{str(name): filled}, **({f"{name} is missing": gap} if is_ordered else {}))
-    return parts
-
-
-def _invert_later_steps(
-    model: Released, Z: dict[str, pd.DataFrame], tables: dict[str, Table]
-) -> tuple[dict[str, pd.DataFrame], tuple[str, ...]]:
-    """Return the encoder's own rows behind the output of later pipeline steps, and sentences about losses."""
+def _invert_later_steps(model: Released, Z: dict[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], tuple[str, ...]]:
+    """Return the encoder's own rows behind the output of later pipeline steps, and a sentence about losses."""
     encoder = model.innermost
     if encoder is None:
         return {}, ()
     if not model.steps:
         return Z, ()
     for step in model.steps:
-        if not isinstance(step, Invertible):
+        if not hasattr(step, "inverse_transform"):
             missed = f"{type(step).__name__} cannot be inverted: no adversary used its knowledge of the encoders."
             return {}, (missed,)
     latent = {}
     for part, released in Z.items():
-        z: TableLike = released.to_numpy()
+        z = released.to_numpy()
         for step in reversed(model.steps):
-            z = cast(Invertible, step).inverse_transform(np.asarray(z))
-        latent[part] = pd.DataFrame(np.asarray(z), columns=encoder.get_feature_names_out(), index=released.index)
-    own = Released.of(encoder).encode_again(tables["validation"], "validation")
-    if _alike(latent["validation"], own):
-        return latent, ()
-    lossy = "The steps after the encoder lose something: adversaries who know the encoders had less than encoded rows."
-    return latent, (lossy,)
-
-
-@runtime_checkable
-class Invertible(Protocol):
-    """A transformer that can be inverted."""
-
-    def inverse_transform(self, X: np.ndarray) -> TableLike:
-        """Return the rows before the transformation."""
-
-
-def _alike(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    if all(is_number(dtype) for dtype in other.dtypes):
-        return bool(np.allclose(one.to_numpy(np.float64), other.to_numpy(np.float64), rtol=1e-5, atol=1e-8))
-    return bool((one.astype(str).to_numpy() == other.astype(str).to_numpy()).all())
+            z = np.asarray(step.inverse_transform(z))  # type: ignore[attr-defined]  # checked above
+        latent[part] = pd.DataFrame(z, columns=encoder.get_feature_names_out(), index=released.index)
+    behind = "Adversaries who know the encoders saw encoded rows as far as later steps can be inverted."
+    return latent, (behind,)
 
 
 def _refuse_shared_persons(train: Table, test: Table) -> None:
@@ -380,6 +329,11 @@ def _parts(train: Table, groups: list[Hashable], seed: int, quick: bool) -> dict
     return {name: np.flatnonzero(part == number) for number, name in enumerate(names)}
 
 
+def _gaps_as_levels(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with one more category for missing ones."""
+    return frame.apply(lambda c: c.astype(object).where(c.notna(), "") if not has_order(c.dtype) else c)
+
+
 def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> NumericView:
     """Fit a view of the columns as numbers: as they are, one-hot, or for very many levels by each level's group rates.
 
@@ -392,12 +346,6 @@ def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> Nume
         has_gaps = any(part.iloc[:, j].isna().any() for part in parts)  # by place: an array's columns have other names
         columns += NumericView.fit(frame[[name]], *rates, standardise=False, has_gaps=has_gaps).columns
     return NumericView(columns)
-
-
-def _features(view: NumericView, rows: pd.DataFrame, values: Hashes) -> Features:
-    """Return rows as numbers, rows of the same values once."""
-    _, first, place = np.unique(values, return_index=True, return_inverse=True)
-    return Features(view.features(rows.iloc[first]), place)
 
 
 def _as_modelled(law: LatentLaw, rows: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Adam steps on stacked networks: one by one on a processor, captured as a CUDA graph on a GPU.
+"""Adam steps on stacked networks, one by one on a processor, captured as a CUDA graph on a GPU; devices and threads.
 
 A step of small stacked networks is a few hundred kernels of a few microseconds each. Launched one by one from Python
 they leave a GPU idle most of the time; captured once and replayed, they follow each other without a gap.
@@ -12,7 +12,10 @@ from contextlib import contextmanager
 
 import torch
 from joblib import cpu_count
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
+
+from fairflows.exceptions import DataError
 
 _WARM_UP = 3  # steps before a capture, which needs lazily made buffers, handles and optimiser states
 _TRIED = 4  # steps that are timed with one thread, and as many with all threads
@@ -154,3 +157,40 @@ def chosen_threads(device: torch.device) -> Iterator[Callable[[Step], None]]:
         yield run
     finally:
         torch.set_num_threads(n_before)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit torch, BLAS and OpenMP to one thread in the block; afterwards they have as many as before.
+
+    OpenMP counts threads for each calling thread, BLAS and torch for the whole process. Tasks in a pool of threads
+    therefore enter this guard each on their own (for OpenMP), and the thread that owns the pool enters it around all
+    of them: a task that ends then does not give the others their threads back.
+    """
+    before = torch.get_num_threads()
+    with threadpool_limits(limits=1):
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def chosen_device(name: str) -> torch.device:
+    """Return the device of that name; "auto" is a GPU where torch can use one, else the CPU.
+
+    Examples
+    --------
+    >>> chosen_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise DataError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'; got {name!r}.")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise DataError(
+            f"device must name one of the GPUs that torch can use ({torch.cuda.device_count()} here); got {name!r}."
+        )
+    return torch.device(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -261,7 +262,7 @@ def encode(
 
         if text_format != TextFormat():
             raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
-        n_rows = encode_folder(model, source, out, **settings)
+        n_rows = encode_folder(model, _address(source), _address(out), **settings)
     else:
         from fairflows.stream.files import encode_file
 
@@ -270,6 +271,11 @@ def encode(
         if not (keep or keep_order):  # such files are not covered
             _list_file(folder, out)
     _print_done(n_rows, out, as_json, quiet)
+
+
+def _address(place: Path) -> str:
+    """Return a path or URI as it was typed: pathlib makes one slash of several."""
+    return re.sub(r"^([a-z][a-z0-9+.-]+):/", r"\1://", str(place))
 
 
 def _list_file(folder: Path, out: Path) -> None:
@@ -437,7 +443,7 @@ def audit(
     else:
         learn, judged = run.table_of(train, model, text_format), table
     settings: dict[str, Any] = {"released": run.released, "delta": delta, "quick": quick, "n_jobs": 2}
-    found = attack(model, learn, judged, progress=not (quiet or as_json), **settings)
+    found = attack(model, learn, judged, **settings)
     print_json(found.to_dict()) if as_json else typer.echo(repr(found))
 
 
@@ -483,8 +489,8 @@ def reproduce(
     """
     import pandas as pd
 
+    from fairflows.bijection.steps import chosen_device
     from fairflows.paper.experiments import list_experiments, run_many
-    from fairflows.resources import chosen_device
     from fairflows.table.folders import check_folder
 
     known = list_experiments()

@@ -17,7 +17,6 @@ import typer
 from fairflows import __version__
 from fairflows.cli import commands
 from fairflows.cli.base import app, show_warning, with_options
-from fairflows.resources import one_thread_by_default
 
 __all__ = ["app", "commands", "main"]
 
@@ -29,7 +28,8 @@ BUG = 70
 def main() -> None:
     """Run the command. Wrong input gives one line on standard error and exit code 2."""
     warnings.showwarning = show_warning
-    one_thread_by_default()  # batches and adversaries run side by side already
+    # Batches and adversaries run side by side already. Libraries read this when they are imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     with _signals() as stopped:
         code, message = _outcome()
     if stopped:

@@ -7,12 +7,11 @@ number with the last variable fastest, as in `numpy.ravel_multi_index`; there ar
 from __future__ import annotations
 
 import math
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,42 +24,8 @@ from fairflows.exceptions import DataError
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-MOST_CELLS_ENUMERATED = 10_000_000
-ROWS_PER_CHUNK = 8_192  # whose one-hot columns are in memory at a time
-_HELD_OUT_SHARE = 0.2
+_ROWS_PER_CHUNK = 8_192  # whose one-hot columns are in memory at a time
 _SMALLEST_WEIGHT = 1e-4  # of the tree of pairs in smoothed counts
-_BYTES_HELD, _BYTES_AT_WORK = 152, 222  # per cell and group, and per cell while maps are built; generous
-_BYTES_OF_A_SCORE = 24  # per cell and class: the classifier's probability, and two arrays of its size at work
-_BYTES_OF_A_PAIR = 48  # per group and pair of levels: what a tree of pairs, or a network's direct connections, take
-_MEMORY_WHERE_UNKNOWN = 8 * 2**30
-
-
-class CellDensity(Protocol):
-    """A law p̂ over the cells of one group (or one group and label).
-
-    Cells come in as codes of shape (n,) or as levels of shape (n, D); log-probabilities come out in float64.
-    """
-
-    levels: tuple[int, ...]
-
-    def fit(
-        self,
-        x: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        validation: ArrayLike | None = None,
-        validation_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Estimate p̂ from the cells of a sample; without `validation`, a fifth of the rows is held out inside."""
-
-    def log_prob(self, x: ArrayLike) -> FloatArray:
-        """Return the log-probability of each row's cell, of shape (n,)."""
-
-    def log_prob_of_all_cells(self) -> FloatArray:
-        """Return the log-probability of every cell, in the order of codes; probabilities sum to 1 within 1e-10."""
-
-    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
-        """Draw n cells from p̂, as levels of shape (n, D)."""
 
 
 @dataclass(frozen=True)
@@ -169,45 +134,25 @@ def _weight_of_rows(sample_weight: ArrayLike | None, n: int) -> FloatArray:
     return weight
 
 
-def training_and_validation(
-    x: ArrayLike,
-    levels: Sequence[int],
-    sample_weight: ArrayLike | None,
-    validation: ArrayLike | None,
-    validation_weight: ArrayLike | None,
-    random_state: int,
-) -> tuple[CellCounts, CellCounts]:
-    """Return counts to fit and counts to tune by: the given validation rows, else a random fifth of x."""
-    if validation is not None:
-        held_out = CellCounts.of(validation, levels, validation_weight)
-        return CellCounts.of(x, levels, sample_weight), held_out
-    codes = cell_codes(x, levels)
-    if len(codes) < 2:
-        raise DataError(f"A density over cells needs 2 rows, one of them held out; got {len(codes)}.")
-    weight = _weight_of_rows(sample_weight, len(codes))
-    order = np.random.default_rng(random_state).permutation(len(codes))
-    cut = max(1, round(_HELD_OUT_SHARE * len(codes)))
-    fit, held = order[cut:], order[:cut]
-    return CellCounts.of(codes[fit], levels, weight[fit]), CellCounts.of(codes[held], levels, weight[held])
+class CellDensity(ABC):
+    """A law p̂ over the cells of one group (or one group and label).
 
-
-class CountedDensity(ABC):
-    """A density that is fitted to counts of cells, and chooses by those of held-out rows."""
+    Cells come in as codes of shape (n,) or as levels of shape (n, D); log-probabilities come out in float64.
+    """
 
     levels: tuple[int, ...]
-    random_state: int
 
     def fit(
         self,
         x: ArrayLike,
+        validation: ArrayLike,
         *,
         sample_weight: ArrayLike | None = None,
-        validation: ArrayLike | None = None,
         validation_weight: ArrayLike | None = None,
     ) -> Self:
-        """Estimate p̂ from the cells of a sample; see `CellDensity`."""
-        given = x, self.levels, sample_weight, validation, validation_weight
-        self._fit_counts(*training_and_validation(*given, self.random_state))
+        """Estimate p̂ from the cells of a sample, and tune it by the cells of held-out rows."""
+        held_out = CellCounts.of(validation, self.levels, validation_weight)
+        self._fit_counts(CellCounts.of(x, self.levels, sample_weight), held_out)
         return self
 
     @abstractmethod
@@ -215,75 +160,26 @@ class CountedDensity(ABC):
         """Estimate p̂ from counts."""
 
     def log_prob(self, x: ArrayLike) -> FloatArray:
-        """Return the log-probability of each row's cell."""
-        codes = cell_codes(x, self.levels)
-        log_p = np.empty(len(codes))
-        for start in range(0, len(codes), ROWS_PER_CHUNK):
-            rows = slice(start, start + ROWS_PER_CHUNK)
-            log_p[rows] = self._log_prob(cell_levels(codes[rows], self.levels))
-        return log_p
+        """Return the log-probability of each row's cell, of shape (n,)."""
+        return in_chunks(lambda codes: self._log_prob(cell_levels(codes, self.levels)), cell_codes(x, self.levels))
 
     @abstractmethod
     def _log_prob(self, cells: IntArray) -> FloatArray:
         """Return the log-probabilities of cells that are given by their levels (n, D)."""
 
     def log_prob_of_all_cells(self) -> FloatArray:
-        """Return the log-probability of every cell, in the order of its code."""
+        """Return the log-probability of every cell, in the order of codes; probabilities sum to 1 within 1e-10."""
         return self.log_prob(np.arange(number_of_cells(self.levels)))
 
-
-@dataclass(frozen=True)
-class CellSpace:
-    """The size of a space of cells, and whether every cell is enumerated."""
-
-    n_cells: int  # m_1 ⋯ m_D
-    n_bytes: int  # memory for the log-probabilities, maps and scores of all groups, were every cell enumerated
-    memory: int  # the bytes that this machine has
-    enumerable: bool  # if not, encoders work on the observed cells and bound the tail
-
-    def __str__(self) -> str:
-        choice = "every cell is enumerated" if self.enumerable else "only observed cells are used, with a tail"
-        at_hand = f" and there are {_mebibytes(self.memory)}" if self.n_bytes > self.memory else ""
-        return f"{self.n_cells:,} cells, {_mebibytes(self.n_bytes)} if enumerated{at_hand}: {choice}."
+    @abstractmethod
+    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
+        """Draw n cells from p̂, as levels of shape (n, D)."""
 
 
-def cell_space(
-    levels: Sequence[int], n_groups: int, most_cells: int = MOST_CELLS_ENUMERATED, n_classes: int = 0
-) -> CellSpace:
-    """Return the number of cells and the memory for them, before anything is allocated.
-
-    Cells are enumerated if there are fewer than `most_cells` and all fit the machine's memory.
-
-    Examples
-    --------
-    >>> print(cell_space([7, 16, 7, 14, 6, 5], n_groups=2))
-    329,280 cells, 165 MiB if enumerated: every cell is enumerated.
-    """
-    n_cells, memory = number_of_cells(levels), _machine_memory()
-    n_bytes = n_cells * (n_groups * _BYTES_HELD + n_classes * _BYTES_OF_A_SCORE + _BYTES_AT_WORK)
-    return CellSpace(n_cells, n_bytes, memory, n_cells < most_cells and n_bytes <= memory)
-
-
-def check_pairs_fit(levels: Sequence[int], n_groups: int) -> None:
-    """Raise if a number for every pair of levels, which a density of each group keeps, does not fit the memory."""
-    n_bytes, memory = n_groups * _BYTES_OF_A_PAIR * sum(levels) ** 2, _machine_memory()
-    if n_bytes > memory:
-        raise DataError(
-            f"Densities over columns with {sum(levels):,} levels take {_mebibytes(n_bytes)}, and there are "
-            f"{_mebibytes(memory)}: join rare levels, or leave out the column with the most of them."
-        )
-
-
-def _mebibytes(n_bytes: int) -> str:
-    return f"{n_bytes / 2**20:,.0f} MiB"
-
-
-def _machine_memory() -> int:
-    """Return all memory of the machine; the free memory would make the same call choose differently every time."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not on Windows
-        return _MEMORY_WHERE_UNKNOWN
+def in_chunks(function: Callable[[IntArray], FloatArray], rows: IntArray) -> FloatArray:
+    """Return a function of many rows, evaluated on a few thousand of them at a time to keep memory small."""
+    starts = range(0, max(1, len(rows)), _ROWS_PER_CHUNK)
+    return np.concatenate([function(rows[start : start + _ROWS_PER_CHUNK]) for start in starts])
 
 
 def observed_support(samples: Sequence[ArrayLike], levels: Sequence[int]) -> IntArray:
@@ -297,7 +193,7 @@ def log_prob_on_support(densities: Sequence[CellDensity], support: IntArray) -> 
     return log_p, np.maximum(0.0, 1.0 - np.exp(log_p).sum(axis=1))
 
 
-class SmoothedCounts(CountedDensity):
+class SmoothedCounts(CellDensity):
     r"""Counts of cells with additive smoothing towards a Chow–Liu tree.
 
     .. math:: \hat p(x) = \frac{c(x) + α q(x)}{n + α} = (1 - w) \frac{c(x)}{n} + w q(x), \qquad w = \frac{α}{n + α}
@@ -309,13 +205,11 @@ class SmoothedCounts(CountedDensity):
     ----------
     levels : sequence of int
         Level counts m_1, ..., m_D.
-    random_state : int
-        Seed of the split when `fit` gets no validation rows.
 
     Examples
     --------
     >>> x = np.array([[0, 0], [0, 0], [1, 2], [1, 2]] * 10)
-    >>> density = SmoothedCounts([2, 3]).fit(x, validation=x)
+    >>> density = SmoothedCounts([2, 3]).fit(x, x)
     >>> bool(density.log_prob([[0, 0]])[0] > density.log_prob([[0, 1]])[0])
     True
     """
@@ -324,9 +218,8 @@ class SmoothedCounts(CountedDensity):
     counts_: CellCounts
     tree_: PairTree
 
-    def __init__(self, levels: Sequence[int], *, random_state: int = 0) -> None:
+    def __init__(self, levels: Sequence[int]) -> None:
         self.levels = checked_levels(levels)
-        self.random_state = random_state
 
     def _fit_counts(self, counts: CellCounts, held_out: CellCounts) -> None:
         """Grow the tree, and choose w on held-out rows."""

@@ -209,8 +209,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         persons : Persons, default=None
             Who is who; by default as the table or the identifier says.
         """
-        if not is_fitted(self):
-            check_is_fitted(self, "ledger_")
+        check_fitted(self)
         bytes(self.key_)  # raises for a model that came out of a pickle without its key
         if sensitive_features is not None and not self.traits.takes_attribute:
             raise DataError(
@@ -265,7 +264,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the names of the encoded columns."""
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         return np.array(list(self.output_.dtypes), dtype=object)
 
     def __sklearn_tags__(self) -> Tags:
@@ -298,6 +297,12 @@ def forget(encoder: Encoder) -> None:
     """Take back what an earlier fit has set, so that a fit that fails leaves an unfitted encoder."""
     for name in [name for name in vars(encoder) if name.endswith("_")]:
         delattr(encoder, name)
+
+
+def check_fitted(encoder: Encoder) -> None:
+    """Raise scikit-learn's error for an encoder that is not fitted."""
+    if not is_fitted(encoder):
+        check_is_fitted(encoder, "ledger_")
 
 
 def is_fitted(encoder: Encoder) -> bool:

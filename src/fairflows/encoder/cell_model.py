@@ -5,7 +5,6 @@ Encoded cells are given back as the table's own categories, as one-hot columns, 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -20,8 +19,6 @@ from fairflows.codec.cell_codec import CellCodec
 from fairflows.density.cell_counts import (
     CellDensity,
     SmoothedCounts,
-    cell_space,
-    check_pairs_fit,
     level_columns,
     log_prob_on_support,
     observed_support,
@@ -40,9 +37,8 @@ if TYPE_CHECKING:
 Output = Literal["categories", "one-hot", "codes"]
 """Encoded cells as the table's own categories, as one-hot columns, or as codes."""
 
-_logger = logging.getLogger(__name__)
-
 _HELD_OUT = 0.2
+_MOST_LEVELS = 10_000  # a density keeps a number for every pair of levels, in each group
 _ROWS_PER_CHUNK = 2**18
 
 
@@ -122,14 +118,7 @@ def fit_cell_model(
     samples = [whole.take(rows.group == a) for a in range(K)]
     if y is not None:
         check_classifier(settings.classifier, weighted=rows.weight is not None)
-    if not callable(settings.density):
-        check_pairs_fit(codec.shape_, K)
-    space = cell_space(codec.shape_, K, settings.max_cells, n_classes)
-    if space.enumerable:
-        _logger.info("%s", space)
-    else:
-        warn_user(str(space))
-    support = None if space.enumerable else observed_support([sample.cells for sample in samples], codec.shape_)
+    support = _support(codec, samples, settings)
     densities, held_out = _fit_densities(settings, codec.shape_, samples)
     log_p, tails = _evaluated(densities, support)
     label_log_p = label_tails = scores = classifier = None
@@ -144,6 +133,22 @@ def fit_cell_model(
     shares = np.bincount(rows.group, minlength=K) / len(rows.group)
     learnt = codec, densities, support, log_p, tails, scores, classifier, shares, held_out
     return CellModel(*learnt, label_log_p, label_tails)
+
+
+def _support(codec: CellCodec, samples: Sequence[_Sample], settings: FairMatching) -> IntArray | None:
+    """Return the observed cells, or None where all cells can be listed."""
+    if not callable(settings.density) and sum(codec.shape_) > _MOST_LEVELS:
+        raise DataError(
+            f"A density of cells takes at most {_MOST_LEVELS:,} levels in all columns; got {sum(codec.shape_):,}: join "
+            "rare levels, or leave out the column with the most of them."
+        )
+    if codec.n_cells_ * len(samples) <= settings.max_cells:
+        return None
+    warn_user(
+        f"{codec.n_cells_:,} cells in each of {len(samples)} groups are more than max_cells={settings.max_cells:,}: "
+        "only observed cells are used, with a tail."
+    )
+    return observed_support([sample.cells for sample in samples], codec.shape_)
 
 
 class _Sample(NamedTuple):
@@ -241,10 +246,11 @@ def _fit_densities(
 
         models = [density for density in densities if isinstance(density, CategoricalMADE)]
         cells, weights = zip(*train, strict=True)
-        fit_together(models, cells, weights, *zip(*held, strict=True))
+        held_cells, held_weights = zip(*held, strict=True)
+        fit_together(models, cells, held_cells, weights, held_weights)
     else:
         for density, (x, w), (v, vw) in zip(densities, train, held, strict=True):
-            density.fit(x, sample_weight=w, validation=v, validation_weight=vw)
+            density.fit(x, v, sample_weight=w, validation_weight=vw)
     scores = [float(np.average(d.log_prob(v), weights=w)) for d, (v, w) in zip(densities, held, strict=True)]
     return densities, np.array(scores)
 
@@ -258,7 +264,7 @@ def _density(settings: FairMatching, levels: Sequence[int], seed: int) -> CellDe
 
         return CategoricalMADE(levels, settings.hidden, random_state=seed, device=settings.device)
     if settings.density == "counts":
-        return SmoothedCounts(levels, random_state=seed)
+        return SmoothedCounts(levels)
     raise ValueError(f"density must be 'made', 'counts' or a function of levels; got {settings.density!r}.")
 
 

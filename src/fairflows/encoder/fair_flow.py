@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from fairflows.codec.product import Codec
 from fairflows.encoder.base import (
@@ -21,6 +20,7 @@ from fairflows.encoder.base import (
     Groups,
     Traits,
     begin_fit,
+    check_fitted,
     handed_over,
     label_values,
 )
@@ -234,13 +234,13 @@ class FairFlow(Encoder):
     @property
     def history_(self) -> pd.DataFrame:
         """Task loss, KL term and joint loss of each epoch."""
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         return self.flow_.history
 
     @property
     def held_out_log_likelihood_(self) -> FloatArray | None:  # type: ignore[override]
         """Mean log p̂_a, in table units, of held-out rows of each group; None when none were held out."""
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         return self.flow_.held_out_log_likelihood
 
     def encode(self, rows: Rows) -> pd.DataFrame:
@@ -268,7 +268,7 @@ class FairFlow(Encoder):
         persons : Persons, default=None
             Not used: the noise is taken off by rounding.
         """
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         rows = read_latent(self, X, sensitive_features, persons, by_person=False)
         return handed_over(X, self.decode(rows.X.to_numpy(dtype=np.float64), rows.group))
 
@@ -336,7 +336,7 @@ class FairFlow(Encoder):
 
     def latent_law(self) -> FlowLaw:
         """Return the groups' laws of z under the densities that the encoder was trained with."""
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         return FlowLaw(self.flow_, self.codec_, None if self.classes_ is None else label_values(self), self.device)
 
     def _to_model_space(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
@@ -377,7 +377,7 @@ class FlowLaw(LatentLaw):
         """Draws from every group's law and their log-density under every group."""
         import torch
 
-        from fairflows.resources import chosen_device
+        from fairflows.bijection.steps import chosen_device
         from fairflows.training.evaluation import log_density_table
 
         densities = self.flow.densities if label is None else self.flow.of_label(label, self.classes)

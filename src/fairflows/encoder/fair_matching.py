@@ -15,15 +15,15 @@ from typing import Literal, Self, get_args
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
-from fairflows.density.cell_counts import MOST_CELLS_ENUMERATED, CellDensity
+from fairflows.density.cell_counts import CellDensity
 from fairflows.encoder.base import (
     Encoder,
     FloatArray,
     IntArray,
     Traits,
     at_strength,
+    check_fitted,
     handed_over,
     label_values,
     share_ledger,
@@ -77,9 +77,9 @@ class FairMatching(Encoder):
     n_bins : int
         Quantile bins of number columns with many values.
     max_cells : int
-        From this many cells on, or where they do not fit the memory, only the observed ones are matched: a row in
-        another cell keeps it, and the probability of such rows counts in full against the encoder. The logger
-        "fairflows" says which, a warning if some cells are left out.
+        With more cells, counted once for every group, only the observed ones are matched, and a warning says so: a row
+        in another cell keeps it, and the probability of such rows counts in full against the encoder. The default
+        takes up to three gigabytes.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
         The content of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
@@ -122,7 +122,7 @@ class FairMatching(Encoder):
     reference: Hashable = "largest"
     output: Output = "categories"
     n_bins: int = 4
-    max_cells: int = MOST_CELLS_ENUMERATED
+    max_cells: int = 10_000_000
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
     missing: Literal["error", "category"] | None = None
@@ -236,7 +236,7 @@ class FairMatching(Encoder):
         persons : Persons, default=None
             Who is who, because coins are repeated; by default as the identifier says.
         """
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         randomised = self.traits.randomised
         rows = read_latent(self, X, sensitive_features, persons, by_person=randomised)
         cells = cells_from_output(self.model_.codec, rows.X, self.output)
@@ -256,7 +256,7 @@ class FairMatching(Encoder):
 
     def latent_law(self) -> ExactLaw:
         """Return the laws of the encoded cell; mass outside the m cells counts as if no two groups met there."""
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         model, given = self.model_, {}
         if model.label_tails is not None and self.label_laws_ is not None:
             tails = [np.diag(tail) for tail in model.label_tails]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array
 
 from fairflows.codec.one_column import OutsideValues
 from fairflows.encoder.base import (
@@ -23,6 +23,7 @@ from fairflows.encoder.base import (
     Groups,
     IntArray,
     Traits,
+    check_fitted,
     forget,
     handed_over,
     is_fitted,
@@ -360,7 +361,7 @@ class Release(Encoder):
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """Return the rows of a table as the models see them, checked."""
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         X, encoder = materialised(X), self.models_[0].encoder
         if self.n_folds == 1:
             return encoder.read(X, sensitive_features, persons)
@@ -416,7 +417,7 @@ class Release(Encoder):
 
     def kept_counts(self, table: Table) -> IntArray | None:
         """Return the counts of the training table, where nobody could recognise its persons later."""
-        check_is_fitted(self, "ledger_")
+        check_fitted(self)
         if self.kept_ is None or table.identifier is not None:
             return None
         return self.kept_.counts if self.kept_.table == _fingerprint(table, self.key_) else None

@@ -13,6 +13,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from fairflows.attack.auditing import Audit
+from fairflows.bijection.steps import one_thread
 from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.certificate.certificate import Certificate
 from fairflows.encoder.labels import is_continuous
@@ -20,7 +21,6 @@ from fairflows.exceptions import DataWarning
 from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.report.page import Contents
-from fairflows.resources import one_thread
 from fairflows.table.table import Table
 from fairflows.usefulness import StillTells, boosted_prediction
 

@@ -22,9 +22,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fairflows.bijection.steps import one_thread
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released, beside, role_values
-from fairflows.resources import one_thread
 from fairflows.stream.batches import (
     BatchEncoder,
     Encoded,

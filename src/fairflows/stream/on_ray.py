@@ -30,7 +30,7 @@ def encode_folder(
     model : encoder or pipeline
         Fitted model.
     source, target : path or URI
-        Folders that all workers reach. The target must not exist; on a file system it appears when it is complete.
+        Folders that all workers reach. A target on a file system must not exist, and appears when it is complete.
     keep_order : bool, default=False
         Whether rows keep the order of the files and their names.
     **settings
@@ -72,6 +72,6 @@ def encode_folder(
 
 def _reason(error: Exception) -> str:
     """Return the message of our own error on a worker, of which Ray hands over the text alone, or else of the last."""
-    lines = str(error).strip().splitlines()
+    lines = str(error).strip().splitlines() or [type(error).__name__]
     own = [line.split("DataError: ", 1)[1] for line in lines if "DataError: " in line]
     return own[0] if own else lines[-1]

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
-from fairflows.attack.target import without_gaps
 from fairflows.bounds.arguments import affordable_draws
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import certify
@@ -104,8 +103,7 @@ def share(
     fitted = job.fit()
     say("attacking the raw rows")
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
-    raw = without_gaps({"learn": fitted.learn.X, "judge": fitted.judge.X})
-    pair = raw["learn"], raw["judge"]
+    pair = fitted.learn.X, fitted.judge.X
     before = audit(pair, fitted.learn, fitted.judge, quick=True, n_jobs=N_JOBS, **settings)
     say("attacking the shared rows")
     settings["released"] = ["latent" if output == "latent" else "cell"]

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from fairflows.bijection.networks import StackedMLP, generator_of
-from fairflows.bijection.steps import AdamSteps, milestone_rate
+from fairflows.bijection.steps import AdamSteps, chosen_device, milestone_rate
 from fairflows.encoder.base import Encoder
 from fairflows.paper.baselines.neural import mean_cross_entropy, random_batches, rows_by_class
 from fairflows.paper.experiments.problems import labels_of
-from fairflows.resources import chosen_device
 from fairflows.table.table import Table
 
 Array = npt.NDArray[np.float64]

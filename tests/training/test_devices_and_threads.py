@@ -1,6 +1,5 @@
 """The device picker and the thread guards."""
 
-import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +8,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from fairflows.resources import chosen_device, one_thread, one_thread_by_default
+from fairflows.bijection.steps import chosen_device, one_thread
 
 
 @pytest.mark.parametrize("name", ["tpu", "", "cuda:x", "cuda:-1"])
@@ -70,9 +69,3 @@ def test_tasks_of_a_pool_do_not_give_each_other_threads_back():
     with one_thread(), ThreadPoolExecutor(4) as pool:
         assert set(pool.map(task, range(20))) == {1}
     assert torch.get_num_threads() == 3
-
-
-def test_the_users_number_of_threads_is_kept(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    one_thread_by_default()
-    assert os.environ["OMP_NUM_THREADS"] == "7"
