@@ -44,7 +44,7 @@ SHARE = ["share", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
     [
         ([*SHARE, "-o", "out", "--delta", "2"], "delta must be in (0, 1); got 2.0. (option --delta)"),
         ([*SHARE, "-o", "loans.csv"], "is a file, where a folder is to be written"),
-        ([*SHARE, "-o", "loans.csv/out"], "loans.csv is a file"),
+        ([*SHARE, "-o", "loans.csv/out"], "loans.csv: is a file"),
         ([*SHARE, "-o", "."], "holds loans.csv, which is read"),
         ([*SHARE, "-o", "out", "--method", "magic"], "not one of 'tree', 'cells', 'flow', 'matching'"),
         (["encode", "model", ".", "--sensitive", "sex", "-o", "out", "--engine", "ray", "--separator", ";"],

@@ -79,7 +79,7 @@ def test_an_earlier_result_is_replaced_only_when_asked(run, fitted):
         fitted / "credit.csv",
         *SHARE,
         "--groups",
-        "AGE:quantiles=2",
+        "AGE:35",
         "--drop",
         "sex",
         "-o",

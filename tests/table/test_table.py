@@ -30,27 +30,6 @@ def frame() -> pd.DataFrame:
 ROLES = {"sensitive": "sex", "label": "repaid", "identifier": "person"}
 
 
-def test_html_says_what_the_text_says_and_escapes_it(frame):
-    frame = frame.rename(columns={"age": "<i>age</i>"}).replace({"sex": {"x": "<b>x</b>"}})
-    table = Table(frame, **ROLES, name="<t>")
-    table.notes = ("a < b",)
-    html, text = table._repr_html_(), repr(table)
-    for tag in ("<i>", "<b>", "<t>", "a < b"):
-        assert tag not in html
-        assert tag in text or tag == "<i>", "text needs no escaping, and names no feature"
-    rows = (frame["sex"] == "f").sum()
-    rate = f"{100 * (frame['repaid'][frame['sex'] == 'f'] == 'yes').mean():.1f} %"
-    for part in ("60 rows", f"{frame['person'].nunique()} persons", rate):
-        assert part in text
-        assert part in html
-    assert f">{rows}<" in html
-    assert "&lt;i&gt;age&lt;/i&gt;" in html, "features are listed"
-
-
-def test_html_of_a_table_without_a_label(frame):
-    assert "repaid = " not in Table(frame.drop(columns="repaid"), sensitive="sex", identifier="person")._repr_html_()
-
-
 def test_roles_and_kinds(frame):
     table = Table(frame, **ROLES)
     assert list(table.X) == ["age", "wage", "town"]
@@ -101,16 +80,13 @@ def test_several_sensitive_columns_make_intersections(frame):
     assert "sex=f, town=Bonn" in table.groups
 
 
-def test_repr_shows_groups_and_rates(frame):
+def test_repr_shows_roles_groups_and_notes(frame):
     table = Table(frame, **ROLES)
     table.group_names, table.notes = {"f": "women"}, ("made up",)
     text = repr(table)
-    women = frame[frame["sex"] == "f"]
-    assert "60 rows, 3 features (1 continuous, 1 discrete, 1 categorical)" in text
-    assert f"f (women)   {len(women)} rows" in text
-    assert f"repaid = yes: {100 * (women['repaid'] == 'yes').mean():5.1f} %" in text
+    assert "60 rows, 3 features (1 continuous, 1 discrete, 1 categorical), sensitive 'sex', label 'repaid'" in text
+    assert "women" in text
     assert "note: made up" in text
-    assert "persons" in text
 
 
 def test_summary_and_columns(frame):

@@ -76,7 +76,7 @@ _READING: dict[str, Any] = {
     "groups": Annotated[
         list[str] | None,
         _about_file(
-            help="Cut a sensitive column of numbers: AGE:40, AGE:30,50 or AGE:quantiles=4; may be repeated.",
+            help="Cut a sensitive column of numbers: AGE:40 or AGE:30,50; may be repeated.",
             callback=distinct,
         ),
     ],

@@ -2,7 +2,7 @@
 
 Every writer has a side file or folder of its own, so that the last of several writers wins, and each result is whole.
 If a path is a link, its target is written, and the link stays. A process that is killed leaves a hidden file or private
-folder beside the target, called ``.name.partial-…``, and never a partial target.
+folder beside the target, never a partial target; the next writer removes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def check_file(target: Path, *sources: Path | None) -> None:
     """Raise before the work is done if a file cannot be written, or is one of the sources to be read."""
     folder = _real(target).parent
     if not folder.is_dir():
-        raise DataError(f"{target}: there is no folder {folder}.")
+        raise DataError(f"{target}: there is no folder {target.parent}.")
     if target.exists() and not target.is_file():
         raise DataError(f"{target}: is a folder or a device, where a file is to be written.")
     _check_writable(target, folder)
@@ -40,7 +40,7 @@ def check_folder(target: Path) -> None:
     target = _real(target)
     above = next(folder for folder in (target, *target.parents) if folder.exists())
     if not above.is_dir():
-        raise DataError(f"{target}: cannot be written: {above} is a file, where a folder is to be written.")
+        raise DataError(f"{above}: is a file, where a folder is to be written.")
     _check_writable(target, above if above != target else above.parent)
 
 
@@ -58,6 +58,7 @@ def new_file(target: Path) -> Iterator[Path]:
     """Yield a path to write to. The file takes its place at `target` if the block ends well, else it is removed."""
     check_file(target)
     target = _real(target)
+    _remove_leftovers(target)
     side = target.parent / f"{_side_name(target)}{secrets.token_hex(8)}"
     try:
         yield side
@@ -74,6 +75,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     check_folder(target)
     target = _real(target)
     target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(target)
     with side_folder(target) as side:
         yield side
         for path in (side, *side.rglob("*")):
@@ -145,7 +147,26 @@ def _previous(target: Path) -> Path:
 
 
 def _side_name(target: Path) -> str:
-    return f".{target.name}.partial-"
+    return f".{target.name}.partial-{os.getpid()}-"
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the side files and folders that killed processes left; those of running processes stay."""
+    leftover = re.compile(rf"\.{re.escape(target.name)}\.partial-(\d+)-.*")
+    for path in target.parent.iterdir():
+        found = leftover.fullmatch(path.name)
+        if found and not _is_running(int(found[1])):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's process
+        pass
+    return True
 
 
 def _sync(path: Path) -> None:

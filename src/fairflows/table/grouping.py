@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -21,10 +20,8 @@ from fairflows.table.schema import Schema, kind_of_values
 OTHER = "other"
 """The name of the group that small groups are merged into."""
 
-CutsLike: TypeAlias = "Sequence[float] | int"
-"""Cut points, or the number of groups of about equal size."""
-
-_QUANTILES = "quantiles="
+Cuts = Mapping[str, Sequence[float]]
+"""The cut points of columns of numbers."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ class Grouping:
 
 def make_grouping(
     columns: pd.DataFrame,
-    cuts: Mapping[str, CutsLike] | None = None,
+    cuts: Cuts | None = None,
     merge_small: int = 0,
     identifier: pd.Series | None = None,
 ) -> Grouping:
@@ -117,7 +114,7 @@ def make_grouping(
     columns : DataFrame
         The sensitive columns.
     cuts : dict, optional
-        For columns of numbers, the cut points, or the number of groups of about equal size.
+        For columns of numbers, the cut points.
     merge_small : int, default=0
         Groups of fewer persons become one group, "other". If that is still smaller, the next smallest groups join it.
     identifier : Series, optional
@@ -140,21 +137,17 @@ def make_grouping(
     return Grouping(kinds, grouping.cuts, _merged(grouping.apply(columns), merge_small, identifier))
 
 
-def read_cuts(texts: Sequence[str]) -> dict[str, CutsLike]:
-    """Return the cuts that the command states: "AGE:40", "AGE:30,50" or "AGE:quantiles=4" for each column."""
-    cuts: dict[str, CutsLike] = {}
+def read_cuts(texts: Sequence[str]) -> dict[str, list[float]]:
+    """Return the cuts that the command states: "AGE:40" or "AGE:30,50" for each column."""
+    cuts: dict[str, list[float]] = {}
     for text in texts:
         column, _, points = text.rpartition(":")
         try:
-            if points.startswith(_QUANTILES):
-                cut: CutsLike = int(points.removeprefix(_QUANTILES))
-            else:
-                cut = [float(point) for point in points.split(",")]
+            cut = [float(point) for point in points.split(",")]
         except ValueError:
             column = ""
         if not column or column in cuts:
-            rule = "COLUMN:40, COLUMN:30,50 or COLUMN:quantiles=4, once for each column"
-            raise DataError(f"groups must be {rule}; got {text!r}.")
+            raise DataError(f"groups must be COLUMN:40 or COLUMN:30,50, once for each column; got {text!r}.")
         cuts[column] = cut
     return cuts
 
@@ -170,7 +163,7 @@ def joined(columns: pd.DataFrame) -> pd.Series:
     return together.rename(" and ".join(map(str, columns)))
 
 
-def _cut_points(name: str, column: pd.Series, wanted: CutsLike) -> list[float]:
+def _cut_points(name: str, column: pd.Series, wanted: Sequence[float]) -> list[float]:
     """Return the cut points of a column, each with rows on both sides."""
     if not is_number(column.dtype) or column.isna().all():
         text = column.dropna().astype(str)
@@ -180,8 +173,6 @@ def _cut_points(name: str, column: pd.Series, wanted: CutsLike) -> list[float]:
             f"{column.dtype if len(text) else 'no values'}{f', such as {strange[0]!r}' if strange else ''}."
         )
     values = column.dropna().to_numpy(dtype=np.float64)
-    if isinstance(wanted, int):
-        return _quantiles(name, values, wanted)
     points = [float(point) for point in wanted]
     if not points or not np.isfinite(points).all() or any(b <= a for a, b in pairwise(points)):
         raise DataError(f"groups must have cut points in rising order for column {name!r}; got {wanted!r}.")
@@ -193,17 +184,6 @@ def _cut_points(name: str, column: pd.Series, wanted: CutsLike) -> list[float]:
             f"points {', '.join(f'{point:g}' for point in points)}."
         )
     return points
-
-
-def _quantiles(name: str, values: np.ndarray, n_groups: int) -> list[float]:
-    check_count(f"groups[{name!r}]", n_groups, 2)
-    points = np.unique(np.quantile(values, np.arange(1, n_groups) / n_groups, method="inverted_cdf"))
-    points = points[points > values.min()]
-    if not len(points):
-        raise DataError(f"Column {name!r} cannot be cut into quantiles: most rows have the value {values.min():g}.")
-    if len(points) < n_groups - 1:
-        warn_user(f"{name}: many rows have the same value; {len(points) + 1} groups are made instead of {n_groups}.")
-    return points.tolist()
 
 
 def _cut_names(points: Sequence[float]) -> list[str]:

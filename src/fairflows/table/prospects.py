@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fairflows.bounds.planning import delta_of_look, planned_cell_bound, rows_needed
-from fairflows.table.columns import has_order, is_number, is_time, shown
+from fairflows.table.columns import has_order, is_number, is_time
 from fairflows.table.table import Table, naming_rows
 
 CELLS = (8, 16, 64)
@@ -23,7 +23,6 @@ _TOLD = 0.8  # share of the errors of a blind guess that a column removes if it 
 _BINS = 20  # of the numbers of a column that may reveal the group
 _MANY_GROUPS = 8
 _MODEST, _GOOD = 0.25, 0.1  # distances: a group that cannot reach the first is too small
-_FEWEST_OF_A_CLASS = 10
 _MOST_LISTED = 8  # names in one finding
 
 
@@ -48,7 +47,7 @@ def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
 
 
 def find_problems(table: Table, *, certifying: float, delta: float = 0.05) -> list[Finding]:
-    """Return what will go wrong with a table: columns first, then label and groups.
+    """Return what will go wrong with a table: columns first, then groups.
 
     `certifying` is the share of the persons who will be counted for a certificate, and `delta` its δ.
 
@@ -64,7 +63,7 @@ empty.
     if same:
         said = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them (drop={same})."
         found.insert(0, Finding(same[0] if len(same) == 1 else None, said))
-    return [*found, *_of_label(table), *_of_groups(table, certifying, delta)]
+    return [*found, *_of_groups(table, certifying, delta)]
 
 
 def best_bounds(table: Table, *, certifying: float, delta: float = 0.05) -> pd.DataFrame:
@@ -98,27 +97,13 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
         )
 
 
-def _of_label(table: Table) -> Iterator[Finding]:
-    if table.y is None:
-        return
-    name, counts = str(table.y.name), table.y.value_counts()
-    yield from _numbers_as_text(name, table.y)
-    if rare := int((counts < _FEWEST_OF_A_CLASS).sum()):
-        yield Finding(
-            name,
-            f"{name} has {rare:,} value{'s' * (rare > 1)} with fewer than {_FEWEST_OF_A_CLASS} rows, such as "
-            f"{shown(counts.index[-1])}: these cannot be learnt. Join them, or cut numbers into classes.",
-        )
-
-
 def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Finding]:
     name, groups, persons = str(table.a.name), table.groups, _persons_by_group(table)
     if len(groups) > _MANY_GROUPS and not table.grouping.cuts and is_number(table.a.dtype):
         yield Finding(
             name,
-            f"{name} holds numbers with {len(groups):,} different values, each of which is a group. Cut it at a value "
-            f"of your choice, such as the median (groups={ {name: [float(table.a.median())]} }), or into groups of "
-            f"about equal size (groups={ {name: 4} }).",
+            f"{name} holds numbers with {len(groups):,} different values, each of which is a group. Cut it at values "
+            f"of your choice, such as the median (groups={ {name: [float(table.a.median())]} }).",
         )
         return
     n, largest = certifying * persons, max(certifying * persons.max(), 1)

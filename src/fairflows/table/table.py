@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.display import Columns, html_card
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import (
     KINDS,
@@ -31,7 +30,7 @@ from fairflows.table.columns import (
 )
 from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
 from fairflows.table.grid import find_grid
-from fairflows.table.grouping import CutsLike, Grouping, joined, make_grouping
+from fairflows.table.grouping import Cuts, Grouping, joined, make_grouping
 from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
 from fairflows.table.reading import read_frame
 from fairflows.table.schema import Schema
@@ -57,8 +56,8 @@ class Table:
     label : str or array, optional
         The target of later predictions: a column of `data`, or one value per row.
     groups : dict or Grouping, optional
-        Cut points for sensitive columns of numbers (``{"age": [30, 50]}``; a whole number asks for so many groups of
-        about equal size), or the `grouping` of another table. By default, every value is a group.
+        Cut points for sensitive columns of numbers (``{"age": [30, 50]}``), or the `grouping` of another table. By
+        default, every value is a group.
     merge_small : int, default=0
         Groups of fewer persons become one group, "other".
     identifier : str or array, optional
@@ -105,11 +104,11 @@ class Table:
     >>> table = Table({"age": [31, 45, 27, 60], "repaid": [1, 0, 1, 1], "sex": list("fmmf")},
     ...               sensitive="sex", label="repaid")
     >>> table
-    Table 'table': 4 rows, 1 feature (1 discrete)
-      label      repaid: 75.0 % are 1
-      sensitive  sex: 2 groups
-        f   2 rows   50.0 %   repaid = 1: 100.0 %
-        m   2 rows   50.0 %   repaid = 1:  50.0 %
+    Table 'table': 4 rows, 1 feature (1 discrete), sensitive 'sex', label 'repaid'
+         rows  share  P(repaid = 1)
+    f       2    0.5           1.00
+    m       2    0.5           0.50
+    all     4    1.0           0.75
     """
 
     X: pd.DataFrame
@@ -123,7 +122,7 @@ class Table:
         *,
         sensitive: Any,
         label: Any = None,
-        groups: Mapping[str, CutsLike] | Grouping | None = None,
+        groups: Cuts | Grouping | None = None,
         merge_small: int = 0,
         identifier: Any = None,
         drop: str | Sequence[str] = (),
@@ -343,57 +342,18 @@ class Table:
         return pd.DataFrame(rows).set_index("column")
 
     def __repr__(self) -> str:
-        lines = [self._heading(), *(f"  {name:<10} {text}" for name, text in self._facts())]
-        groups, labels = self._group_lines(), self._label_columns()
-        width = max(len(text) for text, *_ in groups)
-        for text, n, share, *rates in groups:
-            parts = [f"    {text:<{width}}", f"{n} rows", share]
-            if rates:
-                parts.append(", ".join(f"{name}: {rate:>7}" for name, rate in zip(labels, rates, strict=True)))
-            lines.append("   ".join(parts))
-        lines.extend(f"  note: {note}" for note in self.notes)
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        groups = Columns(self._group_lines(), [str(self.a.name), "rows", "share", *self._label_columns()])
-        types = [(name, kind, str(self.X.dtypes.iloc[i])) for i, (name, kind) in enumerate(self.kinds.items())]
-        features = Columns(types, ("column", "kind", "type"), closed="Features")
-        return html_card(self._heading(), Columns(self._facts()), groups, features, self.notes)
-
-    def _heading(self) -> str:
-        counts = {kind: sum(k == kind for k in self.kinds.values()) for kind in KINDS}
+        counts = {kind: list(self.kinds.values()).count(kind) for kind in KINDS}
         kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         n_features = self.X.shape[1]
-        return f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})"
-
-    def _facts(self) -> list[tuple[str, str]]:
-        facts = []
-        if self.y is not None:
-            rates = [f"{100 * (self.y == v).mean():.1f} % are {self._label_text(v)}" for v in self._shown_labels()]
-            facts.append(("label", f"{self.y.name}: {', '.join(rates)}"))
-        if self.identifier is not None:
-            facts.append(("identifier", f"{self.identifier.name}: {self.identifier.nunique():,} persons"))
-        return [*facts, ("sensitive", f"{self.a.name}: {len(self.groups)} groups")]
-
-    def _label_columns(self) -> list[str]:
-        return [] if self.y is None else [f"{self.y.name} = {value}" for value in self._shown_labels()]
-
-    def _group_lines(self) -> list[list[str]]:
-        """Return name, rows, share and label rates (see `_label_columns`) of each group."""
-        return [
-            [self._group_text(group), f"{int(n):,}", *(f"{100 * share:.1f} %" for share in shares)]
-            for group, n, *shares in self.summary().iloc[:-1].itertuples(name=None)
-        ]
+        roles = {"sensitive": self.a, "label": self.y, "identifier": self.identifier}
+        named = [f"{role} {column.name!r}" for role, column in roles.items() if column is not None]
+        heading = f"Table {self.name!r}: {len(self):,} rows, {n_features} feature{'s' * (n_features != 1)} ({kinds})"
+        groups = self.summary().rename(index=self.group_names).rename_axis(None).round(3)
+        return "\n".join([", ".join([heading, *named]), str(groups), *(f"note: {note}" for note in self.notes)])
 
     def _shown_labels(self) -> list[Any]:
         labels = self.labels
         return labels[1:] if len(labels) == 2 else labels
-
-    def _group_text(self, group: Any) -> str:
-        return f"{group} ({self.group_names[group]})" if group in self.group_names else str(group)
-
-    def _label_text(self, value: Any) -> str:
-        return f"{value} ({self.label_names[value]})" if value in self.label_names else str(value)
 
     def _name_rows(self) -> None:
         """Make the identifier the index, so that an encoder finds it by its name."""
@@ -404,7 +364,9 @@ class Table:
         self.y = None if self.y is None else self.y.set_axis(index)
         self.identifier = self.identifier.set_axis(index)
 
-    def _group(self, columns: pd.DataFrame, groups: Mapping[str, CutsLike] | Grouping | None, merge_small: int) -> None:
+    def _group(
+        self, columns: pd.DataFrame, groups: Mapping[str, Sequence[float]] | Grouping | None, merge_small: int
+    ) -> None:
         """Make groups of the values of the sensitive columns."""
         if isinstance(groups, Grouping):
             self.grouping = groups
