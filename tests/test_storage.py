@@ -548,18 +548,6 @@ def test_after_a_kill_between_two_renames_the_old_model_is_found_again(saved):
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 
-def test_metadata_requests_are_kept(mixed, tmp_path):
-    import sklearn
-
-    table = categorical(mixed)
-    encoder = FairMatching(density="counts", **CELLS).fit(table)
-    with sklearn.config_context(enable_metadata_routing=True):
-        encoder.set_fit_request(sensitive_features=True)
-        save(encoder, tmp_path / "model")
-        request = load(tmp_path / "model").get_metadata_routing().fit.requests
-    assert request["sensitive_features"] is True
-
-
 def test_two_encodings_into_one_file_at_once(mixed, tmp_path):
     table = categorical(mixed)
     frame = table.X.assign(group=table.a.to_numpy(), name=table.identifier.to_numpy())

@@ -98,7 +98,7 @@ def test_columns_come_most_told_first_and_as_plain_values(found):
     frame = found.to_frame()
     assert list(frame) == ["released", "majority", "raw", "told"]
     assert frame.loc["group", "told"] < 0.1
-    assert "sensitive; every group counts alike" in repr(found)
+    assert "group: every group counts alike" in repr(found)
 
 
 def test_any_release_can_be_asked():

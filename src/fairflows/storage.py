@@ -17,27 +17,23 @@ leaves the old model or the new one.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import json
 import math
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from hashlib import file_digest, sha256
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeGuard, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import joblib
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import sklearn
 from sklearn.base import BaseEstimator
-from sklearn.utils.metadata_routing import MetadataRequest
 
 from fairflows import __version__, density
 from fairflows.exceptions import DataError
@@ -45,9 +41,6 @@ from fairflows.table.folders import new_folder, refuse_other_files, settle_folde
 from fairflows.table.json_text import from_text, parse_json, read_json, read_text, to_text
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Secret, fingerprint
-
-if TYPE_CHECKING:
-    from torch.nn import Module
 
 FORMAT = 1
 """The version of the format that this release writes and reads."""
@@ -96,7 +89,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
 }
 _HOMES = {name: home for home, names in CLASSES.items() for name in names.split()}
 _NOT_HASHED = {
-    "key", "key_", "ledger_", "device", "progress", "history", "n_jobs", "requests", "probe", "_sklearn_output_config",
+    "key", "key_", "ledger_", "device", "progress", "history", "n_jobs", "probe", "_sklearn_output_config",
 }  # fmt: skip
 """Parts that decide no released value: secrets, accounts of rows, how the work was done, how values are handed over,
 what is checked at loading."""
@@ -123,8 +116,8 @@ def save(model: Any, path: str | Path) -> None:
     ----------
     model : encoder, Pipeline or density
         What to save. Classifiers inside it must be `LogisticRegression` or scikit-learn's gradient-boosted trees:
-        others have no form but a pickle. A `Bijection` or `Density` of your own, and torch modules such as zuko's
-        flows, are saved without their code, which `load` then takes as ``own``.
+        others have no form but a pickle. A `Bijection` or `Density` of your own is saved without its code, which
+        `load` then takes as ``own``.
     path : str or Path
         The folder to write; one that holds a model is replaced.
 
@@ -167,17 +160,15 @@ def save(model: Any, path: str | Path) -> None:
             write_private(folder / LEDGER, json.dumps([ledger.to_dict() for ledger in writer.ledgers]).encode())
 
 
-def load(path: str | Path, own: Sequence[object] = ()) -> Any:
+def load(path: str | Path, own: Sequence[type[Storable]] = ()) -> Any:
     """Load what `save` wrote.
 
     Parameters
     ----------
     path : str or Path
         The folder.
-    own : sequence of classes and modules
-        The code of parts of your own, since a saved model holds none: the class of each `Bijection` or `Density`, and
-        for each torch module, such as a zuko flow, one that was made with the same settings. Its weights are replaced
-        in a copy.
+    own : sequence of classes
+        The code of parts of your own, since a saved model holds none: the class of each `Bijection` or `Density`.
 
     Raises
     ------
@@ -187,8 +178,8 @@ def load(path: str | Path, own: Sequence[object] = ()) -> Any:
     """
     folder = Path(path)
     for part in own:
-        if not _is_module(part) and not (isinstance(part, type) and issubclass(part, Storable)):
-            raise DataError(f"own must hold classes that have to_dict and from_dict, and torch modules; got {part!r}.")
+        if not (isinstance(part, type) and issubclass(part, Storable)):
+            raise DataError(f"own must hold classes that have to_dict and from_dict; got {part!r}.")
     settle_folder(folder)
     header = _read_header(folder)
     if _digest(_json(header["content"]).encode()) != header["model"]:
@@ -219,11 +210,10 @@ def state_of(value: object) -> State:
     if isinstance(value, Storable):
         return value.to_dict()
     if isinstance(value, BaseEstimator):
-        settings, state = value.get_params(deep=False), vars(value)
-        fitted = {name: part for name, part in state.items() if name not in settings and not _is_request(part)}
-        if type(value).__module__.startswith("sklearn."):
-            return {"settings": _chosen(type(value), settings), "fitted": fitted}
-        return {"settings": settings, "fitted": fitted, "requests": _requests(value)}
+        settings = value.get_params(deep=False)
+        left_out = {*settings, "_metadata_request"}  # which scikit-learn asks for again
+        fitted = {name: part for name, part in vars(value).items() if name not in left_out}
+        return {"settings": _chosen(type(value), settings), "fitted": fitted}
     if is_dataclass(value):
         return {part.name: getattr(value, part.name) for part in fields(value)}
     # Attributes that are computed from the others, and kept, are left out.
@@ -233,25 +223,12 @@ def state_of(value: object) -> State:
 
 
 def _chosen(kind: type, settings: State) -> State:
-    """Return the settings that are not the defaults of their class, which differ between releases of scikit-learn."""
+    """Return the settings; of scikit-learn's classes those that are not defaults, which differ between its releases."""
+    if not kind.__module__.startswith("sklearn."):
+        return settings
     defaults = {name: parameter.default for name, parameter in inspect.signature(kind).parameters.items()}
-    # True equals 1, and is another setting.
-    return {
-        name: setting
-        for name, setting in settings.items()
-        if type(setting) is not type(defaults[name]) or setting != defaults[name]
-    }
-
-
-def _is_request(value: object) -> bool:
-    return isinstance(value, MetadataRequest)
-
-
-def _requests(value: BaseEstimator) -> dict[str, dict[str, Any]]:
-    """Return the arguments that an estimator asked to be passed on, by method."""
-    routing = value.get_metadata_routing()
-    asked = {method: getattr(routing, method).requests for method in ("fit", "transform", "inverse_transform")}
-    return {method: {k: v for k, v in of.items() if v is not None} for method, of in asked.items() if any(of.values())}
+    # As text, because True equals 1 and is another setting.
+    return {name: setting for name, setting in settings.items() if repr(setting) != repr(defaults[name])}
 
 
 def _built(kind: type, state: State) -> Any:
@@ -261,9 +238,6 @@ def _built(kind: type, state: State) -> Any:
     if issubclass(kind, BaseEstimator):
         estimator = kind(**state["settings"])
         estimator.__dict__.update(state["fitted"])
-        with sklearn.config_context(enable_metadata_routing=True):
-            for method, arguments in state.get("requests", {}).items():
-                getattr(estimator, f"set_{method}_request")(**arguments)
         return estimator
     if is_dataclass(kind):
         return kind(**state)
@@ -354,14 +328,12 @@ class _Writer:
             return {_TAG: "object", "class": kind.__name__, "state": self._state(state_of(value), where)}
         if isinstance(value, Storable):
             return {_TAG: "own object", "class": kind.__name__, "state": self._state(value.to_dict(), where)}
-        if _is_module(value):
-            return {_TAG: "own module", "class": kind.__name__, "state": self._state(dict(value.state_dict()), where)}
         what = "a function" if inspect.isroutine(value) else f"a {kind.__name__}"
         raise DataError(
             f"{where}: {what} cannot be saved: a saved model holds no code. What can: fairflows' own encoders, "
-            "densities and releases, pipelines of them, common torch.distributions, torch modules (zuko's flows), "
-            "LogisticRegression, HistGradientBoostingClassifier, and objects of your own with to_dict and from_dict, "
-            "as a Bijection or a Density has. A setting that only training needs may be replaced with set_params first."
+            "densities and releases, pipelines of them, common torch.distributions, LogisticRegression, "
+            "HistGradientBoostingClassifier, and objects of your own with to_dict and from_dict, as a Bijection or a "
+            "Density has. A setting that only training needs may be replaced with set_params first."
         )
 
     def _state(self, state: State, where: str) -> State:
@@ -386,8 +358,6 @@ class _Describer(_Writer):
             return f"{value.__module__}.{value.__qualname__}"
         if id(value) in self._around:
             return f"the object {len(self._around) - self._around.index(id(value))} levels above"
-        if isinstance(value, Set):
-            return sorted(map(str, value))
         if isinstance(value, pd.Index | pd.Series):
             return self._array(value.to_numpy(), where)
         if not hasattr(value, "__dict__"):
@@ -409,7 +379,7 @@ class _Describer(_Writer):
 class _Reader:
     """Turns JSON back into values, with the arrays, secrets, ledgers and own parts that belong to it."""
 
-    def __init__(self, arrays: State, secrets: list[Key], ledgers: list[Any], own: Sequence[object] = ()) -> None:
+    def __init__(self, arrays: State, secrets: list[Key], ledgers: list[Any], own: Sequence[type[Storable]]) -> None:
         self._arrays, self._secrets, self._written_ledgers, self._own = arrays, secrets, ledgers, own
         self._ledgers: dict[int, Ledger] = {}
         self._kinds: dict[str, Callable[[State], Any]] = {
@@ -425,7 +395,6 @@ class _Reader:
             "categories": self._categories,
             "object": self._object,
             "own object": self._own_object,
-            "own module": self._own_module,
         }
 
     def read(self, value: Any) -> Any:
@@ -481,24 +450,9 @@ class _Reader:
     def _own_object(self, value: State) -> Any:
         name = value["class"]
         for part in self._own:
-            if isinstance(part, type) and part.__name__ == name and issubclass(part, Storable):
+            if part.__name__ == name:
                 return part.from_dict(self._state(value["state"]))
         raise DataError(f"it holds a {name} of its maker's own: pass that class, load(path, own=[{name}]).")
-
-    def _own_module(self, value: State) -> Any:
-        """Return a copy of the passed module whose weights have the same names and shapes, with these weights."""
-        name, weights = value["class"], self._state(value["state"])
-        shapes = {key: tuple(weight.shape) for key, weight in weights.items()}
-        for module in [part for part in self._own if _is_module(part)]:
-            own = {key: tuple(weight.shape) for key, weight in module.state_dict().items()}
-            if type(module).__name__ == name and own == shapes:
-                filled = copy.deepcopy(module)
-                filled.load_state_dict(weights, assign=True)
-                return filled
-        raise DataError(
-            f"it holds the weights of a {name}, and no code: make one with the same settings and pass it, "
-            f"load(path, own=[{name}(...)])."
-        )
 
     def _state(self, written: State) -> State:
         return {name: self.read(part) for name, part in written.items()}
@@ -506,11 +460,6 @@ class _Reader:
 
 def _is_tensor(value: object) -> bool:
     return type(value).__module__.split(".")[0] == "torch" and type(value).__name__ in ("Tensor", "Parameter")
-
-
-def _is_module(value: object) -> TypeGuard[Module]:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def _refuse_other_folder(target: Path) -> None:

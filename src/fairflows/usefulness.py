@@ -42,7 +42,7 @@ class Told:
     @property
     def told(self) -> float:
         """The share of a blind guess's errors that the released row avoids: 0 tells nothing, 1 everything."""
-        return _avoided(self.released, self.majority)
+        return max(0.0, (self.released - self.majority) / (1 - self.majority)) if self.majority < 1 else 0.0
 
     def to_dict(self) -> dict[str, str | float]:
         """Return plain values, as JSON holds them."""
@@ -88,16 +88,12 @@ class StillTells:
         }
 
     def __repr__(self) -> str:
-        width = max(len(line.name) for line in [*self.columns, self.sensitive])
-        lines = [f"What the released rows still tell, on {self.n:,} held-out rows (right guesses, %)"]
-        lines.append(f"  {'column':<{width}}  released  blind guess  other raw columns")
-        lines += [_line(told, width) for told in self.columns]
-        lines.append(f"{_line(self.sensitive, width)}  (sensitive; every group counts alike)")
-        if self.label is not None:
-            lines.append(f"  the label {self.label.name}, learnt from released rows, is right for "
-                         f"{100 * self.label.released:.1f} % of other persons (from raw rows {100 * self.label.raw:.1f}"
-                         f" %, blind guess {100 * self.label.majority:.1f} %)")  # fmt: skip
-        return "\n".join(lines)
+        shares = (100 * self.to_frame()).round(1).to_string()
+        return (
+            f"What the released rows still tell, on {self.n:,} held-out rows: right guesses of each value from the "
+            f"released row, by the majority and from the other raw columns, and told, in %\n{shares}\n"
+            f"({self.sensitive.name}: every group counts alike)"
+        )
 
 
 def still_tells(
@@ -306,11 +302,3 @@ def _mutual_information(columns: IntArray, target: IntArray) -> npt.NDArray[np.f
     product = joint.sum(axis=1, keepdims=True) * (np.bincount(target) / n)
     terms = joint * np.log(np.divide(joint, product, out=np.ones_like(joint), where=joint > 0))
     return np.add.reduceat(terms.sum(axis=1), np.cumsum(sizes) - sizes)
-
-
-def _avoided(accuracy: float, majority: float) -> float:
-    return max(0.0, (accuracy - majority) / (1 - majority)) if majority < 1 else 0.0
-
-
-def _line(told: Told, width: int) -> str:
-    return f"  {told.name:<{width}}  {100 * told.released:8.1f}  {100 * told.majority:11.1f}  {100 * told.raw:17.1f}"

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from sklearn.base import ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from fairflows.display import new_axes
 from fairflows.encoder.base import label_values
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.rows import Rows
@@ -27,23 +26,12 @@ from fairflows.table.frames import Frame, has_names, to_pandas
 from fairflows.table.persons import Persons
 from fairflows.table.table import Role, Table, role_column
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 Array = npt.NDArray[np.float64]
 Accepts = Callable[[Array], npt.NDArray[np.bool_]]
 
 _N_DRAWS = 10_000
+_STEPS = np.linspace(0, 1, 11)[1:]  # points on each line
 _DAY = 86_400  # seconds
-
-
-class Classifier(Protocol):
-    """A fitted scikit-learn classifier."""
-
-    classes_: np.ndarray
-
-    def predict(self, X: Frame) -> np.ndarray:
-        """Return the label of each row."""
 
 
 @dataclass(frozen=True)
@@ -92,33 +80,18 @@ class Recourse:
         counts = pd.DataFrame({"rejected": self.rejected, "with a way": found / self.rejected.clip(lower=1)})
         return counts.join([changes, switched, judged]).rename_axis("group")
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the mean change of each number column by group, in standard deviations, with its size in table units."""
-        axes = ax if ax is not None else new_axes(6.4, 4.8)
-        means = self.changes().groupby(self.details["group"].to_numpy()).mean()
-        width = 0.8 / max(len(means), 1)
-        for i, (group, row) in enumerate(means.iterrows()):
-            places = np.arange(len(row)) + (i - (len(means) - 1) / 2) * width
-            bars = axes.bar(places, row / self.scale[row.index], width, label=str(group))
-            axes.bar_label(bars, [f"{value:+.2g}" for value in row], fontsize=8)
-        axes.set_xticks(np.arange(means.shape[1]), means.columns)
-        axes.set_ylabel("mean change to be accepted (standard deviations)")
-        axes.legend(title="group")
-        return axes
-
 
 def recourse(
     encoder: FairFlow,
     X: Frame | Table,
     *,
     sensitive_features: Role | None = None,
-    classifier: Classifier | None = None,
+    classifier: ClassifierMixin | None = None,
     favourable: Hashable = None,
     pool: Table | None = None,
     keep: Sequence[str] = (),
     increase: Sequence[str] = (),
     decrease: Sequence[str] = (),
-    n_steps: int = 11,
     n_candidates: int = 10,
     random_state: int = 0,
 ) -> Recourse:
@@ -126,7 +99,7 @@ def recourse(
 
     For z = f_a(x) with h(z) = 0 and the nearest accepted z̃, the first accepted point of
 
-    .. math:: z_t = z + t\,(\tilde z - z), \qquad t \in \{0, \tfrac1{n-1}, \dots, 1\}
+    .. math:: z_t = z + t\,(\tilde z - z), \qquad t \in \{0, 0.1, \dots, 1\}
 
     is decoded as :math:`f_a^{-1}(z_t)`, its values set on their grids and forbidden changes undone. If h does not
     accept the row that results, encoded as this person's rows are, later points and then other z̃ are tried.
@@ -148,8 +121,8 @@ def recourse(
         Rows whose encodings may be z̃. Without, draws from the densities p̂_a, so that advice needs nobody else's row.
     keep, increase, decrease : sequence of str
         Columns that must stay as they are, may only rise, or may only fall.
-    n_steps, n_candidates : int
-        Points on each line, and how many accepted z̃ to try: the nearest of all, of a random half, of a quarter, …
+    n_candidates : int, default=10
+        How many accepted z̃ to try: the nearest of all, of a random half, of a quarter, …
     random_state : int
         Seed of the draws.
 
@@ -163,8 +136,6 @@ def recourse(
     >>> bool((advice.before["x2"] == advice.after["x2"]).all())
     True
     """
-    if n_steps < 2:
-        raise DataError(f"n_steps must be at least 2; got {n_steps!r}.")
     if n_candidates < 1:
         raise DataError(f"n_candidates must be at least 1; got {n_candidates!r}.")
     frame, attribute = _read(encoder, X, sensitive_features)
@@ -178,7 +149,7 @@ def recourse(
     targets = _encoded(encoder, *(draws if pool is None else (to_pandas(pool.X), pool.a)))
     search = _Search(encoder, accepts, conditions, rows.take(np.flatnonzero(rejected)), z[rejected])
     targets = np.random.default_rng(random_state).permutation(_accepted(targets, accepts))
-    search.run(targets, np.linspace(0, 1, n_steps), n_candidates)
+    search.run(targets, n_candidates)
 
     found = np.flatnonzero(search.step > 0)
     before = frame[rejected].iloc[found]
@@ -265,7 +236,7 @@ class _Search:
         self.step = np.zeros(len(z))
         self.candidate = np.full(len(z), -1)
 
-    def run(self, targets: Array, steps: Array, n_candidates: int) -> None:
+    def run(self, targets: Array, n_candidates: int) -> None:
         """Lead every row to its nearest target, then those still open to the nearest of half of the targets, and so on.
 
         The next-nearest target lies where the nearest does, and fails where that one failed; the nearest of a random
@@ -278,11 +249,11 @@ class _Search:
             if len(rows):
                 search = NearestNeighbors(n_neighbors=1).fit(part)
                 nearest[rows] = search.kneighbors(self._z[rows], return_distance=False)[:, 0]
-                self._walk(rows, part[nearest[rows]], steps, j)
+                self._walk(rows, part[nearest[rows]], j)
 
-    def _walk(self, rows: npt.NDArray[np.intp], targets: Array, steps: Array, candidate: int) -> None:
+    def _walk(self, rows: npt.NDArray[np.intp], targets: Array, candidate: int) -> None:
         """Go along the lines from these rows to their targets until a point is accepted and allowed."""
-        for t in steps[1:]:
+        for t in _STEPS:
             here = self._z[rows] + t * (targets - self._z[rows])
             accepted = np.flatnonzero(self._accepts(here))
             if not len(accepted):
@@ -313,15 +284,8 @@ class _Search:
             places = np.concatenate([places for places, _ in self._found])
             changed = pd.concat([rows for _, rows in self._found]).iloc[np.argsort(places)]
             for name in changed:
-                after[name] = _put(after[name], changed[name])
+                after[name] = changed[name].astype(after[name].dtype).array
         return after
-
-
-def _put(column: pd.Series, values: pd.Series) -> pd.Series:
-    """Return the values in a column of the same type."""
-    column = column.copy()
-    column.iloc[:] = values.array
-    return column
 
 
 def _read(encoder: FairFlow, X: Frame | Table, sensitive_features: Role | None) -> tuple[pd.DataFrame, pd.Series]:
@@ -343,7 +307,7 @@ def _read(encoder: FairFlow, X: Frame | Table, sensitive_features: Role | None) 
     return frame, role_column(frame, given, "sensitive")[0]
 
 
-def _acceptance(encoder: FairFlow, classifier: Classifier | None, favourable: Hashable) -> Accepts:
+def _acceptance(encoder: FairFlow, classifier: ClassifierMixin | None, favourable: Hashable) -> Accepts:
     """Return the function that says whether h accepts encoded rows."""
     if classifier is None and encoder.classes_ is None:
         raise DataError("The encoder was fitted without a label: pass a classifier that was fitted on encoded rows.")

@@ -142,8 +142,8 @@ def _checked(value: object, is_right: bool) -> Any:
 
 _KINDS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "float": (float, str, float),  # of which JSON lacks NaN and infinity
-    "timestamp": (pd.Timestamp, lambda value: _ticks(value), lambda text: _timestamp(*text.split())),
-    "timedelta": (pd.Timedelta, lambda value: _ticks(value), lambda text: _timedelta(*text.split())),
+    "timestamp": (pd.Timestamp, pd.Timestamp.isoformat, pd.Timestamp),
+    "timedelta": (pd.Timedelta, pd.Timedelta.isoformat, pd.Timedelta),
     "string type": (pd.StringDtype, lambda dtype: _string_type(dtype), lambda text: _read_string_type(*text.split())),
     "type": (np.dtype, lambda dtype: _type_name(dtype), pd.api.types.pandas_dtype),
     "pandas type": (pd.api.extensions.ExtensionDtype, lambda dtype: _type_name(dtype), pd.api.types.pandas_dtype),
@@ -175,20 +175,6 @@ def from_text(kind: str, text: str) -> Any:
     if kind not in _KINDS:
         raise DataError(f"there are no values of the kind {kind!r}.")
     return _KINDS[kind][2](text)
-
-
-def _ticks(value: Any) -> str:
-    zone = getattr(value, "tz", None)
-    return f"{value.to_numpy().astype(np.int64)} {value.unit}" + ("" if zone is None else f" {zone}")
-
-
-def _timestamp(ticks: str, unit: str, zone: str | None = None) -> pd.Timestamp:
-    moment = pd.Timestamp(np.array(int(ticks)).astype(f"datetime64[{unit}]")[()])
-    return moment if zone is None else moment.tz_localize("UTC").tz_convert(zone)
-
-
-def _timedelta(ticks: str, unit: str) -> pd.Timedelta:
-    return pd.Timedelta(np.array(int(ticks)).astype(f"timedelta64[{unit}]")[()])
 
 
 def _string_type(dtype: pd.StringDtype) -> str:
