@@ -217,18 +217,11 @@ def test_numbers_outside_the_training_range():
     assert_frame_equal(codec.decode(x)[0], later)
     assert x[0] < encode(codec, frame).min()
     assert x[2] > encode(codec, frame).max()
-    with pytest.raises(DataError, match=r"'age' must lie in its training range 20 to 60; 2 values do not, .* 10"):
-        encode(Codec(outside="error").fit(frame), later)
-    with pytest.warns(DataWarning, match=r"outside the training range: column 'age' \(2\)"):
-        clipped = Codec(outside="clip").fit(frame)
-        assert clipped.decode(encode(clipped, later))[0]["age"].tolist() == [20, 30, 60]
 
 
 def test_numbers_between_the_grid_points():
     frame = pd.DataFrame({"x": [1.0, 2.0, 5.0]})
     later = pd.DataFrame({"x": [1.0, 2.4]})
-    with pytest.raises(DataError, match=r"'x' must lie on the grid .* steps of 1 .* the first is .*2\.4"):
-        encode(Codec(off_grid="error").fit(frame), later)
     codec = Codec().fit(frame)
     with pytest.warns(DataWarning, match=r"between the points of the training grid, rounded to them: column 'x' \(1\)"):
         assert codec.decode(encode(codec, later))[0]["x"].tolist() == [1.0, 2.0]
@@ -276,17 +269,9 @@ def test_values_far_outside_come_back_or_are_refused(start):
 def test_times_finer_than_in_training_are_off_the_grid():
     frame = pd.DataFrame({"t": pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-05"]).astype("M8[s]")})
     later = pd.DataFrame({"t": frame["t"].astype("M8[ms]") + pd.to_timedelta([0, 500, -300], unit="ms")})
-    message = (
-        r"'t' must lie on the grid .* steps of 1 days from 2020-01-01.*; 2 values do not, .* 2020-01-02 00:00:00\.5"
-    )
-    with pytest.raises(DataError, match=message):
-        encode(Codec(key=KEY, off_grid="error").fit(frame), later)
     rounding = Codec(key=KEY).fit(frame)
     with pytest.warns(DataWarning, match=r"rounded to them: column 't' \(2\)"):
         assert_frame_equal(rounding.decode(encode(rounding, later))[0], frame)
-    continuous = Codec(key=KEY, off_grid="error").fit(frame, kinds={"t": "continuous"})
-    with pytest.raises(DataError, match=r"in steps of its unit of time .*; 2 values do not"):
-        encode(continuous, later)
     with pytest.raises(DataError, match="'t' must hold times that its type can hold"):
         encode(Codec().fit(frame.astype("M8[ns]")), frame + np.timedelta64(365_000, "D"))
 
@@ -453,7 +438,7 @@ def test_other_types_than_in_training():
 def test_settings_are_checked():
     with pytest.raises(ValueError, match=r"alpha must be in \(0, 1\); got 1\.5"):
         Codec(alpha=1.5)
-    with pytest.raises(ValueError, match="outside must be one of .* got 'no'"):
-        Codec(outside="no")
+    with pytest.raises(ValueError, match="unseen must be one of .* got 'no'"):
+        Codec(unseen="no")
     with pytest.raises(ValueError, match="shape"):
         Codec().fit(pd.DataFrame({"x": [1, 2]})).decode(np.zeros((2, 3)))

@@ -14,7 +14,7 @@ import pandas as pd
 from fairflows.codec.one_column import Levels, OutsideValues
 from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import check_same, missing, named_features, numbers, training_kinds
-from fairflows.table.frames import TEXT_DTYPE, Values
+from fairflows.table.frames import TEXT_DTYPE
 
 MAX_CELLS = 2**62
 """Beyond this many cells a cell's number does not fit an integer."""
@@ -177,11 +177,8 @@ class CellCodec:
 
     def from_levels(self, levels: npt.NDArray[np.int64]) -> pd.DataFrame:
         """Return the rows of these combinations of levels."""
-        return pd.DataFrame(self.columns(levels), index=pd.RangeIndex(len(levels)), copy=False)
-
-    def columns(self, levels: npt.NDArray[np.int64]) -> dict[Hashable, Values]:
-        """Return the columns of these combinations of levels."""
-        return {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.decoded_levels.items())}
+        columns = {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.decoded_levels.items())}
+        return pd.DataFrame(columns, index=pd.RangeIndex(len(levels)), copy=False)
 
     @property
     def decoded_levels(self) -> dict[Hashable, Levels]:

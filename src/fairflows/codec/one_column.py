@@ -23,7 +23,6 @@ from fairflows.table.columns import (
     places_in,
     shown,
     sorted_values,
-    step_text,
 )
 from fairflows.table.grid import MAX_STEPS, Grid, find_grid
 from fairflows.table.schema import kind_of_values
@@ -306,39 +305,27 @@ class Scale:
         """Return the distance from the lower end, in the unit."""
         return as_float(values) * self._unit - as_float(self.low) * self._unit
 
-    def position(self, column: pd.Series, outside: str, off_grid: str, found: OutsideValues) -> Array:
+    def position(self, column: pd.Series, found: OutsideValues) -> Array:
         """Return positions without noise, and note values beyond the range and between grid points in `found`."""
         values, exact = self._numbers(column)
-        beyond = (values < self.low) | (values > self.high)
-        found.note(self.name, "beyond", beyond)
-        if outside == "error":
-            self._refuse(beyond, column, f"must lie in its training range {self.low} to {self.high}")
-        if outside == "clip":
-            values = np.clip(values, self.low, self.high)
+        found.note(self.name, "beyond", (values < self.low) | (values > self.high))
         self._refuse(~self._is_held(values), column, f"must fit the type it was fitted with ({self.dtype})")
         if self.grid is None:
-            k, on_grid = self._from_low(values) / self._from_low(self.high), exact
-            step, remedy = "its unit of time", "Round them (off_grid='round')."
-        else:
-            with np.errstate(over="ignore"):
-                steps = np.abs(as_float(values) - as_float(self.low)) / self.grid.quantum
-            rule = "must lie within 2**40 steps of its training range, where noise can still be told from the value"
-            self._refuse(steps > self.grid.n_steps + MAX_STEPS, column, rule)
-            k, on_grid = self.grid.index(values)
-            on_grid &= exact
-            step = step_text(self.grid.quantum, self.quantiles.dtype)
-            remedy = "Round them (off_grid='round'), or declare the column continuous."
-        found.note(self.name, "off grid", ~on_grid)
-        if off_grid == "error":
-            rule = f"must lie on the grid of its training values, in steps of {step} from {self.low}"
-            self._refuse(~on_grid, column, rule, remedy)
+            found.note(self.name, "off grid", ~exact)  # times between two ticks of the column's unit
+            return np.asarray(self._from_low(values) / self._from_low(self.high), dtype=np.float64)
+        with np.errstate(over="ignore"):
+            steps = np.abs(as_float(values) - as_float(self.low)) / self.grid.quantum
+        rule = "must lie within 2**40 steps of its training range, where noise can still be told from the value"
+        self._refuse(steps > self.grid.n_steps + MAX_STEPS, column, rule)
+        k, on_grid = self.grid.index(values)
+        found.note(self.name, "off grid", ~(on_grid & exact))
         return k.astype(np.float64)
 
-    def _refuse(self, which: npt.NDArray[np.bool_], column: pd.Series, rule: str, remedy: str = "") -> None:
+    def _refuse(self, which: npt.NDArray[np.bool_], column: pd.Series, rule: str) -> None:
         if which.any():
             raise DataError(
                 f"Column {self.name!r} {rule}; {int(which.sum()):,} values do not, the first is "
-                f"{shown(column.iloc[int(which.argmax())])}. {remedy}".rstrip()
+                f"{shown(column.iloc[int(which.argmax())])}."
             )
 
     def _numbers(self, column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.bool_]]:

@@ -35,6 +35,8 @@ class Codec:
     """Columns of a table to vectors in R^D and back.
 
     Values on a grid and categories come back bit for bit, but for the sign of a negative zero; others within rounding.
+    Later numbers between points of the grid are rounded to it, and numbers outside the training range continue along
+    the map's tangent, with a warning that counts them.
 
     Parameters
     ----------
@@ -43,12 +45,6 @@ class Codec:
     dequantise : bool
         Add noise to every value on a grid. Turn off only to reproduce results that were obtained without: values on a
         grid tell an adversary which encoder made them.
-    outside : {"extend", "error", "clip"}
-        Numbers outside the training range continue along the map's tangent, with a warning that counts them; or are
-        refused; or are moved to the range's end, which makes them recognisable and cannot be undone.
-    off_grid : {"round", "error"}
-        Numbers between the points of the grid found in training are rounded to it, with a warning that counts them; or
-        are refused.
     unseen : {"error", "other"}
         Categories that training did not have are refused, or encoded as "other".
     missing : {"error", "category"}
@@ -78,22 +74,16 @@ class Codec:
         *,
         alpha: float = 0.05,
         dequantise: bool = True,
-        outside: Literal["extend", "error", "clip"] = "extend",
-        off_grid: Literal["error", "round"] = "round",
         unseen: Literal["error", "other"] = "error",
         missing: Literal["error", "category"] = "error",
         key: Secret | None = None,
     ) -> None:
         if not 0 < alpha < 1:
             raise ValueError(f"alpha must be in (0, 1); got {alpha!r}.")
-        check_choice("outside", outside, ("extend", "error", "clip"))
-        check_choice("off_grid", off_grid, ("error", "round"))
         check_choice("unseen", unseen, ("error", "other"))
         check_choice("missing", missing, ("error", "category"))
         self.alpha = alpha
         self.dequantise = dequantise
-        self.outside = outside
-        self.off_grid = off_grid
         self.unseen = unseen
         self.missing = missing
         self.key = new_key() if key is None else Key(key) if isinstance(key, bytes) else key
@@ -265,7 +255,7 @@ class Codec:
                     # A draw from the known values: a fixed one would be an atom, and give its rows away.
                     draw = persons.uniform(self.key, f"missing:{name}")
                     column = scale.fill(column, draw)
-                yield str(name), scale.position(column, self.outside, self.off_grid, found)
+                yield str(name), scale.position(column, found)
             if name in self.levels_:
                 yield str(name), self.levels_[name].codes(column, found) + middle
             if gaps is not None:
@@ -296,7 +286,7 @@ class Codec:
         other = ((column != value).to_numpy() if value is not None else True) & ~is_missing
         if self.unseen == "other" and isinstance(value, str):
             found.note(str(name), "unseen", other)
-        elif other.any() and self.outside != "clip":
+        elif other.any():
             raise DataError(
                 f"Column {name!r} was {shown(value)} in all rows it was fitted on and is left out of model space; "
                 f"{int(other.sum()):,} values differ now, the first is {shown(column[other].iloc[0])}."

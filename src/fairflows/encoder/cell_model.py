@@ -201,7 +201,7 @@ def classes_in_cells(classifier: Classifier, codec: CellCodec, cells: IntArray) 
 def to_output(codec: CellCodec, cells: IntArray, output: Output) -> pd.DataFrame:
     """Return cells as the kind of frame that was asked for."""
     if output == "categories":
-        return pd.DataFrame(codec.columns(codec.levels_of(cells)), copy=False)
+        return codec.decode(cells)
     if output == "codes":
         return pd.DataFrame({"cell": cells})
     return pd.DataFrame(one_hot(codec.levels_of(cells), codec.shape_).toarray(), columns=one_hot_names(codec))

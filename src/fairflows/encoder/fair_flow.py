@@ -94,11 +94,6 @@ class FairFlow(Encoder):
         The training range is scaled into [alpha/2, 1 − alpha/2].
     dequantise : bool, default=True
         Add noise to every value on a grid, because values on a grid tell an adversary which encoder made them.
-    outside : {"extend", "error", "clip"}, default="extend"
-        Continue the map beyond the training range, with a warning; raise; or move numbers to the range's end, which
-        cannot be undone.
-    off_grid : {"error", "round"}, default="round"
-        Raise for numbers between the points of the training grid, or round them with a warning.
     unseen : {"error", "other"}, default="error"
         Raise for a category that the training rows did not have, or encode it as "other".
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
@@ -156,8 +151,6 @@ class FairFlow(Encoder):
     validation: float = 0.1
     alpha: float = 0.05
     dequantise: bool = True
-    outside: Literal["extend", "error", "clip"] = "extend"
-    off_grid: Literal["error", "round"] = "round"
     fresh_noise: bool = False
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
@@ -221,8 +214,6 @@ class FairFlow(Encoder):
         self.codec_ = Codec(
             alpha=self.alpha,
             dequantise=self.dequantise,
-            outside=self.outside,
-            off_grid=self.off_grid,
             unseen=self.unseen,
             missing=rows.missing,
             key=rows.key,
