@@ -4,26 +4,16 @@ import json
 import re
 from dataclasses import replace
 from html import escape, unescape
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from fairflows.bounds import cells_to_merge, rows_needed
 from fairflows.certificate.certificate import Certificate
-from fairflows.certificate.statement import FoldCounts
-from fairflows.report.contents import FEWEST_PERSONS, _cells
-from fairflows.report.page import Report
-from fairflows.report.plots import gauge
-from fairflows.report.plots import shares as draw_shares
-from fairflows.report.plots import told as draw_told
+from fairflows.report.page import Report, gauge, told
 from fairflows.report.words import (
     at_least,
     at_most,
     consequences,
     light,
-    more_persons,
-    recomputing,
     statement_rows,
     title,
     verdict,
@@ -96,18 +86,17 @@ def contents(name="town", **values):
             "columns": [{"name": name, "kind": "categorical", "values": 3, "missing": 0, "range": name}],
         },
         "metrics": {
-            "groups": [name, "m"], "positive": f"{name} = 1", "caption": name,
-            "before": {"rates": [0.44160177, 0.3], "accuracy": [0.8, 0.9]},
-            "after": {"rates": [0.4, None], "accuracy": [0.7, 0.8]},
+            "groups": [{"name": name, "values": [0.44160177, 0.4, 0.8, 0.7]},
+                       {"name": "m", "values": [0.3, None, 0.9, 0.8]}],
+            "positive": f"{name} = 1", "caption": name,
             "overall": [{"name": "accuracy", "before": 0.85, "after": None}],
         },
-        "cells": {"names": ["0", "1"], "shares": {name: [0.4, 0.6], "m": [0.5, 0.5]}, "caption": name},
         "settings": {"FairFlow": name},
     }  # fmt: skip
     return {**plain, **values}
 
 
-PARTS = ("audit", "metrics", "cells")
+PARTS = ("audit", "metrics")
 
 
 def short(**values):
@@ -160,7 +149,7 @@ def test_odd_names_are_text():
 
 def test_figures_have_alternative_texts_and_nothing_is_fetched(page):
     images = re.findall(r"<img [^>]*>", page)
-    assert len(images) == 4
+    assert len(images) == 1
     for image in images:
         assert len(re.search(r'alt="([^"]*)"', image)[1]) > 20
         assert 'src="data:image/svg+xml;base64,' in image
@@ -257,25 +246,6 @@ def test_what_holds_under_a_model_only_is_in_the_appendix(page, undrawn):
     assert "model-based" in appendix.split("What would follow")[1]
 
 
-def missed(**values):
-    """The fields of a certificate that misses its target."""
-    plain = {"status": "NOT_MET", "cell": 0.2, "n_cells": 64, "counts": [counts()], "model": None}
-    return {**plain, **values}
-
-
-def test_where_a_target_is_missed_the_persons_that_it_takes_are_said(undrawn):
-    seen = np.array([[400, 470, 30], [560, 520, 20]]) / [[900], [1100]]
-    needed = rows_needed(0.1, 0.03, probabilities=seen, shares=[0.45, 0.55])
-    assert f"{int(needed.sum()):,} to certify on instead of 2,000" in more_persons(stated(**missed()))
-    assert "too far apart for any number of persons" in more_persons(stated(**missed(target=0.03)))
-    assert more_persons(stated()) == ""
-    assert more_persons(stated(**missed(target=None))) == "", "nobody asked for anything"
-    assert more_persons(stated(**missed(cell=None, released=["latent"]))) == ""
-    page = Report(short(certificate=certificate(**missed(n={"town": 900, "m": 1100}, counts=[counts("town")]))))
-    assert "to certify on instead of" in page.to_html()
-    assert "to certify on instead of" not in page.to_html(public=True)
-
-
 def test_no_target_is_not_a_target_missed():
     assert title(stated(status="NOT_MET")) == "Target not met"
     assert title(stated(status="NOT_MET", target=None)) == "Nothing is promised"
@@ -298,47 +268,6 @@ def test_nothing_follows_from_a_refuted_model():
     assert "at most 0.100 (model-based)" in by_model[2]
 
 
-@pytest.mark.parametrize(
-    ("f", "m", "shown"),
-    [
-        ([50, 40, 30, 3], [50, 40, 30, 30], ["0", "1", "merged"]),  # the small cell alone would show three women
-        ([50, 40, 30, 12], [50, 40, 30, 11], ["0", "1", "2", "3"]),
-        ([50, 40, 6, 7], [50, 40, 5, 5], ["0", "1", "merged"]),
-        ([50, 40, 0, 0], [50, 40, 5, 5], ["0", "1", "merged"]),
-        ([50, 40, 0, 0], [50, 40, 15, 5], ["0", "1", "merged"]),
-        ([50, 3], [50, 30], None),
-        ([5, 3], [50, 30], None),
-    ],
-)
-def test_no_bar_stands_for_fewer_people_of_a_group_than_ten(f, m, shown):
-    found = _cells(counted(f, m), {"f": "women"})
-    if shown is None:
-        assert found is None
-        return
-    assert found["names"] == shown
-    assert list(found["shares"]) == ["women", "m"]
-    for shares, n in zip(found["shares"].values(), (sum(f), sum(m)), strict=True):
-        assert sum(shares) == pytest.approx(1)
-        assert not any(0 < round(share * n) < FEWEST_PERSONS for share in shares)
-
-
-def counted(f, m, **values):
-    """A certificate of persons counted by cell."""
-    both = np.array([f, m])
-    fold = FoldCounts.of(both, cells_to_merge(both), ["f", "m"], delta=0.05)
-    headline = SimpleNamespace(counts=(fold,), n=fold.n)
-    return SimpleNamespace(**{"released": ("cell",), "cell_odds_upper": {}, "headline": headline, **values})
-
-
-def test_bars_of_two_models_and_of_labels_are_told_apart():
-    one = counted([50, 40], [40, 50]).headline.counts[0]
-    both = SimpleNamespace(counts=(one, one), n=one.n)
-    assert _cells(counted([50], [50], headline=both), {})["names"] == ["1: 0", "1: 1", "2: 0", "2: 1"]
-    pairs = counted([50, 40, 30, 20], [20, 30, 40, 50], released=("cell", "label"), cell_odds_upper={"no": 1, "yes": 1})
-    assert _cells(pairs, {})["names"] == ["0 · no", "0 · yes", "1 · no", "1 · yes"]
-    assert _cells(counted([50], [50], headline=None), {}) is None, "nothing was counted"
-
-
 def test_the_page_says_whether_the_seal_was_checked(undrawn):
     assert "not verified when this page was made" in Report(short()).to_html()
     assert "verified with the model&#39;s key" in Report(short(), verified=True).to_html()
@@ -359,71 +288,20 @@ def test_statements_and_consequences():
     assert (at_least(None), at_least(0.0577), at_most(0.0571)) == ("–", "0.057", "0.058")  # never what was not proved
 
 
+def test_the_command_quotes_the_name_of_a_file(undrawn):
+    odd = certificate(n={"town": 900, "m": 1100}, released_files={"a b;rm.csv": "aa"})
+    assert "fairflows check certificate.json 'a b;rm.csv'" in unescape(Report(short(certificate=odd)).to_html())
+
+
+def test_group_metrics_are_shown_with_three_digits(page):
+    assert re.findall(r'"predicted, (before|after)">([^<]*)<', page)[:2] == [("before", "0.442"), ("after", "0.400")]
+    assert '"predicted, after">–<' in page
+
+
 def test_saving_and_what_a_report_is_made_of(page, tmp_path):
     Report(json.loads(json.dumps(contents()))).save(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text() == page
     assert Report(short())._repr_html_().startswith("<iframe")
-
-
-def test_a_reader_can_compute_the_bound_again(page, public_page):
-    """The numbers, the formula with the numbers in it, and the command are on both pages."""
-    found = recomputing(stated(counts=[counts()]))
-    distance = 0.5 * (abs(400 / 900 - 560 / 1100) + abs(470 / 900 - 520 / 1100))
-    merged = 0.5 * (30 / 900 + 20 / 1100)
-    radius = np.sqrt(0.5 * (1 / 900 + 1 / 1100) * np.log(20))
-    assert f"= {distance:.6f} + {merged:.6f} + {radius:.6f} = " in found.formulas[0]
-    assert "½·(30/900 + 20/1,100) + √(½·(1/900 + 1/1,100)·ln(1/0.05))" in found.formulas[0]
-    upper = float(found.formulas[0].rsplit("= ", 1)[1])
-    assert 0 <= upper - (distance + merged + radius) < 1e-6, "rounded up"
-    assert found.tables == [[["0", "400", "560"], ["2", "470", "520"], ["merged", "30", "20"], ["all", "900", "1,100"]]]
-    assert found.command == "fairflows check certificate.json shared.csv"
-    for shown in (page, public_page):
-        assert "Check it yourself" in shown
-        assert escape(found.formulas[0]) in shown
-
-
-def test_two_models_give_one_formula_each_and_their_sum():
-    found = recomputing(stated(counts=halves()))
-    assert len(found.formulas) == 3
-    assert found.formulas[-1].startswith("Δ ≤ 0.5·")
-    assert len(found.tables) == 2
-
-
-def test_three_groups_are_in_the_formula():
-    third = counts(n={"f": 900, "m": 1100, "x": 100}, counts={"f": [400, 470], "m": [560, 520], "x": [40, 40]},
-                   merged={"f": 30, "m": 20, "x": 20})  # fmt: skip
-    assert "the radius of 3 groups" in recomputing(stated(counts=[third])).formulas[0]
-
-
-def test_large_tables_of_counts_stay_in_the_certificate():
-    many = {str(group): 100 for group in range(9)}
-    fold = counts(n=many, cells=[0], counts={group: [100] for group in many}, merged=dict.fromkeys(many, 0))
-    found = recomputing(stated(counts=[fold]))
-    assert found.tables == []
-    assert recomputing(stated(cell=None)) is None, "nothing was counted"
-
-
-def test_the_command_quotes_the_name_of_a_file():
-    quoted = recomputing(stated(counts=[counts()], released_files={"a b;rm.csv": "aa"})).command
-    assert quoted == "fairflows check certificate.json 'a b;rm.csv'"
-
-
-def test_bars_of_small_shares_fill_their_figure():
-    drawn = draw_shares([str(i) for i in range(20)], {"f": [0.05] * 20, "m": [0.06] * 20}, "share")
-    heights = [float(text) for text in re.findall(r"<text[^>]*>(0\.\d+)<", drawn)]
-    assert 0.05 <= max(heights) < 0.07
-
-
-def test_legends_show_every_group():
-    names = [f"EDUCATION=level {i} of them all" for i in range(9)]
-    drawn = draw_shares(["0", "1"], {name: [0.5, 0.5] for name in names}, "share of the group")
-    width = float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])
-    for name in names:
-        text = name if len(name) <= 28 else name[:27] + "…"
-        (drawn_text,) = re.findall(f"<text[^>]*>{re.escape(text)}<", drawn)
-        place = re.search(r'(?: x="|translate\()([\d.]+)', drawn_text)
-        assert place is not None
-        assert float(place[1]) + 5.2 * len(text) < width, "a letter is about five points wide"
 
 
 def test_what_a_row_still_tells_has_a_bar_and_a_share_for_every_column():
@@ -431,8 +309,8 @@ def test_what_a_row_still_tells_has_a_bar_and_a_share_for_every_column():
         {"name": "town", "released": 0.71, "majority": 0.5, "raw": 0.8, "told": 0.42},
         {"name": EVIL, "released": 0.5, "majority": 0.5, "raw": 0.4, "told": 0.0},
     ]
-    svg = draw_told(columns)
+    svg = told(columns)
     for text in ("town", "42 %", "0 %", "from a shared row"):
         assert f">{text}<" in svg
     assert "<script" not in svg
-    assert f">{'c' * 27}…<" in draw_told([{**columns[0], "name": "c" * 40} for _ in range(31)]), "many are drawn small"
+    assert f">{'c' * 27}…<" in told([{**columns[0], "name": "c" * 40} for _ in range(31)]), "many are drawn small"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,16 +40,6 @@ PROBABILITY = {"probability": True}
 
 MONTE_CARLO_DELTA = 0.001
 """δ of a bound by draws from a model: of the draws, and not of the persons."""
-
-
-class Pair(NamedTuple):
-    """Two groups, and the terms of the bound on their distance."""
-
-    one: str
-    other: str
-    printed: float  # their distance in the cells that are printed, ½Σ|c_a/n_a − c_b/n_b|
-    merged: float  # the largest distance that merged cells can add, ½(m_a/n_a + m_b/n_b)
-    radius: float  # the error of counting, at δ
 
 
 @dataclass(frozen=True)
@@ -124,20 +114,6 @@ class FoldCounts:
     def upper(self) -> float:
         """Upper bound on the true Δ of this fold."""
         return float(merged_upper_bound(self.by_group, self.merged_by_group, self.delta))
-
-    @property
-    def worst_pair(self) -> Pair:
-        """The two groups with the largest bound, and the terms of their bound."""
-        counts, merged, n = self.by_group, self.merged_by_group, np.array(list(self.n.values()), dtype=np.float64)
-        radius = cell_radius(n, self.delta)
-        bounds = merged_distance(counts, merged) + radius
-        np.fill_diagonal(bounds, -1)
-        a, b = sorted(np.unravel_index(int(bounds.argmax()), bounds.shape))
-        share = merged / np.maximum(n, 1)
-        in_merged = float(share[a] + share[b]) / 2
-        whole = float(merged_distance(counts[[a, b]], merged[[a, b]])[0, 1])
-        names = list(self.n)
-        return Pair(names[a], names[b], whole - in_merged, in_merged, float(radius[a, b]))
 
     @property
     def computed_radius(self) -> float:

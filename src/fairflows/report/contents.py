@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Hashable, Mapping
 from datetime import date
 from typing import Any
 
@@ -14,7 +13,6 @@ from joblib import Parallel, delayed
 
 from fairflows.attack.auditing import Audit
 from fairflows.bijection.steps import one_thread
-from fairflows.bounds.cells import FEWEST_PERSONS
 from fairflows.certificate.certificate import Certificate
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataWarning
@@ -72,7 +70,6 @@ def report_contents(
             "tells": None if tells is None else tells.to_dict(),
             "data": _data(table, split, [] if encoded is not None else _unknown(view, table)),
             "metrics": _metrics(view, train, sample if encoded is None else table, encoded),
-            "cells": _cells(certificate, sample.group_names),
             "settings": settings_of(model),
         }
 
@@ -150,13 +147,12 @@ def _metrics(
     ]
     with one_thread():
         before, after = Parallel(n_jobs=2, prefer="threads")(guesses)
-    sides, overall = {}, {}
+    sides, overall = [], {}
     for side, predicted in (("before", before), ("after", after)):
         counts = count_labels(labels, np.asarray(test.y), predicted, test.group_numbers(groups), len(groups))
         with np.errstate(invalid="ignore"):  # of a group without rows nothing is known
             share = counts / counts.sum(axis=(1, 2), keepdims=True)
-        by_group = {"rates": share[:, :, -1].sum(axis=1), "accuracy": np.trace(share, axis1=1, axis2=2)}
-        sides[side] = {name: [_number(value) for value in values] for name, values in by_group.items()}
+        sides.append([share[:, :, -1].sum(axis=1), np.trace(share, axis1=1, axis2=2)])
         overall[side] = {name: _number(value) for name, value in group_metrics(counts).items()}
     names = {
         "accuracy": "accuracy",
@@ -166,10 +162,14 @@ def _metrics(
         "opportunity": "equal opportunity difference",
     }
     return {
-        "groups": [str(test.group_names.get(group, group)) for group in groups],
+        "groups": [
+            {
+                "name": str(test.group_names.get(group, group)),
+                "values": [_number(side[kind][a]) for kind in (0, 1) for side in sides],  # rates, then accuracies
+            }
+            for a, group in enumerate(groups)
+        ],
         "positive": f"{test.y.name} = {labels[-1]}" if test.y is not None else "",
-        "before": sides["before"],
-        "after": sides["after"],
         "overall": [
             {
                 "name": text,
@@ -201,38 +201,6 @@ def _predicted(model: Released, encoded: tuple[pd.DataFrame, pd.DataFrame], y: p
         np.add.at(counts, (fit["cell"], codes), 1)
         return np.asarray(labels[counts.argmax(axis=1)][judged["cell"]])
     return boosted_prediction(fit, np.asarray(learnt), judged, 0)
-
-
-def _cells(certificate: Certificate, group_names: Mapping[Hashable, str]) -> Contents | None:
-    """Return the shares of the cells in every group, from the counts that the certificate prints.
-
-    Other counts beside them, merged in another way, would reveal those that are merged there.
-    """
-    statement = certificate.headline
-    if statement is None:
-        return None
-    labels = list(certificate.cell_odds_upper) if "label" in certificate.released else [""]
-    names: list[str] = []
-    counts: dict[str, list[int]] = {group: [] for group in statement.n}
-    for number, fold in enumerate(statement.counts, start=1):
-        part = f"{number}: " if len(statement.counts) > 1 else ""
-        pairs = (divmod(cell, len(labels)) for cell in fold.cells)
-        names += [f"{part}{cell} · {labels[j]}" if labels[j] else f"{part}{cell}" for cell, j in pairs]
-        names += [f"{part}merged"] if any(fold.merged.values()) else []
-        for group, row in counts.items():
-            row += [*fold.counts[group], *([fold.merged[group]] if any(fold.merged.values()) else [])]
-    if len(names) == 1:
-        return None
-    known = {str(group): str(name) for group, name in group_names.items()}
-    return {
-        "names": names,
-        "shares": {
-            known.get(group, group): [count / max(1, statement.n[group]) for count in row]
-            for group, row in counts.items()
-        },
-        "caption": "Cells by number. Where the bars of the groups are equally long, the cell tells nothing. Cells with "
-        f"fewer than {FEWEST_PERSONS} people of a group are merged. {sum(statement.n.values()):,} held-out persons.",
-    }
 
 
 def _number(value: Any) -> float | None:

@@ -1,29 +1,35 @@
-"""From plain values to one self-contained HTML page."""
+"""From plain values to one self-contained HTML page, its figures as SVG."""
 
 from __future__ import annotations
 
 import base64
+import io
 import json
-from collections.abc import Mapping
+import shlex
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib import rc_context
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
 
 from fairflows.certificate.certificate import Certificate
-from fairflows.report import plots
+from fairflows.display import FAINT, GUESS, INK, draw_bounds, height_of_bounds, stated_bounds
 from fairflows.report.words import (
     ABOUT_MODEL,
     at_least,
     consequences,
     light,
-    more_persons,
     percent,
     percent_at_least,
     percent_at_most,
-    recomputing,
     spent,
     statement_rows,
     title,
@@ -32,6 +38,25 @@ from fairflows.report.words import (
 
 Contents: TypeAlias = dict[str, Any]
 """What a report is about, by section: values as JSON has them."""
+
+_WIDTH = 5.4  # inches of a figure
+_BLUE = "#0072B2"  # of Okabe and Ito, as the colours of bounds
+
+_SETTINGS: dict[str, Any] = {
+    "text.parse_math": False,  # a column called $x$ is text
+    "svg.fonttype": "none",  # text stays text: small, sharp, and in the reader's own fonts
+    "svg.hashsalt": "fairflows",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.edgecolor": "#5f6368",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": "#3c4043",
+    "ytick.color": "#3c4043",
+    "grid.color": FAINT,
+    "legend.frameon": False,
+}
 
 
 class Report:
@@ -51,7 +76,7 @@ class Report:
         self.verified = verified
 
     def to_html(self, *, public: bool = False) -> str:
-        """Return the page; a public one leaves out the ranges of columns, and advice to the producer."""
+        """Return the page; a public one leaves out the ranges of columns."""
         template = _environment().get_template("report.html.jinja")
         certificate = Certificate.from_dict(self.contents["certificate"])
         said = statement_rows(certificate)
@@ -64,14 +89,13 @@ class Report:
             title=title(certificate),
             verdict=verdict(certificate),
             light=light(certificate),
-            advice="" if public else more_persons(certificate),
             statements=[row for row in said if not row["in_appendix"]],
             modelled=[row for row in said if row["in_appendix"]],
             assumed=[a.text for a in certificate.assumptions if a.key not in ABOUT_MODEL],
             assumed_of_model=by_model,
             spent=spent(certificate),
             consequences=consequences(certificate),
-            recomputing=recomputing(certificate),
+            command=shlex.join(["fairflows", "check", "certificate.json", *list(certificate.released_files)[:1]]),
             figures=self._figures,
         )
 
@@ -99,24 +123,61 @@ def _figures(r: Contents) -> dict[str, Markup]:
     if c.bounds():
         drawn_bounds = [row for row in statement_rows(c) if not row["in_appendix"] or c.cell_upper is None]
         said = "; ".join(f"{str(row['name']).lower()}: {row['bound']}" for row in drawn_bounds)
-        drawn["gauge"] = plots.gauge(c), f"Distance between the groups on a scale from 0 to 1: {said}."
+        drawn["gauge"] = gauge(c), f"Distance between the groups on a scale from 0 to 1: {said}."
     if r.get("tells"):
         columns = [*r["tells"]["columns"], r["tells"]["sensitive"]]
         text = "; ".join(f"{column['name']} {100 * column['told']:.0f} %" for column in columns)
-        drawn["told"] = plots.told(columns), f"Share of blind-guess errors that the shared row removes: {text}."
-    if r.get("metrics"):
-        m = r["metrics"]
-        for side in ("rates", "accuracy"):
-            names, series = m["groups"], {"before": m["before"][side], "after": m["after"][side]}
-            sides = [[f"{value:.3f}" if value is not None else "–" for value in values] for values in series.values()]
-            texts = [f"{g}: {b} before, {a} after" for g, b, a in zip(names, *sides, strict=True)]
-            x_name = f"share predicted {m['positive']}" if side == "rates" else "accuracy"
-            drawn[side] = plots.bars(names, series, x_name), f"{x_name} by group. {'; '.join(texts)}."
-    if r.get("cells"):
-        cells = r["cells"]
-        text = f"Share of each of {len(cells['names'])} cells in every group; groups that look alike have equal bars."
-        drawn["cells"] = plots.shares(cells["names"], cells["shares"], "share of the group"), text
+        drawn["told"] = told(columns), f"Share of blind-guess errors that the shared row removes: {text}."
     return {name: _image(svg, text) for name, (svg, text) in drawn.items()}
+
+
+@contextmanager
+def _canvas(width: float, height: float) -> Iterator[tuple[Figure, Callable[[], str]]]:
+    with rc_context(cast(Any, _SETTINGS)), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph")  # the reader's browser has fonts that we lack
+        figure = Figure(figsize=(width, height), layout="constrained")
+
+        def to_svg() -> str:
+            stream = io.StringIO()
+            FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
+            return stream.getvalue()
+
+        yield figure, to_svg
+
+
+def gauge(certificate: Certificate) -> str:
+    """Draw the bounds on Δ on one scale: of the attack, and the certified one, or else that of the model."""
+    certified = certificate.cell_upper
+    bounds = stated_bounds(certificate.attack_lower, certificate.model_upper if certified is None else None, certified)
+    percent = GUESS if certificate.is_plain else ""
+    with _canvas(_WIDTH, height_of_bounds(len(bounds))) as (figure, to_svg):
+        draw_bounds(figure.add_subplot(), bounds, target=certificate.target, percent=percent)
+        return to_svg()
+
+
+def told(columns: list[Contents]) -> str:
+    """Draw one bar per column: the share of blind-guess errors that the shared row removes, and the raw table's."""
+    n, size = len(columns), 9 if len(columns) <= 30 else 7
+    with _canvas(_WIDTH, 0.9 + n * (0.26 if size == 9 else 0.17)) as (figure, to_svg):
+        axes = figure.add_subplot()
+        place = np.arange(n)
+        axes.barh(place, [100 * column["told"] for column in columns], 0.7, color=_BLUE, label="from a shared row")
+        raw = [100 * max(0.0, c["raw"] - c["majority"]) / max(1 - c["majority"], 1e-9) for c in columns]
+        axes.plot(raw, place, "|", color=INK, markersize=size, label="from the other columns of the raw row")
+        for i, column in enumerate(columns):
+            text = f"{100 * column['told']:.0f} %"
+            axes.annotate(text, (100 * column["told"], i), xytext=(3, 0), textcoords="offset points", va="center",
+                          size=size)  # fmt: skip
+        axes.set_yticks(place, [_short(column["name"], 28) for column in columns], size=size)
+        axes.set_ylim(n - 0.4, -0.6)
+        axes.set_xlim(0, 108)
+        axes.set_xlabel("share of blind-guess errors removed, %")
+        figure.legend(loc="outside upper left", ncols=1)
+        return to_svg()
+
+
+def _short(text: str, length: int = 28) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _image(svg: str, text: str) -> Markup:
@@ -135,6 +196,7 @@ def _environment() -> Environment:
         "percent_at_most": percent_at_most,
         "at_least": at_least,
         "thousands": _thousands,
+        "digits": _digits,
         "named": _named,
     }
     return environment
@@ -142,6 +204,10 @@ def _environment() -> Environment:
 
 def _thousands(n: int) -> str:
     return f"{n:,}"
+
+
+def _digits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _named(groups: str, names: Mapping[str, str]) -> str:

@@ -6,20 +6,16 @@ A new kind of statement takes one entry of `STATEMENTS`.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from fairflows.bounds.derived import rounded_down, rounded_up
-from fairflows.bounds.planning import rows_needed
 
 if TYPE_CHECKING:
     from fairflows.certificate.certificate import Certificate
-    from fairflows.certificate.statement import FoldCounts, Statement
+    from fairflows.certificate.statement import Statement
     from fairflows.workflow.shared import Shared
 
 MEANING = {
@@ -40,7 +36,6 @@ _TITLES = {
 }
 _LIGHTS = {"green": "Green", "amber": "Amber", "red": "Red"}
 _MOST_COLUMNS = 8  # of a shared table, in the terminal
-_MOST_GROUPS, _MOST_CELLS = 8, 300  # a larger table is for machines: certificate.json has it
 
 ASSUMPTIONS = {
     "released": "The {what} all that is released. Functions of that are covered; bounds of separate releases do not "
@@ -393,11 +388,6 @@ def consequences(c: Certificate) -> list[str]:
     return found
 
 
-def is_cross_fitted(c: Certificate) -> bool:
-    """Whether several models share out the persons, so that every row is encoded by one that has not seen it."""
-    return any(len(s.counts) > 1 for s in c.statements)
-
-
 def _guess(s: Statement, c: Certificate) -> str:
     """Say how often a guess between the worst two groups is right."""
     pair = (1 + s.distance) / 2
@@ -407,7 +397,7 @@ def _guess(s: Statement, c: Certificate) -> str:
 
 def _covered(c: Certificate) -> str:
     """Say which persons a certified bound is about."""
-    if is_cross_fitted(c):
+    if any(len(s.counts) > 1 for s in c.statements):
         return (
             "Every row of the table is covered: each is encoded by a model that has not seen it. New persons of the "
             "same population, whose rows are encoded later, are covered too."
@@ -420,83 +410,8 @@ def _covered(c: Certificate) -> str:
     )
 
 
-def more_persons(c: Certificate) -> str:
-    """Say how many persons it takes to come within a target that was missed; empty where it was met."""
-    target, counted = c.target, c.headline
-    if c.status == "CERTIFIED" or target is None or counted is None or not counted.counts:
-        return ""
-    n = np.array(list(c.n.values()), dtype=np.float64)
-    seen = np.array([np.concatenate([[*f.counts[g], f.merged[g]] for f in counted.counts]) for g in c.n])
-    try:
-        needed = rows_needed(
-            target, counted.delta, probabilities=seen / seen.sum(axis=1, keepdims=True), shares=n / n.sum()
-        )
-    except ValueError:
-        return "These cells are too far apart for any number of persons: take fewer cells."
-    return (
-        f"With these cells, about {float((needed / n).max()):.1f} times as many persons would come down to the target: "
-        f"{int(needed.sum()):,} to certify on instead of {int(n.sum()):,}. This is a plan, not a promise."
-    )
-
-
 def _target(c: Certificate) -> list[str]:
     return [] if c.target is None else [f"The target was a distance of at most Δ = {c.target:.4g}."]
-
-
-# How to compute it again --------------------------------------------------------------------------------------------
-
-
-class Recomputing(NamedTuple):
-    """What a reader needs to compute the headline again."""
-
-    formulas: list[str]  # the formula, and the same with the numbers in it; for two models one for each, and their sum
-    groups: list[str]  # the groups, for the columns of the tables
-    # for each model the counts, one row per cell, with the merged ones and the sums below; none where too large
-    tables: list[list[list[str]]]
-    merged: int  # cells that are merged
-    command: str  # the command to type
-
-
-def recomputing(c: Certificate) -> Recomputing | None:
-    """Return what a reader needs to compute the certificate's headline again; None where nothing was counted."""
-    headline = c.headline
-    if headline is None or not headline.counts:
-        return None
-    folds = headline.counts
-    formulas = [_formula(fold) for fold in folds]
-    if len(folds) > 1:
-        parts = " + ".join(f"{fold.share:g}·{fold.upper:.6f}" for fold in folds)
-        formulas.append(f"Δ ≤ {parts} = {rounded_up(headline.distance, 6)}")
-    is_small = len(folds[0].n) <= _MOST_GROUPS and all(len(fold.cells) <= _MOST_CELLS for fold in folds)
-    file = next(iter(c.released_files), "")
-    return Recomputing(
-        formulas=formulas,
-        groups=list(folds[0].n),
-        tables=[_table(fold) for fold in folds] if is_small else [],
-        merged=sum(int(c.n_cells or 0) - len(fold.cells) for fold in folds),
-        command=" ".join(["fairflows check certificate.json", *([shlex.quote(file)] if file else [])]),
-    )
-
-
-def _formula(fold: FoldCounts) -> str:
-    """Write the bound of one model with its numbers."""
-    pair = fold.worst_pair
-    a, b = f"{fold.n[pair.one]:,}", f"{fold.n[pair.other]:,}"
-    merged = f"½·({fold.merged[pair.one]:,}/{a} + {fold.merged[pair.other]:,}/{b})"
-    if len(fold.n) == 2:
-        radius = f"√(½·(1/{a} + 1/{b})·ln(1/{fold.delta:.6g}))"
-    else:
-        radius = f"the radius of {len(fold.n)} groups at δ = {fold.delta:.6g}"
-    terms = f"{pair.printed:.6f} + {pair.merged:.6f} + {pair.radius:.6f}"
-    return f"Δ ≤ ½·Σ|c/{a} − c′/{b}| + {merged} + {radius} = {terms} = {rounded_up(fold.upper, 6)}"
-
-
-def _table(fold: FoldCounts) -> list[list[str]]:
-    counts = zip(*fold.counts.values(), strict=True)
-    rows = [[str(cell), *(f"{count:,}" for count in row)] for cell, row in zip(fold.cells, counts, strict=True)]
-    rows.append(["merged", *(f"{count:,}" for count in fold.merged.values())])
-    rows.append(["all", *(f"{count:,}" for count in fold.n.values())])
-    return rows
 
 
 # The result of `share` ------------------------------------------------------------------------------------------------
