@@ -504,7 +504,7 @@ def _lookup(frame: pd.DataFrame, name: Hashable, source: Hashable) -> Lookup:
 
 
 def value_codes(column: pd.Series) -> IntArray:
-    """Number the different values of a column in their order; a missing value is the last one."""
+    """Return numbers of the different values of a column in their order; a missing value is the last one."""
     codes, _ = pd.factorize(column, sort=has_order(column.dtype), use_na_sentinel=False)
     return codes.astype(np.int64)
 
