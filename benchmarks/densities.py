@@ -25,7 +25,7 @@ from fairflows.bijection.steps import chosen_device
 from fairflows.bounds import statistical_distance_upper_bound
 from fairflows.certificate.certify import certify
 from fairflows.certificate.statement import MONTE_CARLO_DELTA
-from fairflows.density import Density, FlowDensity, KernelDensity, MixtureDensity
+from fairflows.density import Density, FlowDensity, MixtureDensity
 from fairflows.density.base import GroupDensities
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_flow import FairFlow, FlowLaw
@@ -78,7 +78,7 @@ def run(setting: Setting) -> tuple[pd.DataFrame, Figure]:
 
 def candidates(quick: bool) -> list[Density]:
     """Return densities of several kinds and sizes; which is best depends on the rows."""
-    small = [MixtureDensity(), KernelDensity(), FlowDensity("realnvp", n_steps=1000)]
+    small = [MixtureDensity(), FlowDensity("realnvp", n_steps=1000)]
     if quick:
         return small
     wide = FlowDensity("realnvp", n_blocks=6, hidden=(64, 64), learning_rate=0.003, n_steps=6000)

@@ -22,10 +22,8 @@ from torch import distributions as td
 from fairflows import DataError, FairCells, FairFlow, FairMatching, FairTree, Table
 from fairflows.bijection import NeuralSpline, StackedMLP
 from fairflows.density import (
-    AutoregressiveDensity,
     FlowDensity,
     GroupDensities,
-    KernelDensity,
     KnownDensity,
     MixtureDensity,
 )
@@ -171,10 +169,9 @@ def test_intersectional_groups_in_columns_and_set_output(mixed, tmp_path):
 
 @pytest.mark.parametrize(
     "density",
-    [MixtureDensity(2), FlowDensity(n_steps=5), FlowDensity("spline", n_steps=5), AutoregressiveDensity(n_steps=5),
-     KernelDensity(n_points=50)],
-    ids=["mixture", "realnvp", "spline", "autoregressive", "kde"],
-)  # fmt: skip
+    [MixtureDensity(2), *(FlowDensity(kind, n_steps=5) for kind in ("realnvp", "spline"))],
+    ids=["mixture", "realnvp", "spline"],
+)
 def test_a_density_alone(density, tmp_path):
     x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
     save(density, tmp_path / "settings")  # its settings, before it is fitted
@@ -226,7 +223,7 @@ def test_a_spline_keeps_its_halves_when_torch_draws_others(tmp_path, monkeypatch
     others = torch.tensor([[True, False, True, False], [False, True, False, True]])
     monkeypatch.setattr("fairflows.bijection.spline.passive_features", lambda *_: others)
     torch.testing.assert_close(load(tmp_path / "density").log_prob(x), density.log_prob(x))
-    assert [sorted(half) for half in density.networks.passive] != [[0, 2], [1, 3]], "else nothing is tested"
+    assert [sorted(half) for half in density.flows.passive] != [[0, 2], [1, 3]], "else nothing is tested"
 
 
 def test_a_spline_is_the_same_when_zuko_has_another_default(monkeypatch):

@@ -16,7 +16,7 @@ from torch.distributions import MultivariateNormal
 from fairflows import FairFlow, FairMatching, Release, Table, load, save
 from fairflows.certificate.certify import certify
 from fairflows.certificate.verify import verify
-from fairflows.density import KernelDensity, MixtureDensity
+from fairflows.density import FlowDensity, MixtureDensity
 from fairflows.paper.baselines import RawFeatures
 from fairflows.release.released import Released
 from fairflows.storage import model_hash
@@ -60,7 +60,7 @@ KNOWN = [MultivariateNormal(torch.tensor([mean, 0.0]), torch.eye(2) * 200) for m
 
 MODELS = {
     "flow": lambda: FairFlow(0.5, density=MixtureDensity(2), **QUICK),
-    "spline flow": lambda: FairFlow(0.5, bijection="spline", density=KernelDensity(), **QUICK),
+    "spline flow": lambda: FairFlow(0.5, bijection="spline", density=FlowDensity(n_steps=50), **QUICK),
     "flow, known densities": lambda: FairFlow(0.5, density=KNOWN, **QUICK),
     "flow, odds": lambda: FairFlow(0.5, density=MixtureDensity(1), criterion="equalized_odds", **QUICK),
     "matching": lambda: FairMatching(0.5, density="counts", n_bins=3, key=KEY),

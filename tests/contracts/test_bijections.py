@@ -8,6 +8,7 @@ from torch.distributions import MultivariateNormal
 from torch.func import functional_call, grad, jacfwd, jacrev, vmap
 
 from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP, check_bijection
+from fairflows.paper.experiments.trade_offs import Autoregressive
 from own_parts import Linear
 
 SEEDS = (3, 4)
@@ -18,6 +19,7 @@ BIJECTIONS = {
     "spline of 5": lambda **kw: NeuralSpline(5, n_blocks=2, hidden=(8, 6), **kw),
     "elementwise of 1": lambda **kw: ElementwiseSpline(1, **kw),
     "elementwise of 2": lambda **kw: ElementwiseSpline(2, n_bins=5, **kw),
+    "autoregressive of 3": lambda **kw: Autoregressive(3, hidden=(7,), **kw),
     "a user's own": lambda **kw: Linear(3, **kw),
 }
 

@@ -558,7 +558,7 @@ def test_three_groups_become_indistinguishable(epochs, reached):
 
 def test_estimated_densities_of_equalized_odds_can_be_trained():
     _, data = gaussians()
-    densities = GroupDensities.fit(MixtureDensity(1), data.x, data.y, criterion="equalized_odds")
+    densities = GroupDensities.fit(MixtureDensity(1), data.x, data.y, of_labels=[0, 1])
     f, h = small([0])
     settings = TrainingSettings(epochs=15, batch_size=100, ramp_epochs=1)
     result = train(f, h, densities, data, gamma=[0.9], seeds=[0], settings=settings)

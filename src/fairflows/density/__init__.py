@@ -7,20 +7,16 @@ if TYPE_CHECKING:
     from fairflows.density.base import Density as Density
     from fairflows.density.base import GroupDensities as GroupDensities
     from fairflows.density.base import check_density as check_density
+    from fairflows.density.estimated import FlowDensity as FlowDensity
+    from fairflows.density.estimated import MixtureDensity as MixtureDensity
     from fairflows.density.known import KnownDensity as KnownDensity
-    from fairflows.density.mixture import KernelDensity as KernelDensity
-    from fairflows.density.mixture import MixtureDensity as MixtureDensity
-    from fairflows.density.trained import AutoregressiveDensity as AutoregressiveDensity
-    from fairflows.density.trained import FlowDensity as FlowDensity
 
 _HOME = {
-    "AutoregressiveDensity": "fairflows.density.trained",
     "Density": "fairflows.density.base",
-    "FlowDensity": "fairflows.density.trained",
+    "FlowDensity": "fairflows.density.estimated",
     "GroupDensities": "fairflows.density.base",
-    "KernelDensity": "fairflows.density.mixture",
     "KnownDensity": "fairflows.density.known",
-    "MixtureDensity": "fairflows.density.mixture",
+    "MixtureDensity": "fairflows.density.estimated",
     "check_density": "fairflows.density.base",
 }
 
@@ -28,8 +24,6 @@ _BY_NAME = {
     "mixture": ("MixtureDensity", {}),
     "realnvp": ("FlowDensity", {"kind": "realnvp"}),
     "spline": ("FlowDensity", {"kind": "spline"}),
-    "autoregressive": ("AutoregressiveDensity", {}),
-    "kde": ("KernelDensity", {}),
 }
 
 __all__ = [*_HOME]

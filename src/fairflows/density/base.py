@@ -8,15 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
 from fairflows.bijection.networks import shown
 from fairflows.exceptions import DataError
-
-Criterion = Literal["demographic_parity", "equalized_odds", "equal_opportunity"]
 
 
 @dataclass(frozen=True)
@@ -220,23 +218,21 @@ class GroupDensities(nn.Module):
         rows: Sequence[Tensor],
         labels: Sequence[Tensor] | None = None,
         *,
-        criterion: Criterion = "demographic_parity",
+        of_labels: Sequence[int] = (),
         group_names: Sequence[object] | None = None,
         random_state: int = 0,
         noise: FreshNoise | None = None,
     ) -> Self:
-        """Estimate the densities that a criterion needs.
+        """Estimate p̂(x | a) of every group, or p̂(x | a, y) of every group and of some labels.
 
         Parameters
         ----------
         density
             Settings for all groups, or one for each.
         rows, labels
-            The rows (n_a, D) and labels (n_a,) of each group; labels 0, 1, … are needed unless the criterion is
-            demographic parity.
-        criterion
-            ``"demographic_parity"``: p̂(x | a). ``"equalized_odds"``: p̂(x | a, y) for every label.
-            ``"equal_opportunity"``: p̂(x | a, y = 1).
+            The rows (n_a, D) of each group, and their labels (n_a,) where densities by label are needed.
+        of_labels
+            The labels y: all of them for equalized odds, the favourable one for equal opportunity.
         group_names
             What to call the groups in messages; their numbers when not given.
         random_state
@@ -244,7 +240,9 @@ class GroupDensities(nn.Module):
         noise
             The noise of rows that are given as grid points.
         """
-        parts = _rows_by_label(rows, labels, criterion)
+        parts = [[x] for x in rows]
+        if labels is not None:
+            parts = [[x[y == label] for label in of_labels] for x, y in zip(rows, labels, strict=True)]
         names = list(group_names) if group_names is not None else list(range(len(rows)))
         for name, blocks in zip(names, parts, strict=True):
             for block in blocks:
@@ -325,18 +323,3 @@ class GroupDensities(nn.Module):
         """Return the densities that `to_dict` described."""
         members, n = state["members"], state["n_labels"]
         return cls([members[i : i + n] for i in range(0, len(members), n)])
-
-
-def _rows_by_label(rows: Sequence[Tensor], labels: Sequence[Tensor] | None, criterion: Criterion) -> list[list[Tensor]]:
-    """Return the rows each density is estimated from: by group, and by label where the criterion speaks of labels."""
-    if criterion == "demographic_parity":
-        return [[x] for x in rows]
-    if criterion not in ("equalized_odds", "equal_opportunity"):
-        raise ValueError(
-            f"criterion must be 'demographic_parity', 'equalized_odds' or 'equal_opportunity'; got {criterion!r}."
-        )
-    if labels is None:
-        raise ValueError(f"criterion {criterion!r} needs labels; got none.")
-    last = max(int(y.max()) for y in labels)  # the favourable label
-    wanted = [last] if criterion == "equal_opportunity" else range(last + 1)
-    return [[x[y == label] for label in wanted] for x, y in zip(rows, labels, strict=True)]

@@ -16,7 +16,6 @@ from fairflows.density.cell_counts import (
     CellDensity,
     FloatArray,
     IntArray,
-    cell_levels,
     checked_levels,
     draw_levels,
     in_chunks,
@@ -88,44 +87,29 @@ class CategoricalMADE(CellDensity):
         first_column = np.cumsum([0, *self.levels[:-1]])
         return np.take_along_axis(self._log_conditionals(cells), cells + first_column, axis=1).sum(axis=1)
 
-    def log_prob_of_all_cells(self) -> FloatArray:
-        """Return the log-probability of every cell, walking down the tree of prefixes.
-
-        The conditionals of variable d depend on x_1, ..., x_{d−1} alone, so the network sees every prefix once, and
-        never the cells themselves: m_D times fewer rows.
-        """
-        log_p = np.zeros(1)
-        for d in range(len(self.levels)):
-            codes = np.arange(len(log_p))
-            prefixes = cell_levels(codes, self.levels[:d]) if d else np.zeros((1, 0), dtype=np.int64)
-            log_p = (log_p[:, None] + self._log_conditionals(prefixes, d)).ravel()
-        return log_p
-
     def sample(self, n: int, generator: np.random.Generator) -> IntArray:
         """Draw n cells, one variable after the other."""
         cells = np.zeros((n, 0), dtype=np.int64)
-        for d in range(len(self.levels)):
-            level = draw_levels(np.exp(self._log_conditionals(cells, d)), generator)
+        for columns in level_columns(self.levels):
+            level = draw_levels(np.exp(self._log_conditionals(cells)[:, columns]), generator)
             cells = np.column_stack([cells, level])
         return cells
 
-    def _log_conditionals(self, cells: IntArray, d: int | None = None) -> FloatArray:
-        """Return log p̂(x_d = l | x_1, ..., x_{d−1}), a column for every level l of variable d, or of all variables.
+    def _log_conditionals(self, cells: IntArray) -> FloatArray:
+        """Return log p̂(x_d = l | x_1, ..., x_{d−1}), a column for every level l of every variable d.
 
-        In float64, although the weights were trained in float32: the sum over all cells is 1 to rounding. For one
-        variable, prefixes of the cells will do.
+        In float64, although the weights were trained in float32: the sum over all cells is 1 to rounding. For
+        variable d, prefixes of d − 1 levels will do.
         """
         device = chosen_device(self.device)
         parameters = [p[None].to(device) for p in self.parameters_]
         masks = _masks(self.levels, self.hidden, device, torch.float64)
-        columns = slice(None) if d is None else level_columns(self.levels)[d]
-        levels = self.levels if d is None else self.levels[d : d + 1]
 
         @torch.no_grad()
         def evaluate(part: IntArray) -> FloatArray:
             x = torch.from_numpy(one_hot(part, self.levels).toarray()).to(device)
-            logits = _logits(parameters, masks, x[None], columns)[0]
-            return torch.cat([block.log_softmax(-1) for block in logits.split(levels, -1)], -1).cpu().numpy()
+            logits = _logits(parameters, masks, x[None])[0]
+            return torch.cat([block.log_softmax(-1) for block in logits.split(self.levels, -1)], -1).cpu().numpy()
 
         return in_chunks(evaluate, cells)
 
@@ -232,15 +216,14 @@ class _StackedCells:
         return (weights * ((x * logits).sum(-1) - log_norms)).sum(-1)
 
 
-def _logits(parameters: list[Tensor], masks: list[Tensor], x: Tensor, columns: slice = slice(None)) -> Tensor:
-    """Apply the masked network with direct connections: x (K, B, columns) to logits of all or some columns."""
+def _logits(parameters: list[Tensor], masks: list[Tensor], x: Tensor) -> Tensor:
+    """Apply the masked network with direct connections: x (K, B, columns) to logits of the same columns."""
     *layers, weight, bias, direct = parameters
     *hidden_masks, output_mask, direct_mask = masks
     h = x
     for w, b, mask in zip(layers[::2], layers[1::2], hidden_masks, strict=True):
         h = torch.relu(torch.baddbmm(b, h, w * mask))
-    from_hidden = torch.baddbmm(bias[..., columns], h, (weight * output_mask)[..., columns])
-    return from_hidden + torch.bmm(x, (direct * direct_mask)[..., columns])
+    return torch.baddbmm(bias, h, weight * output_mask) + torch.bmm(x, direct * direct_mask)
 
 
 def _masks(levels: Sequence[int], hidden: Sequence[int], device: torch.device, dtype: torch.dtype) -> list[Tensor]:

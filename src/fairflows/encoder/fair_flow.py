@@ -27,7 +27,7 @@ from fairflows.encoder.base import (
 from fairflows.encoder.labels import LabelsLike
 from fairflows.encoder.laws import Inversion, LatentLaw
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
-from fairflows.exceptions import DataError, check_share
+from fairflows.exceptions import DataError, check_choice, check_share
 from fairflows.table.frames import ColumnLike, Frame, TableLike
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
@@ -70,7 +70,7 @@ class FairFlow(Encoder):
     head : sequence of int
         Hidden layers of the classifier on z.
     density : str, density, or one for each group
-        "mixture" (Gaussians, their number chosen by BIC), "realnvp", "spline", "autoregressive" or "kde"; or a density
+        "mixture" (Gaussians, their number chosen by BIC), "realnvp" or "spline"; or a density
         to fit, of `fairflows.density` or your own; or *known* densities in table units, one for each group, as a list
         in the order of the sorted groups or a dict: `torch.distributions` objects, zuko flows or fitted densities.
         Choose by ``held_out_log_likelihood_``, never by Δ: a density that is too simple, or trained too briefly, can
@@ -207,6 +207,7 @@ class FairFlow(Encoder):
 
         for gamma in gammas:
             check_share("gamma", gamma)
+        check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds", "equal_opportunity"))
         label = rows.single_label("FairFlow")
         labels = None if label is None else label.values
         if self.criterion != "demographic_parity" and labels is None:

@@ -216,7 +216,7 @@ def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, Gro
         template,
         rows.x,
         rows.y,
-        criterion=settings.criterion,
+        of_labels=numbers,
         group_names=names,
         random_state=seed,
         noise=rows.noise,

@@ -1,0 +1,315 @@
+r"""Densities that are estimated from rows: Gaussian mixtures, and flows that are trained by maximum likelihood.
+
+.. math:: \hat p(x) = \sum_c w_c\, N(x; \mu_c, \Sigma_c), \qquad
+          (x - \mu_c) P_c \sim N(0, I) \text{ with } P_c P_c^\top = \Sigma_c^{-1}.
+
+Mixtures are fitted by scikit-learn and evaluated in torch. The flows of all groups are trained in one stack.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from torch import Tensor
+
+from fairflows.bijection import Bijection, NeuralSpline, RealNVP
+from fairflows.bijection.steps import AdamSteps, chosen_threads, milestone_rate
+from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
+
+_ROWS_FOR_BIC = 20_000
+_UNTIL_GIVEN_UP = 3  # components more than the best number so far
+_ROUND = 64  # steps whose rows are drawn at once
+
+
+class MixtureDensity(Density):
+    """A mixture of Gaussians.
+
+    Parameters
+    ----------
+    n_components
+        Number of components; chosen between 1 and ``max_components`` by the Bayesian information criterion when None.
+    max_components
+        The largest number tried; larger ones are not where three more components did not help.
+
+    Examples
+    --------
+    >>> density = MixtureDensity(2).fit(torch.randn(500, 3))
+    >>> density.log_prob(torch.zeros(7, 3)).shape
+    torch.Size([7])
+    """
+
+    log_weights: Tensor
+    means: Tensor
+    whitening: Tensor
+    capturable = True
+
+    def __init__(self, n_components: int | None = None, *, max_components: int = 8):
+        super().__init__()
+        self.n_components, self.max_components = n_components, max_components
+
+    def fit(self, x: Tensor, random_state: int = 0) -> Self:
+        """Estimate the mixture from rows (n, D) by EM."""
+        rows = checked_rows(x).detach().double().cpu().numpy()
+        if self.n_components is None:
+            mixture = self._best_by_bic(rows, random_state)
+        else:
+            mixture = self._em(rows, min(self.n_components, len(rows)), random_state)
+        fitted = {
+            "log_weights": torch.as_tensor(mixture.weights_).log(),
+            "means": torch.as_tensor(mixture.means_),
+            "whitening": torch.as_tensor(mixture.precisions_cholesky_),
+        }
+        return self._keep(x.shape[1], **fitted).to(x)
+
+    def _best_by_bic(self, rows: NDArray[np.float64], random_state: int) -> GaussianMixture:
+        """Return the mixture of least BIC; with very many rows, choose the number on a subset."""
+        subset = rows
+        if len(rows) > _ROWS_FOR_BIC:
+            subset = np.random.default_rng(random_state).choice(rows, _ROWS_FOR_BIC, replace=False)
+        most = min(self.max_components, max(1, len(subset) // (2 * subset.shape[1])))
+        best = self._em(subset, 1, random_state)
+        least = best.bic(subset)
+        for k in range(2, most + 1):
+            if k > best.n_components + _UNTIL_GIVEN_UP:
+                break  # of many columns, each component takes long and tells little
+            mixture = self._em(subset, k, random_state)
+            bic = mixture.bic(subset)
+            if bic < least:
+                best, least = mixture, bic
+        return best if subset is rows else self._em(rows, best.n_components, random_state)
+
+    def _em(self, rows: NDArray[np.float64], n_components: int, random_state: int) -> GaussianMixture:
+        mixture = GaussianMixture(n_components, max_iter=200, random_state=random_state)
+        with warnings.catch_warnings():
+            # A fit that stops at the iteration limit is still a density; held-out scores tell how good it is.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return mixture.fit(rows)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log-densities (...) of points (..., D)."""
+        return MixtureStack([self]).log_prob(x.reshape(1, -1, self.n_features)).view(x.shape[:-1])
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Return draws (n, D)."""
+        return MixtureStack([self]).sample(n, generator)[0]
+
+    @classmethod
+    def stack(cls, densities: Sequence[Self]) -> MixtureStack:
+        """Return all of these as one computation."""
+        return MixtureStack(densities)
+
+
+class MixtureStack:
+    """G mixtures as one batched product; components that a mixture does not have carry no weight."""
+
+    def __init__(self, mixtures: Sequence[MixtureDensity]):
+        most = max(len(mixture.log_weights) for mixture in mixtures)
+        self.log_weights = _padded([mixture.log_weights for mixture in mixtures], most, -math.inf)  # (G, C)
+        means = _padded([mixture.means for mixture in mixtures], most)  # (G, C, D)
+        identity = torch.eye(means.shape[-1]).to(means)
+        whitening = torch.stack(
+            [torch.cat([m.whitening, identity.expand(most - len(m.whitening), -1, -1)]) for m in mixtures]
+        )  # (G, C, D, D)
+        self.n_components, self.n_features = most, means.shape[-1]
+        # y = (x − μ_c) P_c for all components at once: one product with a matrix (D, C·D) and one offset
+        self._whitening = whitening.movedim(1, 2).flatten(2)
+        self._offset = -torch.einsum("gcd,gcde->gce", means, whitening).flatten(1).unsqueeze(1)
+        self._means = means.flatten(1).unsqueeze(1)
+        self._colouring = torch.linalg.inv(whitening).movedim(1, 2).flatten(2)
+        self._constant = (
+            self.log_weights
+            + whitening.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            - 0.5 * self.n_features * math.log(2 * math.pi)
+        ).unsqueeze(1)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log-densities (G, N) of points (G, N, D)."""
+        y = torch.baddbmm(self._offset, x, self._whitening).unflatten(-1, (self.n_components, self.n_features))
+        return torch.logsumexp(self._constant - 0.5 * y.square().sum(-1), dim=-1)
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Return draws (G, n, D)."""
+        n_groups = len(self.log_weights)
+        component = torch.multinomial(self.log_weights.exp(), n, replacement=True, generator=generator)
+        noise = torch.randn(
+            n_groups, n, self.n_features, generator=generator, device=self._means.device, dtype=self._means.dtype
+        )
+        of_each = torch.baddbmm(self._means, noise, self._colouring).unflatten(-1, (self.n_components, -1))
+        return of_each.gather(2, component[..., None, None].expand(-1, -1, 1, self.n_features)).squeeze(2)
+
+
+def _padded(parts: Sequence[Tensor], length: int, value: float = 0.0) -> Tensor:
+    """Return the parts along a new first axis, each filled up along its own first axis."""
+    return torch.stack([torch.cat([p, p.new_full((length - len(p), *p.shape[1:]), value)]) for p in parts])
+
+
+class FlowStack:
+    """G flows in one bijection of G groups, and the location and scale (G, D) of each."""
+
+    def __init__(self, flows: Bijection, location: Tensor, scale: Tensor):
+        self.flows = flows
+        self._location, self._scale = location.unsqueeze(1), scale.unsqueeze(1)  # (G, 1, D)
+        self._constant = -scale.log().sum(-1, keepdim=True) - 0.5 * scale.shape[-1] * math.log(2 * math.pi)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log-densities (G, N) of points (G, N, D)."""
+        z, log_det = self.flows.forward((x - self._location) / self._scale)
+        return self._constant + log_det[0] - 0.5 * z[0].square().sum(-1)
+
+    @torch.no_grad()
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Return draws (G, n, D)."""
+        n_groups, _, n_features = self._location.shape
+        z = torch.randn(
+            n_groups, n, n_features, generator=generator, device=self._scale.device, dtype=self._scale.dtype
+        )
+        return self.flows.inverse(z)[0][0] * self._scale + self._location
+
+
+class FlowDensity(Density):
+    r"""A flow: standardised rows u are sent to a standard normal.
+
+    .. math:: \log \hat p(x) = \log N(f(u); 0, I) + \log|\det f'(u)| - \textstyle\sum \log \sigma,
+              \qquad u = (x - \mu)/\sigma.
+
+    Parameters
+    ----------
+    kind
+        ``"realnvp"``, ``"spline"``, or a bijection, whose settings are taken.
+    n_blocks, hidden
+        Of the named ones: couplings, and the hidden layers of each.
+    n_steps, batch_size, learning_rate, weight_decay
+        Adam steps on batches drawn with replacement; the learning rate is divided by ten at one and two thirds.
+
+    Examples
+    --------
+    >>> density = FlowDensity(n_steps=20).fit(torch.randn(500, 3))
+    >>> density.sample(4, torch.Generator().manual_seed(0)).shape
+    torch.Size([4, 3])
+    """
+
+    flows: Bijection
+    location: Tensor
+    scale: Tensor
+    capturable = True
+
+    def __init__(
+        self,
+        kind: Literal["realnvp", "spline"] | Bijection = "realnvp",
+        *,
+        n_blocks: int = 4,
+        hidden: Sequence[int] = (20, 20),
+        n_steps: int = 4000,
+        batch_size: int = 512,
+        learning_rate: float = 0.01,
+        weight_decay: float = 1e-4,
+    ):
+        super().__init__()
+        if not (isinstance(kind, Bijection) or kind in ("realnvp", "spline")):
+            raise ValueError(f"kind must be 'realnvp', 'spline' or a bijection; got {kind!r}.")
+        self.kind, self.n_blocks, self.hidden = kind, n_blocks, tuple(hidden)
+        self.n_steps, self.batch_size = n_steps, batch_size
+        self.learning_rate, self.weight_decay = learning_rate, weight_decay
+
+    def fit(self, x: Tensor, random_state: int = 0) -> Self:
+        """Train the flow on rows (n, D)."""
+        self.__dict__.update(self.fit_groups([x], random_state)[0].__dict__)
+        return self
+
+    def fit_groups(
+        self, rows: Sequence[Tensor], random_state: int = 0, *, noise: FreshNoise | None = None
+    ) -> list[Self]:
+        """Return a density for each group, all trained at once; with ``noise``, rows are grid points."""
+        rows = [checked_rows(x) for x in rows]
+        shown = with_noise(rows, noise, random_state)
+        n_features = rows[0].shape[1]
+        flows = self._new_flows(n_features, len(rows), random_state).to(rows[0])
+        location = torch.stack([x.mean(0) for x in shown])
+        scale = torch.stack([x.std(0) for x in shown]).clamp_min(1e-6)
+        self._maximise_likelihood(FlowStack(flows, location, scale), rows, random_state, noise)
+        return [
+            copy.deepcopy(self)._keep(
+                n_features, flows=flows.select_group(g), location=location[g].clone(), scale=scale[g].clone()
+            )
+            for g in range(len(rows))
+        ]
+
+    def _maximise_likelihood(
+        self,
+        stack: FlowStack,
+        rows: Sequence[Tensor],
+        random_state: int,
+        noise: FreshNoise | None,
+    ) -> None:
+        """Train G densities on rows of G groups: each step takes ``batch_size`` rows of every group, with replacement.
+
+        Noise, if any, is new in every step. The loss is the sum of the groups' negative mean log-likelihoods, so every
+        group is trained as it would be alone.
+        """
+        data = torch.cat(list(rows))
+        device = data.device
+        sizes = torch.tensor([len(x) for x in rows], device=device)
+        first = sizes.cumsum(0) - sizes
+        generator = torch.Generator(device).manual_seed(random_state)
+        shape = (_ROUND, len(rows), self.batch_size)
+        pool = data.new_empty(*shape, data.shape[1])
+        position = torch.zeros(1, dtype=torch.long, device=device)
+
+        def loss() -> Tensor:
+            x = pool.index_select(0, position).squeeze(0)
+            position.add_(1)
+            return -stack.log_prob(x).mean(-1).sum()
+
+        steps = AdamSteps(
+            loss,
+            stack.flows.parameters(),
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            capture=device.type == "cuda",
+        )
+        with chosen_threads(device) as run:
+            for step in range(self.n_steps):
+                if step % _ROUND == 0:
+                    uniform = torch.rand(*shape, generator=generator, device=device, dtype=torch.float64)
+                    chosen = first[:, None] + (uniform * sizes[:, None]).long()
+                    pool.copy_(data[chosen] if noise is None else noise.add(data[chosen], generator))
+                    position.zero_()
+                steps.set_learning_rate(milestone_rate(self.learning_rate, step, self.n_steps))
+                run(steps.step)
+
+    def _new_flows(self, n_features: int, n_groups: int, seed: int) -> Bijection:
+        if isinstance(self.kind, Bijection):
+            return self.kind.anew(n_features, n_groups=n_groups, seeds=(seed,))
+        family = RealNVP if self.kind == "realnvp" else NeuralSpline
+        return family(n_features, n_groups=n_groups, n_blocks=self.n_blocks, hidden=self.hidden, seeds=(seed,))
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Return log-densities (...) of points (..., D)."""
+        return self._alone().log_prob(x.reshape(1, -1, self.n_features)).view(x.shape[:-1])
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Return draws (n, D)."""
+        return self._alone().sample(n, generator)[0]
+
+    def _alone(self) -> FlowStack:
+        return FlowStack(self.flows, self.location[None], self.scale[None])
+
+    @classmethod
+    def stack(cls, densities: Sequence[Self]) -> FlowStack | None:
+        """Return all of these as one computation, if their networks have the same shape."""
+        if len({(repr(density.kind), density.n_blocks, density.hidden) for density in densities}) > 1:
+            return None
+        return FlowStack(
+            type(densities[0].flows).join_groups([density.flows for density in densities]),
+            torch.stack([density.location for density in densities]),
+            torch.stack([density.scale for density in densities]),
+        )
