@@ -52,7 +52,7 @@ _HEADER = {
 }  # fmt: skip
 CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
     "fairflows.table.grid": "Grid",
-    "fairflows.table.schema": "Schema",
+    "fairflows.table.columns": "Schema",
     "fairflows.codec.product": "Codec",
     "fairflows.codec.cell_codec": "BinLevels CellCodec",
     "fairflows.codec.one_column": "Levels Scale",

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from fairflows.exceptions import DataError
+from fairflows.table.columns import Schema, common_schema, own_types, plain_numbers
 from fairflows.table.reading import check_texts
-from fairflows.table.schema import Schema, common_schema, own_types, plain_numbers
 
 
 def test_other_rows_leave_no_trace_in_the_types_of_a_part():

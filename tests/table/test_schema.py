@@ -12,9 +12,9 @@ from pandas.testing import assert_frame_equal
 from fairflows.exceptions import DataError
 from fairflows.storage import load, save
 from fairflows.stream.files import TableReader
+from fairflows.table.columns import Schema
 from fairflows.table.frames import to_pandas
 from fairflows.table.reading import read_frame
-from fairflows.table.schema import Schema
 from fairflows.table.table import Table
 
 DATE = datetime.date(2020, 1, 31)

@@ -18,6 +18,7 @@ from fairflows.table.columns import (
     from_numbers,
     has_zone,
     is_time,
+    kind_of_values,
     missing,
     numbers,
     places_in,
@@ -25,7 +26,6 @@ from fairflows.table.columns import (
     sorted_values,
 )
 from fairflows.table.grid import MAX_STEPS, Grid, find_grid
-from fairflows.table.schema import kind_of_values
 
 OTHER = "other"
 """The value that stands for all unseen ones where these are accepted."""

@@ -19,11 +19,10 @@ from fairflows.encoder.labels import LabelsLike
 from fairflows.encoder.laws import LatentLaw
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_rows, read_training_rows
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import Dtype
+from fairflows.table.columns import Dtype, Schema
 from fairflows.table.frames import ColumnLike, Frame, as_kind_of, has_names, materialised
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons, new_key
-from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
 
 FloatArray = npt.NDArray[np.float64]

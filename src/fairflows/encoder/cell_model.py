@@ -28,8 +28,7 @@ from fairflows.encoder.base import CELL, EncodedColumns, FloatArray, Groups, Int
 from fairflows.encoder.labels import Classifier, check_classifier, takes_weights
 from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError, warn_user
-from fairflows.table.columns import shown
-from fairflows.table.schema import Schema
+from fairflows.table.columns import Schema, shown
 
 if TYPE_CHECKING:
     from fairflows.encoder.fair_matching import FairMatching

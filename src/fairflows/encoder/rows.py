@@ -20,10 +20,9 @@ from sklearn.utils.validation import check_array, validate_data
 from fairflows.codec.one_column import OutsideValues
 from fairflows.encoder.labels import Label, LabelsLike, read_labels
 from fairflows.exceptions import DataError, check_choice, warn_user
-from fairflows.table.columns import check_kinds, check_known, places_in, shown, sorted_values
+from fairflows.table.columns import Schema, check_kinds, check_known, places_in, shown, sorted_values
 from fairflows.table.frames import ColumnLike, TableLike, has_names, materialised, to_pandas
 from fairflows.table.persons import Key, Persons, check_key, new_key
-from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table, role_column
 
 if TYPE_CHECKING:

@@ -36,12 +36,20 @@ from fairflows.encoder.rows import FRESH_COINS, Rows, RowsLike, TrainingRows
 from fairflows.exceptions import DataError, check_choice, check_count, warn_user
 from fairflows.release.partitions import NumericView, TreePartition
 from fairflows.release.row_law import RowLaw
-from fairflows.table.columns import Dtype, check_known, places_in, shown
+from fairflows.table.columns import (
+    Dtype,
+    check_known,
+    common_schema,
+    own_type,
+    own_types,
+    places_in,
+    plain_numbers,
+    shown,
+)
 from fairflows.table.frames import ColumnLike, Frame, has_names, materialised, only_used_categories, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
 from fairflows.table.persons import Key, Persons, Places, content_hashes, fingerprint, keyed_hashes, new_key
 from fairflows.table.reading import check_texts
-from fairflows.table.schema import common_schema, own_type, own_types, plain_numbers
 from fairflows.table.table import Role, Table
 
 T = TypeVar("T")
@@ -266,7 +274,7 @@ class Release(Encoder):
         self._take_over(encoder)
         self.types_, self.kept_ = {}, None
         self.ledger_ = encoder.ledger_
-        self.ledger_.use_if_new(rows.X, rows.persons)
+        self.ledger_.use(rows.X, rows.persons)
         if encoder.most_rows_ is not None and rows.persons.named:
             self.most_rows_ = max(encoder.most_rows_, int(rows.persons.rows_each().max()))
         return self

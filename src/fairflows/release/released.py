@@ -15,11 +15,11 @@ from fairflows.encoder.base import Cells, Encoder, IntArray, handed_over, label_
 from fairflows.encoder.rows import Rows
 from fairflows.exceptions import DataError
 from fairflows.release.release import Release
+from fairflows.table.columns import Schema
 from fairflows.table.frames import TableLike, to_pandas
 from fairflows.table.grouping import Grouping
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Persons
-from fairflows.table.schema import Schema
 from fairflows.table.table import Role, Table
 
 

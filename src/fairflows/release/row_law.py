@@ -24,10 +24,9 @@ from fairflows.release.recipes import (
     value_codes,
 )
 from fairflows.release.rules import Rule, check_rules
-from fairflows.table.columns import Dtype, check_known, floats, has_order
+from fairflows.table.columns import Dtype, Schema, check_known, floats, has_order
 from fairflows.table.frames import only_used_categories
 from fairflows.table.persons import Secret, keyed_hashes
-from fairflows.table.schema import Schema
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -17,7 +17,7 @@ import pyarrow as pa
 from fairflows.encoder.base import Encoder
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.release.released import Model, Released, check_apart
-from fairflows.table import schema as kinds
+from fairflows.table import columns as kinds
 from fairflows.table.columns import check_known
 from fairflows.table.frames import Values, as_arrow, check_names, columns_of, from_arrow
 from fairflows.table.grouping import Grouping

@@ -35,13 +35,12 @@ from fairflows.stream.batches import (
     to_arrow,
     warn_of_unknown,
 )
-from fairflows.table.columns import check_known
+from fairflows.table.columns import Schema, check_known
 from fairflows.table.folders import check_file, new_file, side_folder
 from fairflows.table.frames import NULLABLE, columns_of, from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
 from fairflows.table.reading import PACKED_SUFFIXES, kind_of, naming_file, open_table, reading, with_identifier
-from fairflows.table.schema import Schema
 from fairflows.table.text_format import TextFormat, own_format
 
 BATCH_ROWS = 2**14  # whose values in a network stay in a core's cache: four times as many take twice as long each

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from fairflows.exceptions import DataError, check_count, warn_user
-from fairflows.table.columns import check_known, floats, is_number
+from fairflows.table.columns import Schema, check_known, floats, is_number, kind_of_values
 from fairflows.table.json_text import read_as
-from fairflows.table.schema import Schema, kind_of_values
 
 OTHER = "other"
 """The name of the group that small groups are merged into."""

@@ -124,10 +124,6 @@ class Ledger:
 
     def use(self, X: pd.DataFrame, persons: Persons) -> None:
         """Record that a choice was made on these rows (which model, how many cells): they can certify nothing."""
-        self.used.append(RowsSeen.of(X, persons, self.key))
-
-    def use_if_new(self, X: pd.DataFrame, persons: Persons) -> None:
-        """Record the same, unless these very rows are recorded already."""
         seen = RowsSeen.of(X, persons, self.key)
         if seen.to_dict() not in [used.to_dict() for used in self.used]:
             self.used.append(seen)

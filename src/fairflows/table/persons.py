@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 FEWEST_KEY_BYTES = 16  # of a key that the user brings
-_FEW = 8  # values that are written one by one
 _MISSING = np.uint64(2**64 - 1)  # the hash of a missing value, not keyed
 
 Identifiers: TypeAlias = pd.Series | pd.Index | npt.NDArray | Sequence[object]
@@ -366,9 +365,7 @@ def content_hashes(frame: pd.DataFrame, key: Secret) -> Hashes:
 
 
 def integers_as_text(values: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
-    """Whole numbers as texts; Arrow writes millions of them twice as fast as Python, and needs longer for a few."""
-    if len(values) <= _FEW:
-        return np.array([str(value) for value in values.tolist()], dtype=object)
+    """Return whole numbers as texts, by Arrow, which writes millions of them faster than Python."""
     native = values.astype(values.dtype.newbyteorder("="), copy=False)
     return pa.array(native).cast(pa.string()).to_numpy(zero_copy_only=False)
 

@@ -27,8 +27,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError, warn_user
+from fairflows.table.columns import BOOLEANS, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema
 from fairflows.table.frames import check_names, from_arrow
-from fairflows.table.schema import BOOLEANS, MOMENTS, NUMBERS, TEXT, TIMES, WHOLE, Schema
 from fairflows.table.text_format import TextFormat, own_format, tab_by_name
 
 PACKED_SUFFIXES = {".gz", ".bz2", ".zst", ".lz4"}  # which pyarrow opens
@@ -39,6 +39,7 @@ _KINDS: dict[str, Literal["csv", "excel", "parquet"]] = {
 }
 _SEPARATORS = (",", ";", "\t", "|")
 _BLOCK = 2**22  # bytes parsed at once: the longest row that can be read
+_OTHER_ENCODING = "state its encoding, such as encoding='cp1252' (Windows in western Europe) or encoding='utf-16'."
 _UNNAMED = re.compile(r"__index_level_\d+__")  # pandas' name of an index without a name
 
 _MISSING = pa.array(["NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"])
@@ -131,23 +132,12 @@ def reading(path: Path) -> Iterator[None]:
     except DataError:
         raise
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not {error.encoding.upper()} text; {_other_encoding(path)}") from None
+        raise DataError(f"{path}: is not {error.encoding.upper()} text; {_OTHER_ENCODING}") from None
     except (OSError, EOFError, ValueError, RuntimeError, csv.Error) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if "invalid UTF8" in reason:
-            raise DataError(f"{path}: is not UTF-8 text; {_other_encoding(path)}") from None
+            raise DataError(f"{path}: is not UTF-8 text; {_OTHER_ENCODING}") from None
         raise DataError(f"{path}: cannot be read: {reason}") from None
-
-
-def _other_encoding(path: Path) -> str:
-    """Return the setting that reads a file that is not UTF-8."""
-    with pa.input_stream(str(path)) as stream:
-        start = stream.read(1000)
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "state encoding='utf-16'."
-    if b"\0" in start:
-        return "state encoding='utf-16-le'."
-    return "state its encoding: encoding='cp1252' if it is from Windows in western Europe, 'cp1250' in central Europe."
 
 
 class TextRows:

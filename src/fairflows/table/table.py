@@ -16,6 +16,7 @@ from fairflows.exceptions import DataError, check_choice
 from fairflows.table.columns import (
     KINDS,
     Kind,
+    Schema,
     check_column,
     check_complete,
     check_kinds,
@@ -33,7 +34,6 @@ from fairflows.table.grid import find_grid
 from fairflows.table.grouping import Cuts, Grouping, joined, make_grouping
 from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
 from fairflows.table.reading import read_frame
-from fairflows.table.schema import Schema
 from fairflows.table.text_format import TextFormat
 
 PARTS = ("train", "validation", "test")
