@@ -2,17 +2,12 @@
 
 import json
 from dataclasses import fields, replace
-from fractions import Fraction
 
 import matplotlib.pyplot as plt
 import pytest
 
 from fairflows.certificate.certificate import Assumption, Certificate
-from fairflows.certificate.certify import certify
-from fairflows.certificate.check import check
-from fairflows.certificate.statement import KINDS, Statement
-from fairflows.certificate.verify import verify
-from fairflows.report import words
+from fairflows.certificate.statement import Statement
 
 KEY = b"secret"
 STATED = [f.name for f in fields(Certificate) if f.name != "unchecked"]
@@ -243,43 +238,3 @@ def test_what_was_not_computed_is_said(certificate):
     assert "nothing is certified" in text
     assert "no statement" in text
     assert "not attacked" in text
-
-
-class Coin:
-    """A statement of one's own: two known shares of heads, which differ by the distance."""
-
-    about = ("table",)
-
-    def make(self, case, delta):
-        yield Statement(about="table", by="coin", distance=0.25, observed=0.25, source="1/2, 1/4")
-
-    def again(self, stated):
-        one, other = (float(Fraction(share)) for share in stated.source.split(", "))
-        return replace(stated, distance=abs(one - other), observed=abs(one - other))
-
-
-def test_a_new_statement_is_one_class_and_one_entry_of_the_words(model, adult, monkeypatch, tmp_path):
-    """Two files of the package: it is certified, printed, written, read, checked and verified like any other."""
-    monkeypatch.setitem(KINDS, "coin", Coin())
-    said = words.StatementWords(
-        line=lambda s, c: "this table",
-        text=lambda s, c: f"Δ = {s.distance}, counted",
-        name="This table",
-        says=lambda s, c: "The coins differ by so much.",
-        rests=lambda s, c: "Nothing.",
-    )
-    monkeypatch.setitem(words.STATEMENTS, ("table", "coin"), said)
-    made = certify(model, adult[2].take(range(2000)), target=0.3)
-    assert made.find("table").met
-    assert "this table            Δ = 0.25, counted" in repr(made)
-    assert "This table" in [row["name"] for row in words.statement_rows(made)]
-    path = tmp_path / "certificate.json"
-    path.write_text(made.to_json(), encoding="utf-8")
-    assert Certificate.read(path) == made
-    assert check(path)
-    assert verify(made, model, adult[2].take(range(2000)))
-    values = json.loads(made.to_json())
-    forged = with_statement(values, [s["about"] for s in values["statements"]].index("table"), distance=0.01)
-    path.write_text(json.dumps(forged), encoding="utf-8")
-    assert not check(path)
-    assert not verify(Certificate.read(path).sealed(model.key_), model, adult[2].take(range(2000)))

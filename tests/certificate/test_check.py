@@ -9,7 +9,7 @@ import pytest
 
 import fairflows as ff
 from fairflows.certificate.check import difference_from_counts, file_sha256, list_files
-from fairflows.certificate.statement import HeldOut
+from fairflows.certificate.statement import from_counts
 
 SMALL = set(range(1, 10))
 
@@ -118,8 +118,7 @@ def test_a_forgery_whose_bounds_follow_from_other_counts_does_not_fit_the_file(p
         n, true = certificate.n, certificate.headline.counts[0]
         k = len(true.cells)
         counts = {g: tuple([n[g] // k] * (k - 1) + [n[g] - n[g] // k * (k - 1)]) for g in n}
-        forged = replace(certificate.headline, counts=(replace(true, counts=counts),))
-        forged = HeldOut().again(forged).judged(certificate.target)
+        forged = from_counts("row", None, (replace(true, counts=counts),)).judged(certificate.target)
         values["statements"] = json.loads(json.dumps([forged], default=vars))
 
     edit(public, change)
@@ -181,7 +180,7 @@ def test_a_statement_that_was_left_out(public):
 @pytest.mark.parametrize(
     "change",
     [
-        {"radius": 0.001}, {"delta": 0.9}, {"share": 0.5}, {"cells": [0, 1]}, {"n": {"0": 1}},
+        {"delta": 0.9}, {"share": 0.5}, {"cells": [0, 1]}, {"n": {"0": 1}},
         {"merged": {"0": -5, "1": 5}}, {"cells": [0, 1, 2, 3, 4, 5, 6, 8]}, {"cells": [-1, 1, 2, 3, 4, 5, 6, 7]},
     ],
 )  # fmt: skip
@@ -277,10 +276,9 @@ def test_two_folds_are_checked_as_one_statement(model, certificate, tmp_path):
     """As two models give them that share the work: each fold at half of δ, with half of the weight."""
     fold = certificate.headline.counts[0]
     half = replace(fold, share=0.5, delta=fold.delta / 2)
-    half = replace(half, radius=half.computed_radius)
     n_cells = certificate.n_cells
     other = replace(half, cells=tuple(n_cells + cell for cell in half.cells))  # cells are told apart by fold
-    whole = HeldOut().again(replace(certificate.headline, counts=(half, other))).judged(certificate.target)
+    whole = from_counts("row", None, (half, other)).judged(certificate.target)
     both = replace(certificate, statements=(whole,), n=whole.n, n_cells=2 * n_cells)
     (tmp_path / "certificate.json").write_text(both.to_json(), encoding="utf-8")
     assert check(tmp_path, None), repr(check(tmp_path, None))

@@ -55,7 +55,7 @@ def stated(**values):
 def counts(name="f", **values):
     """The counts of 900 and 1,100 persons in three cells, one of which is merged."""
     fold = {
-        "share": 1.0, "delta": 0.05, "radius": 0.0550, "n": {name: 900, "m": 1100}, "cells": [0, 2],
+        "share": 1.0, "delta": 0.05, "n": {name: 900, "m": 1100}, "cells": [0, 2],
         "counts": {name: [400, 470], "m": [560, 520]}, "merged": {name: 30, "m": 20},
     }  # fmt: skip
     return {**fold, **values}

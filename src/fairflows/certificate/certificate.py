@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from fairflows.bounds.derived import density_error_lower_bound
-from fairflows.certificate.statement import KINDS, PROBABILITY, About, FoldCounts, Law, Statement
+from fairflows.certificate.statement import FOUND_BY, PROBABILITY, About, FoldCounts, Law, Statement
 from fairflows.display import (
     ATTACK,
     GUESS,
@@ -139,7 +139,7 @@ class Certificate:
 
         Parameters
         ----------
-        about : {"table", "population", "model", "attack", "density"}
+        about : {"population", "model", "attack", "density"}
             The subject.
         law : {"row", "person"}, default="row"
             Whether it is about a random row or about a random person.
@@ -239,7 +239,7 @@ class Certificate:
         found: Self = read_as(values, cls)
         check_probabilities([found, *found.statements, *(fold for s in found.statements for fold in s.counts)])
         for statement in found.statements:
-            if statement.by not in KINDS or statement.about not in KINDS[statement.by].about:
+            if statement.by != FOUND_BY[statement.about]:
                 said = f"{statement.about!r} by = {statement.by!r:.40}"
                 raise ValueError(f"a certificate of this version cannot state {said}.")
             if (statement.about == "density") != (statement.group is not None):

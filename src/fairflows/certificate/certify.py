@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 
@@ -18,7 +17,15 @@ from fairflows.bounds.model import draws_needed
 from fairflows.bounds.planning import check_reachable, delta_of_look
 from fairflows.certificate.certificate import Assumption, Certificate, status_of
 from fairflows.certificate.looks import Look, Looks, open_looks
-from fairflows.certificate.statement import KINDS, MONTE_CARLO_DELTA, AttackResult, Counted, Law
+from fairflows.certificate.statement import (
+    MONTE_CARLO_DELTA,
+    AttackResult,
+    Counted,
+    Law,
+    attack_statements,
+    counted_statements,
+    model_statements,
+)
 from fairflows.encoder.laws import LatentLaw
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.release.released import Model, Released
@@ -116,7 +123,7 @@ def certify(
             f"{type(model).__name__} neither starts nor ends with an encoder of fairflows, so nothing can be certified "
             "about it; audit attacks any transformer."
         )
-    case = Case.of(
+    case = Case(
         view,
         rows,
         model_hash(model, view.secret),
@@ -141,38 +148,25 @@ def certify(
     return certificate
 
 
-@dataclass(frozen=True, eq=False)
 class Case:
     """One model, the rows to certify on, and the settings: the statements are made from it.
 
     Attributes
     ----------
-    model : Released
-        The model and its release.
-    rows : Table
-        The rows to certify on.
-    name : str
-        Keyed hash of the model.
+    groups : list of str
+        Names of the groups.
+    laws : tuple of {"row", "person"}
+        The laws that cells are counted for; empty where none are certified.
+    latent_law : LatentLaw or None
+        The laws of the release, if the model's densities are the truth; None where no density has the label.
     released, delta, target, n_draws, seed, most_rows
         As the certificate has them.
     attack : AttackResult or None
         Result of an audit.
     """
 
-    model: Released
-    rows: Table
-    name: str
-    released: tuple[str, ...]
-    delta: float
-    target: float | None
-    n_draws: int
-    seed: int
-    most_rows: int
-    attack: AttackResult | None = None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         model: Released,
         rows: Table,
         name: str,
@@ -184,48 +178,22 @@ class Case:
         seed: int,
         most_rows: int,
         attack: AttackResult | None = None,
-    ) -> Self:
-        """Check the settings as they were passed, and choose those that were not."""
+    ) -> None:
         check_count("random_state", seed, 0)
         check_count("most_rows", most_rows, 1)
         if target is not None and not 0 <= target <= 1:
             raise DataError(f"target must be a distance in [0, 1]; got {target!r}.")
-        case = cls(
-            model=model,
-            rows=rows,
-            name=name,
-            released=checked_released(released, cells=model.n_cells is not None),
-            delta=checked_delta(delta),
-            target=target,
-            n_draws=0,
-            seed=int(seed),
-            most_rows=int(most_rows),
-            attack=attack,
-        )
-        return replace(case, n_draws=_checked_draws(n_draws, case.latent_law, len(case.groups), case.seed))
-
-    @cached_property
-    def known_groups(self) -> list[Hashable]:
-        """The groups that the model knows."""
-        return self.model.groups(self.rows)
-
-    @cached_property
-    def groups(self) -> list[str]:
-        """Names of the groups."""
-        return [str(group) for group in self.known_groups]
-
-    @cached_property
-    def laws(self) -> tuple[Law, ...]:
-        """The laws that cells are counted for; next to a latent, a cell adds nothing and certifies nothing."""
-        if "cell" not in self.released or "latent" in self.released:
-            return ()
-        return ("row", "person") if self.most_rows > 1 else ("row",)
-
-    @cached_property
-    def latent_law(self) -> LatentLaw | None:
-        """The laws of the release, if the model's densities are the truth; None where no density has the label."""
-        encoder = self.model.innermost
-        return None if encoder is None or "label" in self.released else encoder.latent_law()
+        self.model, self.rows, self.name, self.attack = model, rows, name, attack
+        self.delta, self.target, self.seed, self.most_rows = checked_delta(delta), target, int(seed), int(most_rows)
+        self.released = checked_released(released, cells=model.n_cells is not None)
+        self.known_groups = model.groups(rows)
+        self.groups = [str(group) for group in self.known_groups]
+        self.laws: tuple[Law, ...] = ()
+        if "latent" not in self.released:  # next to a latent, a cell adds nothing and certifies nothing
+            self.laws = ("row", "person") if most_rows > 1 else ("row",)
+        encoder = model.innermost
+        self.latent_law = None if encoder is None or "label" in self.released else encoder.latent_law()
+        self.n_draws = _checked_draws(n_draws, self.latent_law, len(self.groups), self.seed)
 
     @cached_property
     def sample(self) -> Table:
@@ -266,7 +234,7 @@ class Case:
     def certificate(self, look: int) -> Certificate:
         """Make the certificate of a given look, without recording it."""
         delta = delta_of_look(self.delta, look)
-        made = [statement for kind in KINDS.values() for statement in kind.make(self, delta)]
+        made = [*counted_statements(self, delta), *model_statements(self), *attack_statements(self)]
         statements = tuple(statement.judged(self.target) for statement in made)
         certificate = Certificate(
             status=status_of(statements, self.target),
@@ -274,7 +242,7 @@ class Case:
             sensitive=str(self.rows.a.name),
             released=self.released,
             n=self.n,
-            n_cells=sum(part.n_cells for part in self.counted["row"]) if self.laws else None,
+            n_cells=sum(part.counts.shape[2] for part in self.counted["row"]) if self.laws else None,
             delta=self.delta,
             target=self.target,
             look=look,

@@ -1,15 +1,14 @@
 """Statements of a certificate: what each one says, the numbers it follows from, and how it is made and recomputed.
 
-A new statement takes one class with the two methods of `Kind`, listed in `KINDS`, and one entry of
-`fairflows.report.words.STATEMENTS`. Nothing else has to know it: certificates print it, `check` recomputes it from
-what it prints, and `verify` makes it again.
+A new kind of statement takes an entry of `FOUND_BY`, a function that makes it, which `certify` calls, and one entry of
+`fairflows.report.words.STATEMENTS`: certificates print it, and `verify` makes it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,6 @@ import numpy.typing as npt
 from fairflows.bounds.arguments import FloatArray
 from fairflows.bounds.cells import (
     FEWEST_PERSONS,
-    cell_radius,
     cells_to_merge,
     exact_statistical_distance,
     has_few_persons,
@@ -29,10 +27,15 @@ from fairflows.bounds.planning import delta_of_each
 
 if TYPE_CHECKING:
     from fairflows.certificate.certify import Case
-    from fairflows.encoder.base import LatentLaw
 
-About = Literal["table", "population", "model", "attack", "density"]
+About = Literal["population", "model", "attack", "density"]
 Law = Literal["row", "person"]
+FOUND_BY: dict[About, str] = {
+    "population": "held-out",
+    "model": "model",
+    "attack": "adversary",
+    "density": "adversary",
+}
 Counts = npt.NDArray[np.int64]
 
 PROBABILITY = {"probability": True}
@@ -52,8 +55,6 @@ class FoldCounts:
         Probability that a person belongs to this fold; 1 where one model encodes everybody.
     delta : float
         δ that the bound of this fold spends.
-    radius : float
-        Term that is added to the observed distance; with more than two groups, that of the pair with the largest one.
     n : dict
         Number of persons of each group.
     cells : tuple of int
@@ -69,7 +70,6 @@ class FoldCounts:
 
     share: float = field(metadata=PROBABILITY)
     delta: float
-    radius: float
     n: dict[str, int]
     cells: tuple[int, ...]
     counts: dict[str, tuple[int, ...]]
@@ -98,7 +98,6 @@ class FoldCounts:
         return cls(
             share=share,
             delta=delta,
-            radius=_largest_radius(n, delta),
             n=dict(zip(groups, n.tolist(), strict=True)),
             cells=tuple((first + np.flatnonzero(~merged_cells)).tolist()),
             counts={group: tuple(row) for group, row in zip(groups, kept.tolist(), strict=True)},
@@ -108,27 +107,17 @@ class FoldCounts:
     @property
     def observed(self) -> float:
         """Largest distance between two groups that these counts allow."""
-        return min(1.0, float(merged_distance(self.by_group, self.merged_by_group).max()))
+        return min(1.0, float(merged_distance(*self._arrays()).max()))
 
     @property
     def upper(self) -> float:
         """Upper bound on the true Δ of this fold."""
-        return float(merged_upper_bound(self.by_group, self.merged_by_group, self.delta))
+        return float(merged_upper_bound(*self._arrays(), self.delta))
 
-    @property
-    def computed_radius(self) -> float:
-        """Radius that belongs to these numbers of persons."""
-        return _largest_radius(np.array(list(self.n.values())), self.delta)
-
-    @property
-    def by_group(self) -> FloatArray:
-        """Counts as an array of shape (K, cells)."""
-        return np.array([self.counts[group] for group in self.n], dtype=np.float64).reshape(len(self.n), -1)
-
-    @property
-    def merged_by_group(self) -> FloatArray:
-        """Merged counts as an array of shape (K,)."""
-        return np.array([self.merged[group] for group in self.n], dtype=np.float64)
+    def _arrays(self) -> tuple[FloatArray, FloatArray]:
+        """Return the counts, (K, cells), and the merged ones, (K,)."""
+        counts = np.array([self.counts[group] for group in self.n], dtype=np.float64).reshape(len(self.n), -1)
+        return counts, np.array([self.merged[group] for group in self.n], dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +126,7 @@ class Statement:
 
     Attributes
     ----------
-    about : {"table", "population", "model", "attack", "density"}
+    about : {"population", "model", "attack", "density"}
         The subject. "population": the true distribution. "model": the estimated densities. "attack": an adversary that
         was run. "density": the distance between an estimated density and the truth.
     by : str
@@ -234,75 +223,45 @@ class AttackResult:
     limits: tuple[str, ...] = ()
 
 
-class Kind(Protocol):
-    """A kind of statement."""
+def counted_statements(case: Case, delta: float) -> Iterator[Statement]:
+    """Bound the true distribution from persons whom the models have not seen, counted by cell.
 
-    about: tuple[About, ...]  # the subjects that it states something about
-
-    def make(self, case: Case, delta: float) -> Iterator[Statement]:
-        """Make the statements of this kind that the case allows, at the δ of the look."""
-
-    def again(self, stated: Statement) -> Statement | None:
-        """Recompute a statement from what it prints; None where that does not determine it."""
-
-
-class HeldOut:
-    """Bounds on the true distribution, from persons whom the models have not seen, counted by cell."""
-
-    about: tuple[About, ...] = ("population",)
-
-    def make(self, case: Case, delta: float) -> Iterator[Statement]:
-        """Make one statement per law, and for a random row one given each label."""
-        for law in case.laws:
-            parts = case.counted[law]
-            each = delta_of_each(delta, len(parts))
-            yield self._stated(law, None, tuple(part.fold(case.groups, each) for part in parts))
-            by_label = [part.folds_by_label(case.groups, each) for part in parts] if law == "row" else [{}]
-            for label in by_label[0]:
-                yield self._stated(law, label, tuple(folds[label] for folds in by_label))
-
-    def again(self, stated: Statement) -> Statement | None:
-        """Recompute a statement from its counts."""
-        return self._stated(stated.law, stated.given, stated.counts)
-
-    def _stated(self, law: Law, given: str | None, folds: tuple[FoldCounts, ...]) -> Statement:
-        return Statement(
-            about="population",
-            by="held-out",
-            law=law,
-            given=given,
-            distance=min(1.0, sum(fold.share * fold.upper for fold in folds)),
-            observed=min(1.0, sum(fold.share * fold.observed for fold in folds)),
-            delta=sum(fold.delta for fold in folds),
-            counts=folds,
-        )
+    There is one statement per law, and for a random row one given each label.
+    """
+    for law in case.laws:
+        parts = case.counted[law]
+        each = delta_of_each(delta, len(parts))
+        yield from_counts(law, None, tuple(part.fold(case.groups, each) for part in parts))
+        by_label = [part.folds_by_label(case.groups, each) for part in parts] if law == "row" else [{}]
+        for label in by_label[0]:
+            yield from_counts(law, label, tuple(folds[label] for folds in by_label))
 
 
-class ByModel:
-    """Bounds that hold if the estimated densities are the truth."""
+def from_counts(law: Law, given: str | None, folds: tuple[FoldCounts, ...]) -> Statement:
+    """Return the statement that follows from counts."""
+    return Statement(
+        about="population",
+        by="held-out",
+        law=law,
+        given=given,
+        distance=min(1.0, sum(fold.share * fold.upper for fold in folds)),
+        observed=min(1.0, sum(fold.share * fold.observed for fold in folds)),
+        delta=sum(fold.delta for fold in folds),
+        counts=folds,
+    )
 
-    about: tuple[About, ...] = ("model",)
 
-    def make(self, case: Case, delta: float) -> Iterator[Statement]:
-        """Make one statement for all rows, and one given each label that the model has densities of."""
-        law = case.latent_law
-        if law is not None:
-            yield self._stated(case, law, None, MONTE_CARLO_DELTA)
-            for label in law.labels:
-                yield self._stated(case, law, label, MONTE_CARLO_DELTA / len(law.labels))
-
-    def again(self, stated: Statement) -> Statement | None:
-        """Return None: without the model, draws from it cannot be made again."""
-        return None
-
-    def _stated(self, case: Case, law: LatentLaw, label: Hashable, delta: float) -> Statement:
-        exact = law.exact(label)
+def model_statements(case: Case) -> Iterator[Statement]:
+    """Bound the distance if the estimated densities are the truth, also given each label that has densities."""
+    law = case.latent_law
+    for label in [] if law is None else [None, *law.labels]:
+        exact, delta = law.exact(label), MONTE_CARLO_DELTA / (1 if label is None else len(law.labels))
         if exact is not None:
             estimate = upper = float(exact_statistical_distance(exact))
         else:
             table = law.log_density_table(case.n_draws, case.seed, label)
             estimate, upper = statistical_distance(table), statistical_distance_upper_bound(table, delta)
-        return Statement(
+        yield Statement(
             about="model",
             by="model",
             given=None if label is None else str(label),
@@ -312,28 +271,14 @@ class ByModel:
         )
 
 
-class ByAdversary:
-    """Lower bounds that an audit proved: on the true distance, and on the error of each density."""
-
-    about: tuple[About, ...] = ("attack", "density")
-
-    def make(self, case: Case, delta: float) -> Iterator[Statement]:
-        """Make the statement of the best adversary, and one for each of the model's own densities."""
-        found = case.attack
-        if found is None:
-            return
-        bound, delta = float(found.attack_lower), float(found.delta)
-        yield Statement(about="attack", by="adversary", distance=bound, delta=delta, source=str(found.best))
+def attack_statements(case: Case) -> Iterator[Statement]:
+    """State the lower bounds that an audit proved: on the true distance, and on the error of each density."""
+    found = case.attack
+    if found is not None:
+        delta, lower = float(found.delta), float(found.attack_lower)
+        yield Statement(about="attack", by="adversary", distance=lower, delta=delta, source=str(found.best))
         for group, gap in found.density_gap_lower.items():
             yield Statement(about="density", by="adversary", group=str(group), distance=float(gap), delta=delta)
-
-    def again(self, stated: Statement) -> Statement | None:
-        """Return None: the attack is not run again."""
-        return None
-
-
-KINDS: dict[str, Kind] = {"held-out": HeldOut(), "model": ByModel(), "adversary": ByAdversary()}
-"""All kinds of statements, by `Statement.by`, in the order of a certificate."""
 
 
 @dataclass(frozen=True)
@@ -353,16 +298,6 @@ class Counted:
         for j in range(L):
             pairs[j, :, :, j] = self.counts[j]
         return Counted(pairs.reshape(L, K, k * L), self.labels, True, self.share, self.first * L)
-
-    @property
-    def n(self) -> Counts:
-        """Number of persons of each group."""
-        return self.counts.sum(axis=(0, 2))
-
-    @property
-    def n_cells(self) -> int:
-        """Number of different cells, or pairs, that can be released."""
-        return self.counts.shape[2]
 
     def fold(self, groups: Sequence[str], delta: float) -> FoldCounts:
         """Return what is printed of all persons, and bounds the true Δ at this δ."""
@@ -390,7 +325,3 @@ class Counted:
         """Cells that are merged where all persons are counted."""
         # with the label, the counts of all persons and those by label are the same numbers
         return cells_to_merge(self.counts if self.with_label else self.counts.sum(axis=0))
-
-
-def _largest_radius(n: Counts, delta: float) -> float:
-    return min(1.0, float(cell_radius(n, delta).max()))

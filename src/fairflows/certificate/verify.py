@@ -114,7 +114,7 @@ def _differences(certificate: Certificate, model: Released, name: str, rows: Tab
             model=c.model,
         )
     try:
-        case = Case.of(
+        case = Case(
             model,
             rows,
             name,
