@@ -20,15 +20,13 @@ from sklearn.linear_model import LogisticRegression
 from torch import distributions as td
 
 from fairflows import DataError, FairCells, FairFlow, FairMatching, FairTree, Table
-from fairflows.bijection import NeuralSpline, StackedMLP
+from fairflows.bijection import NeuralSpline
 from fairflows.density import (
     FlowDensity,
-    GroupDensities,
     KnownDensity,
     MixtureDensity,
 )
 from fairflows.density.cell_counts import SmoothedCounts
-from fairflows.density.made import CategoricalMADE
 from fairflows.paper import make_gaussians
 from fairflows.release.release import Release
 from fairflows.storage import _HOMES, FORMAT, class_named, load, model_hash, save
@@ -184,14 +182,6 @@ def test_a_density_alone(density, tmp_path):
     torch.testing.assert_close(*draws, **SAME_NUMBERS)
 
 
-def test_known_densities_of_all_groups(tmp_path):
-    _, known = make_gaussians(100, random_state=0)
-    densities = GroupDensities([KnownDensity(d) for d in known])
-    save(densities, tmp_path / "densities")
-    x = torch.randn(2, 10, 2, dtype=torch.float64)
-    torch.testing.assert_close(load(tmp_path / "densities").log_prob(x), densities.log_prob(x), **SAME_NUMBERS)
-
-
 DISTRIBUTIONS = {
     "multivariate normal": lambda: td.MultivariateNormal(torch.zeros(2), torch.eye(2)),
     "independent normals": lambda: td.Independent(td.Normal(torch.zeros(2), torch.ones(2)), 1),
@@ -233,14 +223,6 @@ def test_a_spline_is_the_same_when_zuko_has_another_default(monkeypatch):
     z, _ = spline.forward(x)
     monkeypatch.setattr(MonotonicRQSTransform.__init__, "__defaults__", (5.0, 0.5))
     torch.testing.assert_close(spline.forward(x)[0], z)
-
-
-def test_a_network_with_inputs_and_outputs_left_out(tmp_path):
-    left_out = {"visible": torch.tensor([[True, False], [False, True]]), "written": torch.tensor([True, False, True])}
-    network = StackedMLP(2, (3,), 3, seeds=[1, 2], lead=(2,), **left_out)
-    save(network, tmp_path / "network")
-    x = torch.randn(2, 2, 5, 2)
-    torch.testing.assert_close(load(tmp_path / "network")(x), network(x))
 
 
 def test_only_chosen_settings_of_scikit_learn_are_saved(mixed, tmp_path):
@@ -315,14 +297,6 @@ def test_a_class_that_only_has_the_name_of_one_of_ours_is_refused(tmp_path):
     namesake = type("FairFlow", (FairFlow,), {})
     with pytest.raises(DataError, match="a FairFlow cannot be saved"):
         save(namesake(), tmp_path / "model")
-
-
-@pytest.mark.parametrize("family", [SmoothedCounts, lambda m: CategoricalMADE(m, (8,), n_epochs=2)])
-def test_a_density_of_cells_alone(family, tmp_path):
-    x = np.random.default_rng(0).integers(0, [2, 3, 4], (200, 3))
-    density = family([2, 3, 4]).fit(x, x)
-    save(density, tmp_path / "density")
-    np.testing.assert_allclose(load(tmp_path / "density").log_prob(x), density.log_prob(x), **SAME_NUMBERS)
 
 
 def test_what_cannot_be_saved_is_named(mixed, tmp_path):

@@ -47,9 +47,7 @@ FORMAT = 1
 
 MODEL, WEIGHTS, KEY, LEDGER = "model.json", "weights.safetensors", "key.json", "ledger.json"
 FILES = (MODEL, WEIGHTS, KEY, LEDGER)
-_HEADER = {
-    "class": str, "weights": str, "weights_bytes": int, "model": str, "key": str, "ledger": bool, "content": dict,
-}  # fmt: skip
+_HEADER = {"weights": str, "weights_bytes": int, "model": str, "key": str, "ledger": bool, "content": dict}
 CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
     "fairflows.table.grid": "Grid",
     "fairflows.table.columns": "Schema",
@@ -144,7 +142,6 @@ def save(model: Any, path: str | Path) -> None:
     header = {
         "format": FORMAT,
         "fairflows": __version__,
-        "class": type(model).__name__,
         "weights": _digest(weights),
         "weights_bytes": len(weights),
         "model": _digest(text.encode()),

@@ -129,21 +129,6 @@ def test_missing_values_as_their_own_category(mixed):
         FairFlow(**QUICK).fit(X, mixed.y, sensitive_features=mixed.a)
 
 
-def test_matches_share_their_latent(mixed, fitted):
-    women = (mixed.a == "f").to_numpy()
-    X, a = mixed.X[women], mixed.a[women]
-    matched = fitted.matches(X, a, to="m")
-    assert list(matched) == list(X)
-    z = fitted.transform(X, sensitive_features=a).to_numpy()
-    x = fitted.latent_law().inversions(z)[1].x
-    np.testing.assert_allclose(fitted._encode(x, np.ones(len(x), dtype=int)), z, atol=1e-8)
-    assert_frame_equal(fitted.codec_.decode(x)[0].drop(columns="wage").set_axis(X.index), matched.drop(columns="wage"))
-    with pytest.raises(ValueError, match="3 groups, say which one"):
-        fitted.matches(X, a)
-    with pytest.raises(ValueError, match="to must be one of the groups"):
-        fitted.matches(X, a, to="q")
-
-
 def test_inversions_are_what_the_encoders_undo(mixed, fitted):
     Z = fitted.transform(mixed.X, sensitive_features=mixed.a)
     inversions = fitted.latent_law().inversions(Z)

@@ -180,11 +180,8 @@ class Target:
         if fit is None or validation is None or test is None:
             return
         judged_groups = group["validation"], group["test"]
-        if validation.log_likelihood is not None and test.log_likelihood is not None:
-            judged = validation.log_likelihood, test.log_likelihood
-            yield _scored("likelihood ratio", "white", judged, judged_groups)
-        if validation.on_grid is not None and test.on_grid is not None:
-            yield _scored("grid test", "white", (validation.on_grid, test.on_grid), judged_groups)
+        for name, scores in validation.scores.items():
+            yield _scored(name, "white", (scores, test.scores[name]), judged_groups)
         features = {"fit": fit.features, "validation": validation.features, "test": test.features}
         if "label" in self.released:
             labels = {part: self.Z[part][[_LABEL]].iloc[rows] for part, rows in places.items()}
@@ -246,7 +243,7 @@ def _is_model(model: Model | Representation) -> TypeGuard[Model]:
     return isinstance(model, Transformer) and not has_names(model)  # frames have a method `transform`, too
 
 
-def _representation(given: Representation, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _representation(given: Model | Representation, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the released rows of train and of test as frames."""
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise DataError(

@@ -39,8 +39,9 @@ class WhiteBox:
     """The knowledge that the encoders give about rows z."""
 
     features: FloatArray  # (n, F): everything that can be computed, for a learner to use
-    log_likelihood: FloatArray | None  # (n, K): log p̂_Zb(z): the model's own likelihood ratio
-    on_grid: FloatArray | None  # (n, K): minus the share of columns in which f_b⁻¹(z) is off the column's grid
+    # (n, K) each, of adversaries that learn nothing: log p̂_Zb(z), the model's own likelihood ratio; and for flows minus
+    # the share of columns in which f_b⁻¹(z) is off the column's grid.
+    scores: dict[str, FloatArray]
 
 
 class Reference:
@@ -133,7 +134,8 @@ def _of_flow(inversions: list[Inversion], Z: pd.DataFrame, reference: Reference)
         on_grid.append(-(off > _OFF_GRID).mean(axis=1) if off.shape[1] else np.zeros(len(Z)))
     log_likelihood = _finite(np.column_stack(likelihood))
     ratios = log_likelihood[:, 1:] - log_likelihood[:, :1]
-    return WhiteBox(_finite(np.concatenate([*parts, ratios], axis=1)), log_likelihood, np.column_stack(on_grid))
+    scores = {"likelihood ratio": log_likelihood, "grid test": np.column_stack(on_grid)}
+    return WhiteBox(_finite(np.concatenate([*parts, ratios], axis=1)), scores)
 
 
 def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
@@ -154,7 +156,7 @@ def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) ->
                 parts.append(np.where(known[:, None], codec.levels_of(cell), -1).astype(np.float64))
             of_cell = [np.where(known, model.log_p[b][before], _UNKNOWN), np.isin(cell, seen)]
             parts.append(np.column_stack(of_cell))
-    return WhiteBox(_finite(np.concatenate(parts, axis=1)), _finite(log_laws), None)
+    return WhiteBox(_finite(np.concatenate(parts, axis=1)), {"likelihood ratio": _finite(log_laws)})
 
 
 def _distance_to_grid(values: FloatArray, grid: Grid) -> FloatArray:

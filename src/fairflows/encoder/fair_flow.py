@@ -305,27 +305,6 @@ class FairFlow(Encoder):
                 log_p[mine] = self.flow_.densities.members[a].log_prob(torch.from_numpy(x[mine])).numpy()
         return log_p + log_det
 
-    def matches(self, X: RowsLike, sensitive_features: Role | None = None, *, to: Hashable = None) -> Frame:
-        """Return the row x̃ of another group that shares each row's z: x̃ = f_b⁻¹(f_a(x)).
-
-        Parameters
-        ----------
-        X : frame or array
-            Rows to match.
-        sensitive_features : array, optional
-            Their groups, unless a column of X holds them.
-        to : group, optional
-            The group to match to; with two groups, the other one.
-        """
-        rows = self.read(X, sensitive_features)
-        if to is None and len(self.groups_) > 2:
-            raise ValueError(f"with {len(self.groups_)} groups, say which one to match to (to=...).")
-        if to is not None and to not in self.groups_:
-            raise ValueError(f"to must be one of the groups {self.groups_}; got {to!r}.")
-        other = 1 - rows.group if to is None else np.full(len(rows.group), self.groups_.index(to))
-        x, _ = self._to_model_space(rows)
-        return handed_over(X, self.decode(self._encode(x, rows.map_group), other))
-
     def latent_law(self) -> FlowLaw:
         """Return the groups' laws of z under the densities that the encoder was trained with."""
         check_fitted(self)

@@ -66,19 +66,10 @@ class Matches:
         match = match.add_prefix("match ")
         return pd.concat([pd.DataFrame({"group": self.group}, index=row.index), row, match, judged], axis=1)
 
-    def clusters(self, of: Hashable = None, n_clusters: int = 8, random_state: int = 0) -> npt.NDArray[np.intp]:
-        """Return k-means clusters of one group's side, which their matches share.
-
-        Parameters
-        ----------
-        of : group, optional
-            The side to cluster; the last group's when not given.
-        n_clusters : int
-            k.
-        random_state : int
-            Seed of the start.
-        """
-        return KMeans(n_clusters, n_init=10, random_state=random_state).fit_predict(self._scaled_points(of))
+    def clusters(self, n_clusters: int = 8) -> npt.NDArray[np.intp]:
+        """Return k-means clusters of the last group's side, which their matches share."""
+        last = list(self.sides)[-1]
+        return KMeans(n_clusters, n_init=10, random_state=0).fit_predict(self._scaled_points(last))
 
     def summary(self, clusters: npt.NDArray[np.intp]) -> pd.DataFrame:
         """Return each cluster's size, and the mean log-likelihood of its rows and of their matches.
@@ -94,19 +85,18 @@ class Matches:
         by_cluster = frame.groupby("cluster")
         return by_cluster.mean().assign(rows=by_cluster.size())
 
-    def embedding(self, group: Hashable, perplexity: float = 30.0, random_state: int = 0) -> Array:
+    def embedding(self, group: Hashable) -> Array:
         """Return the t-SNE embedding of one group's side, (n, 2)."""
         points = self._scaled_points(group)
-        return TSNE(perplexity=min(perplexity, (len(points) - 1) / 3), random_state=random_state).fit_transform(points)
+        return TSNE(perplexity=min(30.0, (len(points) - 1) / 3), random_state=0).fit_transform(points)
 
     def _scaled_points(self, group: Hashable) -> Array:
-        """Return one group's side in model space, standardised; the last group's for None."""
-        points = list(self.points.values())[-1 if group is None else self._place(group)]
-        return StandardScaler().fit_transform(points)
+        """Return one group's side in model space, standardised."""
+        return StandardScaler().fit_transform(self.points[group])
 
     def _place(self, group: Hashable) -> int:
         if group not in self.sides:
-            raise DataError(f"group must be one of {list(self.sides)}; got {group!r}.")
+            raise DataError(f"to must be one of {list(self.sides)}; got {group!r}.")
         return list(self.sides).index(group)
 
 

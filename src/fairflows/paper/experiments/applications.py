@@ -69,7 +69,7 @@ def run_matches(setting: Setting) -> Outcome:
             }
         )
         for ax, group in zip(panel, pairs.sides, strict=True):
-            place, real = pairs.embedding(group, random_state=0), pairs.group == group
+            place, real = pairs.embedding(group), pairs.group == group
             for marker, mine in (("o", real), ("x", ~real)):
                 colours = [COLOURS[c % len(COLOURS)] for c in clusters[mine]]
                 ax.scatter(*place[mine].T, c=colours, marker=marker, s=6, lw=0.7)
