@@ -54,12 +54,6 @@ def test_a_named_index_names_nobody():
     assert ledger_of(one).already_used(read(ledger_of(one), two)) == 0
 
 
-def test_numbers_and_their_text_name_the_same_person():
-    frame = pd.DataFrame({"x": [1.0, 2.0]}, index=pd.Index([7, 8], name="member"))
-    ledger = Ledger.of(frame, Persons.of(frame.index), KEY)
-    assert ledger.already_used(ledger.read(frame, Persons.of(["7", "9"]))) == 1
-
-
 def test_the_parts_of_one_table_do_not_overlap(parts):
     """Six categorical columns: most rows of one part are like rows of another."""
     train, validation, test = parts

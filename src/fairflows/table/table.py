@@ -342,7 +342,7 @@ class Table:
         return pd.DataFrame(rows).set_index("column")
 
     def __repr__(self) -> str:
-        counts = {kind: list(self.kinds.values()).count(kind) for kind in KINDS}
+        counts = {kind: sum(found == kind for found in self.kinds.values()) for kind in KINDS}
         kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         n_features = self.X.shape[1]
         roles = {"sensitive": self.a, "label": self.y, "identifier": self.identifier}
