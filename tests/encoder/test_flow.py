@@ -312,7 +312,7 @@ def test_three_groups_become_alike_with_every_seed():
     [
         ({"gamma": 1.5}, r"gamma must be in \[0, 1\]; got 1\.5"),
         ({"bijection": "planar"}, "bijection must be one of realnvp, spline, or a Bijection; got 'planar'"),
-        ({"density": "guess"}, "density must be one of mixture, realnvp"),
+        ({"density": "guess"}, "density must be 'mixture', 'realnvp'"),
         ({"density": [MixtureDensity(1)]}, r"one entry per group \(3\); got 1"),
         ({"density": {"f": None}}, "none for 'm'"),
         ({"criterion": "luck"}, "criterion"),

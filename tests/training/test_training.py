@@ -79,16 +79,6 @@ def test_stacked_training_equals_separate_training():
             torch.testing.assert_close(one, all_, rtol=1e-3, atol=1e-4)
 
 
-class Recorded:
-    """Draws that were made before."""
-
-    def __init__(self, batches, streams):
-        self.batches, self.streams = batches, streams
-
-    def take(self, n_steps):
-        return Batch(*(part[:n_steps] for part in self.batches))
-
-
 @pytest.mark.filterwarnings("ignore:`torch.jit.script`")  # torch's own, in forward mode
 def test_torch_func_gives_the_gradient_of_a_step():
     densities, data = gaussians()
@@ -118,23 +108,10 @@ def test_torch_func_gives_the_gradient_of_a_step():
         torch.testing.assert_close(curvature[name], (after[name] - before[name]) / 2e-7, rtol=1e-3, atol=1e-5)
 
 
-def test_given_draws_are_used():
-    densities, data = gaussians()
-    source = FreshDraws(data, densities, seeds=[1], batch_size=50)
-    batches = source.take(32)
-    results = []
-    for seeds in ([7], [8]):  # the seed decides nothing when the draws are given
-        f, h = small([3])
-        draws = Recorded(batches, torch.zeros(1, dtype=torch.long))
-        results.append(train(f, h, densities, data, gamma=[0.3], seeds=seeds, draws=draws, settings=SETTINGS))
-    torch.testing.assert_close(results[0].joint, results[1].joint, **SAME_TRAINING)
-
-
 def test_one_step_is_that_of_the_paper():
-    """The losses of the first step against the paper's formulas, written with torch.distributions, group by group."""
+    """The losses of a step against the paper's formulas, written with torch.distributions, group by group."""
     densities, data = gaussians()
-    source = FreshDraws(data, densities, seeds=[1], batch_size=50)
-    batches = source.take(32)
+    batches = FreshDraws(data, densities, seeds=[1], batch_size=50).take(1)
     f, h = small([3])
     for parameter in f.parameters():
         parameter.data[:, 1] *= 1.5  # two different encoders
@@ -157,12 +134,10 @@ def test_one_step_is_that_of_the_paper():
         torch.nn.functional.cross_entropy(h(one(encoder.forward, x[a, :50])[0])[0], batches.y[0, 0, a])
         for a, encoder in enumerate((f0, f1))
     ]
-    draws = Recorded(batches, torch.zeros(1, dtype=torch.long))
-    one_step = TrainingSettings(epochs=1, batch_size=400, ramp_epochs=1)
-    result = train(f, h, densities, data, gamma=[0.3], seeds=[1], draws=draws, settings=one_step)
-    torch.testing.assert_close(result.kl[0, 0], (kl0 + kl1) / 2, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(result.task[0, 0], (task[0] + task[1]) / 2, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(result.joint[0, 0], 0.3 * result.kl[0, 0] + 0.7 * result.task[0, 0])
+    step = algorithm_1(f, h, densities, Batch(*(part[0] for part in batches)), torch.tensor([0.3]))
+    torch.testing.assert_close(step.L_KL[0], (kl0 + kl1) / 2, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(step.L_clf[0], (task[0] + task[1]) / 2, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(step.L[0], 0.3 * step.L_KL[0] + 0.7 * step.L_clf[0])
 
 
 def test_divergence_of_three_groups_is_the_mean_over_pairs():

@@ -5,6 +5,7 @@ import torch
 
 from fairflows.bijection import NeuralSpline, RealNVP, StackedMLP
 from fairflows.density import FlowDensity, GroupDensities, MixtureDensity
+from fairflows.training import loop
 from fairflows.training.algorithm1 import Batch
 from fairflows.training.loop import FreshDraws, GroupRows, TrainingSettings, train
 
@@ -32,16 +33,20 @@ def run(kind, density, device: str, capture: bool, scalarisation: str = "convex"
     draws = Replayed(fresh.take(32), fresh.streams, device)  # before the densities move to the device
     f = kind(4, n_groups=n_groups, n_blocks=2, hidden=(16, 16), seeds=SEEDS).to(device)
     h = StackedMLP(4, (16,), 2, seeds=SEEDS).to(device)
-    return train(
-        f,
-        h,
-        densities.to(device),
-        GroupRows([x.to(device) for x in rows], [y.to(device) for y in labels]),
-        gamma=[0.0, 0.5, 0.9],  # with γ = 0 too, which is guarded
-        seeds=SEEDS,
-        settings=TrainingSettings(epochs=3, batch_size=64, ramp_epochs=1, capture=capture, scalarisation=scalarisation),
-        draws=draws,
-    ).joint.cpu()
+    f.capturable = capture
+    settings = TrainingSettings(epochs=3, batch_size=64, ramp_epochs=1, scalarisation=scalarisation)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "FreshDraws", lambda *_, **__: draws)
+        result = train(
+            f,
+            h,
+            densities.to(device),
+            GroupRows([x.to(device) for x in rows], [y.to(device) for y in labels]),
+            gamma=[0.0, 0.5, 0.9],  # with γ = 0 too, which is guarded
+            seeds=SEEDS,
+            settings=settings,
+        )
+    return result.joint.cpu()
 
 
 @pytest.mark.parametrize("kind", [RealNVP, NeuralSpline])

@@ -91,25 +91,6 @@ class Bijection(Stacked, ABC):
         return x.expand(self.n_models, self.n_groups, *x.shape[-2:])
 
 
-def passive_features(n_features: int, n_blocks: int) -> Tensor:
-    """Return a mask of the features that each block leaves alone and conditions on, (n_blocks, D), about half.
-
-    Blocks come in pairs, a half and its complement, so that two blocks move every feature; each pair halves the
-    features in another way. The halves are part of the architecture and the same for every seed: models of a stack
-    differ in weights only.
-    """
-    if n_features < 2:
-        raise ValueError(f"a coupling needs two features or more; got {n_features}. Use ElementwiseSpline for one.")
-    generator = torch.Generator().manual_seed(0)
-    masks: list[Tensor] = []
-    while len(masks) < n_blocks:
-        half = torch.zeros(n_features, dtype=torch.bool)
-        half[torch.randperm(n_features, generator=generator)[: n_features // 2]] = True
-        if not masks or not torch.equal(half, masks[-1]):  # two blocks in a row on one half would act as one
-            masks += [half, ~half]
-    return torch.stack(masks[:n_blocks])
-
-
 _TOLERANCE = 1e-6  # in double precision
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP, check_bijection
 from fairflows.bijection.steps import chosen_device
-from fairflows.density import Density, GroupDensities, KnownDensity, density_of
+from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
 from fairflows.density.base import FreshNoise
 from fairflows.density.known import InModelSpace
 from fairflows.encoder.base import FloatArray, Groups, label_values
@@ -202,7 +202,7 @@ def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, Gro
         if settings.criterion != "demographic_parity":
             raise ValueError("known densities go with criterion='demographic_parity' only.")
         return _known(settings, given).to(device), None, ()
-    template = list(given) if isinstance(given, list | tuple) else density_of(given)
+    template = list(given) if isinstance(given, list | tuple) else _density(given)
     if isinstance(template, list) and len(template) != len(settings.groups_):
         raise DataError(f"density must have one entry per group ({len(settings.groups_)}); got {len(template)}.")
     names, seed = settings.groups_, settings.random_state
@@ -222,6 +222,17 @@ def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, Gro
         noise=rows.noise,
     )
     return densities, by_label, numbers
+
+
+def _density(given: object) -> Density:
+    """Return a density to be fitted, by its name or as it is."""
+    if isinstance(given, Density):
+        return given
+    if given == "mixture":
+        return MixtureDensity()
+    if given == "realnvp" or given == "spline":
+        return FlowDensity(given)
+    raise DataError(f"density must be 'mixture', 'realnvp', 'spline' or a density; got {given!r}.")
 
 
 def _known(settings: FairFlow, given: Sequence[GroupDensity]) -> GroupDensities:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -69,8 +69,6 @@ class TrainingSettings:
     # both normalised, once γ has risen. Two more models per seed are trained first, each on one of the losses alone, to
     # find the range that this loss is normalised to.
     scalarisation: Scalarisation = "convex"
-    # Replay a step as a CUDA graph. None does so on a GPU where the encoders and densities allow it.
-    capture: bool | None = None
     progress: bool = False  # show a progress bar with the losses
 
     def __post_init__(self) -> None:
@@ -106,7 +104,6 @@ def train(
     gamma: Sequence[float],
     seeds: Sequence[int],
     settings: TrainingSettings,
-    draws: Draws | None = None,
 ) -> TrainingResult:
     r"""Train the encoders f_a and the classifiers h of all models, in place.
 
@@ -122,8 +119,6 @@ def train(
         The seed of each model, which decides its batches: models of equal seed read equal batches.
     settings
         How to train.
-    draws
-        Another source of batches.
 
     Returns
     -------
@@ -157,9 +152,7 @@ def train(
     kl_trains_all = bool(kl_is_trained.all())
     if not kl_trains_all:
         scalarise = without_kl(scalarise, kl_is_trained)
-    if draws is None:
-        draws = FreshDraws(data, densities, seeds=seeds, batch_size=settings.batch_size)
-    feed = Feed(draws)
+    feed = Feed(FreshDraws(data, densities, seeds=seeds, batch_size=settings.batch_size))
     record = _LossRecord(x.new_zeros(3, bijection.n_models))
 
     def loss() -> Tensor:
@@ -170,13 +163,12 @@ def train(
         return losses.L.sum()  # the gradient of each model reaches its own weights only
 
     trained = [*bijection.parameters(), *(head.parameters() if head is not None else [])]
-    can_capture = x.is_cuda and bijection.capturable and densities.capturable
     steps = AdamSteps(
         loss,
         trained,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
-        capture=can_capture if settings.capture is None else settings.capture,
+        capture=x.is_cuda and bijection.capturable and densities.capturable,
     )
     steps_per_epoch = -(-data.smallest // settings.batch_size)
     history = x.new_empty(settings.epochs, 3, bijection.n_models)
@@ -226,16 +218,6 @@ def single_objective_range(
     return LossRange(L_KL=bounds[:, 1, n + of_model], L_clf=bounds[:, 0, of_model])
 
 
-class Draws(Protocol):
-    """A source of batches. Tests pass their own, to feed the same numbers to different ways of training."""
-
-    streams: Tensor
-    """Which of S random streams each model reads, (M,): models of equal seed share one, and so their batches."""
-
-    def take(self, n_steps: int) -> Batch:
-        """Return the batches of the next T steps, with leading axes (T, S)."""
-
-
 class FreshDraws:
     """Rows drawn with replacement, B from every group, and as many fresh draws from every density.
 
@@ -258,6 +240,7 @@ class FreshDraws:
         self._last_row = torch.tensor([len(x) for x in data.x], device=device).cumsum(0) - 1
         self._groups = torch.arange(len(data.x), device=device)
         distinct = list(dict.fromkeys(seeds))
+        # Which of S random streams each model reads, (M,): models of equal seed share one, and so their batches.
         self.streams = torch.tensor([distinct.index(seed) for seed in seeds], device=device)
         self._generators = [
             torch.Generator(device).manual_seed(generator_of(seed, "batches").initial_seed()) for seed in distinct
@@ -292,7 +275,7 @@ class FreshDraws:
 class Feed:
     """Hands each step its batch, from buffers at fixed addresses, as a captured step needs."""
 
-    def __init__(self, draws: Draws):
+    def __init__(self, draws: FreshDraws):
         self._draws = draws
         self._buffers = draws.take(_STEPS_AT_ONCE)
         self._n_used = 0
