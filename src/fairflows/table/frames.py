@@ -161,7 +161,9 @@ def _plain(column: pd.Series) -> pd.Series | None:
     if inferred == "date":
         return column.astype("datetime64[ms]")
     if inferred == "integer":  # not by way of floats, which round large numbers
-        return column.astype("Int64" if column.dropna().max() < 2**63 else "UInt64")
+        low, high = column.dropna().min(), column.dropna().max()
+        held = "Int64" if low >= -(2**63) and high < 2**63 else "UInt64" if low >= 0 and high < 2**64 else object
+        return column.astype(held)
     return column.infer_objects() if inferred in _INFERRED else None
 
 
