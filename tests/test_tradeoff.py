@@ -1,6 +1,5 @@
 """A frontier is one fit, and gives the model that meets a target."""
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +14,6 @@ from fairflows.exceptions import DataError
 from fairflows.paper.gaussians import make_gaussians
 from fairflows.tradeoff import Frontier, check_target, expected_bound, frontier, with_cells
 
-mpl.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 
 COLUMNS = [
@@ -84,12 +82,6 @@ def test_a_selected_encoder_is_an_ordinary_one(front, blobs):
     encoder = front.select(target=1.0)
     Z = encoder.transform(blobs.X, sensitive_features=blobs.a)
     np.testing.assert_allclose(encoder.inverse_transform(Z, sensitive_features=blobs.a), blobs.X, atol=1e-6)
-
-
-def test_plot(front):
-    axes = front.plot(y="balanced_accuracy")
-    assert axes.get_ylabel() == "balanced accuracy"
-    assert len(axes.texts) == 3
 
 
 def test_the_text_shows_the_summary_and_no_encoder(front):

@@ -10,7 +10,6 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,6 @@ from fairflows.bounds import (
 )
 from fairflows.bounds.arguments import CHOOSING, affordable_draws
 from fairflows.bounds.planning import check_reachable, delta_of_look, planned_cell_bound
-from fairflows.display import new_axes
 from fairflows.encoder.base import Encoder, FloatArray, IntArray, is_fitted, label_values
 from fairflows.encoder.laws import ExactLaw, LatentLaw
 from fairflows.exceptions import DataError, warn_user
@@ -33,9 +31,6 @@ from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.table import Table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MEASURES = ("delta", "adversary_accuracy", "accuracy", "balanced_accuracy", "parity", "odds", "opportunity")
 _N_CELLS = (2, 4, 8, 16, 32, 64)
@@ -122,19 +117,6 @@ class Frontier:
             if measure in self.measured:
                 return self.measured[measure]
         return self.measured["delta"]
-
-    def plot(self, x: str = "delta", y: str = "accuracy", ax: Axes | None = None) -> Axes:
-        """Draw the frontier: mean and 95 % interval over seeds, labelled by strength."""
-        axes = ax if ax is not None else new_axes(6.4, 4.2)
-        summary = self.summary()
-        errors = {f"{d}err": summary[f"{m} ±"].fillna(0) for d, m in (("x", x), ("y", y))}
-        axes.errorbar(summary[x], summary[y], **errors, marker="o", capsize=2, color="#0072B2")
-        for strength, row in summary.iterrows():
-            axes.annotate(f"{strength:g}", (row[x], row[y]), textcoords="offset points", xytext=(6, -10), fontsize=8)
-        axes.set_xlabel({"delta": "Δ, statistical distance (model)"}.get(x, x.replace("_", " ")))
-        axes.set_ylabel(y.replace("_", " "))
-        axes.margins(0.12)  # room for the names of the points
-        return axes
 
     def __repr__(self) -> str:
         return "\n".join([self._heading(), self.summary().round(3).to_string(na_rep="–")])

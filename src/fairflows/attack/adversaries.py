@@ -169,17 +169,10 @@ QUICK_WHITE_BOX_LEARNERS = {"boosted trees": QUICK_LEARNERS["boosted trees"]}
 
 def frequency_scores(fit: npt.NDArray, group: IntArray, others: list[npt.NDArray]) -> list[FloatArray]:
     """Return the log of each group's share of rows with exactly this value, (n, K), half a row added to each count."""
-    values = np.unique(fit)
     K = group.max() + 1
-    counts = np.full((len(values) + 1, K), 0.5)
-    np.add.at(counts, (np.searchsorted(values, fit), group), 1)
-    log_shares = np.log(counts / np.bincount(group, minlength=K))
-    log_shares[-1] = 0  # a value that was never seen says nothing
-    found = []
-    for rows in others:
-        place = np.minimum(np.searchsorted(values, rows), len(values) - 1)
-        found.append(log_shares[np.where(values[place] == rows, place, len(values))])
-    return found
+    counts = pd.crosstab(fit, group).reindex(columns=range(K), fill_value=0)
+    log_shares = np.log((counts + 0.5) / np.bincount(group, minlength=K))
+    return [log_shares.reindex(rows, fill_value=0).to_numpy() for rows in others]  # an unseen value says nothing
 
 
 @dataclass(frozen=True)
