@@ -10,7 +10,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairflows as ff
 from fairflows.bounds import cell_upper_bound
-from fairflows.certificate.certify import Case, Settings
+from fairflows.certificate.certify import Case
 from fairflows.encoder.base import CELL, Traits
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import RawFeatures
@@ -390,8 +390,8 @@ def test_the_bound_covers_the_truth():
             {"kind": kind, "group": group, "person": np.arange(400)}, sensitive="group", identifier="person"
         )
         shared = ff.Release(Likely(), output="cell").fit(people)
-        case = Case(Released.of(shared), people, Settings.of(Released.of(shared), [0, 1]), name="")
-        folds = [part.fold(["0", "1"], delta / 2) for part in case.counted("row")]
+        case = Case(Released.of(shared), people, "")
+        folds = [part.fold(["0", "1"], delta / 2) for part in case.counted["row"]]
         upper = sum(fold.share * fold.upper for fold in folds)
         sent = [
             np.array([np.bincount(m.encoder.cell_of_, weights=law, minlength=2) for law in laws])

@@ -171,12 +171,12 @@ class Case:
         rows: Table,
         name: str,
         *,
-        released: Sequence[str] | None,
-        delta: float,
-        target: float | None,
-        n_draws: int | None,
-        seed: int,
-        most_rows: int,
+        released: Sequence[str] | None = None,
+        delta: float = 0.05,
+        target: float | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        most_rows: int = 1,
         attack: AttackResult | None = None,
     ) -> None:
         check_count("random_state", seed, 0)

@@ -25,7 +25,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -57,12 +56,12 @@ class Look:
     date: str = ""  # when it was recorded, in UTC; empty for one that is not recorded
 
 
+@dataclass(frozen=True)
 class Looks:
     """The looks that were recorded, in a folder: see `open_looks`, which holds the lock."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._lock = FileLock(folder / _LOCK, mode=0o600)
+    folder: Path
+    key: Key  # the record's own secret
 
     def rows(self, X: pd.DataFrame, names: Iterable[object] | None) -> RowsSeen:
         """Hash the rows of persons with these names, in any order, repeated or not.
@@ -71,16 +70,17 @@ class Looks:
         """
         persons: Hashes = np.empty(0, np.uint64)
         if names is not None:
-            persons = np.unique(keyed_hashes(normal_names(names), self._key, "person"))
-        return RowsSeen(names is not None, persons, content_hashes(X, self._key))
+            persons = np.unique(keyed_hashes(normal_names(names), self.key, "person"))
+        return RowsSeen(names is not None, persons, content_hashes(X, self.key))
 
     def request(self, *parts: object) -> str:
         """Hash the model, the rows and the settings of a certificate."""
-        return fingerprint([repr(part) for part in parts], self._key)
+        return fingerprint([repr(part) for part in parts], self.key)
 
     def at(self, rows: RowsSeen) -> list[Look]:
         """Return the looks at any of these persons, in order of their numbers."""
-        found = [look for seen, look in self._looks() if _share_persons(seen, rows)]
+        recorded = [_read(path, self.key) for path in sorted(self.folder.glob("*.npz"))]
+        found = [look for seen, look in recorded if _share_persons(seen, rows)]
         return sorted(found, key=lambda look: (look.number, look.date))
 
     def find(self, rows: RowsSeen, model: str, request: str) -> tuple[Look, list[Look]]:
@@ -97,70 +97,11 @@ class Looks:
             return look
         now = datetime.now(UTC)
         look = replace(look, date=now.isoformat(timespec="seconds"))
-        about = {"format": _FORMAT, "key": _digest(self._key), "named": rows.named, **asdict(look)}
+        about = {"format": _FORMAT, "key": _digest(self.key), "named": rows.named, **asdict(look)}
         data = io.BytesIO()
         np.savez(data, about=np.array(json.dumps(about)), persons=rows.persons, contents=rows.contents)
-        self._write(self.folder / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.npz", data.getvalue())
+        _write(self.folder / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.npz", data.getvalue())
         return look
-
-    def _write(self, path: Path, data: bytes) -> None:
-        """Write a file that only the user may read; it appears whole or not at all."""
-        side = path.with_name(f".{path.name}.partial")
-        with _explained(self.folder):
-            try:
-                with os.fdopen(os.open(side, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(side, path)
-            except BaseException:
-                side.unlink(missing_ok=True)
-                raise
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock; a thread that holds it already may do so again."""
-        with _explained(self.folder):
-            try:
-                self._lock.acquire(timeout=_PATIENCE)
-            except Timeout:
-                warn_user(f"{self.folder}: another process is counting looks in this folder; waiting until it is done.")
-                self._lock.acquire()
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-    @cached_property
-    def _key(self) -> Key:
-        """The record's secret, made when the record is new; called with the lock held."""
-        path = self.folder / _KEY
-        with _explained(self.folder):
-            if not path.exists():
-                self._check_that_it_is_new()
-                self.folder.chmod(0o700)
-                self._write(path, bytes(new_key()))
-            secret = path.read_bytes()
-        if len(secret) != KEY_BYTES:
-            raise DataError(f"{path}: the key is damaged: it must have {KEY_BYTES} bytes; it has {len(secret)}.")
-        return Key(secret)
-
-    def _check_that_it_is_new(self) -> None:
-        others = sorted(path.name for path in self.folder.iterdir() if path.name != _LOCK)
-        if any(name.endswith(".npz") for name in others):
-            raise DataError(
-                f"{self.folder / _KEY}: the key is missing, and without it no person in this record of looks is "
-                f"recognised. Restore it, or let {ENVIRONMENT} name another folder."
-            )
-        if others:
-            raise DataError(
-                f"{self.folder}: holds {others[0]!r}, which fairflows did not write; {ENVIRONMENT} must name a folder "
-                "that is used for nothing else."
-            )
-
-    def _looks(self) -> Iterator[tuple[RowsSeen, Look]]:
-        for path in sorted(self.folder.glob("*.npz")):
-            yield _read(path, _digest(self._key))
 
 
 @contextmanager
@@ -186,14 +127,22 @@ def open_looks() -> Iterator[Looks]:
     """
     named = os.environ.get(ENVIRONMENT)
     folder = Path(named).expanduser().absolute() if named else platformdirs.user_data_path("fairflows", appauthor=False)
+    lock = FileLock(folder / _LOCK, mode=0o600)
     with _explained(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    looks = Looks(folder)
-    with looks.locked():
+        try:
+            lock.acquire(timeout=_PATIENCE)
+        except Timeout:
+            warn_user(f"{folder}: another process is counting looks in this folder; waiting until it is done.")
+            lock.acquire()
+    try:
         with _explained(folder):
             for path in folder.glob(".*.partial*"):  # a process was killed while it wrote: nobody else writes now
                 path.unlink()
-        yield looks
+            key = _key_of(folder)
+        yield Looks(folder, key)
+    finally:
+        lock.release()
 
 
 def normal_names(names: Iterable[object]) -> list[str]:
@@ -211,6 +160,44 @@ def normal_names(names: Iterable[object]) -> list[str]:
     return pc.replace_substring_regex(trimmed, r"^0*([0-9]+)(\.0*)?$", r"\1").to_pylist()
 
 
+def _key_of(folder: Path) -> Key:
+    """Return the record's secret, which is made when the record is new."""
+    path = folder / _KEY
+    if not path.exists():
+        others = sorted(other.name for other in folder.iterdir() if other.name != _LOCK)
+        if any(name.endswith(".npz") for name in others):
+            raise DataError(
+                f"{path}: the key is missing, and without it no person in this record of looks is recognised. Restore "
+                f"it, or let {ENVIRONMENT} name another folder."
+            )
+        if others:
+            raise DataError(
+                f"{folder}: holds {others[0]!r}, which fairflows did not write; {ENVIRONMENT} must name a folder that "
+                "is used for nothing else."
+            )
+        folder.chmod(0o700)
+        _write(path, bytes(new_key()))
+    secret = path.read_bytes()
+    if len(secret) != KEY_BYTES:
+        raise DataError(f"{path}: the key is damaged: it must have {KEY_BYTES} bytes; it has {len(secret)}.")
+    return Key(secret)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file that only the user may read; it appears whole or not at all."""
+    side = path.with_name(f".{path.name}.partial")
+    with _explained(path.parent):
+        try:
+            with os.fdopen(os.open(side, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(side, path)
+        except BaseException:
+            side.unlink(missing_ok=True)
+            raise
+
+
 def _share_persons(one: RowsSeen, other: RowsSeen) -> bool:
     """Whether two looks have a person in common; without names, whether one file may be a part of the other."""
     if one.named and other.named:
@@ -218,7 +205,7 @@ def _share_persons(one: RowsSeen, other: RowsSeen) -> bool:
     return one.shared(other) > 0 or is_part(*sorted((one.contents, other.contents), key=len))
 
 
-def _read(path: Path, key: str) -> tuple[RowsSeen, Look]:
+def _read(path: Path, key: Key) -> tuple[RowsSeen, Look]:
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             about = parse_json(str(file["about"]))
@@ -233,7 +220,7 @@ def _read(path: Path, key: str) -> tuple[RowsSeen, Look]:
         ) from None
     if look is None:
         raise DataError(f"{path}: the file has format {format_}, and this release of fairflows reads {_FORMAT}.")
-    if written != key:
+    if written != _digest(key):
         raise DataError(f"{path}: was written with another key than {path.parent / _KEY}; restore that key.")
     return rows, look
 
