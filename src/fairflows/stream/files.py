@@ -22,7 +22,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fairflows.bijection.steps import one_thread
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released, beside, role_values
 from fairflows.stream.batches import (
@@ -347,6 +346,8 @@ def shuffled(batches: Iterable[pa.Table], n_buckets: int, folder: Path) -> Itera
 def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Map by one thread per processor, a few items ahead at most: NumPy and torch work outside Python's lock."""
     n_workers = os.cpu_count() or 1
+    from fairflows.bijection.steps import one_thread  # loads torch, which a command of another kind can do without
+
     with one_thread(), ThreadPoolExecutor(n_workers) as pool:
         waiting: deque[Future[Result]] = deque()
         try:
