@@ -21,7 +21,6 @@ from fairflows.paper.experiments.trade_offs import area
 from fairflows.paper.experiments.trained_heads import (
     adversary_accuracies,
     balanced_accuracy,
-    predicted,
     thirds,
     thirds_in_batches,
     trained_networks,
@@ -70,16 +69,6 @@ def test_an_attack_whose_rate_vanishes_recovers_less():
         for schedule in (thirds_in_batches, thirds)
     )
     assert trained > undertrained + 0.2
-
-
-def test_networks_come_out_as_they_would_alone():
-    rng = np.random.default_rng(0)
-    z, target = torch.tensor(rng.normal(size=(1, 300, 2)), dtype=torch.float32), torch.tensor(rng.integers(2, size=300))
-    both, alone = (
-        trained_networks(z, target, hidden=(8,), epochs=3, seeds=seeds, batch_size=64) for seeds in ([3, 4], [4])
-    )
-    np.testing.assert_allclose(both.select(1)(z).detach(), alone(z).detach(), atol=1e-4)
-    assert predicted(both, z).shape == (2, 300)
 
 
 def test_strata_decide_what_the_loss_is_the_mean_of():
