@@ -35,7 +35,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from fairflows import __version__, density
+from fairflows import __version__
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_folder, refuse_other_files, settle_folder, write_private
 from fairflows.table.json_text import from_text, parse_json, read_json, read_text, to_text
@@ -55,7 +55,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.codec.cell_codec": "BinLevels CellCodec",
     "fairflows.codec.one_column": "Levels Scale",
     "fairflows.bijection": "RealNVP NeuralSpline ElementwiseSpline StackedMLP",
-    "fairflows.density": " ".join(name for name in density.__all__ if name[0].isupper()),
+    "fairflows.density": "FlowDensity GroupDensities KnownDensity MixtureDensity",
     "fairflows.density.known": "InModelSpace",
     "fairflows.density.made": "CategoricalMADE",
     "fairflows.density.cell_counts": "CellCounts SmoothedCounts PairTree",
