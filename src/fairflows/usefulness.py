@@ -15,7 +15,7 @@ from fairflows.density.cell_counts import one_hot
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
-from fairflows.table.columns import floats, has_order, numbers, places_in
+from fairflows.table.columns import floats, has_order, places_in
 from fairflows.table.table import Table
 
 IntArray = npt.NDArray[np.int64]
@@ -204,10 +204,8 @@ class _Codes:
         if has_order(train.dtype):
             return cls(*_binned(train, test, size[0]))
         levels = train.astype(object).value_counts().index[: size[1]]
-        found = (places_in(levels, column) for column in (train, test))
-        codes, others = (np.where(code < 0, len(levels), code) for code in found)
-        missing = (column.isna().to_numpy() for column in (train, test))
-        return cls(*(np.where(gap, len(levels) + 1, code) for gap, code in zip(missing, (codes, others), strict=True)))
+        found = [(places_in(levels, column), column.isna().to_numpy()) for column in (train, test)]
+        return cls(*(np.where(place < 0, len(levels) + missing, place) for place, missing in found))
 
     @property
     def majority(self) -> float:
@@ -280,19 +278,14 @@ def _as_numbers(train: pd.Series, test: pd.Series) -> tuple[FloatArray, FloatArr
     return learnt if train.notna().any() else np.zeros(len(train)), asked  # trees cannot cut nothing
 
 
-def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> tuple[IntArray, IntArray]:
-    known = np.sort(numbers(train.dropna()))
-    edges = np.unique(known[np.arange(1, n_bins) * len(known) // n_bins]) if len(known) else known
-    edges = edges[edges > known[0]] if len(known) else edges
-    if not len(edges):  # most values are the smallest: then it is that, or another
-        edges = known[known > known[0]][:1] if len(known) else known
-    codes = []
-    for column in (train, test):
-        missing = column.isna().to_numpy()
-        code = np.full(len(column), len(edges) + 1)
-        code[~missing] = np.searchsorted(edges, numbers(column[~missing]), side="right")
-        codes.append(code)
-    return codes[0], codes[1]
+def _binned(train: pd.Series, test: pd.Series, n_bins: int) -> list[IntArray]:
+    """Code numbers by bins that hold about equally many values of `train`; a missing number is one more."""
+    values = [floats(column) for column in (train, test)]
+    known = np.sort(values[0][~np.isnan(values[0])])
+    above = known[known > known[:1]]  # the smallest
+    cuts = known[np.arange(1, n_bins) * len(known) // n_bins] if len(known) else known
+    edges = np.intersect1d(cuts, above) if np.isin(cuts, above).any() else above[:1]
+    return [np.where(np.isnan(v), len(edges) + 1, np.searchsorted(edges, v, side="right")) for v in values]
 
 
 def _mutual_information(columns: IntArray, target: IntArray) -> npt.NDArray[np.float64]:
