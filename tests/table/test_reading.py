@@ -233,7 +233,6 @@ def test_dates_in_a_file_are_discrete(tmp_path):
     path = written(tmp_path / "t.csv", "\n".join(["day,s", *(f"{day},{'fm'[i % 2]}" for i, day in enumerate(days))]))
     table = Table.read(path, sensitive="s")
     assert table.kinds == {"day": "discrete"}
-    assert table.columns().loc["day", "step"] == "1 days"
 
 
 def test_what_is_missing_is_named(tmp_path):

@@ -95,9 +95,7 @@ def test_summary_and_columns(frame):
     assert summary.loc["all", "rows"] == 60
     assert summary["rows"].iloc[:-1].sum() == 60
     assert summary.loc["m", "P(repaid = yes)"] == (frame.loc[frame["sex"] == "m", "repaid"] == "yes").mean()
-    assert table.columns().loc["age", "step"] == "1"
-    dated = Table(frame.assign(day=pd.date_range("2020", periods=60)), **ROLES)
-    assert dated.columns().loc["day", "step"] == "1 days"
+    assert table.columns().loc["age", "values"] == frame["age"].nunique()
 
 
 def test_split_never_parts_a_person(frame):

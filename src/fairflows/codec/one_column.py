@@ -32,7 +32,6 @@ OTHER = "other"
 
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.number]
 _N_QUANTILES = 257  # of the known values, from which missing ones are drawn
 _TINY = 2.0**-1000  # a range of numbers below this is measured in this unit
 
@@ -233,7 +232,7 @@ class Levels:
         """The number of the level that stands in for values without a level: "other", or the first one."""
         return int(self.index.get_loc(OTHER)) if self.takes_unseen and OTHER in self.index else 0
 
-    def column(self, codes: Positions) -> pd.Series:
+    def column(self, codes: npt.NDArray[np.number]) -> pd.Series:
         """Return the values with these numbers; a number outside gets the nearest level."""
         nearest = np.clip(codes, 0, len(self) - 1).astype(np.intp)
         return pd.Series(self.array(nearest), dtype=self.dtype)

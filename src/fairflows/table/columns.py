@@ -172,13 +172,6 @@ def check_column(name: str, column: pd.Series) -> None:
             raise DataError(f"Column {name!r} must hold text, numbers, true and false, or dates; got {found[0]}.")
 
 
-def step_text(step: float, dtype: np.dtype) -> str:
-    """Return the distance between neighbouring values on a grid, as text."""
-    if dtype.kind in "mM":
-        return str(pd.Timedelta(int(step), unit=np.datetime_data(dtype)[0])).removesuffix(" 00:00:00")
-    return f"{step:g}"
-
-
 def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
     """Raise if declared kinds are unknown, are of unknown columns, or need numbers where a column has none."""
     if kinds is None:

@@ -155,12 +155,6 @@ class Ledger:
     def __reduce__(self) -> tuple[type[Ledger], tuple[Secret, list[RowsSeen] | None]]:
         return Ledger, (self.key, self._used if secrets_travel.get() else None)
 
-    def __repr__(self) -> str:
-        if self._used is None:
-            return "<Ledger: left out of a pickle>"
-        n, what = sum(len(used) for used in self.used), "persons" if self.used[0].named else "rows"
-        return f"<Ledger: {n:,} {what} used>"
-
 
 def is_part(part: Hashes, whole: Hashes) -> bool:
     """Whether every row of one file is in another, in any order, as often: nothing shows that they are other rows."""

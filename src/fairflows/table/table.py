@@ -23,14 +23,11 @@ from fairflows.table.columns import (
     check_known,
     has_order,
     infer_kind,
-    numbers,
     places_in,
     shown,
     sorted_values,
-    step_text,
 )
 from fairflows.table.frames import ColumnLike, Frame, is_polars, to_pandas
-from fairflows.table.grid import find_grid
 from fairflows.table.grouping import Cuts, Grouping, joined, make_grouping
 from fairflows.table.persons import Hashes, Persons, Secret, check_identifier, content_hashes, fingerprint
 from fairflows.table.reading import read_frame
@@ -321,13 +318,11 @@ class Table:
         return pd.DataFrame(rows).set_index("group")
 
     def columns(self) -> pd.DataFrame:
-        """Return kind, distinct values, missing values, range and grid of each feature."""
+        """Return kind, distinct values, missing values and range of each feature."""
         rows = []
         for name, column in self.X.items():
             known = column.dropna()
             ordered = has_order(column.dtype) and len(known) > 0
-            grid = find_grid(numbers(known)) if ordered else None
-            step = "" if grid is None else step_text(grid.quantum, numbers(known).dtype)
             rows.append(
                 {
                     "column": str(name),
@@ -336,7 +331,6 @@ class Table:
                     "values": known.nunique(),
                     "missing": int(column.isna().sum()),
                     "range": f"{known.min()} … {known.max()}" if ordered else "",
-                    "step": step,
                 }
             )
         return pd.DataFrame(rows).set_index("column")
