@@ -174,8 +174,8 @@ def test_a_latent_is_encoded_and_decoded(run, fitted, tmp_path):
     assert code == (0 if certificate["status"] == "MODEL_ONLY" else 1)
 
     new, encoded, back = fitted / "new.csv", tmp_path / "encoded.parquet", tmp_path / "back.csv"
-    assert run("encode", tmp_path / "latent", new, "-o", encoded, "--keep-order", "--exact")[0] == 0
-    assert run("decode", tmp_path / "latent", encoded, "--sensitive-from", new, "-o", back, "--json")[0] == 0
+    assert run("encode", tmp_path / "latent", new, "-o", encoded, "--keep-order", "--exact", "--keep", "sex")[0] == 0
+    assert run("decode", tmp_path / "latent", encoded, "-o", back)[1] == f"800 rows written to {back}\n"
     rows = pd.read_csv(new)[["age", "income"]]
     pd.testing.assert_frame_equal(pd.read_csv(back), rows, check_dtype=False)
 
@@ -183,14 +183,14 @@ def test_a_latent_is_encoded_and_decoded(run, fitted, tmp_path):
 def test_certificates_of_other_rows_are_made_written_and_verified(run, fitted, tmp_path):
     shutil.copytree(fitted / "out", tmp_path / "out")
     file = tmp_path / "certificate.json"
-    code, out, _ = run("certify", tmp_path / "out", fitted / "new.csv", "--target", "0.2", "--json", "-o", file)
+    code, out, _ = run("certify", tmp_path / "out", fitted / "new.csv", "--target", "0.2", "--json")
+    file.write_text(out)
     certificate = json.loads(out)
     assert code == (0 if certificate["status"] == "CERTIFIED" else 1)
     assert certificate["target"] == 0.2
-    assert json.loads(file.read_text()) == certificate
     assert run("certify", tmp_path / "out", fitted / "new.csv")[0] == 0, "that of share is the default"
     given = ["--certificate", file]
-    assert run("verify", tmp_path / "out", fitted / "new.csv", *given, "--json")[0] == 0
+    assert run("verify", tmp_path / "out", fitted / "new.csv", *given)[0] == 0
     certificate["statements"][0]["distance"] = 0.001
     file.write_text(json.dumps(certificate))
     code, out, _ = run("verify", tmp_path / "out", fitted / "new.csv", *given)
@@ -205,8 +205,7 @@ def test_audit(run, fitted):
     code, out, _ = run("audit", fitted / "out", fitted / "new.csv", "--quick", "--json")
     assert code == 0
     assert 0 <= json.loads(out)["attack_lower"] <= 1
-    words = ["audit", fitted / "out", fitted / "new.csv", "--train", fitted / "loans.csv", "--quick", "-q"]
-    assert run(*words)[0] == 0
+    assert "adversar" in run("audit", fitted / "out", fitted / "new.csv", "--quick")[1]
 
 
 def test_a_saved_model_alone_needs_to_be_told_the_columns(run, fitted, tmp_path):
@@ -221,15 +220,13 @@ def test_a_saved_model_alone_needs_to_be_told_the_columns(run, fitted, tmp_path)
 def test_experiments_are_listed_and_run(run, tmp_path, monkeypatch):
     monkeypatch.setattr("fairflows.paper.experiments.certificates.on_adult", pd.DataFrame)  # tested where it is from
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path, **settings: path.touch())
-    names = [line["id"] for line in json.loads(run("reproduce", "--list", "--json")[1])]
-    assert {"figure-1", "table-1", "certificates"} <= set(names)
+    listed = run("reproduce")[1]
+    assert all(name in listed for name in ("figure-1", "table-1", "certificates"))
     code, out, err = run("reproduce", "figure-2", "certificates", "--quick", "-o", tmp_path)
     assert code == 0
     assert "certificates, 2 of 2" in err
     assert out.index("figure-2: Four Gaussian blobs") < out.index("certificates: Bounds")
     assert out.count("done") == 2
-    records = json.loads(run("reproduce", "certificates", "--quick", "-o", tmp_path, "--json")[1])
-    assert [record["id"] for record in records] == ["certificates"]
     code, out, err = run("reproduce", "figure-2", "figure-99", "-o", tmp_path / "none")
     assert (code, out, "there is no experiment 'figure-99'" in err) == (2, "", True)
     assert not (tmp_path / "none").exists(), "a wrong name is found before anything runs"

@@ -11,9 +11,8 @@ import pytest
 from typer.main import get_command
 
 from fairflows import FairMatching, Table
-from fairflows.cli.base import _OPTIONS, show_warning, with_options
-from fairflows.cli.commands import _address
-from fairflows.cli.main import BUG, app, main
+from fairflows.cli.main import BUG, app, main, show_warning
+from fairflows.cli.options import _OPTIONS, with_options
 from fairflows.exceptions import DataWarning
 from fairflows.storage import save
 from fairflows.stream.batches import BatchEncoder
@@ -51,8 +50,8 @@ SHARE = ["share", "loans.csv", "--sensitive", "sex", "--label", "repaid"]
          "engine must be 'local' to read CSV files"),
         ([*SHARE, "-o", "out", "--random-state", "-1"], "--random-state"),
         (["demo", "-o", "loans.csv"], "loans.csv: is a file"),
-        (["certify", "nowhere", "loans.csv", "-o", "no/c.json"], "there is no folder no"),
-        (["certify", "nowhere", "loans.csv", "-o", "loans.csv"], "would be lost"),
+        (["encode", "model", ".", "--sensitive", "sex", "-o", "out", "--engine", "ray", "--keep-order"],
+         "engine must be 'local' to keep the order"),
         (["encode", "model", "loans.csv", "--sensitive", "sex", "-o", "loans.csv"], "would be lost"),
         (["reproduce", "figure-4a", "--device", "tpu"], "not one of 'auto', 'cpu', 'cuda'"),
     ],
@@ -66,11 +65,6 @@ def test_what_cannot_be_done_is_said_before_the_work(run, folder, monkeypatch, w
     assert message in " ".join(err.split())
     assert "fitting" not in err
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-
-
-def test_addresses_of_folders_are_taken_as_typed():
-    assert _address(Path("s3://bucket/rows")) == "s3://bucket/rows"
-    assert _address(Path("rows/2024")) == "rows/2024"
 
 
 def test_an_option_given_twice_counts_once(run, folder):

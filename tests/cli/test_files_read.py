@@ -55,9 +55,9 @@ def test_files_in_every_form_mean_the_same(run, fitted, tmp_path):
 def test_commands_on_a_result_read_files_as_stated(run, fitted, command):
     file = fitted / ("loans.csv" if command == "verify" else "german.csv")
     words = ["--quick"] if command == "audit" else []
-    code, out, err = run(command, fitted / "out", file, *words, *GERMAN, "--json")
+    code, out, err = run(command, fitted / "out", file, *words, *GERMAN)
     assert code in (0, 1), err  # small tables may miss the target
-    assert json.loads(out)
+    assert out
 
 
 @pytest.mark.parametrize("command", ["share", "encode", "decode", "describe", "certify", "verify", "audit"])

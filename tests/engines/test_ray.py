@@ -9,7 +9,7 @@ import pytest
 from engines.conftest import FEATURES, ROLES, N, assert_same_rows
 
 import fairflows as ff
-from fairflows.stream.on_ray import encode_folder
+from fairflows.stream.files import encode_folder
 
 ray = pytest.importorskip("ray", reason="fairflows[engines] is not installed")
 pytest.importorskip("ray.data", reason="fairflows[engines] is not installed")
@@ -20,25 +20,17 @@ def cluster():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Ray itself warns of when it starts
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        ray.data.DataContext.get_current()
     yield
     ray.shutdown()
 
 
 def test_a_folder_is_encoded_like_a_file_in_random_order(model, folder, expected, tmp_path):
-    context = ray.data.DataContext.get_current()
     assert encode_folder(model, folder, tmp_path / "out", **ROLES) == N
     encoded = pd.read_parquet(tmp_path / "out")
     assert_same_rows(encoded, expected)
     assert [path.name for path in tmp_path.iterdir()] == ["out"], "nothing is left beside it"
-    assert ray.data.DataContext.get_current() is context
     order = encoded["person"].str.removeprefix("p").astype(int)
     assert abs(np.corrcoef(order, np.arange(N))[0, 1]) < 6 / np.sqrt(N)  # that of a random order is about 1/√n
-
-
-def test_rows_keep_their_order_where_asked(model, folder, frame, tmp_path):
-    encode_folder(model, folder, tmp_path / "out", keep_order=True, **ROLES)
-    assert pd.read_parquet(tmp_path / "out")["person"].tolist() == frame["person"].tolist()
 
 
 def test_persons_meet_the_model_that_has_not_seen_them(frame, folder, tmp_path):

@@ -13,7 +13,7 @@ from fairflows import FairMatching, Table, load_adult
 from fairflows.exceptions import DataError
 from fairflows.paper.baselines import RawFeatures
 from fairflows.release.release import Release
-from fairflows.release.released import Released, beside
+from fairflows.release.released import Released
 from sklearn_checks import run_check
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -201,13 +201,6 @@ def test_several_rows_take_an_identifier():
     with pytest.raises(DataError, match=r"fitted without persons.*state the most rows.*\(most_rows=\.\.\.\)"):
         release.most_rows(named)
     assert Released.of(Release(RawFeatures(), n_cells=2, output="cell", n_folds=1).fit(named)).most_rows(named) == 4
-
-
-def test_what_is_written_beside_the_release_does_not_replace_it():
-    cells = pd.DataFrame({"cell": [1, 0]})
-    assert list(beside(cells, pd.DataFrame({"y": [0, 1]}))) == ["cell", "y"]
-    with pytest.raises(DataError, match="Column 'cell' is written by the model"):
-        beside(cells, pd.DataFrame({"cell": [0, 1]}))
 
 
 def test_numbers_are_released_in_single_precision():

@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import Certificate, DataError, FairMatching, Table, certify, frontier, load, load_adult, share, verify
+from fairflows import Certificate, DataError, FairMatching, Table, certify, load, load_adult, share, verify
 from fairflows.bounds.derived import rounded_up
 from fairflows.workflow import sharing
 from fairflows.workflow.shared import certified_part, read_run
-from fairflows.workflow.sharing import report
 
 pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "short_made")
 
@@ -209,18 +208,3 @@ def test_cells_for_a_label_need_one(few):
     unlabelled = Table(few.X, sensitive=few.a.to_numpy(), identifier=few.identifier)
     with pytest.raises(DataError, match="Cells are made for a label"):
         share(unlabelled, method="cells")
-
-
-def test_report_of_an_encoder(adult):
-    train, test = adult.split(validation=0)
-    train, validation = train.split(validation=0)
-    front = frontier(FairMatching(density="counts"), train, strengths=[0.0, 1.0], validation=validation)
-    page = report(front.encoders[1], test, train=train)
-    assert page.contents["certificate"]["status"] == "MODEL_ONLY"
-    overall = {line["name"]: line for line in page.contents["metrics"]["overall"]}
-    predicted = front.encoders[1].predict(test)
-    assert overall["accuracy"]["after"] == pytest.approx((predicted == test.y).mean())
-    from fairlearn.metrics import demographic_parity_difference
-
-    expected = demographic_parity_difference(test.y, predicted, sensitive_features=test.a)
-    assert overall["demographic parity difference"]["after"] == pytest.approx(expected)

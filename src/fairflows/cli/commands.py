@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fairflows.cli.base import (
-    app,
-    open_model,
-    open_result,
-    print_frame,
-    print_json,
-    row_counter,
-    stages,
-    with_options,
-)
 from fairflows.cli.options import (
     Delta,
     File,
@@ -35,11 +28,12 @@ from fairflows.cli.options import (
     Reading,
     Sensitive,
     SensitiveIfNotKnown,
-    Silent,
     Target,
     reads_files,
     reads_tables,
+    with_options,
 )
+from fairflows.display import progress_bar
 from fairflows.exceptions import DataError
 from fairflows.table.text_format import TextFormat
 
@@ -47,8 +41,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fairflows.paper.experiments import Outcome
+    from fairflows.release.released import Transformer
     from fairflows.table.table import Table
     from fairflows.workflow.shared import Kind, Run, Shared
+
+app = typer.Typer(
+    help="Share a table without giving away a sensitive attribute.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
 
 _MODELS = 2  # of `share`; each is certified by the persons that it was not fitted to, with its part of δ
 
@@ -102,7 +105,7 @@ def share(
 
     check_place(out, file, replace=replace)
     kind = kind_to_share(file)
-    with stages(quiet or as_json) as say:
+    with _stages(quiet or as_json) as say:
         say(f"reading {file}")
         table = reading.table(reading.frame(file, identifier), file.name, sensitive, label, identifier)
         if identifier is None:
@@ -127,7 +130,6 @@ def share(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("fairflows-demo"),
-    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Share Adult, end to end and offline.
@@ -140,13 +142,12 @@ def demo(
 
     check_place(out, replace=True)
     table = load_adult()
-    with stages(quiet or as_json) as say:
+    with _stages(quiet) as say:
         shared = make(table, quick=True, say=say)
         shared.save(out, replace=True)
-    if not (quiet or as_json):
-        print_frame(table.X.head(3), False, title="The table")
-        print_frame(shared.table.head(3), False, title="The shared table: rows drawn from cells")
-    _print_shared(shared, out, "csv", as_json)
+    _print_frame(table.X.head(3), title="The table")
+    _print_frame(shared.table.head(3), title="The shared table: rows drawn from cells")
+    _print_shared(shared, out, "csv", as_json=False)
 
 
 def _print_shared(shared: Shared, out: Path, kind: Kind, as_json: bool) -> None:
@@ -155,7 +156,7 @@ def _print_shared(shared: Shared, out: Path, kind: Kind, as_json: bool) -> None:
 
     if as_json:
         usefulness = None if shared.usefulness is None else shared.usefulness.to_dict()
-        print_json({"out": str(out), "certificate": shared.certificate.to_dict(), "usefulness": usefulness})
+        _print_json({"out": str(out), "certificate": shared.certificate.to_dict(), "usefulness": usefulness})
     else:
         typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
 
@@ -188,10 +189,10 @@ def describe(
     found = [with_options(str(each)) for each in [*named, *find_problems(table, **plan)]]
     bounds = best_bounds(table, **plan)
     if as_json:
-        print_json(_record(table, found, bounds))
+        _print_json(_record(table, found, bounds))
         return
     typer.echo(repr(table))
-    print_frame(table.columns().reset_index(), as_json=False, title="Columns")
+    _print_frame(table.columns().reset_index(), title="Columns")
     for finding in found:
         typer.echo(f"! {finding}")
     typer.echo(_at_best(bounds))
@@ -226,7 +227,7 @@ def _at_best(bounds: pd.DataFrame) -> str:
 @reads_files
 def encode(
     folder: Folder,
-    source: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file; with Ray, a folder of Parquet files.")],
+    source: Annotated[str, typer.Argument(help="CSV, Excel or Parquet file; with Ray, a folder of Parquet files.")],
     out: OutFile,
     sensitive: SensitiveIfNotKnown = None,
     identifier: Identifier = None,
@@ -238,7 +239,6 @@ def encode(
         bool, typer.Option("--exact", help="Write encoded numbers in 64 bits, so that they decode exactly.")
     ] = False,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
-    as_json: Json = False,
     quiet: Quiet = False,
     *,
     text_format: TextFormat,
@@ -250,40 +250,34 @@ def encode(
 
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
-    model, run = open_model(folder)
+    model, run = _open_model(folder)
     settings: dict[str, Any] = {
         **_roles(run, sensitive, identifier),
         "keep": keep or (),
-        "keep_order": keep_order,
         "precision": "float64" if exact else "float32",
     }
     if engine == "ray":
-        from fairflows.stream.on_ray import encode_folder
+        from fairflows.stream.files import encode_folder
 
         if text_format != TextFormat():
             raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
-        n_rows = encode_folder(model, _address(source), _address(out), **settings)
+        if keep_order:
+            raise DataError("engine must be 'local' to keep the order of the rows.")
+        n_rows = encode_folder(model, source, out, **settings)
     else:
+        from fairflows.certificate.check import list_files
         from fairflows.stream.files import encode_file
 
-        with row_counter(quiet or as_json, "encoding") as count:
-            n_rows = encode_file(model, source, out, text_format=text_format, on_progress=count, **settings)
-        if not (keep or keep_order):  # such files are not covered
-            _list_file(folder, out)
-    _print_done(n_rows, out, as_json, quiet)
-
-
-def _address(place: Path) -> str:
-    """Return a path or URI as it was typed: pathlib makes one slash of several."""
-    return re.sub(r"^([a-z][a-z0-9+.-]+):/", r"\1://", str(place))
-
-
-def _list_file(folder: Path, out: Path) -> None:
-    """Name a later file in the list beside the certificate, where the folder has one."""
-    from fairflows.certificate.check import list_files
-
-    if (folder / "certificate.json").is_file():
-        list_files(folder / "certificate.json", [out])
+        settings |= {"keep_order": keep_order, "text_format": text_format}
+        with progress_bar("encoding", enabled=not quiet and sys.stderr.isatty()) as show:
+            n_rows = encode_file(
+                model, source, out, on_progress=lambda done, total: show(done, total, f"{done:,} rows"), **settings
+            )
+        certificate = folder / "certificate.json"
+        if certificate.is_file() and not (keep or keep_order):  # such files are not covered
+            list_files(certificate, [Path(out)])
+    if not quiet:
+        typer.echo(f"{n_rows:,} rows written to {out}")
 
 
 @app.command()
@@ -293,27 +287,21 @@ def decode(
     source: Annotated[Path, typer.Argument(help="CSV or Parquet file of encoded rows.")],
     out: OutFile,
     sensitive: SensitiveIfNotKnown = None,
-    sensitive_from: Annotated[
-        Path | None, typer.Option(help="File with the sensitive attribute of each row, in the same order.")
-    ] = None,
     identifier: Identifier = None,
-    keep: Keep = None,
-    as_json: Json = False,
     quiet: Quiet = False,
     *,
     text_format: TextFormat,
 ) -> None:
-    """Decode a file of encoded rows (written with `--exact`, `--keep-order`, and the columns that are needed).
+    """Decode a file of encoded rows, written with `--exact`, and with `--keep` for the group and the person.
 
-    Example: `fairflows decode out encoded.parquet --sensitive-from people.csv -o rows.parquet`
+    Example: `fairflows decode out encoded.parquet -o rows.parquet`
     """
     from fairflows.stream.files import decode_file
 
-    model, run = open_model(folder)
-    settings = {**_roles(run, sensitive, identifier), "sensitive_from": sensitive_from, "keep": keep or ()}
-    with row_counter(quiet or as_json, "decoding") as count:
-        n_rows = decode_file(model, source, out, text_format=text_format, on_progress=count, **settings)
-    _print_done(n_rows, out, as_json, quiet)
+    model, run = _open_model(folder)
+    n_rows = decode_file(model, source, out, text_format=text_format, **_roles(run, sensitive, identifier))
+    if not quiet:
+        typer.echo(f"{n_rows:,} rows written to {out}")
 
 
 @app.command()
@@ -326,7 +314,6 @@ def certify(
     ] = None,
     delta: Delta = 0.05,
     most_rows: MostRows = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the certificate.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
@@ -340,20 +327,14 @@ def certify(
     """
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.certify import certify as make
-    from fairflows.table.folders import check_file, new_file
 
-    if out is not None:
-        check_file(out, rows)  # a certificate that cannot be written would have spent its share all the same
-    model, run = open_result(folder)
+    model, run = _open_result(folder)
     table = run.table_of(rows, model, text_format)
     if target is None:
         target = Certificate.read(folder / "certificate.json").target
-    with stages(quiet or as_json) as say:
+    with _stages(quiet or as_json) as say:
         say("certifying")
         certificate = make(model, table, target=target, released=run.released, delta=delta, most_rows=most_rows)
-    if out is not None:
-        with new_file(out) as side:
-            side.write_text(certificate.to_json(), encoding="utf-8")
     typer.echo(certificate.to_json() if as_json else repr(certificate))
     raise typer.Exit(0 if certificate.is_good else 1)
 
@@ -363,7 +344,6 @@ def check(
     certificate: Annotated[Path, typer.Argument(help="The certificate.json that came with the file.")],
     file: Annotated[Path | None, typer.Argument(help="The released file.", show_default=False)] = None,
     as_json: Json = False,
-    quiet: Silent = False,
 ) -> None:
     """Check a certificate and a released file, without the model and without any secret.
 
@@ -377,10 +357,7 @@ def check(
     from fairflows.certificate.check import check as find_out
 
     checked = find_out(certificate, file)
-    if as_json:
-        print_json(checked.to_dict())
-    elif not quiet:
-        typer.echo(repr(checked))
+    _print_json(checked.to_dict()) if as_json else typer.echo(repr(checked))
     raise typer.Exit(0 if checked else 1)
 
 
@@ -392,8 +369,6 @@ def verify(
     certificate: Annotated[
         Path | None, typer.Option(help="The certificate; by default that of `share`.", show_default=False)
     ] = None,
-    as_json: Json = False,
-    quiet: Silent = False,
     *,
     text_format: TextFormat,
 ) -> None:
@@ -405,13 +380,10 @@ def verify(
     from fairflows.certificate.verify import verify as compare
     from fairflows.workflow.shared import certified_part
 
-    model, run = open_result(folder)
+    model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
     found = compare(document, model, certified_part(run.table_of(rows, model, text_format), run, document, model))
-    if as_json:
-        print_json({"holds": bool(found), "differences": [d.text for d in found.differences]})
-    elif not quiet:
-        typer.echo(repr(found))
+    typer.echo(repr(found))
     raise typer.Exit(0 if found else 1)
 
 
@@ -420,31 +392,24 @@ def verify(
 def audit(
     folder: Folder,
     rows: HeldOut,
-    train: Annotated[
-        Path | None, typer.Option(help="Rows for adversaries to learn from; by default half of the others.")
-    ] = None,
-    delta: Delta = 0.05,
     quick: Quick = False,
     as_json: Json = False,
-    quiet: Quiet = False,
     *,
     text_format: TextFormat,
 ) -> None:
     """Attack the release of a model with many adversaries, and print what the best of them proves.
 
+    Adversaries learn from half of the persons, and are judged on the others.
+
     Example: `fairflows audit out held-out.csv --quick`
     """
     from fairflows.attack.auditing import audit as attack
 
-    model, run = open_result(folder)
-    table = run.table_of(rows, model, text_format)
-    if train is None:
-        learn, judged = table.split(test=0.5, validation=0)
-    else:
-        learn, judged = run.table_of(train, model, text_format), table
-    settings: dict[str, Any] = {"released": run.released, "delta": delta, "quick": quick, "n_jobs": 2}
+    model, run = _open_result(folder)
+    learn, judged = run.table_of(rows, model, text_format).split(test=0.5, validation=0)
+    settings: dict[str, Any] = {"released": run.released, "quick": quick, "n_jobs": 2}
     found = attack(model, learn, judged, **settings)
-    print_json(found.to_dict()) if as_json else typer.echo(repr(found))
+    _print_json(found.to_dict()) if as_json else typer.echo(repr(found))
 
 
 def _roles(run: Run | None, sensitive: list[str] | None, identifier: str | None) -> dict[str, Any]:
@@ -458,18 +423,28 @@ def _roles(run: Run | None, sensitive: list[str] | None, identifier: str | None)
     }
 
 
-def _print_done(n_rows: int, out: Path, as_json: bool, quiet: bool) -> None:
-    if as_json:
-        print_json({"rows": n_rows, "out": str(out)})
-    elif not quiet:
-        typer.echo(f"{n_rows:,} rows written to {out}")
+def _open_model(folder: Path) -> tuple[Transformer, Run | None]:
+    """Load the model in a folder that `share` wrote, and how its table was read; or a saved model alone."""
+    from fairflows.storage import load
+    from fairflows.workflow.shared import RUN, read_run
+
+    if (folder / RUN).is_file():
+        return load(folder / "model"), read_run(folder)
+    return load(folder), None
+
+
+def _open_result(folder: Path) -> tuple[Transformer, Run]:
+    """Load the model in a folder that `share` wrote, and how its table was read."""
+    model, run = _open_model(folder)
+    if run is None:
+        raise DataError(f"{folder}: holds a model alone; this command needs the folder that `fairflows share` wrote.")
+    return model, run
 
 
 @app.command()
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(help="Experiments; without one, all are listed.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="List them, and run none.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer seeds, epochs and rows: minutes, on two cores.")
     ] = False,
@@ -477,7 +452,6 @@ def reproduce(
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to train.")] = "auto",
     jobs: Annotated[int, typer.Option(min=1, help="How many to run side by side, as processes.")] = 1,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reproduction"),
-    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run experiments of the paper, and print its numbers beside ours.
@@ -500,25 +474,21 @@ def reproduce(
     for name in chosen:
         if name not in set(known["id"]):
             raise ValueError(f"there is no experiment {name!r}; there are {', '.join(known['id'])}.")
-    if listed or not chosen:
-        print_frame(known, as_json, title="Experiments")
+    if not chosen:
+        _print_frame(known, title="Experiments")
         return
     chosen_device(device)  # refuse a GPU that is not there before anything runs
     check_folder(out)
     results = []
-    with stages(quiet or as_json) as say:
+    with _stages(quiet) as say:
         for result in run_many(chosen, n_jobs=jobs, quick=quick, seeds=seeds, device=device, out=out):
             results.append(result)
             say(f"{result.id}, {len(results)} of {len(chosen)}")
-            if not as_json:
-                typer.echo(str(result))
-    if as_json:
-        print_json([result.to_dict() for result in results])
-    elif len(results) > 1:
+            typer.echo(str(result))
+    if len(results) > 1:
         lines = [(r.id, round(r.seconds), _outcome(r)) for r in results]
-        print_frame(pd.DataFrame(lines, columns=["experiment", "seconds", ""]), False, title="Experiments")
-    if not as_json:
-        typer.echo(f"Tables, figures and everything as JSON are in {out}.")
+        _print_frame(pd.DataFrame(lines, columns=["experiment", "seconds", ""]), title="Experiments")
+    typer.echo(f"Tables, figures and everything as JSON are in {out}.")
     missing = [bool(result.skipped) for result in results]
     failed = any(result.failed for result in results)
     raise typer.Exit(int(failed or (all(missing) if every else any(missing))))
@@ -528,3 +498,47 @@ def _outcome(result: Outcome) -> str:
     if result.failed:
         return f"failed: {result.failed.splitlines()[-1]}"
     return f"skipped: {result.skipped}" if result.skipped else "done"
+
+
+def _print_frame(frame: pd.DataFrame, title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(title=title, title_justify="left", header_style="bold")
+    for name, column in frame.items():
+        grid.add_column(str(name), justify="right" if column.dtype.kind in "if" else "left", overflow="fold")
+    for row in frame.itertuples(index=False):
+        grid.add_row(*(Text(_cell(cell)) for cell in row))
+    Console().print(grid)
+
+
+def _print_json(record: object) -> None:
+    """Print a value as JSON."""
+    typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def _stages(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Print each stage of the work on standard error, with the time so far; with a spinner on a terminal."""
+    if quiet:
+        yield lambda text: None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    start = time.monotonic()
+    with console.status("starting") as status:
+
+        def say(text: str) -> None:
+            line = f"[{time.monotonic() - start:5.0f} s] {' '.join(text.split())}"
+            console.print(line, markup=False, highlight=False)
+            status.update(text)
+
+        yield say
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -15,14 +16,14 @@ from typing import Annotated
 import typer
 
 from fairflows import __version__
-from fairflows.cli import commands
-from fairflows.cli.base import app, show_warning, with_options
-
-__all__ = ["app", "commands", "main"]
-
+from fairflows.cli.commands import app
+from fairflows.cli.options import with_options
+from fairflows.exceptions import DataWarning
 
 BUG = 70
 """The exit code of an unexpected error (EX_SOFTWARE of BSD's sysexits); 1 means that a target was missed."""
+
+_warned: set[str] = set()
 
 
 def main() -> None:
@@ -53,6 +54,16 @@ def _outcome() -> tuple[int | str | None, str]:
         name, text = type(error).__name__, " ".join(str(error).split())
         return BUG, f"a bug in fairflows, please report it: {name}: {text} (FAIRFLOWS_DEBUG=1 shows where)"
     return 0, ""
+
+
+def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """Print a `DataWarning` on one line, unless it was printed before with other counts; ignore other warnings."""
+    if not isinstance(message, DataWarning):
+        return
+    kind = re.sub(r"\d[\d,]*", "#", str(message))
+    if kind not in _warned:
+        _warned.add(kind)
+        typer.echo(f"fairflows: {with_options(str(message))}", err=True)
 
 
 @contextmanager

@@ -1,9 +1,10 @@
-"""Options that several commands share, and how a file is read as a group of its own."""
+"""Options that several commands share, how messages name them, and how a file is read as a group of its own."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,6 +21,27 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
+_SAME_NAMES = (
+    "categorical decimal delta drop encoding engine groups label method most_rows output replace sensitive separator "
+    "target"
+)
+_OPTIONS = {
+    **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
+    "identifier": "--id",
+    "kinds": "--categorical",
+    "missing": "--missing-label, --missing-group",
+}
+"""The option of each parameter that a message may name."""
+
+_NAMED = re.compile(rf"\b({'|'.join(_OPTIONS)})(?:=| must)")
+
+
+def with_options(message: str) -> str:
+    """Return a message in one line, followed by the options of the parameters that it names."""
+    options = dict.fromkeys(_OPTIONS[name] for name in _NAMED.findall(message))
+    kind = "option" if len(options) == 1 else "options"
+    return " ".join(f"{message} ({kind} {', '.join(options)})".split() if options else message.split())
+
 
 def distinct(names: list[str] | None) -> list[str] | None:
     """Return the values of a repeated option without duplicates."""
@@ -28,7 +50,6 @@ def distinct(names: list[str] | None) -> list[str] | None:
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
-Silent = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing; the exit code tells.")]
 File = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file.", show_default=False)]
 HeldOut = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of rows that the model has not seen.")]
 Folder = Annotated[Path, typer.Argument(help="Folder that `share` wrote, or a saved model.", show_default=False)]
@@ -48,7 +69,7 @@ MostRows = Annotated[
     int | None, typer.Option("--most-rows", min=1, help="Most rows of a person; by default as in training.")
 ]
 OutFile = Annotated[
-    Path,
+    str,
     typer.Option(
         "--out", "-o", help="CSV (commas, UTF-8), TSV or Parquet file to write; with Ray, a folder.", show_default=False
     ),

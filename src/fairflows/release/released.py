@@ -252,12 +252,6 @@ def as_written(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(doubles, np.float32)) if doubles else frame
 
 
-def beside(encoded: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """Join encoded rows and other columns of the same rows; raise for a name that both have."""
-    check_apart(encoded.columns, others.columns)
-    return pd.concat([encoded.reset_index(drop=True), others.reset_index(drop=True)], axis=1)
-
-
 def check_apart(encoded: Iterable[Hashable], others: Iterable[Hashable]) -> None:
     """Refuse a name that encoded columns and others have in common."""
     written = set(encoded)

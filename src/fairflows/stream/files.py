@@ -1,4 +1,4 @@
-"""Encode and decode files of any size in bounded memory.
+"""Encode and decode files of any size in bounded memory, and folders on a Ray cluster (``fairflows[ray]``).
 
 The order of rows is information: a file is often sorted by place, date or name, and somebody with another copy of it
 finds persons by the place of their rows. Shuffling within batches would leave nearly all of that order. So rows are
@@ -13,29 +13,34 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from fairflows.exceptions import DataError
-from fairflows.release.released import Model, Released, beside, role_values
+from fairflows.release.released import Model, Released, role_values
 from fairflows.stream.batches import (
     BatchEncoder,
     Encoded,
     Precision,
     attribute_of,
+    encode_batch,
     encoder_of,
     sensitive_columns,
     to_arrow,
     warn_of_unknown,
 )
 from fairflows.table.columns import Schema, check_known
-from fairflows.table.folders import check_file, new_file, side_folder
+from fairflows.table.folders import check_file, new_file, new_folder, side_folder
 from fairflows.table.frames import NULLABLE, columns_of, from_arrow
 from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
@@ -114,8 +119,11 @@ def encode_file(
     unknown: Counter[Hashable] = Counter()
     tables = _counted(in_order(encoded, reader.tables(encode.columns)), unknown)
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
-    n_buckets = number_of_buckets(reader.n_rows or reader.path.stat().st_size // 32)
-    n_rows = _write(_shown(tables, reader.n_rows, on_progress), Path(target), None if keep_order else n_buckets)
+    n_expected = reader.n_rows or reader.path.stat().st_size // 32
+    n_buckets = int(np.clip(-(-n_expected // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
+    with new_file(Path(target)) as side, side_folder(Path(target)) as folder:
+        tables = _shown(tables, reader.n_rows, on_progress)
+        n_rows = write_table(tables if keep_order else shuffled(tables, n_buckets, folder), side, Path(target))
     warn_of_unknown(unknown)
     return n_rows
 
@@ -126,12 +134,9 @@ def decode_file(
     target: str | Path,
     *,
     sensitive: str | Sequence[str] | None = None,
-    sensitive_from: str | Path | None = None,
     grouping: Grouping | None = None,
     identifier: str | None = None,
     text_format: TextFormat | None = None,
-    keep: Sequence[str] = (),
-    on_progress: OnProgress | None = None,
 ) -> int:
     """Decode a file of encoded rows, in their order.
 
@@ -142,71 +147,90 @@ def decode_file(
     source, target : path
         CSV or Parquet files.
     sensitive : str or list of str, optional
-        Columns that hold the sensitive attribute, in the source or in `sensitive_from`; by default those that the
-        encoder was told.
-    sensitive_from : path, optional
-        File with the sensitive attribute of each row of the source, in the same order.
+        Columns of the source that hold the sensitive attribute; by default those that the encoder was told.
     grouping : Grouping, optional
         How these columns become the groups that the model knows: the `grouping` of the table that it was fitted on.
     identifier : str, optional
         Column that names the person of a row, which randomised encoders need.
     text_format : TextFormat, optional
-        How the source and `sensitive_from` are written, if they are CSV files whose headers do not show it.
-    keep : sequence of str, default=()
-        Columns of the source that are written unchanged.
-    on_progress : callable, optional
-        Called with the number of decoded rows and, where known, of all rows.
+        How the source is written, if it is a CSV file whose header does not show it.
 
     Returns
     -------
     int
         The number of decoded rows.
     """
-    check_file(Path(target), Path(source), None if sensitive_from is None else Path(sensitive_from))
-    decode = RowDecoder(model, sensitive, identifier, keep, grouping)
-    reader = TableReader(Path(source), BATCH_ROWS, decode.schema, decode.identifier, text_format)
-    if sensitive_from is None:
-        frames = reader.batches([*decode.columns, *decode.sensitive])
-    else:
-        beside = TableReader(Path(sensitive_from), BATCH_ROWS, decode.schema, text_format=text_format)
-        attributes = beside.batches(decode.sensitive)
-        frames = _side_by_side(reader.batches(decode.columns), attributes, reader.path, Path(sensitive_from))
-    decoded = _of_one_schema(in_order(decode, frames))
-    return _write(_shown(decoded, reader.n_rows, on_progress), Path(target), None)
+    check_file(Path(target), Path(source))
+    released = Released.of(model)
+    encoder = encoder_of(released)
+    if released.n_cells is not None or released.steps:
+        raise DataError("A release of cells cannot be decoded: the cell is all that is left of a row.")
+    names = [str(name) for name in encoder.get_feature_names_out()]
+    sensitive = sensitive_columns(encoder, sensitive)
+    identifier = identifier if identifier is not None else encoder.identifier
+    schema = encoder.output_.schema.with_values(role_values(encoder, sensitive))
+    if grouping is not None:
+        schema = Schema(schema.kinds | grouping.schema(sensitive).kinds)
+
+    def decoded(frame: pd.DataFrame) -> pd.DataFrame:
+        persons = None if identifier is None else Persons.of(frame[identifier])
+        attribute = attribute_of(frame, sensitive, grouping)
+        return encoder.inverse_transform(frame[names], sensitive_features=attribute, persons=persons)
+
+    reader = TableReader(Path(source), BATCH_ROWS, schema, identifier, text_format)
+    frames = reader.batches([*names, *sensitive, *([] if identifier is None else [identifier])])
+    with new_file(Path(target)) as side:
+        return write_table(_of_one_schema(in_order(decoded, frames)), side, Path(target))
 
 
-class RowDecoder:
-    """Decode frames that hold encoded rows (`columns`) and the attribute (`sensitive`), of the types in `schema`."""
+def encode_folder(model: Model, source: str | Path, target: str | Path, **settings: Any) -> int:
+    """Encode a folder of Parquet files on a Ray cluster, with Ray Data's own reading, shuffling and writing.
 
-    def __init__(
-        self,
-        model: Model,
-        sensitive: str | Sequence[str] | None,
-        identifier: str | None,
-        keep: Sequence[str],
-        grouping: Grouping | None,
-    ) -> None:
-        released = Released.of(model)
-        encoder = encoder_of(released)
-        if released.n_cells is not None or released.steps:
-            raise DataError("A release of cells cannot be decoded: the cell is all that is left of a row.")
-        self._encoder = encoder
-        self._names = [str(name) for name in encoder.get_feature_names_out()]
-        self.sensitive = sensitive_columns(encoder, sensitive)
-        self.identifier = identifier if identifier is not None else encoder.identifier
-        self._keep = list(dict.fromkeys(keep))
-        extra = [*([] if self.identifier is None else [self.identifier]), *self._keep]
-        self.columns = list(dict.fromkeys([*self._names, *extra]))
-        self._grouping = grouping
-        taken = encoder.output_.schema.with_values(role_values(encoder, self.sensitive))
-        self.schema = taken if grouping is None else Schema(taken.kinds | grouping.schema(self.sensitive).kinds)
+    The secret key travels to the workers and lies in Ray's object store until the job ends. The ledger stays here.
 
-    def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Decode the rows of a frame, and append the columns to keep."""
-        persons = None if self.identifier is None else Persons.of(frame[self.identifier])
-        attribute = attribute_of(frame, self.sensitive, self._grouping)
-        X = self._encoder.inverse_transform(frame[self._names], sensitive_features=attribute, persons=persons)
-        return beside(X, frame[self._keep]).set_axis(frame.index)
+    Parameters
+    ----------
+    model : encoder or pipeline
+        Fitted model.
+    source, target : path or URI
+        Folders that all workers reach. A target on a file system must not exist, and appears when it is complete.
+    **settings
+        Parameters of `encode_batch`. A model with coins or noise needs an `identifier`, because a task may run twice.
+
+    Returns
+    -------
+    int
+        The number of encoded rows.
+    """
+    try:
+        data = import_module("ray.data")
+    except ImportError:
+        raise DataError("Ray is not installed: pip install 'fairflows[ray]'.") from None
+    encode = BatchEncoder(model, **settings)
+    if encode.needs_identifier:
+        raise DataError("On a cluster a task may run twice: name the column of the persons (identifier=...).")
+    is_local = "://" not in str(target)
+    if is_local and Path(target).exists():
+        raise DataError(f"{target}: exists already; Ray writes into a new folder.")
+    place: AbstractContextManager[str | Path] = new_folder(Path(target)) if is_local else nullcontext(target)
+    with place as written:
+        try:
+            rows = data.read_parquet(str(source))
+            encode.output_schema(rows.schema().base_schema)
+            work = partial(encode_batch, model, key=encode.keys, **settings)
+            needed = rows.select_columns(encode.columns)
+            encoded = needed.map_batches(work, batch_format="pyarrow", batch_size=BATCH_ROWS)
+            encoded.random_shuffle(seed=secrets.randbits(31)).write_parquet(str(written))
+        except Exception as error:  # Ray wraps the errors of its workers
+            raise DataError(f"{source}: {_reason(error)}") from error
+        return int(pyarrow.dataset.dataset(str(written), format="parquet").count_rows())
+
+
+def _reason(error: Exception) -> str:
+    """Return the message of our own error on a worker, of which Ray hands over the text alone, or else of the last."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    own = [line.split("DataError: ", 1)[1] for line in lines if "DataError: " in line]
+    return own[0] if own else lines[-1]
 
 
 class TableReader:
@@ -260,58 +284,49 @@ class TableReader:
             raise DataError(f"{self.path}: the table has no rows.")
 
 
-class TableWriter:
-    """Write a CSV or Parquet file batch by batch. The first batch fixes the columns' types, and `name` the kind."""
+def write_table(parts: Iterable[pa.Table], path: Path, name: Path) -> int:
+    """Write parts of a table, all of one schema, into a CSV or Parquet file of the kind that the `name` tells.
 
-    def __init__(self, path: Path, name: Path) -> None:
-        self._path, self._kind = path, kind_of(name)
-        if name.suffix.lower() in PACKED_SUFFIXES:
-            raise DataError(f"{name}: a packed CSV file is read but not written; choose .csv, .tsv or .parquet.")
-        if self._kind == "excel":
-            raise DataError(f"{name}: an Excel file is read but not written; choose .csv, .tsv or .parquet.")
-        self._separator = own_format(name).separator
-        self._file: Any = None  # a text file, or a writer of Parquet
-        self._waiting: list[pa.Table] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None and self._waiting:
-                self._flush()
-        finally:
-            if self._file is not None:
-                self._file.close()
-
-    def write(self, table: pa.Table) -> None:
-        """Append rows. They are written in groups of a size that suits readers of Parquet."""
-        self._waiting.append(table)
-        if sum(part.num_rows for part in self._waiting) >= _ROW_GROUP:
-            self._flush()
-
-    def _flush(self) -> None:
-        table, self._waiting = pa.concat_tables(self._waiting), []
-        is_first = self._file is None
-        if self._kind == "csv":
-            if is_first:
-                self._file = self._path.open("w", encoding="utf-8", newline="")
+    Return the number of rows.
+    """
+    if name.suffix.lower() in PACKED_SUFFIXES:
+        raise DataError(f"{name}: a packed CSV file is read but not written; choose .csv, .tsv or .parquet.")
+    kind = kind_of(name)
+    if kind == "excel":
+        raise DataError(f"{name}: an Excel file is read but not written; choose .csv, .tsv or .parquet.")
+    groups, n_rows = _row_groups(parts), 0
+    if kind == "parquet":
+        return _write_parquet(groups, path)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for table in groups:
             has_gaps = any(column.null_count for column in table.columns)  # pandas makes floats of whole numbers then
             frame = table.to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
-            frame.to_csv(self._file, sep=self._separator, index=False, header=is_first)
-            return
-        if is_first:
-            # Encoded numbers hardly repeat: dictionaries would only cost time.
-            texts = [field.name for field in table.schema if not pa.types.is_floating(field.type)]
-            self._file = pq.ParquetWriter(self._path, table.schema, use_dictionary=texts)
-        self._file.write_table(table)
+            frame.to_csv(file, sep=own_format(name).separator, index=False, header=not n_rows)
+            n_rows += table.num_rows
+    return n_rows
 
 
-def number_of_buckets(n_rows: int) -> int:
-    """Return the number of buckets for about so many rows."""
-    return int(np.clip(-(-n_rows // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
+def _write_parquet(groups: Iterator[pa.Table], path: Path) -> int:
+    table, n_rows = next(groups), 0
+    # Encoded numbers hardly repeat: dictionaries would only cost time.
+    texts = [field.name for field in table.schema if not pa.types.is_floating(field.type)]
+    with pq.ParquetWriter(path, table.schema, use_dictionary=texts) as file:
+        for group in chain([table], groups):
+            file.write_table(group)
+            n_rows += group.num_rows
+    return n_rows
+
+
+def _row_groups(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Join small tables to groups of a size that suits readers of Parquet."""
+    waiting: list[pa.Table] = []
+    for part in parts:
+        waiting.append(part)
+        if sum(table.num_rows for table in waiting) >= _ROW_GROUP:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def shuffled(batches: Iterable[pa.Table], n_buckets: int, folder: Path) -> Iterator[pa.Table]:
@@ -390,28 +405,3 @@ def _shown(tables: Iterable[pa.Table], n_rows: int | None, on_progress: OnProgre
         if on_progress is not None:
             on_progress(done, n_rows)
         yield table
-
-
-def _write(tables: Iterable[pa.Table], target: Path, n_buckets: int | None) -> int:
-    done = 0
-    with new_file(target) as side, side_folder(target) as buckets:
-        rows = tables if n_buckets is None else shuffled(tables, n_buckets, buckets)
-        with TableWriter(side, target) as writer:
-            for table in rows:
-                writer.write(table)
-                done += table.num_rows
-    return done
-
-
-def _side_by_side(
-    rows: Iterator[pd.DataFrame], attributes: Iterator[pd.DataFrame], path: Path, other: Path
-) -> Iterator[pd.DataFrame]:
-    """Join the batches of two files. Raise if one of them has more rows."""
-    while (part := next(rows, None)) is not None:
-        beside = next(attributes, None)
-        if beside is None or len(beside) != len(part):
-            word = "more" if beside is not None and len(beside) > len(part) else "fewer"
-            raise DataError(f"{other} must have a row for each row of {path}, in the same order; it has {word}.")
-        yield pd.concat([part.drop(columns=[c for c in beside if c in part]), beside], axis=1)
-    if next(attributes, None) is not None:
-        raise DataError(f"{other} must have a row for each row of {path}, in the same order; it has more.")

@@ -19,7 +19,7 @@ from fairflows.report import words
 from fairflows.report.page import Report
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import to_arrow
-from fairflows.stream.files import TableWriter
+from fairflows.stream.files import write_table
 from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import columns_of
 from fairflows.table.grouping import Grouping
@@ -164,8 +164,7 @@ class Shared:
         with new_folder(out) as side:
             save(self.release, side / MODEL)
             shared = side / SHARED[kind]
-            with TableWriter(shared, shared) as writer:
-                writer.write(to_arrow(columns_of(self.table), None, single=False))
+            write_table([to_arrow(columns_of(self.table), None, single=False)], shared, shared)
             certificate = naming_released_file(self.certificate, shared, len(self.table), key)
             page = Report({**self.report.contents, "certificate": certificate.to_dict()}, verified=self.report.verified)
             texts = {
@@ -243,12 +242,6 @@ def read_run(out: Path) -> Run:
     except ValueError as error:
         raise DataError(f"{path}: the file is damaged: {error}") from None
     return found
-
-
-def is_sealed(certificate: Certificate, model: Transformer) -> bool:
-    """Return whether the seal was made with the model's key, and the certificate is unchanged since."""
-    key = Released.of(model).secret
-    return bool(key) and certificate.sealed(key).seal == certificate.seal
 
 
 def certified_part(table: Table, run: Run, certificate: Certificate, model: Transformer) -> Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -24,12 +23,11 @@ from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.report.contents import report_contents
 from fairflows.report.page import Report
-from fairflows.storage import load
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
 from fairflows.tradeoff import check_target, frontier, with_cells
 from fairflows.usefulness import still_tells
-from fairflows.workflow.shared import CERTIFYING, VALIDATION, Run, Shared, is_sealed
+from fairflows.workflow.shared import CERTIFYING, VALIDATION, Run, Shared
 
 Method = Literal["tree", "cells", "flow", "matching"]
 Output = Literal["row", "cell", "latent"]
@@ -276,46 +274,3 @@ def refuse_a_release_that_tells_more(before: Audit, after: Audit, certificate: C
         f"{50 * (1 + raw):.1f} % with the raw rows. Share rows or cells (output='row') instead of a latent, or allow "
         "fewer cells by a smaller target (target=...)."
     )
-
-
-def report(
-    model: Any,
-    table: Table,
-    *,
-    certificate: Certificate | None = None,
-    audit: Audit | None = None,
-    train: Table | None = None,
-    delta: float = 0.05,
-) -> Report:
-    """Write a report about a fitted model, on held-out rows.
-
-    Parameters
-    ----------
-    model : encoder or pipeline
-        Fitted model, or the folder that it was saved to.
-    table : Table
-        Held-out rows.
-    certificate : Certificate, optional
-        The result of `certify` for these rows. Without it, one is made, which counts as a look at them.
-    audit : Audit, optional
-        The result of `audit`.
-    train : Table, optional
-        Rows that the model was trained on, for group metrics before and after.
-    delta : float, default=0.05
-        δ of a certificate that is made here.
-
-    Examples
-    --------
-    >>> from fairflows import FairMatching, load_adult
-    >>> train, _, test = load_adult().split(random_state=0)
-    >>> encoder = FairMatching(density="counts").fit(train.X, train.y, sensitive_features=train.a)
-    >>> page = report(encoder, test, train=train)
-    >>> page.contents["certificate"]["status"]
-    'MODEL_ONLY'
-    """
-    if isinstance(model, str | Path):
-        model = load(model)
-    if certificate is None:
-        certificate = certify(model, table, audit=audit, delta=delta)
-    contents = report_contents(model, table, certificate, audit=audit, train=train)
-    return Report(contents, verified=is_sealed(certificate, model))
