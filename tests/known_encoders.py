@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from fairflows.encoder.base import CELL, Traits
+from fairflows.encoder.base import CELL, LatentLaw, Traits
+from fairflows.encoder.cell_model import ExactLaw
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.encoder.laws import ExactLaw, LatentLaw
 from fairflows.paper.baselines import RawFeatures
 
 
@@ -47,7 +47,7 @@ class ClaimingTree(FairTree):
     """A tree whose model claims that the groups are alike."""
 
     def latent_law(self):
-        return ExactLaw(np.full((2, 2), 0.5), {})
+        return ExactLaw(np.full((2, 2), 0.5))
 
 
 class KnownGaussians(RawFeatures):

@@ -89,7 +89,7 @@ ENCODERS = {
     "flow, equalized odds": (FairFlow(**QUICK, criterion="equalized_odds", density=MixtureDensity(1)), None),
     "flow, one column": (FairFlow(**QUICK, density=MixtureDensity(1)), one_column),
     "matching": (FairMatching(0.4, density="counts", **CELLS), categorical),
-    "matching, made": (FairMatching(0.4, density="made", hidden=(8,), output="one-hot", **CELLS), categorical),
+    "matching, made": (FairMatching(0.4, density="made", hidden=(8,), **CELLS), categorical),
     "matching, few cells": (FairMatching(0.4, density="counts", max_cells=2, **CELLS), categorical),
     "tree": (FairTree(4, **CELLS), None),
     "tree, logistic regression": (FairTree(4, label_score=LogisticRegression(max_iter=500), **CELLS), whole),
@@ -227,13 +227,13 @@ def test_a_spline_is_the_same_when_zuko_has_another_default(monkeypatch):
 
 def test_only_chosen_settings_of_scikit_learn_are_saved(mixed, tmp_path):
     classifier = LogisticRegression(C=0.5, max_iter=200)
-    encoder = FairMatching(classifier=classifier, missing="category", density="counts").fit(whole(mixed))
+    encoder = FairTree(4, label_score=classifier, missing="category").fit(whole(mixed))
     save(encoder, tmp_path / "model")
     assert saved_values(tmp_path / "model", "class", "LogisticRegression")[0]["state"]["settings"]["items"] == [
         ["C", 0.5],
         ["max_iter", 200],
     ]
-    assert load(tmp_path / "model").classifier.get_params() == classifier.get_params()
+    assert load(tmp_path / "model").label_score.get_params() == classifier.get_params()
 
 
 def test_encoding_leaves_a_model_as_it_was(mixed):
@@ -301,7 +301,7 @@ def test_a_class_that_only_has_the_name_of_one_of_ours_is_refused(tmp_path):
 
 def test_what_cannot_be_saved_is_named(mixed, tmp_path):
     table = categorical(mixed)
-    own = FairMatching(density="counts", classifier=RandomForestClassifier(5), **CELLS)
+    own = FairTree(4, label_score=RandomForestClassifier(5), **CELLS)
     with pytest.raises(DataError, match="a RandomForestClassifier cannot be saved"):
         save(own.fit(table), tmp_path / "model")
     function = FairMatching(density=lambda levels: SmoothedCounts(levels), **CELLS)

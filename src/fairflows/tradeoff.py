@@ -24,8 +24,8 @@ from fairflows.bounds import (
 )
 from fairflows.bounds.arguments import CHOOSING, affordable_draws
 from fairflows.bounds.planning import check_reachable, delta_of_look, planned_cell_bound
-from fairflows.encoder.base import Encoder, FloatArray, IntArray, is_fitted, label_values
-from fairflows.encoder.laws import ExactLaw, LatentLaw
+from fairflows.encoder.base import Encoder, FloatArray, IntArray, LatentLaw, is_fitted, label_values
+from fairflows.encoder.cell_model import ExactLaw
 from fairflows.exceptions import DataError, warn_user
 from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.release import Release
@@ -204,7 +204,7 @@ def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n
         return {"delta": np.nan}
     law = encoder.latent_law()
     if law is None and encoder.traits.cells:
-        law = ExactLaw(counted_laws(Released.of(encoder), rows, encoder.groups_), {})
+        law = ExactLaw(counted_laws(Released.of(encoder), rows, encoder.groups_))
     measured = _model_distance(law, n_draws, len(encoder.groups_))
     predicted = next(predictions, None)
     if predicted is not None:

@@ -11,7 +11,7 @@ from fairflows.certificate.certify import certify
 from fairflows.certificate.looks import open_looks
 from fairflows.density import GroupDensities, MixtureDensity
 from fairflows.encoder import flow_fitting
-from fairflows.encoder.laws import ExactLaw
+from fairflows.encoder.cell_model import ExactLaw
 from fairflows.exceptions import DataError
 from fairflows.training import evaluation
 
@@ -62,7 +62,7 @@ def test_many_groups_take_fewer_draws_by_default(monkeypatch):
 
 def test_draws_from_exact_laws(monkeypatch):
     monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 9_000)
-    law = ExactLaw(np.full((30, 4), 0.25), {})
+    law = ExactLaw(np.full((30, 4), 0.25))
     assert law.log_density_table(10).shape == (10, 30, 30)
     with pytest.raises(DataError, match="n_draws must be at most 10 for 30 groups"):
         law.log_density_table(11)

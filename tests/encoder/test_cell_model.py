@@ -1,9 +1,7 @@
-"""Tests of what encoders of cells check before they learn anything: levels, weights, classifiers."""
+"""Tests of what encoders of cells check before they learn anything: levels, weights."""
 
 import numpy as np
 import pytest
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import LinearSVC
 
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
@@ -21,22 +19,6 @@ def test_too_many_levels_for_a_density(categorical, monkeypatch):
     monkeypatch.setattr("fairflows.encoder.cell_model._MOST_LEVELS", 10)
     with pytest.raises(DataError, match="takes at most 10 levels in all columns; got 11: join rare levels"):
         fit(categorical)
-
-
-def test_a_classifier_without_weights(categorical):
-    encoder = fit(categorical, classifier=KNeighborsClassifier(50))
-    assert (encoder.predict(categorical.X, sensitive_features=categorical.a) == categorical.y).mean() > 0.7
-    with pytest.raises(ValueError, match="classifier must take sample_weight .*; KNeighborsClassifier does not"):
-        FairMatching(density="counts", classifier=KNeighborsClassifier()).fit(
-            categorical.X, categorical.y, sensitive_features=categorical.a, sample_weight=np.ones(3000)
-        )
-
-
-def test_a_classifier_without_probabilities(categorical):
-    with pytest.raises(ValueError, match=r"classifier must give probabilities \(predict_proba\); LinearSVC gives none"):
-        FairMatching(density="counts", classifier=LinearSVC()).fit(
-            categorical.X, categorical.y, sensitive_features=categorical.a
-        )
 
 
 def test_a_group_with_few_rows_that_count(categorical):

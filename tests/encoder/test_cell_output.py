@@ -1,9 +1,8 @@
-"""Decoding takes nothing on trust: names, ranges and one-hot columns are checked."""
+"""Decoding checks names and ranges of encoded columns."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from pandas.testing import assert_frame_equal
 
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
@@ -20,15 +19,14 @@ def answers() -> pd.DataFrame:
     return pd.DataFrame({"first": first, "second": np.where(rng.random(400) < 0.8, first, "no")}).rename_axis("person")
 
 
-def fitted(answers, output, gamma=1.0):
+def fitted(answers):
     a = np.random.default_rng(1).integers(0, 2, len(answers))
-    return FairMatching(gamma, density="counts", key=KEY, output=output).fit(answers, sensitive_features=a), a
+    return FairMatching(1.0, density="counts", key=KEY).fit(answers, sensitive_features=a), a
 
 
-@pytest.mark.parametrize("output", ["categories", "one-hot", "codes"])
 @pytest.mark.parametrize("as_array", [False, True])
-def test_columns_are_known_by_name_or_else_by_place(answers, output, as_array):
-    encoder, a = fitted(answers, output)
+def test_columns_are_known_by_name_or_else_by_place(answers, as_array):
+    encoder, a = fitted(answers)
     Z = encoder.transform(answers, sensitive_features=a)
     given = Z.to_numpy() if as_array else Z[Z.columns[::-1]]
     back = encoder.inverse_transform(given, sensitive_features=a)
@@ -36,14 +34,14 @@ def test_columns_are_known_by_name_or_else_by_place(answers, output, as_array):
 
 
 def test_names_that_are_no_text_stay_as_they_are(answers):
-    encoder, a = fitted(answers.set_axis([0, 1], axis=1), "categories")
+    encoder, a = fitted(answers.set_axis([0, 1], axis=1))
     Z = encoder.transform(answers.set_axis([0, 1], axis=1), sensitive_features=a)
     assert list(Z) == [0, 1]
     np.testing.assert_array_equal(encoder.inverse_transform(Z, sensitive_features=a), answers)
 
 
 def test_text_arrays_of_both_kinds(answers):
-    array, a = answers.to_numpy(dtype="U"), fitted(answers, "categories")[1]
+    array, a = answers.to_numpy(dtype="U"), fitted(answers)[1]
     for X in (array, array.astype(object), array.tolist()):
         encoder = FairMatching(1.0, density="counts").fit(X, sensitive_features=a)
         Z = encoder.transform(X, sensitive_features=a)
@@ -52,7 +50,7 @@ def test_text_arrays_of_both_kinds(answers):
 
 
 def test_missing_values_as_a_category_come_back_from_arrays(answers):
-    X, a = answers.mask(np.arange(800).reshape(400, 2) % 5 == 0).to_numpy(dtype=object), fitted(answers, "codes")[1]
+    X, a = answers.mask(np.arange(800).reshape(400, 2) % 5 == 0).to_numpy(dtype=object), fitted(answers)[1]
     encoder = FairMatching(1.0, density="counts", missing="category").fit(X, sensitive_features=a)
     back = encoder.inverse_transform(encoder.transform(X, sensitive_features=a), sensitive_features=a)
     pd.testing.assert_frame_equal(pd.DataFrame(back).fillna("?"), pd.DataFrame(X).fillna("?"), check_dtype=False)
@@ -67,37 +65,10 @@ def test_columns_of_a_mixed_array_keep_their_types():
         encoder.fit(np.where(X == "Ulm", np.nan, X), sensitive_features=rng.integers(0, 2, 300))
 
 
-@pytest.mark.parametrize("cell", [-1, 4, 10**6, 1.7, np.nan])
-def test_cells_out_of_range(answers, cell):
-    encoder, a = fitted(answers, "codes")
-    Z = encoder.transform(answers, sensitive_features=a).astype(type(cell))
-    Z.iloc[3, 0] = cell
-    with pytest.raises(DataError, match=r"whole number in 0 … 3; 1 rows are not, the first is"):
-        encoder.inverse_transform(Z, sensitive_features=a)
-
-
-def test_cells_as_floats_are_cells(answers):
-    encoder, a = fitted(answers, "codes")
-    Z = encoder.transform(answers, sensitive_features=a).astype(float)
-    assert_frame_equal(encoder.inverse_transform(Z, sensitive_features=a), answers)
-
-
-@pytest.mark.parametrize("values", [(0, 0), (1, 1), (0.5, 0.5), (2, -1), (1, np.nan)])
-def test_one_hot_columns_hold_a_single_one(answers, values):
-    encoder, a = fitted(answers, "one-hot")
-    Z = encoder.transform(answers, sensitive_features=a)
-    Z.iloc[5, 2:] = values
-    with pytest.raises(DataError, match="one-hot columns of 'second' .* 1 rows do not, the first is row 5"):
-        encoder.inverse_transform(Z, sensitive_features=a)
-
-
 def test_other_columns(answers):
-    encoder, a = fitted(answers, "categories")
+    encoder, a = fitted(answers)
     Z = encoder.transform(answers, sensitive_features=a)
     with pytest.raises(DataError, match=r"must have the columns first, second \(2 in all\); got first, third"):
         encoder.inverse_transform(Z.rename(columns={"second": "third"}), sensitive_features=a)
     with pytest.raises(DataError, match="must have the columns"):
         encoder.inverse_transform(Z.to_numpy()[:, :1], sensitive_features=a)
-    words, a = fitted(answers, "codes")
-    with pytest.raises(DataError, match="Encoded columns cell must hold numbers"):
-        words.inverse_transform(pd.DataFrame({"cell": ["a"] * len(a)}), sensitive_features=a)

@@ -108,13 +108,13 @@ def test_a_named_person_is_encoded_alike_whatever_table_she_comes_in(named, enco
 
 def test_rows_that_come_one_by_one_do_not_share_a_coin(categorical):
     """A coin of the row's number would be the same for everybody who sends a single row."""
-    encoder = FairMatching(0.5, density="counts", output="codes").fit(categorical)
+    encoder = FairMatching(0.5, density="counts").fit(categorical)
     group = (categorical.a == "young").astype(int).to_numpy()
     cells = encoder.model_.codec.encode(categorical.X)
     where = np.flatnonzero(encoder.matched_[group, cells] != encoder.split_[group, cells])[:1]
     row, a = categorical.X.iloc[where].reset_index(drop=True), categorical.a.iloc[where]
     with pytest.warns(DataWarning, match="fresh randomness"):
-        sent = [encoder.transform(row, sensitive_features=a)["cell"].item() for _ in range(40)]
+        sent = [tuple(encoder.transform(row, sensitive_features=a).iloc[0]) for _ in range(40)]
     assert len(set(sent)) == 2
 
 

@@ -159,11 +159,11 @@ def test_scorers_and_cross_validation_predict_from_a_column(towns):
 
 def test_parts_keep_their_keys_in_threads_and_the_error_says_so_where_they_lost_them(towns):
     X, y, a = towns
-    by_column = FairMatching(0.5, density="counts", sensitive="age group", identifier="person", output="codes")
+    by_column = FairMatching(0.5, density="counts", sensitive="age group", identifier="person")
     parts = FeatureUnion([("half", by_column), ("whole", sklearn.clone(by_column).set_params(gamma=1.0))], n_jobs=2)
     X = X.assign(**{"age group": a.to_numpy()})
     with parallel_config("threading"):
-        assert parts.fit(X, y).transform(X).shape == (len(X), 2)
+        assert parts.fit(X, y).transform(X).shape == (len(X), 2 * X.shape[1] - 2)
     elsewhere = pickle.loads(pickle.dumps(parts)).set_params(n_jobs=None)  # as parts come back from other processes
     with pytest.raises(DataError, match=r"n_jobs .* other processes .*leave n_jobs out, .*parallel_config"):
         elsewhere.transform(X)

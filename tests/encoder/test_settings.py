@@ -26,7 +26,6 @@ ENCODERS = [FairMatching(**SETTINGS)]
 WRONG = [
     ({"missing": "drop"}, "missing must be one of 'error', 'category'; got 'drop'"),
     ({"unseen": "foo"}, "unseen must be one of 'error', 'other'; got 'foo'"),
-    ({"output": "words"}, "output must be one of 'categories', 'one-hot', 'codes'; got 'words'"),
     ({"kinds": {"zz": "categorical"}}, "declared column 'zz' is not in the table"),
     ({"kinds": {"town": "foo"}}, r"kinds\['town'\] must be one of .*; got 'foo'"),
     ({"kinds": ["town"]}, "kinds must be a mapping .*; got list"),

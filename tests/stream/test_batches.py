@@ -43,8 +43,6 @@ def rows(n=N, seed=0):
 MODELS = {
     "flow": (lambda: ff.FairFlow(n_epochs=1, hidden=(8,), density=MixtureDensity(1)), ["age", "income"]),
     "matching": (lambda: ff.FairMatching(0.5, density="counts"), ["town", "owns"]),
-    "matched codes": (lambda: ff.FairMatching(0.5, density="counts", output="codes"), ["town", "owns"]),
-    "one-hot": (lambda: ff.FairMatching(0.5, density="counts", output="one-hot"), ["town", "owns"]),
     "cells": (lambda: ff.FairCells(n_cells=4, target=0.5, n_bins=16), FEATURES),
     "crossed cells": (lambda: ff.Release(ff.FairTree(n_cells=4), output="cell"), FEATURES),
     "rows": (lambda: ff.Release(ff.FairTree(n_cells=4), n_folds=1), FEATURES),

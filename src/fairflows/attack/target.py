@@ -24,7 +24,7 @@ from fairflows.attack.adversaries import (
 )
 from fairflows.attack.white_box import Constraint, Reference, white_box
 from fairflows.certificate.certify import checked_released
-from fairflows.encoder.laws import LatentLaw
+from fairflows.encoder.base import LatentLaw
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
 from fairflows.release.released import Model, Released, Transformer

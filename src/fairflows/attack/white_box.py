@@ -16,10 +16,9 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.spatial import cKDTree
 
-from fairflows.encoder.base import Encoder
-from fairflows.encoder.cell_model import KnownCells, cells_from_output
+from fairflows.encoder.base import Encoder, Inversion
+from fairflows.encoder.cell_model import KnownCells, cells_of_encoded
 from fairflows.encoder.fair_matching import inverse_map
-from fairflows.encoder.laws import Inversion
 from fairflows.table.columns import is_number, numbers
 from fairflows.table.grid import Grid, find_grid
 from fairflows.table.persons import content_hashes
@@ -140,7 +139,7 @@ def _of_flow(inversions: list[Inversion], Z: pd.DataFrame, reference: Reference)
 
 def _of_cells(known_cells: KnownCells, Z: pd.DataFrame, reference: Reference) -> WhiteBox:
     model, codec = known_cells.model, known_cells.model.codec
-    cells = cells_from_output(codec, Z, known_cells.output)
+    cells = cells_of_encoded(codec, Z)
     place, known = model.place(cells)
     place = np.where(known, place, 0)
     with np.errstate(divide="ignore"):

@@ -26,7 +26,7 @@ from fairflows.certificate.statement import (
     counted_statements,
     model_statements,
 )
-from fairflows.encoder.laws import LatentLaw
+from fairflows.encoder.base import LatentLaw
 from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.release.released import Model, Released
 from fairflows.report.words import ASSUMPTIONS

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from fairflows.encoder.labels import LabelsLike
-from fairflows.encoder.laws import LatentLaw
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_rows, read_training_rows
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import Dtype, Schema
@@ -24,6 +23,9 @@ from fairflows.table.frames import ColumnLike, Frame, as_kind_of, has_names, mat
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import Key, Persons, new_key
 from fairflows.table.table import Role, Table
+
+if TYPE_CHECKING:
+    from fairflows.encoder.cell_model import KnownCells
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -62,6 +64,48 @@ class EncodedColumns:
 
 CELL = EncodedColumns({"cell": np.dtype(np.int64)})
 """The output of an encoder that gives the number of a cell."""
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """The view of an adversary who holds the encoders and decodes z as if it were of one group."""
+
+    names: list[str]  # what each of the D dimensions of model space holds
+    rows: pd.DataFrame  # f_b⁻¹(z) as a row of the table
+    # (n, D): the same in table units, before numbers are set on their grids and categories on their levels
+    values: FloatArray
+    x: FloatArray  # (n, D): the same in model space
+    log_prob: FloatArray  # (n,): log p̂_b(x)
+    log_det: FloatArray  # (n,): log |det ∂x/∂z|, so that log p̂_Zb(z) = log_prob + log_det
+
+
+class LatentLaw:
+    """Base of the groups' laws of encoded rows; a law says what it knows, and None stands for the rest."""
+
+    @property
+    def labels(self) -> list[Hashable]:
+        """The labels that there are laws given."""
+        return []
+
+    def exact(self) -> FloatArray | None:
+        """Return the laws over finitely many values, (K, m); None for densities."""
+        return None
+
+    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
+        """Draw from every group's law; return the log-density under every group, (n, K drawn, K density)."""
+        raise NotImplementedError
+
+    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
+        """Draw n rows of the table from each group's density p̂_a; None for a law without densities of rows."""
+        return None
+
+    def inversions(self, Z: pd.DataFrame) -> list[Inversion] | None:
+        """Decode encoded rows by each group's inverse; None where there are no inverses in model space."""
+        return None
+
+    def known_cells(self) -> KnownCells | None:
+        """Return the knowledge of an adversary about encoded cells; None where no cells are encoded."""
+        return None
 
 
 class Encoder(TransformerMixin, BaseEstimator, ABC):

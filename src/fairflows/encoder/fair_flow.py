@@ -18,6 +18,8 @@ from fairflows.encoder.base import (
     Encoder,
     FloatArray,
     Groups,
+    Inversion,
+    LatentLaw,
     Traits,
     begin_fit,
     check_fitted,
@@ -25,7 +27,6 @@ from fairflows.encoder.base import (
     label_values,
 )
 from fairflows.encoder.labels import LabelsLike
-from fairflows.encoder.laws import Inversion, LatentLaw
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
 from fairflows.exceptions import DataError, check_choice, check_share
 from fairflows.table.frames import ColumnLike, Frame, TableLike

@@ -8,9 +8,9 @@ if one of them had been the reference, so the choice of it changes which cells c
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -30,18 +30,16 @@ from fairflows.encoder.base import (
 )
 from fairflows.encoder.cell_model import (
     CellModel,
+    ExactLaw,
     KnownCells,
-    Output,
-    cells_from_output,
+    cells_of_encoded,
     check_labels,
+    encoded_columns,
     fit_cell_model,
-    output_columns,
-    to_output,
 )
-from fairflows.encoder.labels import Classifier, LabelsLike
-from fairflows.encoder.laws import ExactLaw
+from fairflows.encoder.labels import LabelsLike
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
-from fairflows.exceptions import DataError, check_choice, check_count, check_share, is_count
+from fairflows.exceptions import DataError, check_count, check_share, is_count
 from fairflows.table.frames import ColumnLike, Frame, TableLike, materialised
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
 from fairflows.table.table import Role
@@ -49,7 +47,7 @@ from fairflows.table.table import Role
 
 @dataclass(eq=False, repr=False)
 class FairMatching(Encoder):
-    """Encode categorical tables by matching the cells of each group to those of a reference.
+    """Encode categorical tables by matching the cells of each group to those of the largest group.
 
     Two bijections are known in closed form: *sort-and-match*, which makes the groups' laws as alike as any bijection
     can, and the *label split*, which does so among cells of the same predicted label and so keeps the task. A keyed
@@ -62,18 +60,8 @@ class FairMatching(Encoder):
     density : {"made", "counts"} or callable, default="made"
         The density of cells p̂_a: an autoregressive network, smoothed counts, or a function that makes a density from
         the level counts.
-    criterion : {"demographic_parity", "equalized_odds"}
-        With equalized odds, densities p̂(cell | a, y) are fitted too, and a certificate states Δ_y within each label;
-        the maps are the same.
     hidden : sequence of int
         Hidden layers of the network.
-    classifier : classifier, optional
-        Predicts the label of a cell from its one-hot columns, all groups weighing the same where it takes weights;
-        logistic regression when not given.
-    reference : {"largest", "mean"} or group
-        The group whose cells the others are sent to, or the mean of all laws.
-    output : {"categories", "one-hot", "codes"}
-        Encoded rows as the table's own categories, as one-hot columns, or as the number of the cell.
     n_bins : int
         Quantile bins of number columns with many values.
     max_cells : int
@@ -84,9 +72,9 @@ class FairMatching(Encoder):
         The content of columns whose types do not tell it.
     unseen : {"error", "other"}, default="error"
         Raise for a category that the training rows did not have, or treat it alike in every group.
-    missing : {"error", "category"}, optional
-        Missing values are refused, or kept as a category of their own; as the table says when not given, and refused
-        where X is no `Table`.
+    missing : {"error", "category"}, default=None
+        Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
+        for any other kind of table.
     sensitive, identifier : str, optional
         Columns of X that hold the sensitive attribute and name the person of a row; the identifier may be the index.
     key : bytes, optional
@@ -116,11 +104,7 @@ class FairMatching(Encoder):
     gamma: float = 0.1
     _: KW_ONLY
     density: str | Callable[[Sequence[int]], CellDensity] = "made"
-    criterion: Literal["demographic_parity", "equalized_odds"] = "demographic_parity"
     hidden: Sequence[int] = (50, 50)
-    classifier: Classifier | None = None
-    reference: Hashable = "largest"
-    output: Output = "categories"
     n_bins: int = 4
     max_cells: int = 10_000_000
     kinds: Mapping[str, str] | None = None
@@ -136,7 +120,6 @@ class FairMatching(Encoder):
     matched_: IntArray = field(init=False)
     split_: IntArray = field(init=False)
     latent_laws_: FloatArray = field(init=False)
-    label_laws_: FloatArray | None = field(init=False)
     class_of_cell_: IntArray | None = field(init=False)
 
     @property
@@ -149,14 +132,12 @@ class FairMatching(Encoder):
         self._check_settings()
         label = rows.single_label("FairMatching")
         y = None if label is None else label.values
-        if self.criterion == "equalized_odds" and y is None:
-            raise DataError("criterion 'equalized_odds' speaks of labels; pass y.")
         if y is not None:
             check_labels(rows.group, y, self.groups_, label_values(self))
-        self.model_ = fit_cell_model(self, rows, y, by_label=self.criterion == "equalized_odds")
+        self.model_ = fit_cell_model(self, rows, y)
         self.matched_, self.split_ = self._maps(self.model_)
         self.held_out_log_likelihood_ = self.model_.held_out_log_likelihood
-        self.output_ = output_columns(self.model_.codec, self.output)
+        self.output_ = encoded_columns(self.model_.codec)
         self._mix(self.gamma)
 
     def fit_path(
@@ -192,7 +173,7 @@ class FairMatching(Encoder):
 
     def _maps(self, model: CellModel) -> tuple[IntArray, IntArray]:
         """Every group's sort-and-match and label split to the reference, (K, m) each."""
-        log_p_reference = model.log_reference(self.reference, self.groups_)
+        log_p_reference = model.log_reference
         matched = np.stack([sort_and_match(log_p_reference, log_p) for log_p in model.log_p])
         if model.scores is None:
             return matched, matched
@@ -204,9 +185,7 @@ class FairMatching(Encoder):
         """Set the exact law of the encoded cell, and the class that each encoded cell suggests."""
         model, matched, split = self.model_, self.matched_, self.split_
         self.latent_laws_ = latent_laws(model.log_p, matched, split, gamma)
-        self.label_laws_ = self.class_of_cell_ = None
-        if model.label_log_p is not None:
-            self.label_laws_ = np.stack([latent_laws(p, matched, split, gamma) for p in model.label_log_p])
+        self.class_of_cell_ = None
         if model.scores is None:
             return
         # P(y | z), all groups alike: the scores of the rows that z stands for, weighted by their probability.
@@ -220,7 +199,7 @@ class FairMatching(Encoder):
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Send the cell of each row through its group's map that the person's coin picks."""
-        return to_output(self.model_.codec, self._encoded_cells(rows), self.output)
+        return self.model_.codec.decode(self._encoded_cells(rows))
 
     def inverse_transform(
         self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
@@ -239,7 +218,7 @@ class FairMatching(Encoder):
         check_fitted(self)
         randomised = self.traits.randomised
         rows = read_latent(self, X, sensitive_features, persons, by_person=randomised)
-        cells = cells_from_output(self.model_.codec, rows.X, self.output)
+        cells = cells_of_encoded(self.model_.codec, rows.X)
         persons = rows.named_persons() if randomised else rows.persons
         matched, split = (np.stack([inverse_map(f) for f in maps]) for maps in (self.matched_, self.split_))
         decoded = self.model_.codec.decode(self._apply(matched, split, cells, rows, persons))
@@ -257,13 +236,8 @@ class FairMatching(Encoder):
     def latent_law(self) -> ExactLaw:
         """Return the laws of the encoded cell; mass outside the m cells counts as if no two groups met there."""
         check_fitted(self)
-        model, given = self.model_, {}
-        if model.label_tails is not None and self.label_laws_ is not None:
-            tails = [np.diag(tail) for tail in model.label_tails]
-            laws = [np.concatenate(parts, axis=1) for parts in zip(self.label_laws_, tails, strict=True)]
-            given = dict(zip(label_values(self).tolist(), laws, strict=True))
-        known = KnownCells(model, self.output, self.latent_laws_, (self.matched_, self.split_))
-        return ExactLaw(np.concatenate([self.latent_laws_, np.diag(model.tails)], axis=1), given, known)
+        known = KnownCells(self.model_, self.latent_laws_, (self.matched_, self.split_))
+        return ExactLaw(np.concatenate([self.latent_laws_, np.diag(self.model_.tails)], axis=1), known)
 
     def _encoded_cells(self, rows: Rows) -> IntArray:
         persons = rows.persons_or_fresh() if self.traits.randomised else rows.persons
@@ -285,8 +259,6 @@ class FairMatching(Encoder):
 
     def _check_settings(self) -> None:
         check_share("gamma", self.gamma)
-        check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds"))
-        check_choice("output", self.output, get_args(Output))
         check_count("n_bins", self.n_bins, 2)
         check_count("max_cells", self.max_cells, 1)
         widths = self.hidden

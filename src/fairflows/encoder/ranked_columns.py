@@ -23,8 +23,6 @@ from fairflows.table.columns import floats, missing
 
 _MOST_KNOTS = 1024  # of a column's distribution function
 _MOST_LEVELS = 64  # of a column; rarer categories count as one
-_EXACT = 2**53  # floats hold all whole numbers up to it
-_MOST_INTEGERS = 2**16  # a column of whole numbers in a smaller range is looked up
 _RANK_STEPS = 2.0**12
 _LOADING_STEPS = 2.0**24
 _SAMPLE = 30_000  # rows that the components are fitted to
@@ -40,9 +38,6 @@ class NumberRanks:
     knots: FloatArray
     ranks: FloatArray
     had_missing: bool  # whether rows of the table lacked values; then missing is a feature of its own
-    # The ranks of whole numbers from `first` on; empty where the range is too wide for a table.
-    first: int
-    table: FloatArray
 
     @classmethod
     def fit(cls, column: pd.Series, has_missing: bool) -> NumberRanks:
@@ -59,21 +54,10 @@ class NumberRanks:
         of_rows = np.interp(known, knots, middle)
         spread = of_rows.std() * np.sqrt(len(known) / max(len(x), 1))  # missing values have the mean rank
         ranks = _on_grid((middle - of_rows.mean()) / (spread or 1.0))
-        first, table = 0, np.empty(0)
-        is_exact = max(-knots[0], knots[-1]) < _EXACT
-        if column.dtype.kind in "iu" and is_exact and knots[-1] - knots[0] < _MOST_INTEGERS:
-            first = int(knots[0])
-            table = _on_grid(np.interp(np.arange(first, int(knots[-1]) + 1), knots, ranks))
-        return cls(column.name, knots, ranks, has_missing, first, table)
+        return cls(column.name, knots, ranks, has_missing)
 
     def features(self, column: pd.Series) -> FloatArray:
         """Each value's rank; 0, the mean, where it is missing."""
-        if len(self.table) and column.dtype.kind in "iu" and not column.hasnans:
-            whole = column.to_numpy()
-            if whole.dtype == np.uint64:
-                whole = np.minimum(whole, np.uint64(_EXACT))
-            last = self.first + len(self.table) - 1  # a smaller type may not hold it, nor the differences
-            return self.table[np.clip(whole.astype(np.int64), self.first, last) - self.first]
         x = floats(column)
         return np.where(np.isnan(x), 0.0, _on_grid(np.interp(x, self.knots, self.ranks)))
 

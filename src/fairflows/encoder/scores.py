@@ -26,15 +26,16 @@ from fairflows.codec.one_column import Levels, OutsideValues
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.labels import Classifier
 from fairflows.encoder.rows import TrainingRows
-from fairflows.encoder.trees import ThresholdTrees
 from fairflows.exceptions import DataError
 from fairflows.table.columns import check_column, check_features, floats, has_order, is_number, is_time, with_columns
+from fairflows.table.persons import Places
 
 ScoreColumn = Levels | Literal["numbers", "times"]
 """The content of a column of a score's table: the levels of its categories, or numbers, or times."""
 
 _ROWS_PER_CHUNK = 2**10  # whose nodes in all trees stay in a core's own cache
 _ROWS_COMPARED = 256
+_LEVELS = 4  # to go down before rows that have reached a leaf are left out: finding them takes as long as a level
 _MOST_CATEGORIES = 40  # of a column that have an indicator of their own; the rarest ones share the last indicator
 
 
@@ -116,6 +117,39 @@ class ScoreFeatures:
         parts += [one_hot.features(X[name]) for name, one_hot in self.categories.items()]
         parts += [floats(X[name])[:, None] for name in self.numbers]
         return np.concatenate(parts, axis=1)
+
+
+@dataclass(frozen=True)
+class ThresholdTrees:
+    """Trees whose inner nodes compare one feature of a row with a threshold.
+
+    The nodes of all trees are numbered together. A row goes left where its feature is at most the threshold, and where
+    the feature is missing (NaN) if ``missing_left`` says so. Both children of a leaf are the leaf itself.
+    """
+
+    feature: Places  # (n_nodes,)
+    threshold: FloatArray  # (n_nodes,)
+    missing_left: npt.NDArray[np.bool_]  # (n_nodes,)
+    children: Places  # (n_nodes, 2): the node on the right, then the node on the left
+    roots: Places  # (n_trees,)
+
+    def leaves(self, x: FloatArray) -> Places:
+        """Return the leaf that each row of x (n_rows, n_features) reaches in each tree, shape (n_trees, n_rows)."""
+        n, n_trees = len(x), len(self.roots)
+        # Rows that go left when a feature is missing read a copy in which missing values are below every threshold.
+        columns = np.concatenate([x.T, np.where(np.isnan(x.T), -np.inf, x.T)]).ravel()
+        start = (self.feature + x.shape[1] * self.missing_left) * n
+        children, is_leaf = self.children.ravel(), self.children[:, 0] == np.arange(len(self.feature))
+        reached = np.empty(n_trees * n, dtype=np.intp)
+        node, row, place = np.repeat(self.roots, n), np.tile(np.arange(n), n_trees), np.arange(n_trees * n)
+        while len(place):
+            for _ in range(_LEVELS):  # a leaf leads to itself
+                goes_left = columns.take(start.take(node) + row) <= self.threshold.take(node)
+                node = children.take(2 * node + goes_left)
+            reached[place] = node
+            above = np.flatnonzero(~is_leaf.take(node))
+            node, row, place = node.take(above), row.take(above), place.take(above)
+        return reached.reshape(n_trees, n)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from fairflows.encoder.trees import ThresholdTrees
+from fairflows.encoder.scores import ThresholdTrees
 from fairflows.release.number_ranges import FEWEST_PERSONS
 
 IntArray = npt.NDArray[np.int64]

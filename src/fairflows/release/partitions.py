@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.tree import DecisionTreeClassifier
 
-from fairflows.encoder.trees import ThresholdTrees
+from fairflows.encoder.scores import ThresholdTrees
 from fairflows.exceptions import DataError
 from fairflows.table.columns import floats, has_order, places_in, sorted_values
 

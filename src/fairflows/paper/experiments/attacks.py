@@ -268,7 +268,7 @@ def _own_adversary(encoder: NeuralBaseline, test: Table) -> float:
 
 
 def _matching(train: Table, test: Table, setting: Setting) -> dict[str, object]:
-    encoder = FairMatching(0.0, output="one-hot").fit(train)
+    encoder = FairMatching(0.0).fit(train)
     bound = (1 + float(exact_statistical_distance(encoder.latent_laws_))) / 2
     epochs = 5 if setting.quick else 30
     (reached,) = adversary_accuracies([encoder], train, test, epochs=epochs, device=setting.device)

@@ -183,13 +183,13 @@ def health_density(n_steps: int = AUTHORS_STEPS) -> FlowDensity:
 
 def adult() -> Problem:
     """Return Adult's six text columns."""
-    encoder = FairMatching(output="one-hot", density="made", hidden=(50, 50))
+    encoder = FairMatching(density="made", hidden=(50, 50))
     return Problem("Adult", datasets.load_adult, CONTINUOUS_GAMMAS, encoder, adversary_epochs=60)
 
 
 def compas() -> Problem:
     """Return Compas in quantile bins."""
-    encoder = FairMatching(output="one-hot", density="made", hidden=(20, 20))
+    encoder = FairMatching(density="made", hidden=(20, 20))
     return Problem("Compas", datasets.load_compas, CONTINUOUS_GAMMAS, encoder, adversary_epochs=60)
 
 

@@ -6,12 +6,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 
 from fairflows.bijection.networks import StackedMLP, generator_of
 from fairflows.bijection.steps import AdamSteps, chosen_device, milestone_rate
+from fairflows.density.cell_counts import one_hot
 from fairflows.encoder.base import Encoder
+from fairflows.encoder.cell_model import cells_of_encoded
+from fairflows.encoder.fair_matching import FairMatching
 from fairflows.paper.baselines.neural import mean_cross_entropy, random_batches, rows_by_class
 from fairflows.paper.experiments.problems import labels_of
 from fairflows.table.table import Table
@@ -143,5 +147,13 @@ def standardised(z_train: Tensor, z_test: Tensor) -> tuple[Tensor, Tensor]:
 
 def latents(encoders: Sequence[Encoder], table: Table, device: str = "cpu") -> Tensor:
     """Return every encoder's representation of a table, (M, n, D), in float32; the device may be "auto"."""
-    parts = [np.asarray(encoder.transform(table), dtype=np.float32) for encoder in encoders]
+    parts = [_numbers(encoder, encoder.transform(table)) for encoder in encoders]
     return torch.as_tensor(np.stack(parts), device=chosen_device(device))
+
+
+def _numbers(encoder: Encoder, Z: pd.DataFrame) -> npt.NDArray[np.float32]:
+    """Return encoded rows as numbers; cells of matched groups as one-hot columns."""
+    if isinstance(encoder, FairMatching):
+        codec = encoder.model_.codec
+        return one_hot(codec.levels_of(cells_of_encoded(codec, Z)), codec.shape_).toarray().astype(np.float32)
+    return np.asarray(Z, dtype=np.float32)
