@@ -163,15 +163,16 @@ def check_density(density: Density, name: str | None = None) -> None:
         raise ValueError(f"log_prob of {name} or its gradient is NaN or infinite at points that it drew itself.")
 
 
-def checked_rows(x: Tensor) -> Tensor:
-    """Return the rows; raise unless a density can be estimated from them."""
+def checked_rows(x: Tensor, name: str = "a group") -> Tensor:
+    """Return the rows of a group; raise unless a density can be estimated from them."""
     if x.ndim != 2:
-        raise DataError(f"the rows of a density must be a table (rows, features); got {x.ndim} axes.")
+        raise DataError(f"the rows of {name} must be a table (rows, features); got {x.ndim} axes.")
     n, n_features = x.shape
-    if n < max(n_features, 2):
-        raise DataError(f"a density of {n_features} features needs at least {max(n_features, 2)} rows; got {n}.")
+    least = max(n_features, 2)
+    if n < least:
+        raise DataError(f"{name} has {n} rows for a density of {n_features} features; at least {least} are needed.")
     if not bool(torch.isfinite(x).all()):
-        raise DataError("the rows of a density must be finite; got NaN or infinity.")
+        raise DataError(f"the rows of {name} must be finite; got NaN or infinity.")
     return x
 
 
@@ -243,14 +244,10 @@ class GroupDensities(nn.Module):
         parts = [[x] for x in rows]
         if labels is not None:
             parts = [[x[y == label] for label in of_labels] for x, y in zip(rows, labels, strict=True)]
-        names = list(group_names) if group_names is not None else list(range(len(rows)))
+        names = range(len(rows)) if group_names is None else group_names
         for name, blocks in zip(names, parts, strict=True):
             for block in blocks:
-                if len(block) < max(block.shape[1], 2):
-                    raise DataError(
-                        f"group {name!r} has {len(block)} rows for a density of {block.shape[1]} features; "
-                        f"at least {max(block.shape[1], 2)} are needed."
-                    )
+                checked_rows(block, f"group {name!r}")
         n_labels = len(parts[0])
         if isinstance(density, Density):
             every_block = [block for blocks in parts for block in blocks]

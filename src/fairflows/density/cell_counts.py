@@ -182,11 +182,6 @@ def in_chunks(function: Callable[[IntArray], FloatArray], rows: IntArray) -> Flo
     return np.concatenate([function(rows[start : start + _ROWS_PER_CHUNK]) for start in starts])
 
 
-def observed_support(samples: Sequence[ArrayLike], levels: Sequence[int]) -> IntArray:
-    """Return codes of the cells seen in any of the samples, sorted."""
-    return np.unique(np.concatenate([cell_codes(x, levels) for x in samples]))
-
-
 def log_prob_on_support(densities: Sequence[CellDensity], support: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return log-probabilities on the support, (K, S), and the mass 1 − Σ p̂_a of each density outside it, (K,)."""
     log_p = np.stack([density.log_prob(support) for density in densities])

@@ -17,7 +17,6 @@ from fairflows.density.cell_counts import (
     CellDensity,
     SmoothedCounts,
     log_prob_on_support,
-    observed_support,
     one_hot,
 )
 from fairflows.encoder.base import EncodedColumns, FloatArray, Groups, IntArray, LatentLaw
@@ -146,7 +145,7 @@ def _support(codec: CellCodec, samples: Sequence[_Sample], settings: FairMatchin
         f"{codec.n_cells_:,} cells in each of {len(samples)} groups are more than max_cells={settings.max_cells:,}: "
         "only observed cells are used, with a tail."
     )
-    return observed_support([sample.cells for sample in samples], codec.shape_)
+    return np.unique(np.concatenate([sample.cells for sample in samples]))
 
 
 class _Sample(NamedTuple):
