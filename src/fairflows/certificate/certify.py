@@ -234,7 +234,9 @@ class Case:
     def certificate(self, look: int) -> Certificate:
         """Make the certificate of a given look, without recording it."""
         delta = delta_of_look(self.delta, look)
-        made = [*counted_statements(self, delta), *model_statements(self), *attack_statements(self)]
+        made = [*counted_statements(self, delta), *model_statements(self)]
+        if self.attack is not None:
+            made += attack_statements(self.attack)
         statements = tuple(statement.judged(self.target) for statement in made)
         certificate = Certificate(
             status=status_of(statements, self.target),
@@ -254,7 +256,8 @@ class Case:
             rows=self.fingerprint,
             versions=_versions(),
         )
-        _check_for_contradiction(certificate, self)
+        if self.attack is not None:
+            _check_for_contradiction(certificate, self, self.attack)
         texts = [Assumption(key, ASSUMPTIONS[key].format(**facts)) for key, facts in _assumptions(certificate, self)]
         limits = () if self.attack is None else self.attack.limits
         certificate = replace(certificate, assumptions=(*texts, *(Assumption("limit", text) for text in limits)))
@@ -343,14 +346,13 @@ def _checked_draws(n: int | None, law: LatentLaw | None, n_groups: int, seed: in
     return min(most, draws_needed(first, MONTE_CARLO_DELTA, _WIDTH))
 
 
-def _check_for_contradiction(certificate: Certificate, case: Case) -> None:
+def _check_for_contradiction(certificate: Certificate, case: Case, attack: AttackResult) -> None:
     """Raise, or warn, where an attack reached more than the counts allow."""
-    counted, attack = certificate.headline, certificate.find("attack")
-    if counted is None or attack is None or case.attack is None or attack.distance <= counted.distance:
+    counted, model = certificate.headline, case.model
+    if counted is None or attack.attack_lower <= counted.distance:
         return
-    model = case.model
-    lower, upper = rounded_down(attack.distance), rounded_up(counted.distance)
-    if not model.draws_rows and case.attack.rows == case.sample.fingerprint(model.secret):
+    lower, upper = rounded_down(attack.attack_lower), rounded_up(counted.distance)
+    if not model.draws_rows and attack.rows == case.sample.fingerprint(model.secret):
         raise ContradictionError(
             f"The attack's lower bound {lower} is above the certified upper bound {upper} for the same release on the "
             "same rows. That cannot be bad luck: there is a bug in the release, the attack or the bounds."

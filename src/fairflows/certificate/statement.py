@@ -254,7 +254,9 @@ def from_counts(law: Law, given: str | None, folds: tuple[FoldCounts, ...]) -> S
 def model_statements(case: Case) -> Iterator[Statement]:
     """Bound the distance if the estimated densities are the truth, also given each label that has densities."""
     law = case.latent_law
-    for label in [] if law is None else [None, *law.labels]:
+    if law is None:
+        return
+    for label in [None, *law.labels]:
         exact = law.exact() if label is None else None
         delta = MONTE_CARLO_DELTA / (1 if label is None else len(law.labels))
         if exact is not None:
@@ -272,14 +274,12 @@ def model_statements(case: Case) -> Iterator[Statement]:
         )
 
 
-def attack_statements(case: Case) -> Iterator[Statement]:
+def attack_statements(found: AttackResult) -> Iterator[Statement]:
     """State the lower bounds that an audit proved: on the true distance, and on the error of each density."""
-    found = case.attack
-    if found is not None:
-        delta, lower = float(found.delta), float(found.attack_lower)
-        yield Statement(about="attack", by="adversary", distance=lower, delta=delta, source=str(found.best))
-        for group, gap in found.density_gap_lower.items():
-            yield Statement(about="density", by="adversary", group=str(group), distance=float(gap), delta=delta)
+    delta, lower = float(found.delta), float(found.attack_lower)
+    yield Statement(about="attack", by="adversary", distance=lower, delta=delta, source=str(found.best))
+    for group, gap in found.density_gap_lower.items():
+        yield Statement(about="density", by="adversary", group=str(group), distance=float(gap), delta=delta)
 
 
 @dataclass(frozen=True)
