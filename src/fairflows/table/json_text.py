@@ -155,8 +155,8 @@ def to_text(value: object) -> tuple[str, str] | None:
 
     Examples
     --------
-    >>> to_text(pd.Timestamp("1970-01-02").as_unit("s"))
-    ('timestamp', '86400 s')
+    >>> to_text(pd.Timestamp("2020-01-31"))
+    ('timestamp', '2020-01-31T00:00:00')
     """
     for name, (kind, write, _) in _KINDS.items():
         if isinstance(value, kind):
@@ -169,8 +169,8 @@ def from_text(kind: str, text: str) -> Any:
 
     Examples
     --------
-    >>> from_text("timestamp", "86400 s")
-    Timestamp('1970-01-02 00:00:00')
+    >>> from_text("timestamp", "2020-01-31T00:00:00")
+    Timestamp('2020-01-31 00:00:00')
     """
     if kind not in _KINDS:
         raise DataError(f"there are no values of the kind {kind!r}.")
