@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from fairflows.exceptions import DataError
 
 FloatArray = NDArray[np.float64]
-Estimator = Literal["betting", "sign"]
-Priors = tuple[float, ...] | None
 
 MOST_LOG_DENSITIES = 2**28
 """The most numbers that a table of log-densities may have: 2 GiB in double precision."""
