@@ -79,7 +79,7 @@ def test_version_and_help(run):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-COMMANDS = ["share", "encode", "decode", "certify", "check", "verify", "audit", "describe", "demo", "reproduce"]
+COMMANDS = ["share", "encode", "certify", "check", "verify", "audit", "describe", "demo", "reproduce"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -162,22 +162,20 @@ def test_a_mixed_table_with_three_groups_and_three_labels(run, tmp_path):
     assert run("encode", out, tmp_path / "tomorrow.csv", "-o", tmp_path / "shared.csv")[0] == 0
     assert len(pd.read_csv(tmp_path / "shared.csv")) == 500
     assert run("verify", out, tmp_path / "people.csv")[0] == 0
-    code, _, err = run("decode", out, tmp_path / "shared.csv", "-o", tmp_path / "back.csv")
-    assert (code, "cannot be decoded" in err) == (2, True)
 
 
-def test_a_latent_is_encoded_and_decoded(run, fitted, tmp_path):
+def test_a_latent_is_judged_by_its_model_and_encoded(run, fitted, tmp_path):
     words = ["share", fitted / "loans.csv", "--sensitive", "sex", "--label", "repaid", "--method", "flow", "--quick"]
     code, text, _ = run(*words, "--output", "latent", "--target", "0.6", "--json", "-o", tmp_path / "latent")
     certificate = json.loads(text)["certificate"]
     assert certificate["released"] == ["latent"]
     assert code == (0 if certificate["status"] == "MODEL_ONLY" else 1)
 
-    new, encoded, back = fitted / "new.csv", tmp_path / "encoded.parquet", tmp_path / "back.csv"
-    assert run("encode", tmp_path / "latent", new, "-o", encoded, "--keep-order", "--exact", "--keep", "sex")[0] == 0
-    assert run("decode", tmp_path / "latent", encoded, "-o", back)[1] == f"800 rows written to {back}\n"
-    rows = pd.read_csv(new)[["age", "income"]]
-    pd.testing.assert_frame_equal(pd.read_csv(back), rows, check_dtype=False)
+    encoded = tmp_path / "encoded.parquet"
+    assert (
+        run("encode", tmp_path / "latent", fitted / "new.csv", "-o", encoded)[1] == f"800 rows written to {encoded}\n"
+    )
+    assert list(pd.read_parquet(encoded)) == ["z0", "z1"]
 
 
 def test_certificates_of_other_rows_are_made_written_and_verified(run, fitted, tmp_path):
@@ -319,15 +317,6 @@ def test_the_demo_with_few_rows(run, tmp_path, monkeypatch):
     code, out, err = run("demo")
     assert code == 0, err
     assert "CERTIFIED" in out
-    written = {path.name for path in (tmp_path / "fairflows-demo").iterdir()}
-    assert written >= {"shared.csv", "certificate.json", "report.html", "report-public.html", "model"}
-
-
-@pytest.mark.slow
-def test_demo(tmp_path):
-    done = spawn("demo", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "CERTIFIED" in done.stdout
     written = {path.name for path in (tmp_path / "fairflows-demo").iterdir()}
     assert written >= {"shared.csv", "certificate.json", "report.html", "report-public.html", "model"}
 

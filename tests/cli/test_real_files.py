@@ -74,18 +74,8 @@ def test_values_that_belong_to_no_group_are_refused(run, fitted, tmp_path):
 
 def test_an_earlier_result_is_replaced_only_when_asked(run, fitted):
     before = (fitted / "out" / "certificate.json").read_text()
-    words = [
-        "share",
-        fitted / "credit.csv",
-        *SHARE,
-        "--groups",
-        "AGE:35",
-        "--drop",
-        "sex",
-        "-o",
-        fitted / "out",
-    ]
-    code, _, err = run(*words)
+    words = ["share", fitted / "credit.csv", *SHARE, "--groups", "AGE:35", "--drop", "sex"]
+    code, _, err = run(*words, "-o", fitted / "out")
     assert code == 2
     assert "choose another folder, or replace them (replace=True). (option --replace)" in err
     assert (fitted / "out" / "certificate.json").read_text() == before

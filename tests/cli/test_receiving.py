@@ -48,6 +48,8 @@ def test_a_receiver_accepts_the_true_files(run, received):
 
 def test_the_house_can_still_verify_what_names_its_file(run, made):
     assert run("verify", made / "out", made / "loans.csv")[0] == 0
+    certificate = json.loads((made / "out" / "certificate.json").read_text())
+    assert sum(certificate["n"].values()) == 2000, "all persons certify"
 
 
 def test_a_changed_bound_and_a_changed_file(run, received):

@@ -144,28 +144,3 @@ def test_an_index_in_a_parquet_file_names_the_persons_in_fit_and_in_encode(tmp_p
     encode_file(encoder, path, tmp_path / "z.parquet", keep_order=True)
     expected = encoder.transform(table).reset_index(drop=True)
     assert_frame_equal(pd.read_parquet(tmp_path / "z.parquet"), expected, check_dtype=False)
-
-
-@pytest.mark.slow  # fits with its attacks
-def test_the_command_reads_later_files_as_the_first_one(run, tmp_path):
-    rows(1200).assign(person=[f"a{i}" for i in range(1200)]).to_csv(tmp_path / "rows.csv", index=False)
-    later = rows(800, seed=1).iloc[5:].reset_index(drop=True).assign(person=[f"b{i}" for i in range(795)])
-    later.to_csv(tmp_path / "later.csv", index=False)
-    as_a_reader_sees_it(later).to_parquet(tmp_path / "later.parquet")
-    out = tmp_path / "out"
-    words = ["share", tmp_path / "rows.csv", "--sensitive", "sex", "--label", "repaid", "--id", "person"]
-    code, _, err = run(*words, "--method", "matching", "--output", "latent", "--target", "0.5", "--quick", "-o", out)
-    assert code == 0, err
-    code, _, err = run("certify", out, tmp_path / "later.csv", "--json")
-    assert code in (0, 1), err
-    code, _, err = run("encode", out, tmp_path / "later.csv", "-o", tmp_path / "z.parquet", "--keep-order")
-    assert code == 0, err
-    assert_frame_equal(
-        pd.read_parquet(tmp_path / "z.parquet"),
-        load(out / "model").transform(later[[*FEATURES, "person"]], sensitive_features=later["sex"]),
-        check_dtype=False,
-    )
-    for words in (["certify", out], ["encode", out, "-o", tmp_path / "other.parquet"]):
-        code, _, err = run(words[0], words[1], tmp_path / "later.parquet", *words[2:])
-        assert code == 2
-        assert "Column 'flag' must hold text" in err

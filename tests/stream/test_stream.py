@@ -14,7 +14,6 @@ from scipy.spatial import KDTree
 
 import fairflows as ff  # its parts are imported by those tests that use them: a process that is killed needs no torch
 from fairflows import DataError, FairMatching, Table
-from fairflows.exceptions import DataWarning
 from fairflows.paper.baselines import RawFeatures
 from fairflows.release.release import Release
 from fairflows.storage import load, save
@@ -119,25 +118,6 @@ def test_every_order_is_equally_likely(tmp_path):
     assert len(counts) == 6
     expected = 50
     assert sum((count - expected) ** 2 / expected for count in counts.values()) < 25.7  # χ²(5), one in ten thousand
-
-
-def test_without_identifier_every_row_gets_fresh_coins(frame, tmp_path):
-    X = frame[["town"]]
-    encoder = FairMatching(0.5, density="counts").fit(X, frame["repaid"], sensitive_features=frame["sex"])
-    source, encoded = write(frame, tmp_path / "a.parquet"), []
-    for name in ("one.parquet", "two.parquet"):
-        with pytest.warns(DataWarning, match="fresh randomness"):
-            encode_file(encoder, source, tmp_path / name, sensitive="sex", keep_order=True)
-        encoded.append(pd.read_parquet(tmp_path / name)["town"].tolist())
-    maps = [m.tolist() for m in (encoder.matched_, encoder.split_)]
-    assert maps[0] == maps[1] or encoded[0] != encoded[1]
-
-
-def test_text_that_looks_like_numbers_in_some_batches_stays_text(matching, frame, tmp_path):
-    ordered = frame.sort_values("town")  # the first batches hold "12" alone
-    target = tmp_path / "z.csv"
-    encode_file(matching, write(ordered, tmp_path / "a.csv"), target, identifier="person")
-    assert set(read(target)["town"]) == {"Ulm", "Bonn", "12"}
 
 
 def test_text_and_dates_of_a_file_come_back_as_they_were_written(tmp_path):
@@ -289,15 +269,6 @@ def test_memory_does_not_grow_with_the_file(flow, tmp_path):
                               capture_output=True, text=True, check=True)  # fmt: skip
         peaks.append(int(done.stdout))
     assert peaks[1] < 1.15 * peaks[0]
-
-
-def test_known_densities_stream_too(tmp_path):
-    table, densities = ff.paper.make_gaussians(300, random_state=0)
-    encoder = ff.FairFlow(density=densities, n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
-    frame = table.X.reset_index(drop=True).assign(group=table.a.to_numpy())
-    encode_file(encoder, write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet", sensitive="group")
-    assert len(pd.read_parquet(tmp_path / "z.parquet")) == 300
-    assert os.stat(tmp_path / "z.parquet").st_size > 0
 
 
 def test_whole_numbers_with_gaps_are_written_whole(tmp_path):

@@ -124,7 +124,7 @@ def test_only_an_earlier_result_is_replaced_and_only_when_asked(shared, tmp_path
         with pytest.raises(DataError, match=f"holds '{place.name}', which fairflows did not write"):
             shared.save(out, replace=True)
         place.unlink()
-    with pytest.raises(DataError, match="kind must be one of 'csv', 'tsv', 'parquet'; got 'xlsx'"):
+    with pytest.raises(DataError, match="kind must be one of 'csv', 'parquet'; got 'xlsx'"):
         shared.save(tmp_path / "new", kind="xlsx")
 
 

@@ -100,11 +100,12 @@ def share(
 
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
-    from fairflows.workflow.shared import check_place, kind_to_share
+    from fairflows.table.reading import kind_of
+    from fairflows.workflow.shared import check_place
     from fairflows.workflow.sharing import share as make
 
     check_place(out, file, replace=replace)
-    kind = kind_to_share(file)
+    kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
     with _stages(quiet or as_json) as say:
         say(f"reading {file}")
         table = reading.table(reading.frame(file, identifier), file.name, sensitive, label, identifier)
@@ -235,9 +236,6 @@ def encode(
     keep_order: Annotated[
         bool, typer.Option("--keep-order", help="Keep the order of the rows, which may identify persons.")
     ] = False,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Write encoded numbers in 64 bits, so that they decode exactly.")
-    ] = False,
     engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
     quiet: Quiet = False,
     *,
@@ -251,11 +249,7 @@ def encode(
     Example: `fairflows encode out new.parquet -o shared.parquet`
     """
     model, run = _open_model(folder)
-    settings: dict[str, Any] = {
-        **_roles(run, sensitive, identifier),
-        "keep": keep or (),
-        "precision": "float64" if exact else "float32",
-    }
+    settings: dict[str, Any] = {**_roles(run, sensitive, identifier), "keep": keep or ()}
     if engine == "ray":
         from fairflows.stream.files import encode_folder
 
@@ -276,30 +270,6 @@ def encode(
         certificate = folder / "certificate.json"
         if certificate.is_file() and not (keep or keep_order):  # such files are not covered
             list_files(certificate, [Path(out)])
-    if not quiet:
-        typer.echo(f"{n_rows:,} rows written to {out}")
-
-
-@app.command()
-@reads_files
-def decode(
-    folder: Folder,
-    source: Annotated[Path, typer.Argument(help="CSV or Parquet file of encoded rows.")],
-    out: OutFile,
-    sensitive: SensitiveIfNotKnown = None,
-    identifier: Identifier = None,
-    quiet: Quiet = False,
-    *,
-    text_format: TextFormat,
-) -> None:
-    """Decode a file of encoded rows, written with `--exact`, and with `--keep` for the group and the person.
-
-    Example: `fairflows decode out encoded.parquet -o rows.parquet`
-    """
-    from fairflows.stream.files import decode_file
-
-    model, run = _open_model(folder)
-    n_rows = decode_file(model, source, out, text_format=text_format, **_roles(run, sensitive, identifier))
     if not quiet:
         typer.echo(f"{n_rows:,} rows written to {out}")
 

@@ -117,12 +117,12 @@ def encode_file(
             return encode(batch)
 
     unknown: Counter[Hashable] = Counter()
-    tables = _counted(in_order(encoded, reader.tables(encode.columns)), unknown)
+    show = on_progress or (lambda done, total: None)
+    tables = _counted(in_order(encoded, reader.tables(encode.columns)), unknown, lambda done: show(done, reader.n_rows))
     # A CSV file does not say how many rows it has; rows of fewer than 32 bytes are rare.
     n_expected = reader.n_rows or reader.path.stat().st_size // 32
     n_buckets = int(np.clip(-(-n_expected // ROWS_PER_BUCKET), 1, MOST_BUCKETS))
     with new_file(Path(target)) as side, side_folder(Path(target)) as folder:
-        tables = _shown(tables, reader.n_rows, on_progress)
         n_rows = write_table(tables if keep_order else shuffled(tables, n_buckets, folder), side, Path(target))
     warn_of_unknown(unknown)
     return n_rows
@@ -377,11 +377,14 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
                 future.cancel()
 
 
-def _counted(encoded: Iterable[Encoded], unknown: Counter[Hashable]) -> Iterator[pa.Table]:
-    """Yield encoded batches in one schema, and add the counts of rows with unknown values to `unknown`."""
+def _counted(encoded: Iterable[Encoded], unknown: Counter[Hashable], show: Callable[[int], None]) -> Iterator[pa.Table]:
+    """Yield encoded batches in one schema; count rows with unknown values in `unknown`, and show how many are done."""
     schema: pa.Schema | None = None
+    done = 0
     for batch in encoded:
         unknown.update(batch.unknown)
+        done += batch.table.num_rows
+        show(done)
         # Where a model ends with somebody else's step, the first batch fixes the columns.
         table = batch.table if schema is None else batch.table.cast(schema)
         schema = table.schema
@@ -394,14 +397,4 @@ def _of_one_schema(frames: Iterable[pd.DataFrame]) -> Iterator[pa.Table]:
     for frame in frames:
         table = to_arrow(columns_of(frame), schema, single=False)
         schema = table.schema
-        yield table
-
-
-def _shown(tables: Iterable[pa.Table], n_rows: int | None, on_progress: OnProgress | None) -> Iterator[pa.Table]:
-    """Yield the tables, and report the number of rows so far."""
-    done = 0
-    for table in tables:
-        done += table.num_rows
-        if on_progress is not None:
-            on_progress(done, n_rows)
         yield table

@@ -24,7 +24,7 @@ from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import columns_of
 from fairflows.table.grouping import Grouping
 from fairflows.table.json_text import read_as, read_json, stated_fields
-from fairflows.table.reading import kind_of, read_frame
+from fairflows.table.reading import read_frame
 from fairflows.table.table import Table
 from fairflows.table.text_format import TextFormat
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from fairflows.attack.auditing import Audit
     from fairflows.usefulness import StillTells
 
-Kind = Literal["csv", "tsv", "parquet"]
+Kind = Literal["csv", "parquet"]
 RUN, MODEL, FORMAT = "run.json", "model", 1
-SHARED = {"csv": "shared.csv", "tsv": "shared.tsv", "parquet": "shared.parquet"}
+SHARED = {"csv": "shared.csv", "parquet": "shared.parquet"}
 _FILES = {RUN, MODEL, "certificate.json", "certificate.files.json", "report.html", "report-public.html"}
 
 CERTIFYING, VALIDATION = 0.3, 0.25
@@ -153,7 +153,7 @@ class Shared:
         ----------
         folder : path
             A new or empty folder, or one with an earlier result.
-        kind : {"csv", "tsv", "parquet"}, default="csv"
+        kind : {"csv", "parquet"}, default="csv"
             Kind of the file to share.
         replace : bool, default=False
             Whether an earlier result, its model and its key are replaced.
@@ -196,13 +196,6 @@ def naming_released_file(certificate: Certificate, path: Path, n_rows: int, key:
     counted = is_of_all and not difference_from_counts(path, certificate)
     certificate = certificate.with_file(path.name, file_sha256(path), counted=counted)
     return certificate.sealed(key) if key else certificate
-
-
-def kind_to_share(source: Path) -> Kind:
-    """Return the kind of file to share for a table from this file: the same one, not packed, never Excel."""
-    if ".tsv" in source.name.lower():
-        return "tsv"
-    return "parquet" if kind_of(source) == "parquet" else "csv"
 
 
 def check_place(out: Path, source: Path | None = None, *, replace: bool) -> None:
