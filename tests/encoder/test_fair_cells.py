@@ -63,7 +63,7 @@ def test() -> Table:
 def bins(n_groups: int, n_sets: int = 1, seed: int = 0) -> Bins:
     rng = np.random.default_rng(seed)
     mass, laws = rng.dirichlet(np.ones(40)), [rng.dirichlet(np.ones(40), n_groups) for _ in range(n_sets)]
-    return Bins(mass, np.sort(rng.random((40, 1)), axis=0), laws, [slice(0, 1)])
+    return Bins(mass, np.sort(rng.random((40, 1)), axis=0), laws, True)
 
 
 @pytest.mark.parametrize(("n_groups", "n_sets"), [(2, 1), (2, 2), (4, 1), (7, 1), (7, 2)])
@@ -223,19 +223,6 @@ def test_a_number_to_predict(train, test):
     assert abs(predicted.mean() - (test.X["score"] * 10 + 3).mean()) < 0.5
     with pytest.raises(DataError, match="is a number and has no class probabilities"):
         cells.predict_proba(test.X, sensitive_features=test.a)
-
-
-def test_several_labels(train, test):
-    def labels(table: Table) -> pd.DataFrame:
-        return pd.DataFrame({"up": table.y.to_numpy(), "noisy": np.where(table.X["noise"] > 0, "y", "n")})
-
-    cells = FairCells(8, target=1.0, **PLAIN).fit(train.X, labels(train), sensitive_features=train.a)
-    predicted = cells.predict(test.X, sensitive_features=test.a)
-    assert predicted.shape == (len(test), 2)
-    truth = labels(test)
-    assert (predicted[:, 0] == truth["up"]).mean() > 0.65
-    assert (predicted[:, 1] == truth["noisy"]).mean() > 0.85
-    assert [p.shape for p in cells.predict_proba(test.X, sensitive_features=test.a)] == [(len(test), 2)] * 2
 
 
 def test_a_label_of_many_numbers_is_refused_where_classes_are_needed(train):

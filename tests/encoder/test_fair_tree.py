@@ -184,7 +184,7 @@ def test_cells_tell_the_label_and_the_columns():
     assert np.corrcoef(height, test.X["height"])[0, 1] ** 2 > 0.2
 
 
-def test_without_a_label_with_several_and_with_numbers():
+def test_without_a_label_and_with_numbers():
     train, test = population(3000, 0), population(3000, 1)
 
     def of_table(t):
@@ -194,12 +194,8 @@ def test_without_a_label_with_several_and_with_numbers():
     assert plain.classes_ is None
     with pytest.raises(DataError, match="without a label"):
         plain.predict(test)
-    several = tree(8, identifier="person").fit(
-        train.X, pd.DataFrame({"a": train.y, "b": np.where(train.X["town"] == "Ulm", "u", "b")}), **of_table(train)
-    )
-    assert [values.tolist() for values in several.classes_] == [[0, 1], ["b", "u"]]
-    assert several.predict(test).shape == (3000, 2)
-    assert [part.shape for part in several.predict_proba(test)] == [(3000, 2), (3000, 2)]
+    with pytest.raises(DataError, match=r"one value per row \(.* rows\); got"):
+        tree(8, identifier="person").fit(train.X, np.column_stack([train.y, train.y]), **of_table(train))
     number = train.X["height"] + train.X["wage"].clip(upper=5)
     for score in (None, LinearRegression()):
         regression = tree(8, identifier="person", label_score=score).fit(train.X, number, **of_table(train))

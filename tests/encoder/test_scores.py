@@ -16,7 +16,6 @@ from fairflows.encoder.scores import (
     LogisticScores,
     ScoreFeatures,
     fit_score,
-    predicted_scores,
     score_columns,
 )
 
@@ -111,7 +110,7 @@ def test_the_mean_of_a_number():
     assert isinstance(score.model, BoostedTrees)
     own = HistGradientBoostingRegressor(max_iter=8, random_state=0).fit(score.features.matrix(X), y + X["a"])
     expected = own.predict(score.features.matrix(new_rows(X)))
-    np.testing.assert_allclose(predicted_scores([score], new_rows(X))[:, 0], expected, rtol=1e-12)
+    np.testing.assert_allclose(score.values(new_rows(X))[:, 0], expected, rtol=1e-12)
     poisson = fitted(HistGradientBoostingRegressor(max_iter=8, loss="poisson"), X, y)
     assert isinstance(poisson.model, HistGradientBoostingRegressor)  # whose mean is another function of the sums
 

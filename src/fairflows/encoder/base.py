@@ -126,9 +126,8 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     ----------
     groups_ : list
         The values of the sensitive attribute.
-    classes_ : ndarray, list of ndarray, or None
-        The values of the label; a list with an array for each of several labels, empty for a label of numbers. None
-        without a label, or with a single label of numbers.
+    classes_ : ndarray or None
+        The values of the label; None without a label, or with one of numbers.
     key_ : Key
         The secret behind noise and coins; ``bytes(encoder.key_)`` shows it. A pickle leaves it out, and
         ``encoder.key_.restore(secret)`` gives it back.
@@ -153,7 +152,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
     random_state: int
 
     groups_: list[Hashable]
-    classes_: np.ndarray | list[np.ndarray] | None
+    classes_: np.ndarray | None
     key_: Key
     ledger_: Ledger
     most_rows_: int | None
@@ -287,7 +286,7 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
         raise DataError(f"{type(self).__name__} does not give cells.")
 
     def predict(self, X: RowsLike, *, sensitive_features: Role | None = None) -> np.ndarray:
-        """Predict the label from each encoded row, a class or a number; a column for each of several labels."""
+        """Predict the label from each encoded row, a class or a number."""
         rows = self.read(X, sensitive_features)
         predicted = self.predict_rows(rows)
         rows.outside.warn()
@@ -331,8 +330,7 @@ def begin_fit(
     encoder.groups_, encoder.key_ = rows.groups, rows.key
     encoder.schema_, encoder.missing_ = rows.schema, rows.missing
     encoder.most_rows_ = int(rows.persons.rows_each().max()) if rows.persons.named else None
-    classes = [label.class_values for label in rows.labels]
-    encoder.classes_ = classes if len(classes) > 1 else rows.labels[0].classes if classes else None
+    encoder.classes_ = None if rows.label is None else rows.label.classes
     return rows
 
 
@@ -344,7 +342,7 @@ def forget(encoder: Encoder) -> None:
 
 def check_fitted(encoder: Encoder) -> None:
     """Raise scikit-learn's error for an encoder that is not fitted."""
-    if not is_fitted(encoder):
+    if "ledger_" not in vars(encoder):
         check_is_fitted(encoder, "ledger_")
 
 
@@ -368,10 +366,9 @@ def share_ledger(encoders: Sequence[Encoder]) -> None:
 
 
 def label_values(encoder: Encoder) -> np.ndarray:
-    """Return the values of the label; raise for an encoder without a label, or with several."""
-    if not isinstance(encoder.classes_, np.ndarray):
-        fitted = "without a label" if encoder.classes_ is None else f"with {len(encoder.classes_)} labels"
-        raise DataError(f"{type(encoder).__name__} was fitted {fitted}, and this needs one.")
+    """Return the values of the label; raise for an encoder without a label with classes."""
+    if encoder.classes_ is None:
+        raise DataError(f"{type(encoder).__name__} was fitted without a label with classes, and this needs one.")
     return encoder.classes_
 
 

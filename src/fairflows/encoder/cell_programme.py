@@ -31,7 +31,7 @@ from sklearn.isotonic import IsotonicRegression
 from fairflows.bounds.cells import cell_radius
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
 from fairflows.encoder.base import FloatArray
-from fairflows.encoder.scores import Score, predicted_scores
+from fairflows.encoder.scores import Score
 from fairflows.exceptions import DataError
 from fairflows.table.persons import Places
 
@@ -126,7 +126,7 @@ class ScoreBins:
 class BinnedScores:
     """Scores of the label, and of the group where it is not known at encoding, with their bins."""
 
-    label_scores: list[Score]  # η, one per label
+    label_score: Score  # η
     # ρ, the belief in the group, or in the label and the group together; None where bins are those of a group.
     group_score: Score | None
     n_groups: int  # K
@@ -134,7 +134,7 @@ class BinnedScores:
 
     def coordinates(self, X: pd.DataFrame) -> FloatArray:
         """η, and where the group is not known P(a | x), or P(a | x, y) for every label that counts, (n, d)."""
-        eta = predicted_scores(self.label_scores, X)
+        eta = self.label_score.values(X)
         if self.group_score is None:
             return eta
         joint = self.group_score.predict_proba(X).reshape(len(X), -1, self.n_groups)
@@ -175,8 +175,7 @@ class Bins:
     label: FloatArray  # (B, L): η, what is expected of the label: one number, or several
     # (K, B) each: p_a of all rows, or one set of laws for each label that the groups are to be alike given
     laws: Sequence[FloatArray]
-    # The columns of η that hold the class probabilities of one label: one column for two classes.
-    classes: Sequence[slice] = ()
+    has_classes: bool = False  # whether η holds class probabilities: one column for two classes
 
 
 @dataclass(frozen=True)
@@ -235,8 +234,8 @@ class CellProgramme:
     def _channel(self, levels: FloatArray, distance: float) -> FloatArray:
         B, k = len(self.bins.mass), len(levels)
         loss = ((self.bins.label[:, None, :] - levels[None]) ** 2).sum(axis=-1)
-        for columns in self.bins.classes:
-            loss += _REGRET * _regret(self.bins.label[:, columns], levels[:, columns])
+        if self.bins.has_classes:
+            loss += _REGRET * _regret(self.bins.label, levels)
         loss *= self.bins.mass[:, None]
         cost = np.concatenate([loss.ravel(), np.zeros(self.left.shape[1] - B * k)])
         found = linprog(

@@ -19,9 +19,6 @@ from fairflows.encoder.labels import (
     Classifier,
     Label,
     check_classifier,
-    class_probabilities,
-    expected_labels,
-    predicted_labels,
 )
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
 from fairflows.encoder.scores import ScoreColumn, checked_columns, fit_score, score_columns
@@ -126,7 +123,7 @@ class FairCells(Encoder):
     random_state: int = 0
 
     columns_: dict[Hashable, ScoreColumn] = field(init=False)
-    labels_: list[Label] = field(init=False)
+    label_: Label = field(init=False)
     levels_: FloatArray = field(init=False)
     binned_: BinnedScores = field(init=False)
     cells_of_bin_: FloatArray = field(init=False)
@@ -146,28 +143,26 @@ class FairCells(Encoder):
     def learn(self, rows: TrainingRows) -> None:
         """Fit the scores on some persons, and solve the programme for the others."""
         self._check_settings(weighted=rows.weight is not None)
-        if not rows.labels:
+        if rows.label is None:
             raise DataError(
                 "FairCells requires y to be passed, but the target y is None: cells are made for a label. FairTree "
                 "needs none."
             )
-        self.labels_ = [replace(label, values=np.empty(0)) for label in rows.labels]
+        self.label_ = replace(rows.label, values=np.empty(0))
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
         self.output_ = CELL
         rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
-        self.binned_, programme, laws = self._plan(rows, rows.labels, self.random_state)
+        self.binned_, programme, laws = self._plan(rows, rows.label, self.random_state)
         found = programme.within(self.target)
         self.cells_of_bin_, self.levels_, self.n_cells_ = found.channel, found.levels, found.channel.shape[1]
         self.laws_ = laws @ found.channel
         self.distance_, self.planned_ = found.distance, found.planned
 
-    def _plan(
-        self, rows: TrainingRows, labels: list[Label], seed: int
-    ) -> tuple[BinnedScores, PlannedProgramme, FloatArray]:
+    def _plan(self, rows: TrainingRows, label: Label, seed: int) -> tuple[BinnedScores, PlannedProgramme, FloatArray]:
         """Scores fitted on some persons, the programme made from the others, and the laws of bins of all their rows."""
-        given = self._label_that_counts(labels)
-        train, rest = self._part(rows, labels, given, seed)
-        binned = self._fit_scores(rows, labels, given, train, seed)
+        given = self._label_that_counts(label)
+        train, rest = self._part(rows, label, given, seed)
+        binned = self._fit_scores(rows, label, given, train, seed)
         X, group, persons = rows.X.iloc[rest], rows.group[rest], rows.persons.take(rest)
         weight = rows.weight_by(self.unit)[rest]
         K, scores, own_bins = len(self.groups_), binned.coordinates(X), binned.own_bins(group)
@@ -175,7 +170,7 @@ class FairCells(Encoder):
             scores, own_bins, weight, n_groups=int(own_bins.max()) + 1, n_bins=self.n_bins, random_state=seed
         )
         place = bins.places(scores, own_bins)
-        targets = np.concatenate([label.targets()[rest] for label in labels], axis=1)
+        targets = label.targets()[rest]
         eta = _calibrated_by(own_bins, scores[:, : targets.shape[1]], targets, weight)
         mass = _sums(place, bins.n, weight)
         expected = np.column_stack([_sums(place, bins.n, weight * column) for column in eta.T]) / mass[:, None]
@@ -189,7 +184,9 @@ class FairCells(Encoder):
             # Smoother than what is counted in single bins, whose noise a programme would take for differences.
             belief = calibrated(binned.group_score.predict_proba(X), is_joint, weight)
             laws = self._laws(belief, place, bins.n, weight)
-        programme = CellProgramme.of(Bins(mass / mass.sum(), expected, laws, self._class_columns()), self.n_cells, seed)
+        programme = CellProgramme.of(
+            Bins(mass / mass.sum(), expected, laws, label.classes is not None), self.n_cells, seed
+        )
         n_joint_persons = _persons_in(rows.persons, rows.group if given is None else given * K + rows.group, n_joint)
         counted_from = self._by_set(_persons_in(persons, joint, n_joint))
         planned = PlannedProgramme(
@@ -204,20 +201,18 @@ class FairCells(Encoder):
         return replace(binned, bins=bins), planned, all_rows / all_rows.sum(axis=1, keepdims=True)
 
     def _fit_scores(
-        self, rows: TrainingRows, labels: list[Label], given: Groups | None, train: np.ndarray, seed: int
+        self, rows: TrainingRows, label: Label, given: Groups | None, train: np.ndarray, seed: int
     ) -> BinnedScores:
-        scores = []
-        for label in labels:
-            estimator, values = self.label_score, label.values[train]
-            if label.classes is None:
-                estimator = HistGradientBoostingRegressor(random_state=seed) if estimator is None else estimator
-                values = label.targets()[train, 0]
-            scores.append(fit_score(estimator, rows, train, values, self.columns_, seed))
+        estimator, values = self.label_score, label.values[train]
+        if label.classes is None:
+            estimator = HistGradientBoostingRegressor(random_state=seed) if estimator is None else estimator
+            values = label.targets()[train, 0]
+        score = fit_score(estimator, rows, train, values, self.columns_, seed)
         K, group = len(self.groups_), rows.group
         if self.attribute == "encoding":
-            return BinnedScores(scores, None, K)
+            return BinnedScores(score, None, K)
         joint = group if given is None else given * K + group
-        return BinnedScores(scores, fit_score(self.group_score, rows, train, joint[train], self.columns_, seed), K)
+        return BinnedScores(score, fit_score(self.group_score, rows, train, joint[train], self.columns_, seed), K)
 
     def _laws(self, share: FloatArray, place: np.ndarray, n_bins: int, weight: FloatArray) -> list[FloatArray]:
         """Laws of bins (K, B) for each set, from each row's share in every group (and label), (n, n_joint)."""
@@ -229,24 +224,17 @@ class FairCells(Encoder):
         sets = list(joint.reshape(-1, len(self.groups_), *joint.shape[1:]))
         return sets[-1:] if self.criterion == "equal_opportunity" else sets
 
-    def _class_columns(self) -> list[slice]:
-        """Return the columns of η that hold the class probabilities of one label."""
-        ends = np.cumsum([label.width for label in self.labels_])
-        columns = [slice(end - label.width, end) for end, label in zip(ends, self.labels_, strict=True)]
-        return [part for part, label in zip(columns, self.labels_, strict=True) if label.classes is not None]
-
     def _certifying_share(self, persons: Persons) -> float:
         """How many certifying persons are counted for each person here."""
         share = 1.0 if self.n_certify is None else self.n_certify / persons.n
         return share if self.unit == "person" else share * persons.accepted_share
 
-    def _part(self, rows: Rows, labels: list[Label], given: Groups | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    def _part(self, rows: Rows, label: Label, given: Groups | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Persons to train the scores, and persons to make the cells from; of few persons another part may do."""
         for attempt in range(_ATTEMPTS):
             train, rest = rows.persons.split(_CALIBRATION, random_state=seed + attempt)
             try:
-                for label in labels:
-                    self._check_parts(rows.group, given, label, (train, rest))
+                self._check_parts(rows.group, given, label, (train, rest))
             except DataError:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -275,13 +263,13 @@ class FairCells(Encoder):
                         f"{shown(label.classes[int(found.argmin()) % n])} is too rare{where}."
                     )
 
-    def _label_that_counts(self, labels: list[Label]) -> Groups | None:
+    def _label_that_counts(self, label: Label) -> Groups | None:
         """Class numbers of the label that the groups are to be alike given; None for demographic parity."""
         if self.criterion == "demographic_parity":
             return None
-        if len(labels) > 1 or labels[0].classes is None:
-            raise DataError(f"criterion {self.criterion!r} speaks of one label with classes.")
-        return labels[0].values
+        if label.classes is None:
+            raise DataError(f"criterion {self.criterion!r} speaks of a label with classes.")
+        return label.values
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row; of a bin that is split, as the person's coin falls."""
@@ -296,12 +284,12 @@ class FairCells(Encoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the most frequent class of each row's cell, or the mean of a label of numbers."""
-        return predicted_labels(self.labels_, expected_labels(self.labels_, self.levels_, self.cells(rows)))
+        return self.label_.predict(self.levels_[self.cells(rows)])
 
-    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
-        """Predict the class probabilities of each row's cell; a list where there are several labels."""
+    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
+        """Predict the class probabilities of each row's cell."""
         cells = self.cells(self.read(X, sensitive_features))
-        return class_probabilities(self.labels_, expected_labels(self.labels_, self.levels_, cells))
+        return self.label_.probabilities(self.levels_[cells])
 
     def _check_settings(self, *, weighted: bool) -> None:
         check_count("n_cells", self.n_cells, 2)

@@ -209,7 +209,7 @@ class FairFlow(Encoder):
         for gamma in gammas:
             check_share("gamma", gamma)
         check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds", "equal_opportunity"))
-        label = rows.single_label("FairFlow")
+        label = rows.label_with_classes("FairFlow")
         labels = None if label is None else label.values
         if self.criterion != "demographic_parity" and labels is None:
             raise DataError(f"criterion {self.criterion!r} speaks of labels; pass y.")

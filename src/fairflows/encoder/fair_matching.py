@@ -130,7 +130,7 @@ class FairMatching(Encoder):
     def learn(self, rows: TrainingRows) -> None:
         """Fit the densities of cells and the classifier, and match the groups' cells."""
         self._check_settings()
-        label = rows.single_label("FairMatching")
+        label = rows.label_with_classes("FairMatching")
         y = None if label is None else label.values
         if y is not None:
             check_labels(rows.group, y, self.groups_, label_values(self))

@@ -19,15 +19,13 @@ from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Traits
 from fairflows.encoder.labels import (
     Label,
     check_classifier,
-    class_probabilities,
-    expected_labels,
-    predicted_labels,
+    known_label,
     takes_weights,
 )
 from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
-from fairflows.encoder.scores import Score, ScoreColumn, checked_columns, fit_score, predicted_scores, score_columns
+from fairflows.encoder.scores import Score, ScoreColumn, checked_columns, fit_score, score_columns
 from fairflows.exceptions import DataError, check_choice, check_count, warn_user
 from fairflows.table.columns import check_known
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
@@ -60,7 +58,7 @@ class FairTree(Encoder):
     targets : sequence of column names, optional
         The columns that the cells are to tell, beside the label; all of them when not given.
     label_weight : float
-        What the label (or all labels together) counts, where all columns together count 1.
+        What the label counts, where all columns together count 1.
     label_score : classifier or regressor, optional
         Predicts the label from the columns; boosted trees when not given.
     n_components : int
@@ -102,7 +100,7 @@ class FairTree(Encoder):
     shares_ : ndarray of shape (K, n_cells_)
         The share of each group's calibration rows in each cell: the same for every group, to one row per split.
     levels_ : ndarray of shape (n_cells_, n_targets)
-        What is expected of the labels in each cell.
+        What is expected of the label in each cell.
     planned_ : dict, or None
         With "auto": the certificate to expect for each number of cells that was tried.
 
@@ -137,7 +135,7 @@ class FairTree(Encoder):
     progress: bool = False
 
     columns_: dict[Hashable, ScoreColumn] = field(init=False)
-    labels_: list[Label] = field(init=False)
+    label_: Label | None = field(init=False)
     levels_: FloatArray = field(init=False)
     scores_: TreeScores = field(init=False)
     tree_: MatchedTree = field(init=False)
@@ -152,7 +150,7 @@ class FairTree(Encoder):
     def learn(self, rows: TrainingRows) -> None:
         """Fit the scores on some persons, and the tree on the others."""
         self._check_settings(rows.X)
-        self.labels_ = [replace(label, values=np.empty(0)) for label in rows.labels]
+        self.label_ = None if rows.label is None else replace(rows.label, values=np.empty(0))
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
         self.output_ = CELL
         rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
@@ -162,7 +160,7 @@ class FairTree(Encoder):
 
     def _calibrate(self, rows: TrainingRows, show: ShowProgress) -> tuple[TreeScores, Calibration]:
         """Fit the scores on some persons; return them, and the others as the tree needs them."""
-        weight, seed, labels = rows.weight_by(self.unit), self.random_state, rows.labels
+        weight, seed, label = rows.weight_by(self.unit), self.random_state, rows.label
         counted = np.flatnonzero(weight > 0)
         fitted, others = (
             counted[part] for part in rows.persons.take(counted).split(self.calibration, random_state=seed)
@@ -170,13 +168,11 @@ class FairTree(Encoder):
         show(0, None, "scores")
         scores = TreeScores.fit(self, rows, fitted)
         values = scores.values(rows.X.iloc[others])
-        share = np.sqrt(self.label_weight / max(len(labels), 1))
-        parts = [share * _standardised(label.targets()[others], weight[others]) for label in labels]
-        of_columns = values[:, scores.n_of_labels :]
-        parts.append(of_columns / np.sqrt(max(scores.total_variance, 1e-300)))
-        tree_rows = CalibrationRows.of(
-            values, rows.group[others], weight[others], np.concatenate(parts, axis=1), len(rows.groups), seed
-        )
+        targets = values[:, scores.n_of_label :] / np.sqrt(max(scores.total_variance, 1e-300))
+        if label is not None:
+            of_label = np.sqrt(self.label_weight) * _standardised(label.targets()[others], weight[others])
+            targets = np.concatenate([of_label, targets], axis=1)
+        tree_rows = CalibrationRows.of(values, rows.group[others], weight[others], targets, len(rows.groups), seed)
         return scores, Calibration(others, tree_rows)
 
     def _grow(self, rows: TrainingRows, scores: TreeScores, calibration: Calibration, show: ShowProgress) -> None:
@@ -195,9 +191,10 @@ class FairTree(Encoder):
             )
         self.scores_, place = scores.keeping(np.unique(tree.score))
         self.tree_, self.n_cells_ = replace(tree, score=place[tree.score]), tree.n_cells
-        weight, targets = calibration.rows.weight, [label.targets()[calibration.places] for label in rows.labels]
-        levels = [_means_in_cells(target, cell, weight, tree.n_cells) for target in targets]
-        self.levels_ = np.concatenate([np.empty((tree.n_cells, 0)), *levels], axis=1)
+        weight, self.levels_ = calibration.rows.weight, np.empty((tree.n_cells, 0))
+        if rows.label is not None:
+            targets = rows.label.targets()[calibration.places]
+            self.levels_ = _means_in_cells(targets, cell, weight, tree.n_cells)
         shares = np.zeros((len(rows.groups), tree.n_cells))
         np.add.at(shares, (calibration.rows.group, cell), weight)
         self.shares_ = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
@@ -249,12 +246,12 @@ class FairTree(Encoder):
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the most frequent class of each row's cell, or the mean of a label of numbers."""
-        return predicted_labels(self.labels_, expected_labels(self.labels_, self.levels_, self.cells(rows)))
+        return known_label(self.label_).predict(self.levels_[self.cells(rows)])
 
-    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray | list[FloatArray]:
-        """Predict the class probabilities of each row's cell; a list where there are several labels."""
+    def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
+        """Predict the class probabilities of each row's cell."""
         cells = self.cells(self.read(X, sensitive_features))
-        return class_probabilities(self.labels_, expected_labels(self.labels_, self.levels_, cells))
+        return known_label(self.label_).probabilities(self.levels_[cells])
 
     def _check_settings(self, X: pd.DataFrame) -> None:
         if self.n_cells != "auto":
@@ -291,53 +288,48 @@ class Calibration:
 
 @dataclass(frozen=True)
 class TreeScores:
-    """The scores that a tree may split: those of the labels, then principal components."""
+    """The scores that a tree may split: those of the label, then principal components."""
 
-    of_labels: list[Score]  # one per label
+    of_label: Score | None
     components: PrincipalComponents  # of the columns that the cells are to tell
-    # How many scores those of the labels are together: a label of more than two classes has one per class.
-    n_of_labels: int
+    n_of_label: int  # how many scores those of the label are: one for each of more than two classes
     total_variance: float  # of all columns together
 
     @classmethod
     def fit(cls, tree: FairTree, rows: TrainingRows, places: npt.NDArray[np.intp]) -> TreeScores:
-        """Scores of some rows of a table; a label that does not vary among them has none."""
-        of_labels: list[Score] = []
-        n_of_labels = 0
-        seed = tree.random_state
-        for label in rows.labels:
+        """Fit the scores of some rows of a table; a label that does not vary among them has none."""
+        label, seed = rows.label, tree.random_state
+        of_label, n_of_label = None, 0
+        if label is not None and (label.values[places] != label.values[places[0]]).any():
             values, present = np.unique(label.values[places], return_inverse=True)
-            if len(values) < 2:
-                continue
             model = _estimator_of(label, tree.label_score, weighted=rows.weight is not None, random_state=seed)
             known = label.values[places] if label.classes is None else present
-            of_labels.append(fit_score(model, rows, places, known, tree.columns_, seed))
-            n_of_labels += 1 if label.classes is None or len(values) == 2 else len(values)
+            of_label = fit_score(model, rows, places, known, tree.columns_, seed)
+            n_of_label = 1 if label.classes is None or len(values) == 2 else len(values)
         X = rows.X.iloc[places]
         told = {name: tree.columns_[name] for name in (tree.columns_ if tree.targets is None else tree.targets)}
         ranked = RankedColumns.fit(X, told, {name for name in X if rows.X[name].hasnans})
         components = PrincipalComponents.fit(ranked, X, tree.n_components, seed)
-        return cls(of_labels, components, n_of_labels, ranked.total_variance)
+        return cls(of_label, components, n_of_label, ranked.total_variance)
 
     def values(self, X: pd.DataFrame) -> FloatArray:
         """Return the scores of rows, (n_rows, n_scores)."""
         of_columns = self.components.scores(X)
-        if not self.of_labels:
+        if self.of_label is None:
             return of_columns
         # Estimators that multiply matrices round differently in another batch; in single precision the same rows tie.
-        of_labels = predicted_scores(self.of_labels, X).astype(np.float32)
-        return np.concatenate([of_labels, of_columns], axis=1)
+        return np.concatenate([self.of_label.values(X).astype(np.float32), of_columns], axis=1)
 
     def keeping(self, used: npt.NDArray[np.int64]) -> tuple[TreeScores, npt.NDArray[np.int64]]:
         """Return these scores without those that are not used, and the new number of each."""
-        of_labels = self.of_labels if (used < self.n_of_labels).any() else []
-        n_of_labels = self.n_of_labels if of_labels else 0
-        kept = used[used >= self.n_of_labels] - self.n_of_labels
-        place = np.full(self.n_of_labels + self.components.loadings.shape[1], -1)
-        place[: self.n_of_labels] = np.arange(self.n_of_labels)
-        place[self.n_of_labels + kept] = n_of_labels + np.arange(len(kept))
+        of_label = self.of_label if (used < self.n_of_label).any() else None
+        n_of_label = 0 if of_label is None else self.n_of_label
+        kept = used[used >= self.n_of_label] - self.n_of_label
+        place = np.full(self.n_of_label + self.components.loadings.shape[1], -1)
+        place[: self.n_of_label] = np.arange(self.n_of_label)
+        place[self.n_of_label + kept] = n_of_label + np.arange(len(kept))
         components = replace(self.components, loadings=self.components.loadings[:, kept])
-        return replace(self, of_labels=of_labels, components=components, n_of_labels=n_of_labels), place
+        return replace(self, of_label=of_label, components=components, n_of_label=n_of_label), place
 
 
 def _estimator_of(label: Label, estimator: BaseEstimator | None, *, weighted: bool, random_state: int) -> BaseEstimator:

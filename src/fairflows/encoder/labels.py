@@ -1,8 +1,7 @@
-"""Labels as numbers whose mean is kept by encoders, and the classifiers that predict them."""
+"""The label as numbers whose mean is kept by encoders, and the classifiers that predict it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -13,20 +12,19 @@ from sklearn.utils.validation import has_fit_parameter
 
 from fairflows.exceptions import DataError
 from fairflows.table.columns import is_number, places_in, shown, sorted_values
-from fairflows.table.frames import ColumnLike, Frame, has_names, is_polars, to_pandas
+from fairflows.table.frames import ColumnLike, Frame, is_polars
 
 FloatArray = npt.NDArray[np.float64]
 LabelsLike: TypeAlias = "ColumnLike | Frame"
-"""One label per row; several, a column each, where an encoder takes them."""
+"""One label per row."""
 
 _MOST_FRACTIONS, _MOST_INTEGERS = 20, 100  # different numbers that may still be the names of classes
 
 
 @dataclass(frozen=True)
 class Label:
-    """One label."""
+    """The label."""
 
-    name: str
     classes: np.ndarray | None  # its values; None for a number
     # Mean and standard deviation of a number.
     centre: float = 0.0
@@ -35,16 +33,16 @@ class Label:
     values: npt.NDArray = field(default_factory=lambda: np.empty(0), repr=False)
 
     @classmethod
-    def read(cls, name: str, y: LabelsLike, n_rows: int) -> Label:
-        """Read one column of labels: many different numbers are a number to predict, all else are classes."""
+    def read(cls, y: LabelsLike, n_rows: int) -> Label:
+        """Read a column of labels: many different numbers are a number to predict, all else are classes."""
         column = label_column(y, n_rows)
         if is_continuous(column):
             numbers = column.to_numpy(dtype=np.float64)
             if not np.isfinite(numbers).all():
                 raise DataError(f"y must hold finite numbers; {int((~np.isfinite(numbers)).sum())} are infinite.")
-            return cls(name, None, float(numbers.mean()), float(numbers.std()), numbers)
+            return cls(None, float(numbers.mean()), float(numbers.std()), numbers)
         classes, codes = label_classes(column)
-        return cls(name, classes, values=codes)
+        return cls(classes, values=codes)
 
     @property
     def class_values(self) -> np.ndarray:
@@ -67,7 +65,7 @@ class Label:
     def probabilities(self, means: FloatArray) -> FloatArray:
         """Class probabilities behind means of the targets, (n, n_classes)."""
         if self.classes is None:
-            raise DataError(f"The label {self.name!r} is a number and has no class probabilities.")
+            raise DataError("The label is a number and has no class probabilities.")
         positive = np.clip(means, 0, 1)
         if len(self.classes) == 2:
             return np.concatenate([1 - positive, positive], axis=1)
@@ -79,14 +77,6 @@ class Label:
         if self.classes is None:
             return means[:, 0] * self.scale + self.centre
         return self.classes[self.probabilities(means).argmax(axis=1)]
-
-
-def read_labels(y: LabelsLike, n_rows: int, name: str = "label") -> list[Label]:
-    """One label, or a column for each of several; what has no name of its own is called `name`."""
-    if np.asarray(y).ndim < 2:
-        return [Label.read(name, y, n_rows)]
-    columns = to_pandas(y) if has_names(y) else pd.DataFrame(np.asarray(y)).add_prefix(name)
-    return [Label.read(str(column), columns[column], n_rows) for column in columns]
 
 
 def label_column(y: LabelsLike, n_rows: int) -> pd.Series:
@@ -118,25 +108,6 @@ def label_classes(column: pd.Series) -> tuple[np.ndarray, npt.NDArray[np.intp]]:
     return np.array(values, dtype=object if several_types else None), codes
 
 
-def predicted_labels(labels: Sequence[Label], means: FloatArray) -> np.ndarray:
-    """Return the labels behind means of their targets, (n_rows, n_targets); a column for each of several labels."""
-    return side_by_side([label.predict(part) for label, part in zip(labels, _of_each(labels, means), strict=True)])
-
-
-def side_by_side(predicted: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the predictions of one label, or a column for each of several."""
-    if len(predicted) == 1:
-        return predicted[0]
-    alike = len({values.dtype.kind for values in predicted}) == 1
-    return np.column_stack(predicted if alike else [values.astype(object) for values in predicted])
-
-
-def class_probabilities(labels: Sequence[Label], means: FloatArray) -> FloatArray | list[FloatArray]:
-    """Return the class probabilities behind means of the labels' targets; a list where there are several labels."""
-    found = [label.probabilities(part) for label, part in zip(labels, _of_each(labels, means), strict=True)]
-    return found[0] if len(found) == 1 else found
-
-
 def label_columns(y: LabelsLike) -> pd.DataFrame:
     """Labels as columns with names; a label without a name is called y."""
     if is_polars(y):
@@ -145,10 +116,6 @@ def label_columns(y: LabelsLike) -> pd.DataFrame:
         return y
     column = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
     return column.to_frame("y" if column.name is None else column.name)
-
-
-def _of_each(labels: Sequence[Label], means: FloatArray) -> list[FloatArray]:
-    return np.split(means, np.cumsum([label.width for label in labels])[:-1], axis=1)
 
 
 class Classifier(Protocol):
@@ -176,8 +143,8 @@ def check_classifier(classifier: object, *, weighted: bool) -> None:
         raise ValueError(f"classifier must take sample_weight where rows have weights; {name} does not.")
 
 
-def expected_labels(labels: Sequence[Label], levels: FloatArray, cells: npt.NDArray[np.intp]) -> FloatArray:
-    """Return the means of the labels' targets in each row's cell, from those of all cells."""
-    if not labels:
+def known_label(label: Label | None) -> Label:
+    """Return the label that an encoder predicts; raise where it was fitted without one."""
+    if label is None:
         raise DataError("The encoder was fitted without a label and cannot predict one.")
-    return levels[cells]
+    return label

@@ -80,7 +80,7 @@ class CalibrationRows:
         # A tie is broken anew for each score: rows that one coin sent to the left at a node must not be the same that
         # the next node's coin sends to the left.
         tie = np.random.default_rng(random_state).random(scores.shape)
-        by_score = np.stack([_sorted(score, tie[:, j]) for j, score in enumerate(scores.T)])
+        by_score = np.stack([np.lexsort((tie[:, j], score)) for j, score in enumerate(scores.T)])
         return cls(scores, group, weight, targets - np.average(targets, axis=0, weights=weight), by_score, n_groups)
 
     def take(self, rows: Places) -> CalibrationRows:
@@ -96,14 +96,6 @@ class CalibrationRows:
             targets=self.targets[rows],
             by_score=by_score[by_score >= 0].reshape(len(by_score), -1),
         )
-
-
-def _sorted(score: FloatArray, tie: FloatArray) -> Places:
-    """Sort rows by a score, and by `tie` in [0, 1) where it is equal; several times as fast as `np.lexsort`."""
-    rows = np.argsort(score)
-    ordered = score[rows]
-    run = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])])
-    return rows if run[-1] == len(rows) - 1 else rows[np.argsort(run + tie[rows])]
 
 
 def grow(rows: CalibrationRows, n_cells: int, min_rows: int, show: ShowProgress) -> tuple[MatchedTree, Places]:

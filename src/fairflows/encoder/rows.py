@@ -18,7 +18,7 @@ import pandas as pd
 from sklearn.utils.validation import check_array, validate_data
 
 from fairflows.codec.one_column import OutsideValues
-from fairflows.encoder.labels import Label, LabelsLike, read_labels
+from fairflows.encoder.labels import Label, LabelsLike
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.table.columns import Schema, check_kinds, check_known, places_in, shown, sorted_values
 from fairflows.table.frames import ColumnLike, TableLike, has_names, materialised, to_pandas
@@ -85,7 +85,7 @@ class TrainingRows(Rows):
     """Rows that an encoder is fitted to."""
 
     groups: list[Hashable]  # the values of the sensitive attribute
-    labels: list[Label]  # one for each label; empty without
+    label: Label | None
     weight: FloatArray | None  # what each row counts; None where all count alike
     key: Key  # the secret behind noise and coins
     missing: Literal["error", "category"]  # what is done with missing values
@@ -96,11 +96,9 @@ class TrainingRows(Rows):
         weight = np.ones(len(self.group)) if self.weight is None else self.weight
         return weight / self.persons.rows_each()[self.persons.codes] if unit == "person" else weight
 
-    def single_label(self, reader: str) -> Label | None:
-        """Return the only label, which must have classes, or None without one; `reader` is who needs it so."""
-        if len(self.labels) > 1:
-            raise DataError(f"{reader} takes one label; got {len(self.labels)}.")
-        label = self.labels[0] if self.labels else None
+    def label_with_classes(self, reader: str) -> Label | None:
+        """Return the label, which must have classes, or None without one; `reader` is who needs it so."""
+        label = self.label
         if label is not None and label.classes is None:
             raise DataError(
                 f"y holds {len(np.unique(label.values)):,} different numbers, and {reader} predicts classes: cut it "
@@ -141,7 +139,7 @@ def read_training_rows(
         persons,
         OutsideValues(len(frame)),
         groups,
-        [] if y is None else read_labels(y, len(frame)),
+        None if y is None else Label.read(y, len(frame)),
         None if sample_weight is None else _weights(sample_weight, group, groups),
         encoder.key if encoder.key is not None else new_key(),
         missing,

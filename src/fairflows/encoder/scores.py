@@ -9,7 +9,7 @@ regressions are therefore kept as plain arrays. The same arrays are evaluated, h
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
@@ -291,8 +291,3 @@ def _plain(score: Score, some: pd.DataFrame) -> Score:
         return score
     plain = Score(score.features, model, score.classifies)
     return plain if np.allclose(plain.values(some), score.values(some)) else score
-
-
-def predicted_scores(scores: Sequence[Score], X: pd.DataFrame) -> FloatArray:
-    """Return the values of all scores side by side, shape (n_rows, n_values)."""
-    return np.concatenate([score.values(X) for score in scores], axis=1)

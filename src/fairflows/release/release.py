@@ -89,8 +89,6 @@ class Release(Encoder):
         A whole row in the table's own columns, drawn anew each time from a law of rows given the cell
         (`fairflows.release.row_law`), together with the label; or the number of the cell. The law is the same for every
         group, so that the cell's certificate covers the row.
-    draw_label : bool, default=True
-        Whether whole rows have a label, drawn with the rest; without, for a release with the true label beside it.
     target, delta : float, default=None
         The distance that is to be certified, and the δ for it, where the encoder plans its cells for a certificate. By
         default as the encoder says.
@@ -138,7 +136,6 @@ class Release(Encoder):
     _: KW_ONLY
     n_cells: int | Literal["auto"] | None = None
     output: Literal["row", "cell"] = "row"
-    draw_label: bool = True
     target: float | None = None
     delta: float | None = None
     n_folds: int = 2
@@ -310,7 +307,7 @@ class Release(Encoder):
             cells, n_cells = cut.cells(Z), cut.tree.n_cells
         law = None
         if self.output == "row":
-            labels = None if y is None or not self.draw_label else label_columns(y)
+            labels = None if y is None else label_columns(y)
             law = RowLaw.fit(
                 rows.X,
                 cells,
@@ -330,7 +327,7 @@ class Release(Encoder):
         """Take the models, if they agree on what they encode."""
         encoders = [model.encoder for model in models]
         _check_alike("Group", [encoder.groups_ for encoder in encoders])
-        _check_alike("Label", [_all_classes(encoder) for encoder in encoders])
+        _check_alike("Label", [[] if encoder.classes_ is None else encoder.classes_.tolist() for encoder in encoders])
         self.models_ = models
         self._take_over(encoders[0])
         self.schema_ = common_schema([encoder.schema_ for encoder in encoders])
@@ -519,7 +516,7 @@ class FoldModel:
 
     def predict(self, rows: Rows) -> np.ndarray:
         """Predict the label from the cell of each row."""
-        if self.label_of_cell is None:  # a label of numbers, or several labels
+        if self.label_of_cell is None:  # a label of numbers
             return self.encoder.predict_rows(rows)
         return self.label_of_cell[self.cells(rows)]
 
@@ -663,8 +660,8 @@ def _take_values(values: Any, places: Places) -> Any:
 
 
 def _label_codes(encoder: Encoder, y: LabelsLike | None) -> Groups | None:
-    """Return the class codes of the label; None without a label, or for labels that are numbers or several."""
-    if y is None or not isinstance(encoder.classes_, np.ndarray):
+    """Return the class codes of the label; None without a label, or for a label of numbers."""
+    if y is None or encoder.classes_ is None:
         return None
     return places_in(pd.Index(encoder.classes_, dtype=object), pd.Series(np.asarray(y).ravel()))
 
@@ -690,14 +687,6 @@ def _seen(X: pd.DataFrame, persons: Persons | None, key: Key) -> RowsSeen:
 def _fingerprint(table: Table, key: Key) -> str:
     """Return one keyed hash of a table, in whatever order its rows come."""
     return fingerprint([np.sort(table.contents())], key)
-
-
-def _all_classes(encoder: Encoder) -> list[Hashable]:
-    """Return the values of the label; of several, one after the other."""
-    if encoder.classes_ is None:
-        return []
-    labels = [encoder.classes_] if isinstance(encoder.classes_, np.ndarray) else encoder.classes_
-    return [value for classes in labels for value in classes.tolist()]
 
 
 def _check_alike(what: str, found: Sequence[Sequence[Hashable]]) -> None:

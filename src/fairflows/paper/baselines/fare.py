@@ -173,7 +173,7 @@ class FARE(Encoder):
         check_count("min_rows", self.min_rows, 1)
         if rows.weight is not None:
             raise DataError("FARE does not take sample_weight.")
-        label = rows.single_label("FARE")
+        label = rows.label_with_classes("FARE")
         if label is None:
             raise DataError("FARE grows a tree for a label: pass y.")
         self.columns_ = list(rows.X.columns)

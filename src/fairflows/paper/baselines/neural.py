@@ -220,7 +220,7 @@ class NeuralBaseline(Encoder):
         check_weights(self.traits.strength, strengths, self._most)
         if rows.weight is not None:
             raise DataError(f"{type(self).__name__} does not take sample_weight.")
-        label = rows.single_label(type(self).__name__)
+        label = rows.label_with_classes(type(self).__name__)
         if label is None:
             raise DataError(f"{type(self).__name__} trains for a task: pass y.")
         self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(self.n_latent))
