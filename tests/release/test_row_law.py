@@ -1,5 +1,7 @@
 """Whole rows drawn from cells: types, ranges, categories and dependence hold; nobody's own row is handed out."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,9 +61,10 @@ def test_columns_types_ranges_categories_and_gaps():
 def test_cells_and_the_dependence_within_them_are_kept():
     X, cells, y = people()
     rows = RowLaw.fit(X, cells, 4, y)
-    drawn = rows.sample(cells, np.random.default_rng(1))
-    assert drawn["age"].groupby(cells).mean().to_numpy() == pytest.approx(X["age"].groupby(cells).mean(), abs=1)
-    assert drawn["works"].groupby(cells).mean().to_numpy() == pytest.approx(X["works"].groupby(cells).mean(), abs=0.04)
+    of = np.tile(cells, 4)
+    drawn = rows.sample(of, np.random.default_rng(1))
+    assert drawn["age"].groupby(of).mean().to_numpy() == pytest.approx(X["age"].groupby(cells).mean(), abs=1)
+    assert drawn["works"].groupby(of).mean().to_numpy() == pytest.approx(X["works"].groupby(cells).mean(), abs=0.04)
     # Within a cell, whoever works lives in Ulm and has a wage.
     assert (drawn["works"] == (drawn["town"] == "Ulm")).mean() > 0.93
     assert (drawn["works"] == (drawn["wage"] > 0)).mean() > 0.93
@@ -147,6 +150,61 @@ def test_what_is_no_cell_is_refused(wrong):
     X, cells, _ = people(300)
     with pytest.raises(DataError, match="Cells must be"):
         RowLaw.fit(X, cells, 4).sample(wrong)
+
+
+def test_the_label_keeps_its_place():
+    X, cells, y = people(300)
+    law = RowLaw.fit(X, cells, 4, y, label_place=2)
+    assert list(law.sample(cells)) == ["age", "wage", "repaid", "town", "since", "works", "note"] == law.names
+
+
+def test_columns_to_draw_first():
+    X, cells, y = people(300)
+    assert RowLaw.fit(X, cells, 4, y, order=["wage", "age"], derive=False).order[:2] == ["wage", "age"]
+    with pytest.raises(DataError, match="'wgae' is not in the table. Did you mean 'wage'"):
+        RowLaw.fit(X, cells, 4, y, order=["wgae"])
+
+
+@pytest.mark.parametrize("n_columns", [1, 250, pytest.param(2_000, marks=pytest.mark.slow)], ids="{} columns".format)
+def test_narrow_and_wide_tables(n_columns):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.integers(0, 9, (60, n_columns)), columns=[f"x{j}" for j in range(n_columns)])
+    drawn = RowLaw.fit(X, rng.integers(2, size=60), 2).sample(rng.integers(2, size=20), rng)
+    assert drawn.shape == (20, n_columns)
+
+
+def test_three_rows_and_constants():
+    X = pd.DataFrame({"x": [1, 1, 1], "y": ["a", "a", "a"]})
+    assert RowLaw.fit(X, [0, 0, 0], 1).sample([0, 0]).equals(X.head(2))
+    with pytest.raises(DataError, match="needs rows"):
+        RowLaw.fit(X.head(0), np.empty(0, dtype=int), 1)
+    with pytest.raises(DataError, match="cannot be drawn|different value for every person"):
+        RowLaw.fit(X.assign(x=[1, 2, 3], y=list("abc")), [0, 0, 0], 1).sample([0, 0])
+
+
+def test_every_leaf_holds_ten_persons():
+    """Persons have up to twenty rows: rows of a few of them are not enough for a leaf."""
+    X, cells, y = people(2_000)
+    who = np.random.default_rng(0).permutation(np.repeat(np.arange(100), 20))
+    law = RowLaw.fit(X, cells, 4, y, persons=who, derive=False)
+    whole = pd.concat([X, y], axis=1)
+    codes = [coordinate[cells] for coordinate in law.coordinates.T]
+    for name in law.order:
+        tree = law.trees[name]
+        columns = zip(tree.predictors, tree.orders, strict=True)
+        x = np.column_stack([codes[j] if order is None else order[codes[j]] for j, order in columns])
+        leaf = tree.trees.leaves(x.astype(float))[0]
+        assert min(len(set(who[leaf == number])) for number in np.unique(leaf)) >= 10
+        codes.append(law.parts[name].codes(whole[name]))
+
+
+def test_drawing_in_threads():
+    X, cells, y = people(500)
+    law = RowLaw.fit(X, cells, 4, y)
+    expected = law.sample(cells, np.random.default_rng(0))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: law.sample(cells, np.random.default_rng(0)), range(8)))
+    assert all(rows.equals(expected) for rows in found)
 
 
 def test_a_label_with_the_name_of_a_feature_is_refused():

@@ -20,7 +20,8 @@ SmallArray = npt.NDArray[np.unsignedinteger]
 
 _MOST_PREDICTORS = 32
 _MOST_DEPTH = 24
-_MOST_CLASSES = 64  # of a classification tree: its time grows with them
+_MOST_CLASSES = 24  # of a classification tree: its time grows with them
+_FREQUENT = 0.02  # share of the rows from which on a value of a number is marked
 _PROFILES = 6  # numbers that describe a category of a longer list
 _MOST_LEVELS = 64  # of a predictor, while predictors are compared
 _MANY_LEVELS = 8  # a longer list of categories is offered in two orders
@@ -111,17 +112,25 @@ class ColumnTree:
     frequencies: Frequencies
 
     @classmethod
-    def fit(cls, target: Target, predictors: Sequence[Predictor], persons: FloatArray, random_state: int) -> ColumnTree:
+    def fit(
+        cls,
+        target: Target,
+        predictors: Sequence[Predictor],
+        candidates: Sequence[int],
+        persons: FloatArray,
+        random_state: int,
+    ) -> ColumnTree:
         """Grow the tree on some rows, then count levels over all rows.
 
-        `persons` is the inverse number of rows of the person of each row.
+        `candidates` are the numbers of the predictors that the tree may split, `persons` is the inverse number of rows
+        of the person of each row.
         """
         generator = np.random.default_rng(random_state)
         rows = np.flatnonzero(target.codes >= 0)
         if len(rows) > _ROWS_GROWN:
             rows = np.sort(generator.choice(rows, _ROWS_GROWN, replace=False))
-        described = _described(target, predictors, rows)
-        chosen = _most_telling(described, predictors, rows)
+        described = _described(target, [predictors[number] for number in candidates], rows)
+        chosen = _most_telling(described, predictors, candidates, rows)
         features: list[int] = []
         orders: list[IntArray | None] = []
         for number in chosen:
@@ -179,9 +188,20 @@ def _described(target: Target, predictors: Sequence[Predictor], rows: IntArray) 
     if target.n_levels <= _MOST_CLASSES:
         return codes
     if target.is_ordered:
-        cuts = np.quantile(codes, np.linspace(0, 1, _MOST_CLASSES + 1)[1:-1], method="lower")
-        return np.searchsorted(np.unique(cuts), codes)
+        return _ranks(codes, target.n_levels)[codes]
     return _profiles(codes, target.n_levels, predictors, rows)[codes]
+
+
+def _ranks(codes: IntArray, n_levels: int) -> FloatArray:
+    """Describe each level by its rank, and mark the two most frequent ones: many rows may be zero, or missing."""
+    shares = np.bincount(codes, minlength=n_levels) / len(codes)
+    rank = np.cumsum(shares) - shares / 2
+    spread = np.sqrt(shares @ (rank - 0.5) ** 2)
+    columns = [rank / spread]
+    for level in np.argsort(-shares, kind="stable")[:2]:
+        if shares[level] > _FREQUENT:
+            columns.append((np.arange(n_levels) == level) / np.sqrt(shares[level] * (1 - shares[level])))
+    return np.stack(columns, axis=1)
 
 
 def _profiles(codes: IntArray, n_levels: int, predictors: Sequence[Predictor], rows: IntArray) -> FloatArray:
@@ -212,15 +232,17 @@ def _as_numbers(described: FloatArray | IntArray) -> FloatArray:
     return indicators[:, 1:] if indicators.shape[1] == 2 else indicators
 
 
-def _most_telling(described: FloatArray | IntArray, predictors: Sequence[Predictor], rows: IntArray) -> list[int]:
-    """Return the predictors that explain most of the variance of the described column, in their order."""
-    if len(predictors) <= _MOST_PREDICTORS:
-        return list(range(len(predictors)))
+def _most_telling(
+    described: FloatArray | IntArray, predictors: Sequence[Predictor], candidates: Sequence[int], rows: IntArray
+) -> list[int]:
+    """Return the candidates that explain most of the variance of the described column, in their order."""
+    if len(candidates) <= _MOST_PREDICTORS:
+        return list(candidates)
     some = slice(None, None, max(1, len(rows) // _ROWS_COMPARED))
     y = _as_numbers(described[some])
     y = y - y.mean(axis=0)
     explained = []
-    for predictor in predictors:
+    for predictor in (predictors[number] for number in candidates):
         codes = predictor.codes[rows[some]]
         if predictor.n_levels > _MOST_LEVELS:
             codes = _merged(codes, predictor.is_ordered)
@@ -229,7 +251,8 @@ def _most_telling(described: FloatArray | IntArray, predictors: Sequence[Predict
         # Each level explains as much as one row's variance by chance alone.
         by_chance = (y**2).sum() / len(y) * np.count_nonzero(counts)
         explained.append((sums**2 / np.maximum(counts, 1)).sum() - by_chance)
-    return sorted(np.argsort(-np.array(explained), kind="stable")[:_MOST_PREDICTORS].tolist())
+    best = np.argsort(-np.array(explained), kind="stable")[:_MOST_PREDICTORS]
+    return sorted(candidates[place] for place in best)
 
 
 def _merged(codes: IntArray, is_ordered: bool) -> IntArray:

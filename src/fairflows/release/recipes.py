@@ -29,9 +29,10 @@ _NEARLY_ALL = 0.999  # share of the rows in which a relation must hold
 _ROWS_TRIED = 12  # rows on which all formulas are tried, before all rows decide
 _MOST_TRIED = 6  # formulas of one column, and of two, that all rows decide on
 _ROWS_OF_SUMS = 1_000
-_MOST_NUMBERS = 150  # columns that formulas are looked for in: their number grows with its third power
+_MOST_NUMBERS = 100  # columns that formulas are looked for in: their number grows with its third power
 _FEW = 8  # a column with so few values is not computed by a formula, nor part of one
 _MOST_PARTS = 60  # of a sum
+_ROWS_COMPARED = 1_000
 _MOST_ERROR = 0.02  # of the spread of a column, for a formula that leaves a rest
 _ROWS_PER_VALUE = 5  # mean number of rows with one value of a column that determines another one
 
@@ -448,12 +449,13 @@ def find_classes(frame: pd.DataFrame, codes: dict[Hashable, IntArray]) -> Classe
     sizes = {name: int(code.max(initial=0)) + 1 for name, code in codes.items()}
     names = [name for name in codes if sizes[name] > 1 and len(frame) >= _ROWS_PER_VALUE * sizes[name]]
     names.sort(key=lambda name: sizes[name])
-    source_of = _other_names(names, sizes, codes)
+    may = _may_determine(names, codes)
+    source_of = _other_names(names, sizes, codes, may)
     free = [name for name in names if name not in source_of]
     parents: dict[Hashable, Hashable] = {}
     for place, name in enumerate(free):
-        finer = [other for other in free[place + 1 :] if sizes[other] > sizes[name] and other not in source_of]
-        source = next((other for other in finer if _determines(codes[other], codes[name])), None)
+        finer = [other for other in free[place + 1 :] if (other, name) in may and sizes[other] > sizes[name]]
+        source = next((o for o in finer if o not in source_of and _determines(codes[o], codes[name])), None)
         if source is None:
             continue
         if source in parents:  # a code is drawn among those of one class; other classes follow from it
@@ -466,15 +468,34 @@ def find_classes(frame: pd.DataFrame, codes: dict[Hashable, IntArray]) -> Classe
 
 
 def _other_names(
-    names: list[Hashable], sizes: dict[Hashable, int], codes: dict[Hashable, IntArray]
+    names: list[Hashable],
+    sizes: dict[Hashable, int],
+    codes: dict[Hashable, IntArray],
+    may: set[tuple[Hashable, Hashable]],
 ) -> dict[Hashable, Hashable]:
     """Return columns that are another name of a later column, and that column."""
     found: dict[Hashable, Hashable] = {}
     for place, name in enumerate(names):
-        same = [other for other in names[place + 1 :] if sizes[other] == sizes[name]]
+        same = [other for other in names[place + 1 :] if (other, name) in may and sizes[other] == sizes[name]]
         source = next((other for other in same if _determines(codes[other], codes[name])), None)
         if source is not None:
             found[name] = source
+    return found
+
+
+def _may_determine(names: list[Hashable], codes: dict[Hashable, IntArray]) -> set[tuple[Hashable, Hashable]]:
+    """Return pairs of columns of which the first may determine the second, by what some rows show."""
+    if len(names) < 2:
+        return set()
+    n = len(codes[names[0]])
+    rows = np.random.default_rng(0).permutation(n)[:_ROWS_COMPARED]
+    matrix = np.stack([codes[name][rows] for name in names], axis=1)
+    found = set()
+    for place, name in enumerate(names):
+        ordered = matrix[np.argsort(matrix[:, place], kind="stable")]
+        same = ordered[1:, place] == ordered[:-1, place]
+        differs = (ordered[1:][same] != ordered[:-1][same]).sum(axis=0)
+        found |= {(name, names[other]) for other in np.flatnonzero(differs <= 0.01 * same.sum()).tolist()}
     return found
 
 

@@ -287,9 +287,18 @@ class Release(Encoder):
     def _model(self, encoder: Encoder, part: _Given) -> FoldModel:
         """Choose the cells of a fitted encoder, and fit the law of rows, by the rows that it was fitted to."""
         rows = encoder.read(part.X, part.sensitive_features if encoder.traits.takes_attribute else None)
-        return self._around(encoder, rows, None, part.label)
+        place = part.X.label_place if isinstance(part.X, Table) and part.y is None else None
+        return self._around(encoder, rows, None, part.label, place)
 
-    def _around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame | None, y: LabelsLike | None) -> FoldModel:
+    def _around(
+        self,
+        encoder: Encoder,
+        rows: Rows,
+        Z: pd.DataFrame | None,
+        y: LabelsLike | None,
+        label_place: int | None = None,
+    ) -> FoldModel:
+        """Choose the cells, and fit the law of rows, in which the label comes after so many features."""
         known = rows if rows.persons.named else replace(rows, persons=_by_contents(rows))
         codes, cut = _label_codes(encoder, y), None
         if encoder.traits.cells:
@@ -317,6 +326,7 @@ class Release(Encoder):
                 kinds=encoder.get_params(deep=False).get("kinds"),
                 rules=self.rules,
                 derive=self.derive,
+                label_place=label_place,
                 key=encoder.key_,
                 random_state=self.random_state,
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +38,8 @@ Part = Levels | NumberRanges
 
 _COORDINATES = 10  # of a cell
 _MOST_LEVELS = 64  # of a column that count for the coordinates
+_MOST_CANDIDATES = 128  # predictors of a column in a wide table
+_ROWS_COMPARED = 2_000
 _MOST_VALUES = 2_000  # of a column of numbers that may be a code
 _REDRAWS, _MIXES = 32, 96
 _ROWS_AT_ONCE = 2**15
@@ -117,7 +121,8 @@ class RowLaw:
         kinds: Mapping[Hashable, str] | None = None,
         rules: Sequence[str] = (),
         derive: bool = True,
-        order: Sequence[Hashable] | None = None,
+        order: Sequence[Hashable] = (),
+        label_place: int | None = None,
         key: Secret = b"",
         random_state: int = 0,
         show: ShowProgress | None = None,
@@ -142,29 +147,46 @@ class RowLaw:
             Expressions over columns that are true in every row (`fairflows.release.rules`).
         derive : bool, default=True
             Whether columns that follow from others are recognised and computed.
-        order : sequence of column, default=None
+        order : sequence of column, default=()
             Columns to draw first; the others follow, those with few levels first.
+        label_place : int, default=None
+            Number of features before the labels in the drawn rows; by default the labels are last.
         key : bytes, default=b""
             Secret for the hashes of the rows that are not drawn.
         random_state : int, default=0
             Seed of the trees.
         show : callable, default=None
-            Shows progress: called with the number of finished columns, of all columns, and the name of one.
+            Shows progress: called with the number of finished columns, of all columns, and a word.
         """
-        whole = X.reset_index(drop=True)
-        if y is not None:
-            whole = pd.concat([whole, y.reset_index(drop=True)], axis=1)
-        if whole.columns.has_duplicates:
-            name = whole.columns[whole.columns.duplicated()][0]
-            raise DataError(f"Column {name!r} is a feature and the label: a row that is drawn has both; rename one.")
-        cells = _checked_cells(cells, n_cells)
-        if not len(whole):
-            raise DataError("The law of rows needs rows to be fitted to; this table is empty.")
-        who = np.arange(len(whole)) if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1]
         labels = [] if y is None else list(y)
+        whole = _joined(X, y, label_place)
+        cells = _checked_cells(cells, n_cells)
+        who = np.arange(len(whole)) if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1]
         checked = check_rules(rules, whole)
         plan = _plan(whole, kinds or {}, who, derive)
-        return _fit_trees(cls, whole, labels, cells, n_cells, who, plan, checked, order or (), key, random_state, show)
+        codes = {name: plan.parts[name].codes(column).astype(np.int64) for name, column in plan.frame.items()}
+        coordinates = _coordinates(codes, plan, cells, n_cells, labels)
+        drawn = _drawing_order(plan, order)
+        predictors = [Predictor(coordinate[cells], n_cells, True) for coordinate in coordinates.T]
+        predictors += [Predictor(codes[name], len(plan.parts[name]), plan.is_ordered[name]) for name in drawn]
+        targets = [_target(name, plan, codes, who) for name in drawn]
+        formulas = [recipe for recipe in plan.recipes if isinstance(recipe, Formula)]
+        return cls(
+            schema=Schema.of(whole),
+            dtypes={str(name): column.dtype for name, column in whole.items()},
+            labels=labels,
+            rows_in=np.bincount(cells, minlength=n_cells),
+            coordinates=coordinates,
+            order=drawn,
+            parts=plan.parts,
+            trees=dict(zip(drawn, _fit_trees(targets, predictors, who, random_state, show), strict=True)),
+            parents=plan.parents,
+            recipes=plan.recipes,
+            limits={formula.column: _limits(floats(whole[formula.column]), who) for formula in formulas},
+            rules=checked,
+            taken=_taken(whole, plan, codes, labels, who, key),
+            key=key,
+        )
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
         """Draw a fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
@@ -339,57 +361,84 @@ def _part(name: Hashable, column: pd.Series, who: IntArray, is_exact: bool) -> P
     return Levels.fit(str(name), column) if ranges is None else ranges
 
 
+def _joined(X: pd.DataFrame, y: pd.DataFrame | None, label_place: int | None) -> pd.DataFrame:
+    """Return features and labels side by side, the labels at their place."""
+    if not len(X):
+        raise DataError("The law of rows needs rows to be fitted to; this table is empty.")
+    whole = X.reset_index(drop=True)
+    if y is not None:
+        place = X.shape[1] if label_place is None else label_place
+        whole = pd.concat([whole.iloc[:, :place], y.reset_index(drop=True), whole.iloc[:, place:]], axis=1)
+    if whole.columns.has_duplicates:
+        name = whole.columns[whole.columns.duplicated()][0]
+        raise DataError(f"Column {name!r} is a feature and the label: a row that is drawn has both; rename one.")
+    return whole
+
+
+def _target(name: Hashable, plan: _Plan, codes: dict[Hashable, IntArray], who: IntArray) -> Target:
+    """Return the column that a tree predicts."""
+    part = plan.parts[name]
+    parent = codes[plan.parents[name]] if name in plan.parents else None
+    return Target(_without_own(name, codes[name], part, who), len(part), plan.is_ordered[name], parent)
+
+
 def _fit_trees(
-    cls: type[RowLaw],
-    whole: pd.DataFrame,
-    labels: list[Hashable],
-    cells: IntArray,
-    n_cells: int,
+    targets: list[Target],
+    predictors: list[Predictor],
     who: IntArray,
-    plan: _Plan,
-    rules: list[Rule],
-    first: Sequence[Hashable],
-    key: Secret,
     random_state: int,
     show: ShowProgress | None,
-) -> RowLaw:
-    codes = {name: plan.parts[name].codes(column).astype(np.int64) for name, column in plan.frame.items()}
-    coordinates = _coordinates(codes, plan, cells, n_cells, labels)
+) -> list[ColumnTree]:
+    """Fit the tree of every column, on the coordinates and on the columns before it, several at a time."""
     persons = 1 / np.bincount(who)[who]
-    predictors = [Predictor(coordinate[cells], n_cells, True) for coordinate in coordinates.T]
-    order = _drawing_order(plan, first)
-    trees = {}
-    for done, name in enumerate(order):
-        if show is not None:
-            show(done, len(order), str(name))
-        part, is_ordered = plan.parts[name], plan.is_ordered[name]
-        parent = codes[plan.parents[name]] if name in plan.parents else None
-        target = Target(_without_own(name, codes[name], part, who), len(part), is_ordered, parent)
-        trees[name] = ColumnTree.fit(target, predictors, persons, random_state)
-        predictors.append(Predictor(codes[name], len(part), is_ordered))
+    candidates = _candidates(predictors, len(predictors) - len(targets))
+
+    def fit(place: int) -> ColumnTree:
+        return ColumnTree.fit(targets[place], predictors, candidates[place], persons, random_state)
+
+    trees: dict[int, ColumnTree] = {}
+    # scikit-learn grows trees without Python's lock. The last trees take longest, and are begun first.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2) as pool:
+        waiting = {pool.submit(fit, place): place for place in reversed(range(len(targets)))}
+        for future in as_completed(waiting):
+            trees[waiting[future]] = future.result()
+            if show is not None:
+                show(len(trees), len(targets), "columns")
+    return [trees[place] for place in range(len(targets))]
+
+
+def _candidates(predictors: list[Predictor], n_coordinates: int) -> list[list[int]]:
+    """Return the predictors that the tree of each column may split: all before it, or those that correlate most."""
+    n = len(predictors)
+    if n <= _MOST_CANDIDATES:
+        return [list(range(place)) for place in range(n_coordinates, n)]
+    rows = slice(None, None, max(1, len(predictors[0].codes) // _ROWS_COMPARED))
+    x = np.stack([predictor.codes[rows] for predictor in predictors]).astype(np.float32)
+    x -= x.mean(axis=1, keepdims=True)
+    x /= np.maximum(np.sqrt((x**2).sum(axis=1, keepdims=True)), 1e-9)
+    found = []
+    for place in range(n_coordinates, n):
+        strength = np.abs(x[n_coordinates:place] @ x[place])
+        best = np.argsort(-strength, kind="stable")[: _MOST_CANDIDATES // 2]
+        found.append([*range(n_coordinates), *sorted((n_coordinates + best).tolist())])
+    return found
+
+
+def _taken(
+    whole: pd.DataFrame,
+    plan: _Plan,
+    codes: dict[Hashable, IntArray],
+    labels: Sequence[Hashable],
+    who: IntArray,
+    key: Secret,
+) -> Hashes:
+    """Return the hashes of the rows that only one person has, with or without the label."""
     places = {
-        n: part.places(plan.frame[n]) if isinstance(part, NumberRanges) else codes[n] for n, part in plan.parts.items()
+        name: part.places(plan.frame[name]) if isinstance(part, NumberRanges) else codes[name]
+        for name, part in plan.parts.items()
     }
     hashes = _row_hashes(_identity(places, whole, plan.recipes), labels, key)
-    taken = np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
-    limits = {r.column: _limits(floats(whole[r.column]), who) for r in plan.recipes if isinstance(r, Formula)}
-    dtypes = {str(name): column.dtype for name, column in whole.items()}
-    return cls(
-        Schema.of(whole),
-        dtypes,
-        labels,
-        np.bincount(cells, minlength=n_cells),
-        coordinates,
-        order,
-        plan.parts,
-        trees,
-        plan.parents,
-        plan.recipes,
-        limits,
-        rules,
-        taken,
-        key,
-    )
+    return np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
 
 
 def _coordinates(

@@ -87,6 +87,8 @@ class Table:
         The kind of each feature.
     declared_kinds : dict
         The kinds that were declared.
+    label_place : int
+        Number of features that stand before the label in the data.
     missing : str
         Treatment of missing values.
     group_names, label_names : dict
@@ -146,6 +148,8 @@ class Table:
         self.identifier, used_id = (None, []) if identifier is None else role_column(frame, identifier, "identifier")
         _check_one_role_each({"sensitive": used_a, "label": used_y, "identifier": used_id})
         self.X = frame.drop(columns=[*used_a, *used_y, *used_id])
+        before = frame.columns[: frame.columns.get_loc(used_y[0])] if used_y else self.X.columns
+        self.label_place = int(self.X.columns.isin(before).sum())
         self._name_rows()
         self.name, self.missing, self.multiclass = name, missing, multiclass
         self.notes: tuple[str, ...] = ()
