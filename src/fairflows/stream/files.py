@@ -50,7 +50,6 @@ from fairflows.table.text_format import TextFormat, own_format
 BATCH_ROWS = 2**14  # whose values in a network stay in a core's cache: four times as many take twice as long each
 ROWS_PER_BUCKET = 2**18
 MOST_BUCKETS = 512  # files that are open at once
-_ROW_GROUP = 2**17
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -294,11 +293,11 @@ def write_table(parts: Iterable[pa.Table], path: Path, name: Path) -> int:
     kind = kind_of(name)
     if kind == "excel":
         raise DataError(f"{name}: an Excel file is read but not written; choose .csv, .tsv or .parquet.")
-    groups, n_rows = _row_groups(parts), 0
     if kind == "parquet":
-        return _write_parquet(groups, path)
+        return _write_parquet(iter(parts), path)
+    n_rows = 0
     with path.open("w", encoding="utf-8", newline="") as file:
-        for table in groups:
+        for table in parts:
             has_gaps = any(column.null_count for column in table.columns)  # pandas makes floats of whole numbers then
             frame = table.to_pandas(types_mapper=NULLABLE.get if has_gaps else None)
             frame.to_csv(file, sep=own_format(name).separator, index=False, header=not n_rows)
@@ -306,27 +305,16 @@ def write_table(parts: Iterable[pa.Table], path: Path, name: Path) -> int:
     return n_rows
 
 
-def _write_parquet(groups: Iterator[pa.Table], path: Path) -> int:
-    table, n_rows = next(groups), 0
+def _write_parquet(parts: Iterator[pa.Table], path: Path) -> int:
+    """Write each part as a group of rows."""
+    table, n_rows = next(parts), 0
     # Encoded numbers hardly repeat: dictionaries would only cost time.
     texts = [field.name for field in table.schema if not pa.types.is_floating(field.type)]
     with pq.ParquetWriter(path, table.schema, use_dictionary=texts) as file:
-        for group in chain([table], groups):
-            file.write_table(group)
-            n_rows += group.num_rows
+        for part in chain([table], parts):
+            file.write_table(part)
+            n_rows += part.num_rows
     return n_rows
-
-
-def _row_groups(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Join small tables to groups of a size that suits readers of Parquet."""
-    waiting: list[pa.Table] = []
-    for part in parts:
-        waiting.append(part)
-        if sum(table.num_rows for table in waiting) >= _ROW_GROUP:
-            yield pa.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
 
 
 def shuffled(batches: Iterable[pa.Table], n_buckets: int, folder: Path) -> Iterator[pa.Table]:
