@@ -56,6 +56,10 @@ def test_cells_of_somebody_elses_representation(parts):
     certificate = certify(release, test)
     assert certificate.n_cells == 4
     assert certificate.cell_upper < 0.5
+    released = Released.of(release)
+    assert (released.cells(test) == release.transform(test.X)[:, 0]).all()
+    assert released.ledger is None
+    assert released.secret == b""
 
 
 def test_rows_that_the_cells_were_fitted_to_certify_nothing(parts):

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -170,20 +169,6 @@ def test_cells_as_the_last_step_of_a_pipeline(adult):
     table = as_table(adult[1])
     assert (released.encode(table)["cell"].to_numpy() == expected).all()
     assert (released.cells(table) == expected).all()
-
-
-def test_cells_of_somebody_elses_representation(adult):
-    numbers = [part[["sex"]].assign(x=np.arange(len(part)) % 7, y=np.arange(len(part)) % 3) for part in adult]
-    pipeline = make_pipeline(StandardScaler(), Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)).fit(
-        numbers[0][["x", "y"]], adult[0]["income"]
-    )
-    table = Table(numbers[1], sensitive="sex")
-    released = Released.of(pipeline)
-    assert released.groups(table) == table.groups
-    assert (released.cells(table) == pipeline.transform(numbers[1][["x", "y"]])[:, 0]).all()
-    assert list(released.encode(table)) == ["cell"]
-    assert released.ledger is None
-    assert released.secret == b""
 
 
 def test_several_rows_take_an_identifier():

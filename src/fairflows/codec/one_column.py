@@ -91,6 +91,8 @@ class OutsideValues:
             "unseen": "Categories that the training rows did not have, treated alike in every group",
             "missing": "Values that are missing where none was in training, treated alike in every group",
         }
+        if not self.rows:
+            return
         counts, said = self.by_column(), []
         for reason, message in messages.items():
             columns = [f"{name!r} ({count[reason]:,})" for name, count in counts.items() if reason in count]
@@ -295,7 +297,7 @@ class Scale:
         """The value at position 0, in table units."""
         return float(as_float(self.low))
 
-    @property
+    @cached_property
     def _unit(self) -> float:
         """A power of two in which neither the width of the range overflows nor its half vanishes."""
         return 0.5 if max(abs(as_float(self.low)), abs(as_float(self.high))) > _TINY else 1 / _TINY

@@ -143,16 +143,17 @@ class FairCells(Encoder):
     def learn(self, rows: TrainingRows) -> None:
         """Fit the scores on some persons, and solve the programme for the others."""
         self._check_settings(weighted=rows.weight is not None)
-        if rows.label is None:
+        label = rows.label
+        if label is None:
             raise DataError(
                 "FairCells requires y to be passed, but the target y is None: cells are made for a label. FairTree "
                 "needs none."
             )
-        self.label_ = replace(rows.label, values=np.empty(0))
+        self.label_ = replace(label, values=np.empty(0))
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
         self.output_ = CELL
         rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
-        self.binned_, programme, laws = self._plan(rows, rows.label, self.random_state)
+        self.binned_, programme, laws = self._plan(rows, label, self.random_state)
         found = programme.within(self.target)
         self.cells_of_bin_, self.levels_, self.n_cells_ = found.channel, found.levels, found.channel.shape[1]
         self.laws_ = laws @ found.channel

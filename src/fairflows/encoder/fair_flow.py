@@ -244,8 +244,11 @@ class FairFlow(Encoder):
         1e-12. Rounded to float32, as files are written, they are the same number, or neighbours where the value lies on
         a rounding tie.
         """
+        import torch
+
         x, _ = self._to_model_space(rows)
-        return pd.DataFrame(self._encode(x, rows.map_group), columns=list(self.output_.dtypes))
+        z = self.flow_.encode(torch.from_numpy(x), rows.map_group).numpy()
+        return pd.DataFrame(z, columns=list(self.output_.dtypes))
 
     def inverse_transform(
         self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
@@ -309,16 +312,11 @@ class FairFlow(Encoder):
     def latent_law(self) -> FlowLaw:
         """Return the groups' laws of z under the densities that the encoder was trained with."""
         check_fitted(self)
-        return FlowLaw(self.flow_, self.codec_, None if self.classes_ is None else label_values(self), self.device)
+        return FlowLaw(self.flow_, self.codec_, self.classes_, self.device)
 
     def _to_model_space(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
         persons = rows.persons_or_fresh() if self.codec_.is_randomised else rows.persons
         return self.codec_.encode(rows.X, persons, rows.outside)
-
-    def _encode(self, x: FloatArray, group: Groups) -> FloatArray:
-        import torch
-
-        return self.flow_.encode(torch.from_numpy(x), group).numpy()
 
 
 def decoded(flow: FittedFlow, z: FloatArray, group: int) -> tuple[FloatArray, FloatArray]:

@@ -47,6 +47,9 @@ class FittedFlow:
     history: pd.DataFrame  # losses by epoch
     held_out_log_likelihood: FloatArray | None  # (K,): of the densities, in table units
 
+    def __post_init__(self) -> None:
+        _ = self.encoders  # made now: the first row that comes does not wait for it
+
     @cached_property
     def encoders(self) -> list[Bijection]:
         """Each group's f_a by itself."""
