@@ -32,6 +32,11 @@ def record(frame=FRAME, names=NAMES, model="m", request=None):
         return looks.record(rows, looks.find(rows, model, request or secrets.token_hex(8))[0])
 
 
+def numbers_given(n):
+    """Numbers of n looks at the same persons."""
+    return [record().number for _ in range(n)]
+
+
 def files_of(folder):
     return sorted(path.name for path in folder.iterdir() if path.name != "lock")
 
@@ -60,6 +65,30 @@ def test_a_look_at_persons_of_several_looks_is_later_than_all_of_them():
     assert record(names=["ann"]).number == 1
     assert record(names=["bob"]).number == 1
     assert record(names=["ann", "bob"]).number == 3
+
+
+def write_numbers_given(path):
+    path.write_text(" ".join(map(str, numbers_given(10))))
+
+
+def test_two_processes_and_twenty_certificates(ledger_of_test, tmp_path):
+    running = [start(write_numbers_given, tmp_path / str(i)) for i in range(2)]
+    for process in running:
+        process.join()
+    given = [int(word) for path in tmp_path.iterdir() for word in path.read_text().split()]
+    assert sorted(given) == list(range(1, 21))
+    with open_looks() as looks:
+        recorded = looks.at(looks.rows(FRAME, NAMES))
+    assert [look.number for look in recorded] == list(range(1, 21))
+    assert len(files_of(ledger_of_test)) == 21, "20 looks, one key, and nothing half-written"
+
+
+def test_four_threads_and_forty_certificates(ledger_of_test, monkeypatch):
+    monkeypatch.setattr(record_of_looks, "_PATIENCE", 600)  # however busy the machine is, nobody is told to wait
+    with ThreadPoolExecutor(4) as pool:
+        given = [number for numbers in pool.map(numbers_given, [10] * 4) for number in numbers]
+    assert sorted(given) == list(range(1, 41))
+    assert len(files_of(ledger_of_test)) == 41
 
 
 def look_and_die():

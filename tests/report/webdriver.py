@@ -1,0 +1,67 @@
+"""As much of the WebDriver protocol as the browser tests need, over the standard library."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+
+
+def missing() -> str | None:
+    """What keeps the tests from running, if anything."""
+    names = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    return f"{' and '.join(names)} not installed" if names else None
+
+
+class Browser:
+    """A headless Chromium, driven by chromedriver."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self._driver = subprocess.Popen(
+            ["chromedriver", f"--port={self._port}", "--silent"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        options = {"args": arguments, "binary": shutil.which("chromium")}
+        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        for attempt in range(100):
+            try:
+                made = self._send("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+                break
+            except OSError:
+                if attempt == 99:
+                    raise
+                time.sleep(0.2)
+        self._session = f"/session/{made['sessionId']}"
+
+    def _send(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", data, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+    def open(self, path, width) -> None:
+        """Open a file in a viewport of this width."""
+        metrics = {"width": width, "height": 1200, "deviceScaleFactor": 1, "mobile": width < 600}
+        command = {"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics}
+        self._send("POST", f"{self._session}/goog/cdp/execute", command)
+        self._send("POST", f"{self._session}/url", {"url": path.resolve().as_uri()})
+
+    def run(self, script):
+        """What a script returns."""
+        return self._send("POST", f"{self._session}/execute/sync", {"script": script, "args": []})
+
+    def console(self) -> list:
+        """Messages of the browser's console."""
+        return self._send("POST", f"{self._session}/se/log", {"type": "browser"})
+
+    def close(self) -> None:
+        """End the session and the driver."""
+        try:
+            self._send("DELETE", self._session)
+        finally:
+            self._driver.terminate()
+            self._driver.wait()
