@@ -90,14 +90,6 @@ def table(n: int = 3000, **roles: str) -> Table:
     return Table(frame.drop(columns=list(drop)), **{role: name for role, name in settings.items() if name})
 
 
-@pytest.mark.filterwarnings("ignore:No identifier says which rows are the same person")
-def test_nobody_named_the_persons():
-    shared = share(table(1500, identifier=""), target=0.4, quick=True)
-    assert shared.certificate.status == "CERTIFIED"
-    assert len(shared.table) == 1500
-    assert shared.audit.attack_lower <= shared.certificate.cell_upper
-
-
 def test_no_label_is_needed():
     shared = share(table(label=""), target=0.3, quick=True)
     assert shared.certificate.status == "CERTIFIED"

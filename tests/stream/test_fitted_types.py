@@ -96,12 +96,6 @@ def test_a_parquet_file_with_other_types_is_refused_before_anything_is_written(c
     assert not (tmp_path / "z.parquet").exists()
 
 
-def test_a_field_of_a_csv_file_that_cannot_be_read_is_named(matching, later, tmp_path):
-    later.assign(owns=["maybe", *later["owns"].astype(str)[1:]]).to_csv(tmp_path / "later.csv", index=False)
-    with pytest.raises(DataError, match="later.csv: .*column 'owns' must hold booleans, .* row 2 .* holds 'maybe'"):
-        encode_file(matching, tmp_path / "later.csv", tmp_path / "z.parquet")
-
-
 def test_a_batch_and_a_frame_are_held_to_the_same_types(matching, later):
     batch = pa.Table.from_pandas(later, preserve_index=False)
     expected = matching.transform(later[[*FEATURES, "sex"]])
