@@ -74,7 +74,7 @@ def by_stage(file: Path, out: Path, profiled: str | None) -> None:
     stages = Stages(profiled)
     stages.say("imports")
     from fairflows.table.table import Table
-    from fairflows.workflow.sharing import share
+    from fairflows.workflow import share
 
     stages.say("reading the file")
     table = Table.read(file, sensitive="sex", label="income")

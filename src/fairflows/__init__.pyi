@@ -31,7 +31,7 @@ from .tradeoff import Frontier as Frontier
 from .tradeoff import frontier as frontier
 from .usefulness import StillTells as StillTells
 from .usefulness import still_tells as still_tells
-from .workflow.shared import Shared as Shared
-from .workflow.sharing import share as share
+from .workflow import Shared as Shared
+from .workflow import share as share
 
 __version__: str

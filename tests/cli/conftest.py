@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from fairflows import workflow
 from fairflows.encoder import flow_fitting
 from fairflows.tradeoff import frontier
-from fairflows.workflow import sharing
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -20,7 +20,7 @@ def few_epochs(undrawn_figures, few_trees, few_measured, few_components, short_m
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow_fitting, "_training_settings", short)
-        patch.setattr(sharing, "affordable_draws", lambda n, n_groups: 5000)
-        patch.setattr(sharing, "N_JOBS", 1)
+        patch.setattr(workflow, "affordable_draws", lambda n, n_groups: 5000)
+        patch.setattr(workflow, "N_JOBS", 1)
         patch.setitem(frontier.__kwdefaults__, "n_draws", 1000)
         yield

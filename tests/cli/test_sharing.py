@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fairflows import DataError, Table, audit, share
-from fairflows.workflow.sharing import refuse_a_release_that_tells_more
+from fairflows.workflow import refuse_a_release_that_tells_more
 
 
 def loans(n: int, seed: int) -> pd.DataFrame:

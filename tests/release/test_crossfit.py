@@ -17,7 +17,7 @@ from fairflows.paper.baselines import RawFeatures
 from fairflows.release.released import Released
 from fairflows.storage import model_hash
 from fairflows.table.persons import Key, Persons
-from fairflows.workflow.shared import naming_released_file
+from fairflows.workflow import naming_released_file
 
 pytestmark = pytest.mark.usefixtures("few_trees", "few_measured")
 

@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairflows import Certificate, DataError, FairMatching, Table, certify, load, load_adult, share, verify
+from fairflows import Certificate, DataError, FairMatching, Table, certify, load, load_adult, share, verify, workflow
 from fairflows.bounds.derived import rounded_up
-from fairflows.workflow import sharing
-from fairflows.workflow.shared import certified_part, read_run
+from fairflows.workflow import certified_part, read_run
 
 pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measured", "short_made")
 
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("undrawn_figures", "few_trees", "few_measur
 @pytest.fixture(scope="module", autouse=True)
 def one_job():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sharing, "N_JOBS", 1)
+        patch.setattr(workflow, "N_JOBS", 1)
         yield
 
 

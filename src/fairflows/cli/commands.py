@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fairflows.paper.experiments import Outcome
     from fairflows.release.released import Transformer
     from fairflows.table.table import Table
-    from fairflows.workflow.shared import Kind, Run, Shared
+    from fairflows.workflow import Kind, Run, Shared
 
 app = typer.Typer(
     help="Share a table without giving away a sensitive attribute.",
@@ -101,8 +101,8 @@ def share(
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
     from fairflows.table.reading import kind_of
-    from fairflows.workflow.shared import check_place
-    from fairflows.workflow.sharing import share as make
+    from fairflows.workflow import check_place
+    from fairflows.workflow import share as make
 
     check_place(out, file, replace=replace)
     kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
@@ -138,8 +138,8 @@ def demo(
     Writes `shared.csv`, `certificate.json`, both reports and the private model.
     """
     from fairflows.table.examples import load_adult
-    from fairflows.workflow.shared import check_place
-    from fairflows.workflow.sharing import share as make
+    from fairflows.workflow import check_place
+    from fairflows.workflow import share as make
 
     check_place(out, replace=True)
     table = load_adult()
@@ -153,7 +153,7 @@ def demo(
 
 def _print_shared(shared: Shared, out: Path, kind: Kind, as_json: bool) -> None:
     from fairflows.report.words import which_file_goes_where
-    from fairflows.workflow.shared import SHARED
+    from fairflows.workflow import SHARED
 
     if as_json:
         usefulness = None if shared.usefulness is None else shared.usefulness.to_dict()
@@ -348,7 +348,7 @@ def verify(
     """
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.verify import verify as compare
-    from fairflows.workflow.shared import certified_part
+    from fairflows.workflow import certified_part
 
     model, run = _open_result(folder)
     document = Certificate.read(certificate or folder / "certificate.json")
@@ -396,7 +396,7 @@ def _roles(run: Run | None, sensitive: list[str] | None, identifier: str | None)
 def _open_model(folder: Path) -> tuple[Transformer, Run | None]:
     """Load the model in a folder that `share` wrote, and how its table was read; or a saved model alone."""
     from fairflows.storage import load
-    from fairflows.workflow.shared import RUN, read_run
+    from fairflows.workflow import RUN, read_run
 
     if (folder / RUN).is_file():
         return load(folder / "model"), read_run(folder)

@@ -16,7 +16,7 @@ from fairflows.bounds.derived import rounded_down, rounded_up
 if TYPE_CHECKING:
     from fairflows.certificate.certificate import Certificate
     from fairflows.certificate.statement import Statement
-    from fairflows.workflow.shared import Shared
+    from fairflows.workflow import Shared
 
 MEANING = {
     "CERTIFIED": "holds for the true distribution, whatever it is",

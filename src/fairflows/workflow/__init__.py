@@ -1,1 +1,0 @@
-"""The whole job: split, train, choose, attack, certify, write."""
