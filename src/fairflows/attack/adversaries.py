@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fairflows.bijection.steps import one_thread
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
+from fairflows.exceptions import DataError
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
@@ -238,7 +239,7 @@ def judge(
             lower = float(attack_lower_bound(k_test, n_test, delta, method=method, groups=(a, b)))
             best = Attack(name, box, gap, promised, lower, (a, b), (int(n_test[a]), int(n_test[b])), method)
     if best is None:
-        raise ValueError("an attack needs at least two groups.")
+        raise DataError("an attack needs at least two groups.")
     return best
 
 

@@ -56,7 +56,7 @@ class Bijection(Stacked, ABC):
         try:
             return type(self)(**self.settings() | {"n_features": n_features, "n_groups": n_groups, "seeds": seeds})
         except (AttributeError, TypeError) as error:
-            raise ValueError(
+            raise DataError(
                 f"{type(self).__name__} must take n_features, n_groups and seeds, and keep its other settings under "
                 f"their names: {error}."
             ) from error
@@ -87,7 +87,7 @@ class Bijection(Stacked, ABC):
     def stacked(self, x: Tensor) -> Tensor:
         """Return the points with all leading axes there, (M, K, B, D)."""
         if x.shape[-1] != self.n_features:
-            raise ValueError(f"the points must have {self.n_features} features; got {x.shape[-1]}.")
+            raise DataError(f"the points must have {self.n_features} features; got {x.shape[-1]}.")
         return x.expand(self.n_models, self.n_groups, *x.shape[-2:])
 
 
@@ -115,7 +115,7 @@ def check_bijection(bijection: Bijection) -> None:
     f = bijection.anew(bijection.n_features, n_groups=2, seeds=[0, 1]).double()
     for parameter_name, parameter in f.named_parameters():
         if parameter.shape[:2] != (2, 2):
-            raise ValueError(
+            raise DataError(
                 f"every parameter of {name} must have the axes (models, groups, ...), here (2, 2, ...); "
                 f"{parameter_name} has {tuple(parameter.shape)}."
             )
@@ -126,7 +126,7 @@ def check_bijection(bijection: Bijection) -> None:
         moved, log_det = move(points)
         what = f"{move.__name__} of {name}"
         if moved.shape != x.shape or log_det.shape != x.shape[:3]:
-            raise ValueError(
+            raise DataError(
                 f"{what} must give points {tuple(x.shape)} and log_det {tuple(x.shape[:3])}; got "
                 f"{tuple(moved.shape)} and {tuple(log_det.shape)}."
             )
@@ -142,7 +142,7 @@ def _log_det_by_gradients(move: Callable[[Tensor], tuple[Tensor, Tensor]], x: Te
     x = x.detach().requires_grad_()
     moved = move(x)[0]
     if not moved.requires_grad:
-        raise ValueError("forward and inverse of a bijection must be differentiable in their points.")
+        raise DataError("forward and inverse of a bijection must be differentiable in their points.")
     rows = [
         torch.autograd.grad(moved[..., j].sum(), x, retain_graph=True, allow_unused=True, materialize_grads=True)[0]
         for j in range(x.shape[-1])
@@ -153,4 +153,4 @@ def _log_det_by_gradients(move: Callable[[Tensor], tuple[Tensor, Tensor]], x: Te
 def _check_close(found: Tensor, expected: Tensor, rule: str) -> None:
     difference = float((found - expected).detach().abs().max())
     if not difference <= _TOLERANCE:
-        raise ValueError(f"{rule}; they differ by {difference:.2g}.")
+        raise DataError(f"{rule}; they differ by {difference:.2g}.")

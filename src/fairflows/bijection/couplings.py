@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from fairflows.bijection.base import Bijection
 from fairflows.bijection.networks import StackedMLP, apply_networks, augment, generator_of, padded
+from fairflows.exceptions import DataError
 
 if TYPE_CHECKING:
     from zuko.transforms import MonotonicRQSTransform
@@ -38,7 +39,7 @@ def passive_features(n_features: int, n_blocks: int) -> Tensor:
     differ in weights only.
     """
     if n_features < 2:
-        raise ValueError(f"a coupling needs two features or more; got {n_features}. Use ElementwiseSpline for one.")
+        raise DataError(f"a coupling needs two features or more; got {n_features}. Use ElementwiseSpline for one.")
     generator = torch.Generator().manual_seed(0)
     masks: list[Tensor] = []
     while len(masks) < n_blocks:

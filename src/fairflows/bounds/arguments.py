@@ -89,7 +89,7 @@ def checked_priors(priors: ArrayLike | None, n_groups: int) -> FloatArray:
         return np.full(n_groups, 1 / n_groups)
     priors = np.asarray(priors, dtype=np.float64)
     if priors.shape != (n_groups,):
-        raise ValueError(f"priors must hold one number for each of {n_groups} groups; got shape {priors.shape}.")
+        raise DataError(f"priors must hold one number for each of {n_groups} groups; got shape {priors.shape}.")
     if not np.all(priors >= 0) or not np.isclose(priors.sum(), 1, rtol=0, atol=1e-9):
         raise DataError(f"priors must be non-negative and sum to 1; got {priors.tolist()!r}.")
     return priors

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairflows.bounds.arguments import FloatArray, checked_distance, checked_priors, plain
+from fairflows.exceptions import DataError
 
 
 def balanced_accuracy(distance: ArrayLike) -> FloatArray | float:
@@ -53,7 +54,7 @@ def adversary_accuracy_limits(distances: ArrayLike, priors: ArrayLike | None = N
     """
     tv = checked_distance(distances, "distances")
     if tv.ndim != 2 or tv.shape[0] != tv.shape[1] or len(tv) < 2:
-        raise ValueError(f"distances must be a square array for at least two groups; got shape {tv.shape}.")
+        raise DataError(f"distances must be a square array for at least two groups; got shape {tv.shape}.")
     pi = checked_priors(priors, len(tv))
     other = ~np.eye(len(tv), dtype=bool)
     low = max(pi.max(), np.where(other, np.minimum.outer(pi, pi) * (1 + tv), 0).max())
@@ -78,7 +79,7 @@ def selection_ratio_lower_bound(distance: ArrayLike, largest_rate: ArrayLike) ->
     """
     r = np.asarray(largest_rate, dtype=np.float64)
     if not np.all((r > 0) & (r <= 1)):
-        raise ValueError(f"largest_rate must be in (0, 1]; got {r.tolist()}.")
+        raise DataError(f"largest_rate must be in (0, 1]; got {r.tolist()}.")
     return plain(np.maximum(1 - checked_distance(distance) / r, 0))
 
 
@@ -113,7 +114,7 @@ def true_distance_upper_bound(distance: float, density_errors: ArrayLike) -> flo
     """
     errors = checked_distance(density_errors, "density_errors")
     if errors.ndim != 1 or len(errors) < 2:
-        raise ValueError(f"density_errors must hold one number for each of at least two groups; got {errors.tolist()}.")
+        raise DataError(f"density_errors must hold one number for each of at least two groups; got {errors.tolist()}.")
     return float(min(checked_distance(distance) + np.sort(errors)[-2:].sum(), 1))
 
 

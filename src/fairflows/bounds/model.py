@@ -292,7 +292,7 @@ def adversary_accuracy_upper_bound(
     True
     """
     if not 0 <= prior_error <= 1:
-        raise ValueError(f"prior_error must be in [0, 1]; got {prior_error!r}.")
+        raise DataError(f"prior_error must be in [0, 1]; got {prior_error!r}.")
     table = checked_table(log_densities)
     chance = 1 / table.shape[1]
     # Rounding may leave a term a hair outside [1/K, 1].

@@ -47,7 +47,7 @@ def hoeffding_radius(n: int, delta: float) -> float:
     (0.0296, 0.0093)
     """
     if n < 1:
-        raise ValueError(f"n must be at least 1; got {n!r}.")
+        raise DataError(f"n must be at least 1; got {n!r}.")
     return math.sqrt(_draws_times_squared_radius(delta) / n)
 
 
@@ -62,7 +62,7 @@ def samples_needed(epsilon: float, delta: float) -> int:
     87386
     """
     if not 0 < epsilon <= 1:
-        raise ValueError(f"epsilon must be in (0, 1]; got {epsilon!r}.")
+        raise DataError(f"epsilon must be in (0, 1]; got {epsilon!r}.")
     return math.ceil(_draws_times_squared_radius(delta) / epsilon**2)
 
 
@@ -174,7 +174,7 @@ def fare_upper_bound(
     totals = np.asarray(cell_totals, dtype=np.float64)
     left = checked_delta(delta) - delta_base - delta_sum
     if delta_base <= 0 or delta_sum <= 0 or left <= 0:
-        raise ValueError(f"delta_base and delta_sum must be positive and sum to less than delta = {delta}.")
+        raise DataError(f"delta_base and delta_sum must be positive and sum to less than delta = {delta}.")
     if not np.all(base > 0) or not np.all(totals.sum(axis=-1) > 0):
         raise DataError("base_counts needs rows of both groups, and cell_totals at least one row.")
     alpha = 1 / (2 * clopper_pearson_lower(base, base.sum(axis=-1, keepdims=True), delta_base / 2))

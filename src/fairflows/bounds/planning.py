@@ -175,16 +175,16 @@ def rows_needed(
     array([20783,  2310])
     """
     if not 0 < target <= 1:
-        raise ValueError(f"target must be in (0, 1]; got {target!r}.")
+        raise DataError(f"target must be in (0, 1]; got {target!r}.")
     if probabilities is None:
         p = np.ones((2 if shares is None else np.size(shares), 1))
     else:
         p = checked_probabilities(probabilities)
     shares = checked_priors(shares, len(p))
     if np.any(shares == 0):
-        raise ValueError(f"shares must be positive; got {shares.tolist()}.")
+        raise DataError(f"shares must be positive; got {shares.tolist()}.")
     if np.max(planned_cell_bound(p, shares * _MOST_ROWS, delta)) > target:
-        raise ValueError(f"target {target} cannot be reached: the groups are not closer than that in these cells.")
+        raise DataError(f"target {target} cannot be reached: the groups are not closer than that in these cells.")
 
     def reached(log_rows: FloatArray) -> np.ndarray:
         return np.asarray(planned_cell_bound(p, shares * np.exp(log_rows), delta) <= target)
@@ -246,7 +246,7 @@ def delta_of_look(delta: float, look: int) -> float:
     [0.0304, 0.0076, 0.0034]
     """
     if look < 1:
-        raise ValueError(f"look must be 1 or more; got {look!r}.")
+        raise DataError(f"look must be 1 or more; got {look!r}.")
     return checked_delta(delta) * 6 / (math.pi * look) ** 2
 
 
@@ -259,7 +259,7 @@ def delta_of_each(delta: float, m: int) -> float:
     0.01
     """
     if m < 1:
-        raise ValueError(f"m must be 1 or more; got {m!r}.")
+        raise DataError(f"m must be 1 or more; got {m!r}.")
     return checked_delta(delta) / m
 
 
@@ -274,7 +274,7 @@ def _expected_cost_of_merging(probabilities: ArrayLike, n: FloatArray) -> FloatA
 def _checked_sizes(n: ArrayLike, K: int) -> FloatArray:
     n = np.asarray(n, dtype=np.float64)
     if n.shape[-1:] != (K,) or not np.all(n > 0):
-        raise ValueError(f"n must hold a positive number of persons for each of {K} groups; got {n.tolist()}.")
+        raise DataError(f"n must hold a positive number of persons for each of {K} groups; got {n.tolist()}.")
     return n
 
 

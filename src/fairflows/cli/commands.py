@@ -439,11 +439,11 @@ def reproduce(
 
     known = list_experiments()
     if every and names:
-        raise ValueError(f"--all runs every experiment: leave out {', '.join(names)}, or --all.")
+        raise DataError(f"--all runs every experiment: leave out {', '.join(names)}, or --all.")
     chosen = known["id"].tolist() if every else list(names or [])
     for name in chosen:
         if name not in set(known["id"]):
-            raise ValueError(f"there is no experiment {name!r}; there are {', '.join(known['id'])}.")
+            raise DataError(f"there is no experiment {name!r}; there are {', '.join(known['id'])}.")
     if not chosen:
         _print_frame(known, title="Experiments")
         return

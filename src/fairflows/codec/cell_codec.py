@@ -118,7 +118,7 @@ class CellCodec:
         missing: Literal["error", "category"] = "error",
     ) -> None:
         if n_bins < 2:
-            raise ValueError(f"n_bins must be at least 2; got {n_bins!r}.")
+            raise DataError(f"n_bins must be at least 2; got {n_bins!r}.")
         check_choice("unseen", unseen, ("error", "other"))
         check_choice("missing", missing, ("error", "category"))
         self.n_bins = n_bins
@@ -172,7 +172,7 @@ class CellCodec:
         """Return the levels of each cell, shape (n_cells, n_columns)."""
         cells = np.asarray(cells, dtype=np.int64)
         if len(cells) and not 0 <= cells.min() <= cells.max() < self.n_cells_:
-            raise ValueError(f"cells must be in 0 … {self.n_cells_ - 1}; got {cells.min()} … {cells.max()}.")
+            raise DataError(f"cells must be in 0 … {self.n_cells_ - 1}; got {cells.min()} … {cells.max()}.")
         return cells[:, None] // self._radix() % np.array(self.shape_, dtype=np.int64)
 
     def from_levels(self, levels: npt.NDArray[np.int64]) -> pd.DataFrame:

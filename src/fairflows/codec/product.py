@@ -79,7 +79,7 @@ class Codec:
         key: Secret | None = None,
     ) -> None:
         if not 0 < alpha < 1:
-            raise ValueError(f"alpha must be in (0, 1); got {alpha!r}.")
+            raise DataError(f"alpha must be in (0, 1); got {alpha!r}.")
         check_choice("unseen", unseen, ("error", "other"))
         check_choice("missing", missing, ("error", "category"))
         self.alpha = alpha
@@ -185,9 +185,9 @@ class Codec:
         """Return the rows of points in model space, and log |∂(table units)/∂x|."""
         x = np.asarray(x, dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != len(self.names_):
-            raise ValueError(f"x must have shape (n_rows, {len(self.names_)}); got {x.shape}.")
+            raise DataError(f"x must have shape (n_rows, {len(self.names_)}); got {x.shape}.")
         if not np.isfinite(x).all():
-            raise ValueError("x must be finite; it has NaN or infinity.")
+            raise DataError("x must be finite; it has NaN or infinity.")
         share, slope = self._place(x)
         log_det = self._log_width.sum() - np.log1p(-self.alpha) * len(self._n) + np.log(slope).sum(axis=1)
         return self._frame(share * self._n), log_det

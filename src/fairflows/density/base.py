@@ -151,16 +151,16 @@ def check_density(density: Density, name: str | None = None) -> None:
     name, D = name or type(density).__name__, density.n_features
     x = density.sample(16, torch.Generator().manual_seed(0))
     if x.shape != (16, D) or D == 0:
-        raise ValueError(f"sample of {name} must draw vectors, (n, {D or 'D'}); got {tuple(x.shape)} for n = 16.")
+        raise DataError(f"sample of {name} must draw vectors, (n, {D or 'D'}); got {tuple(x.shape)} for n = 16.")
     x = x.detach().requires_grad_()
     log_p = density.log_prob(x)
     if log_p.shape != (16,):
-        raise ValueError(f"log_prob of {name} must give one number per row; got {tuple(log_p.shape)} for 16 rows.")
+        raise DataError(f"log_prob of {name} must give one number per row; got {tuple(log_p.shape)} for 16 rows.")
     slope = torch.autograd.grad(log_p.sum(), x, allow_unused=True)[0] if log_p.requires_grad else None
     if slope is None:
-        raise ValueError(f"log_prob of {name} must be differentiable in x.")
+        raise DataError(f"log_prob of {name} must be differentiable in x.")
     if not bool(torch.isfinite(log_p).all() and torch.isfinite(slope).all()):
-        raise ValueError(f"log_prob of {name} or its gradient is NaN or infinite at points that it drew itself.")
+        raise DataError(f"log_prob of {name} or its gradient is NaN or infinite at points that it drew itself.")
 
 
 def checked_rows(x: Tensor, name: str = "a group") -> Tensor:
@@ -203,7 +203,7 @@ class GroupDensities(nn.Module):
         self._members = nn.ModuleList(density for row in table for density in row)
         self.n_features = table[0][0].n_features
         if len({density.n_features for row in table for density in row}) > 1:
-            raise ValueError("the densities must have the same number of features.")
+            raise DataError("the densities must have the same number of features.")
         self._stack: DensityStack | None = None
         self._stacked_on: object = None
 
@@ -273,7 +273,7 @@ class GroupDensities(nn.Module):
         """Return log-densities (..., K, R) of points (..., K, R, D), each group's rows under its own density."""
         *lead, n_groups, n_rows, n_features = x.shape
         if n_groups != self.n_groups or n_rows % self.n_labels or n_features != self.n_features:
-            raise ValueError(
+            raise DataError(
                 f"the points must have axes (..., {self.n_groups} groups, rows in {self.n_labels} equal blocks, "
                 f"{self.n_features} features); got {tuple(x.shape)}."
             )

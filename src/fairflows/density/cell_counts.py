@@ -60,7 +60,7 @@ def checked_levels(levels: Sequence[int]) -> tuple[int, ...]:
     """Return the level counts as a tuple; raise unless there is a variable and each has at least one level."""
     counts = tuple(int(m) for m in levels)
     if not counts or min(counts) < 1:
-        raise ValueError(f"levels must name at least one variable, each with at least one level; got {list(levels)}.")
+        raise DataError(f"levels must name at least one variable, each with at least one level; got {list(levels)}.")
     if number_of_cells(counts) >= 2**63:
         raise DataError(
             f"{len(counts)} variables make {number_of_cells(counts):.1e} cells; codes need fewer than 2**63."

@@ -24,6 +24,7 @@ from torch import Tensor
 from fairflows.bijection import Bijection, NeuralSpline, RealNVP
 from fairflows.bijection.steps import AdamSteps, chosen_threads, milestone_rate
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
+from fairflows.exceptions import DataError
 
 _ROWS_FOR_BIC = 20_000
 _UNTIL_GIVEN_UP = 3  # components more than the best number so far
@@ -215,7 +216,7 @@ class FlowDensity(Density):
     ):
         super().__init__()
         if not (isinstance(kind, Bijection) or kind in ("realnvp", "spline")):
-            raise ValueError(f"kind must be 'realnvp', 'spline' or a bijection; got {kind!r}.")
+            raise DataError(f"kind must be 'realnvp', 'spline' or a bijection; got {kind!r}.")
         self.kind, self.n_blocks, self.hidden = kind, n_blocks, tuple(hidden)
         self.n_steps, self.batch_size = n_steps, batch_size
         self.learning_rate, self.weight_decay = learning_rate, weight_decay

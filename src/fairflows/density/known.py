@@ -12,6 +12,7 @@ from torch.distributions import Distribution
 from torch.distributions.transforms import Transform
 
 from fairflows.density.base import Density, check_density
+from fairflows.exceptions import DataError
 
 
 class KnownDensity(Density):
@@ -60,10 +61,10 @@ class KnownDensity(Density):
         name = type(self.distribution).__name__
         for method in ("log_prob", "sample"):
             if not hasattr(self._torch_distribution(), method):
-                raise ValueError(f"a known density needs log_prob and sample; {name} has no {method}.")
+                raise DataError(f"a known density needs log_prob and sample; {name} has no {method}.")
         shape = tuple(self.sample(16, torch.Generator().manual_seed(0)).shape)
         if len(shape) != 2:
-            raise ValueError(
+            raise DataError(
                 f"a known density must draw vectors, (n, D); {name} draws arrays of shape {shape}. "
                 "Independent(distribution, 1) turns a batch of scalars into a vector."
             )
@@ -117,7 +118,7 @@ class InModelSpace(Density):
     def __init__(self, density: Density, low: Tensor, width: Tensor, alpha: float) -> None:
         super().__init__()
         if density.n_features != len(low):
-            raise ValueError(f"a known density must have the table's {len(low)} dimensions; got {density.n_features}.")
+            raise DataError(f"a known density must have the table's {len(low)} dimensions; got {density.n_features}.")
         self.density = density
         self.n_features = density.n_features
         self.capturable = density.capturable

@@ -229,7 +229,7 @@ def _density(settings: FairMatching, levels: Sequence[int], seed: int) -> CellDe
         return CategoricalMADE(levels, settings.hidden, random_state=seed, device=settings.device)
     if settings.density == "counts":
         return SmoothedCounts(levels)
-    raise ValueError(f"density must be 'made', 'counts' or a function of levels; got {settings.density!r}.")
+    raise DataError(f"density must be 'made', 'counts' or a function of levels; got {settings.density!r}.")
 
 
 def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

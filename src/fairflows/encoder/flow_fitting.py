@@ -76,7 +76,7 @@ class FittedFlow:
         """Return the densities given a label."""
         numbers = [int(n) for n in np.flatnonzero(np.asarray(classes) == label)] if classes is not None else []
         if self.label_densities is None or not numbers or numbers[0] not in self.label_numbers:
-            raise ValueError(f"the encoder has no densities given label {label!r}; fit it with another criterion.")
+            raise DataError(f"the encoder has no densities given label {label!r}; fit it with another criterion.")
         return self.label_densities.for_label(self.label_numbers.index(numbers[0]))
 
 
@@ -185,7 +185,7 @@ def _hold_out(
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Training and held-out rows, no person in both."""
     if not 0 <= share < 1:
-        raise ValueError(f"validation must be a share in [0, 1); got {share!r}.")
+        raise DataError(f"validation must be a share in [0, 1); got {share!r}.")
     held_rows = np.zeros(len(rows.X), dtype=bool)
     if share > 0 and np.bincount(rows.group).min() * share >= _FEWEST_HELD_OUT:
         held_rows[rows.persons.split(share, random_state=random_state)[1]] = True
@@ -203,7 +203,7 @@ def _densities(settings: FairFlow, rows: GroupRows) -> tuple[GroupDensities, Gro
         given = [given[group] for group in settings.groups_]
     if isinstance(given, list | tuple) and not all(isinstance(d, Density) and d.n_features == 0 for d in given):
         if settings.criterion != "demographic_parity":
-            raise ValueError("known densities go with criterion='demographic_parity' only.")
+            raise DataError("known densities go with criterion='demographic_parity' only.")
         return _known(settings, given).to(device), None, ()
     template = list(given) if isinstance(given, list | tuple) else _density(given)
     if isinstance(template, list) and len(template) != len(settings.groups_):

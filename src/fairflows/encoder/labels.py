@@ -138,9 +138,9 @@ def check_classifier(classifier: object, *, weighted: bool) -> None:
         return
     name = type(classifier).__name__
     if not hasattr(classifier, "predict_proba"):
-        raise ValueError(f"classifier must give probabilities (predict_proba); {name} gives none.")
+        raise DataError(f"classifier must give probabilities (predict_proba); {name} gives none.")
     if weighted and not takes_weights(classifier):
-        raise ValueError(f"classifier must take sample_weight where rows have weights; {name} does not.")
+        raise DataError(f"classifier must take sample_weight where rows have weights; {name} does not.")
 
 
 def known_label(label: Label | None) -> Label:

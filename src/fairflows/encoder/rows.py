@@ -290,11 +290,11 @@ def _weights(given: ColumnLike | Real, group: Groups, groups: list[Hashable]) ->
     weight = np.asarray(given, dtype=np.float64)
     weight = np.full(len(group), float(weight)) if weight.ndim == 0 else weight
     if weight.shape != (len(group),):
-        raise ValueError(f"sample_weight must be one number per row ({len(group)} rows); got shape {weight.shape}.")
+        raise DataError(f"sample_weight must be one number per row ({len(group)} rows); got shape {weight.shape}.")
     if not (np.isfinite(weight) & (weight >= 0)).all():
-        raise ValueError("sample_weight must hold finite numbers that are not negative.")
+        raise DataError("sample_weight must hold finite numbers that are not negative.")
     if not weight.any():
-        raise ValueError("sample_weight must not be zero in every row.")
+        raise DataError("sample_weight must not be zero in every row.")
     for a, value in enumerate(groups):
         if not weight[group == a].any():
             raise DataError(f"Every group needs rows of positive sample_weight; group {shown(value)} has none.")

@@ -129,7 +129,7 @@ def _comparable(column: pd.Series) -> pd.Series:
 def check_rules(texts: Sequence[str], frame: pd.DataFrame) -> list[Rule]:
     """Return rules that every row of a table obeys; raise where rows break one, or where it cannot be evaluated."""
     if isinstance(texts, str):
-        raise ValueError(f"rules must be a list of expressions; got the text {texts!r}.")
+        raise DataError(f"rules must be a list of expressions; got the text {texts!r}.")
     rules = [Rule(text) for text in texts]
     for rule in rules:
         if not rule.columns:

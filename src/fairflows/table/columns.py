@@ -177,7 +177,7 @@ def check_kinds(frame: pd.DataFrame, kinds: Mapping[str, str] | None) -> None:
     if kinds is None:
         return
     if not isinstance(kinds, Mapping):
-        raise ValueError(f"kinds must be a mapping of columns to their kinds; got {type(kinds).__name__}.")
+        raise DataError(f"kinds must be a mapping of columns to their kinds; got {type(kinds).__name__}.")
     for name, kind in kinds.items():
         check_known(name, frame.columns, "declared")
         check_choice(f"kinds[{name!r}]", kind, KINDS)

@@ -158,7 +158,7 @@ def check_key(key: object) -> None:
         return
     came = f"{len(bytes(key))} bytes" if isinstance(key, Key) else type(key).__name__
     if not isinstance(key, Key) or len(bytes(key)) < FEWEST_KEY_BYTES:
-        raise ValueError(f"key must be bytes, at least {FEWEST_KEY_BYTES}, or None for a new one; got {came}.")
+        raise DataError(f"key must be bytes, at least {FEWEST_KEY_BYTES}, or None for a new one; got {came}.")
 
 
 @dataclass(frozen=True)

@@ -296,9 +296,9 @@ class Table:
         """
         for parameter, share in (("test", test), ("validation", validation)):
             if not 0 <= share < 1:
-                raise ValueError(f"{parameter} must be a share in [0, 1); got {share!r}.")
+                raise DataError(f"{parameter} must be a share in [0, 1); got {share!r}.")
         if test == 0:
-            raise ValueError("test must be above 0: a certificate needs rows that training has not seen.")
+            raise DataError("test must be above 0: a certificate needs rows that training has not seen.")
         shares = (test, validation) if validation else (test,)
         train, held_out, *chosen_by = map(self.take, self.persons.split(*shares, random_state=random_state))
         return train, *chosen_by, held_out

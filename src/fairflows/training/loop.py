@@ -374,7 +374,7 @@ def _check(
 ) -> None:
     n_models, n_groups = bijection.n_models, bijection.n_groups
     if len(data.x) != n_groups or densities.n_groups != n_groups or n_groups < 2:
-        raise ValueError(
+        raise DataError(
             f"the groups must be the same two or more everywhere; got rows of {len(data.x)}, densities of "
             f"{densities.n_groups} and encoders of {n_groups}."
         )
@@ -383,6 +383,6 @@ def _check(
     if not all(0 <= g <= 1 for g in gamma):
         raise DataError(f"gamma must be in [0, 1]; got {list(gamma)!r}.")
     if (head is None) != (data.y is None):
-        raise ValueError("labels and a task head go together; got only one of them.")
+        raise DataError("labels and a task head go together; got only one of them.")
     if data.smallest == 0:
-        raise ValueError("every group must have rows; one has none.")
+        raise DataError("every group must have rows; one has none.")
