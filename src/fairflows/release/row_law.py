@@ -15,16 +15,9 @@ from fairflows.codec.one_column import Levels
 from fairflows.display import ShowProgress
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import ColumnTree, Predictor, Target
+from fairflows.release.formulas import Columns, Formula
 from fairflows.release.number_ranges import NumberRanges, Places
-from fairflows.release.recipes import (
-    Formula,
-    Frame,
-    Lookup,
-    Recipe,
-    find_classes,
-    find_recipes,
-    value_codes,
-)
+from fairflows.release.recipes import Recipe, drawn_columns, find_classes, find_recipes, take_apart, value_codes
 from fairflows.release.rules import Rule, check_rules
 from fairflows.table.columns import Dtype, Schema, check_known, floats, has_order
 from fairflows.table.frames import only_used_categories
@@ -182,9 +175,9 @@ class RowLaw:
             trees=dict(zip(drawn, _fit_trees(targets, predictors, who, random_state, show), strict=True)),
             parents=plan.parents,
             recipes=plan.recipes,
-            limits={formula.column: _limits(floats(whole[formula.column]), who) for formula in formulas},
+            limits={formula.column: _limits(floats(plan.apart[formula.column]), who) for formula in formulas},
             rules=checked,
-            taken=_taken(whole, plan, codes, labels, who, key),
+            taken=_taken(plan, codes, labels, who, key),
             key=key,
         )
 
@@ -219,8 +212,9 @@ class RowLaw:
     def _draw_chunk(self, cells: IntArray, generator: np.random.Generator) -> Drawn:
         codes = self._draw_codes(cells, generator)
         places = self._draw_places(codes, generator)
-        rows = self._rows(places)
-        own, broken = self._is_own(places, rows), self._is_broken(rows)
+        columns = self._columns(places)
+        rows = self._rows(columns)
+        own, broken = self._is_own(places, columns), self._is_broken(columns, rows)
         counted = int(own.sum()), int(broken.sum())
         again = np.flatnonzero(own | broken)
         for attempt in range(_REDRAWS + _MIXES):
@@ -231,11 +225,12 @@ class RowLaw:
             else:  # a row that cannot be drawn otherwise gets one value after the other from the law of all rows
                 new = self._mixed({name: code[again] for name, code in codes.items()}, generator)
             new_places = self._draw_places(new, generator)
-            new_rows = self._rows(new_places)
+            new_columns = self._columns(new_places)
+            new_rows = self._rows(new_columns)
             for name in self.order:
                 codes[name][again] = new[name]
             rows = _replaced(rows, again, new_rows)
-            again = again[self._is_own(new_places, new_rows) | self._is_broken(new_rows)]
+            again = again[self._is_own(new_places, new_columns) | self._is_broken(new_columns, new_rows)]
         raise DataError(
             f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
             "training person has, or breaks a rule. Release cells instead, or fewer columns, or columns with fewer "
@@ -276,29 +271,33 @@ class RowLaw:
             for name, part in self.parts.items()
         }
 
-    def _rows(self, places: dict[Hashable, Places]) -> pd.DataFrame:
-        """Return the rows at these places, with the columns that are computed."""
-        columns: Frame = {name: self.parts[name].column(place) for name, place in places.items()}
+    def _columns(self, places: dict[Hashable, Places]) -> Columns:
+        """Return all columns at these places: those that are drawn, and those that are computed."""
+        columns: Columns = {name: self.parts[name].column(place) for name, place in places.items()}
         for recipe in self.recipes:
             columns |= recipe.compute(columns)
+        return columns
+
+    def _rows(self, columns: Columns) -> pd.DataFrame:
+        """Return the columns of the table."""
         return pd.DataFrame({name: columns[name] for name in self.names})
 
-    def _is_own(self, places: dict[Hashable, Places], rows: pd.DataFrame) -> BoolArray:
+    def _is_own(self, places: dict[Hashable, Places], columns: Columns) -> BoolArray:
         """Return which rows only one training person has, with or without the label."""
-        is_own = np.zeros(len(rows), dtype=bool)
+        is_own = np.zeros(len(next(iter(places.values()))), dtype=bool)
         if len(self.taken):
-            for hashes in _row_hashes(_identity(places, rows, self.recipes), self.labels, self.key):
+            for hashes in _row_hashes(_identity(places, columns, self.recipes), self.labels, self.key):
                 at = np.minimum(np.searchsorted(self.taken, hashes), len(self.taken) - 1)
                 is_own |= self.taken[at] == hashes
         return is_own
 
-    def _is_broken(self, rows: pd.DataFrame) -> BoolArray:
+    def _is_broken(self, columns: Columns, rows: pd.DataFrame) -> BoolArray:
         """Return which rows break a rule, or have a computed number outside the range of the training rows."""
         is_broken = np.zeros(len(rows), dtype=bool)
         for rule in self.rules:
             is_broken |= rule.is_broken(rows)
         for name, (low, high) in self.limits.items():
-            value = floats(rows[name])
+            value = floats(columns[name])
             is_broken |= (value < low) | (value > high)
         return is_broken
 
@@ -307,6 +306,7 @@ class RowLaw:
 class _Plan:
     """Which columns are drawn, with their levels, and how the others are computed."""
 
+    apart: pd.DataFrame  # the table, and the columns that are drawn instead of computed ones
     frame: pd.DataFrame  # the columns that are drawn
     parts: dict[Hashable, Part]
     is_ordered: dict[Hashable, bool]
@@ -318,31 +318,22 @@ def _plan(whole: pd.DataFrame, kinds: Mapping[Hashable, str], who: IntArray, der
     """Find the columns that follow from others, and the levels of all other columns."""
     declared = {name for name, c in whole.items() if kinds.get(name) == "categorical" and has_order(c.dtype)}
     recipes = find_recipes(whole.drop(columns=list(declared))) if derive else []
-    frame = _without_computed(whole, recipes)
+    apart = take_apart(whole, recipes)
     parents: dict[Hashable, Hashable] = {}
     exact = set(declared)
     if derive:
-        candidates = {name: frame[name] for name in frame if name in declared or _may_be_code(frame[name])}
-        classes = find_classes(frame, {name: value_codes(column) for name, column in candidates.items()})
-        parents, recipes = classes.parents, [*recipes, *classes.lookups]
+        drawn = drawn_columns(apart, recipes)
+        candidates = {name: drawn[name] for name in drawn if name in declared or _may_be_code(drawn[name])}
+        classes = find_classes(drawn, {name: value_codes(column) for name, column in candidates.items()})
+        parents, recipes = classes.parents, [*classes.lookups, *recipes]
         exact |= {*parents, *parents.values(), *(lookup.source for lookup in classes.lookups)}
-        frame = _without_computed(frame, classes.lookups)
+    frame = drawn_columns(apart, recipes)
     parts = {name: _part(name, column, who, name in exact) for name, column in frame.items()}
     is_ordered = {
         name: not isinstance(part, Levels) or (name not in declared and _is_ordered(frame[name]))
         for name, part in parts.items()
     }
-    ordered_recipes = [r for r in recipes if isinstance(r, Lookup)] + [r for r in recipes if not isinstance(r, Lookup)]
-    return _Plan(frame, parts, is_ordered, parents, ordered_recipes)
-
-
-def _without_computed(frame: pd.DataFrame, recipes: Sequence[Recipe]) -> pd.DataFrame:
-    """Return the table without the columns that are computed, and with the columns that are drawn instead."""
-    helpers: Frame = {}
-    for recipe in recipes:
-        helpers |= recipe.helpers(frame)
-    computed = {name for recipe in recipes for name in recipe.columns}
-    return pd.DataFrame({**{name: frame[name] for name in frame if name not in computed}, **helpers})
+    return _Plan(apart, frame, parts, is_ordered, parents, recipes)
 
 
 def _may_be_code(column: pd.Series) -> bool:
@@ -425,7 +416,6 @@ def _candidates(predictors: list[Predictor], n_coordinates: int) -> list[list[in
 
 
 def _taken(
-    whole: pd.DataFrame,
     plan: _Plan,
     codes: dict[Hashable, IntArray],
     labels: Sequence[Hashable],
@@ -437,7 +427,7 @@ def _taken(
         name: part.places(plan.frame[name]) if isinstance(part, NumberRanges) else codes[name]
         for name, part in plan.parts.items()
     }
-    hashes = _row_hashes(_identity(places, whole, plan.recipes), labels, key)
+    hashes = _row_hashes(_identity(places, dict(plan.apart.items()), plan.recipes), labels, key)
     return np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
 
 
@@ -517,9 +507,7 @@ def _limits(values: FloatArray, who: IntArray) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def _identity(
-    places: Mapping[Hashable, Places], rows: pd.DataFrame, recipes: Sequence[Recipe]
-) -> dict[Hashable, Places]:
+def _identity(places: Mapping[Hashable, Places], columns: Columns, recipes: Sequence[Recipe]) -> dict[Hashable, Places]:
     """Return the numbers that tell rows apart: places of columns that are drawn, values of computed numbers.
 
     The rest of a formula is left out, because its rounding is not part of a row.
@@ -527,7 +515,7 @@ def _identity(
     formulas = [recipe for recipe in recipes if isinstance(recipe, Formula)]
     rests = {recipe.helper for recipe in formulas}
     return {n: place for n, place in places.items() if n not in rests} | {
-        r.column: floats(rows[r.column]) for r in formulas
+        r.column: floats(columns[r.column]) for r in formulas
     }
 
 
