@@ -1,5 +1,6 @@
 """Upper and lower bounds on what a release tells about the group, as pure functions of arrays."""
 
+from fairflows.bounds.blocks import blocks_p_value, blocks_upper_bound, even_blocks, planned_blocks_bound
 from fairflows.bounds.cells import (
     cell_radius,
     cell_upper_bound,
@@ -58,6 +59,12 @@ from fairflows.bounds.planning import (
     planned_cell_bound,
     rows_needed,
 )
+from fairflows.bounds.shared_table import (
+    known_share_distance,
+    known_share_point,
+    most_cells_known_half,
+    table_distance,
+)
 
 __all__ = [
     "accuracy_terms",
@@ -68,6 +75,8 @@ __all__ = [
     "balanced_accuracy",
     "better_method",
     "betting_upper_bound",
+    "blocks_p_value",
+    "blocks_upper_bound",
     "cell_radius",
     "cell_upper_bound",
     "cells_to_merge",
@@ -81,6 +90,7 @@ __all__ = [
     "distance_terms",
     "draws_needed",
     "error_lower_bound",
+    "even_blocks",
     "exact_adversary_accuracy",
     "exact_statistical_distance",
     "expected_cell_distance",
@@ -90,10 +100,14 @@ __all__ = [
     "hoeffding_radius",
     "joint_accuracy_upper_bound",
     "kl_upper_bound",
+    "known_share_distance",
+    "known_share_point",
     "merged_distance",
     "merged_upper_bound",
+    "most_cells_known_half",
     "most_useful_within",
     "pairwise_statistical_distance",
+    "planned_blocks_bound",
     "planned_cell_bound",
     "rows_needed",
     "samples_needed",
@@ -103,6 +117,7 @@ __all__ = [
     "statistical_distance",
     "statistical_distance_upper_bound",
     "stratified_accuracy_upper_bound",
+    "table_distance",
     "total_variation",
     "true_distance_upper_bound",
     "weissman_upper_bound",

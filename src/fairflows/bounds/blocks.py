@@ -1,0 +1,201 @@
+"""Persons to come: bounds for cells that were cut at order statistics.
+
+A binary tree is given whose nodes carry scores and shares that were fixed without looking at n_a persons of each group
+a. It is cut at order statistics of these persons' scores, ties broken by independent coins. The true probabilities of
+its leaves then have a known law, whatever the distribution of the scores is (Wald 1943, Tukey 1947: statistically
+equivalent blocks),
+
+    (P_a(C = 1), …, P_a(C = k)) ~ Dirichlet(b_a1, …, b_ak),    Σ_j b_aj = n_a + 1,
+
+independently for each group. So a bound on their distance follows from the integers b_aj alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binom, norm
+
+from fairflows.bounds.arguments import FloatArray, checked_delta
+from fairflows.exceptions import DataError
+
+IntArray = NDArray[np.int64]
+
+MONTE_CARLO_ERROR = 1e-6
+"""The probability that the order statistic of the draws lies below the quantile that it stands for."""
+
+_FEWEST_DRAWS = 20_000
+_DRAWS_ABOVE = 500  # the mean number of draws above the quantile
+_NUMBERS_AT_ONCE = 2_000_000
+_SEED = 0
+
+
+def blocks_upper_bound(blocks: ArrayLike, delta: float) -> float:
+    r"""Bound the true statistical distance between groups, as seen through leaves cut at order statistics.
+
+    .. math:: U = (1 - δ)\text{-quantile of } \max_{a<b} \tfrac12 \sum_j |D_{aj} - D_{bj}|,
+              \qquad D_a \sim \mathrm{Dirichlet}(b_{a1}, …, b_{ak})
+
+    With probability at least 1 - δ over the persons at whom the tree was cut, every classifier on the leaf of a fresh
+    person has a demographic parity distance of at most U. The quantile is an order statistic of gamma draws with a
+    fixed seed, moved up so that Monte-Carlo error makes it too small with a probability of at most 10⁻⁶.
+
+    Parameters
+    ----------
+    blocks : array-like of int of shape (K, k)
+        The blocks b_aj of each group in each leaf, before leaves are merged. Each group's sum to its persons plus one.
+    delta : float
+        δ, the probability of a miss.
+
+    Examples
+    --------
+    >>> round(blocks_upper_bound([even_blocks(667, 8), even_blocks(333, 8)], delta=0.05), 2)
+    0.11
+    """
+    blocks = checked_blocks(blocks)
+    delta = checked_delta(delta)
+    if blocks.shape[1] == 1:
+        return 0.0
+    n_draws = max(_FEWEST_DRAWS, math.ceil(_DRAWS_ABOVE / delta))
+    distances = np.sort(_drawn_distances(blocks, n_draws))
+    place = int(binom.isf(MONTE_CARLO_ERROR, n_draws, 1 - delta))
+    return float(distances[place]) if place < n_draws else 1.0
+
+
+def blocks_p_value(blocks: ArrayLike, counts: ArrayLike) -> float:
+    """Test the law of blocks on persons who had no part in the tree.
+
+    If the true probabilities of the leaves have the law of the blocks, the counts of fresh persons are
+    Dirichlet-multinomial. The p-value is the probability of an observed distance as large as theirs, one-sided and
+    doubled.
+
+    Parameters
+    ----------
+    blocks : array-like of int of shape (K, k)
+        The blocks of each group in each leaf.
+    counts : array-like of int of shape (K, k)
+        Fresh persons of each group in each leaf.
+
+    Examples
+    --------
+    >>> even = [even_blocks(500, 4), even_blocks(500, 4)]
+    >>> blocks_p_value(even, [[50, 50, 50, 50], [50, 50, 50, 50]])
+    1.0
+    >>> blocks_p_value(even, [[80, 40, 40, 40], [20, 60, 60, 60]]) < 0.001
+    True
+    """
+    blocks, counts = checked_blocks(blocks), np.asarray(counts, dtype=np.int64)
+    if counts.shape != blocks.shape:
+        raise DataError(f"counts must have the shape of blocks, {blocks.shape}; got shape {counts.shape}.")
+    sizes = counts.sum(axis=1)
+    if not sizes.all():
+        return 1.0
+    observed = float(_largest_distance(counts[None] / sizes[:, None])[0])
+    drawn = _drawn_distances(blocks, _FEWEST_DRAWS, sizes)
+    at_least = int((drawn >= observed - 1e-12).sum())
+    return min(1.0, 2 * (1 + at_least) / (1 + _FEWEST_DRAWS))
+
+
+def even_blocks(n_persons: int, n_cells: int) -> IntArray:
+    """Return the blocks of leaves that are cut by halves: a node with k leaves sends the share ⌊k/2⌋/k to its left.
+
+    Parameters
+    ----------
+    n_persons : int
+        Persons of the group.
+    n_cells : int
+        Leaves, at most one more than there are persons.
+
+    Examples
+    --------
+    >>> even_blocks(99, 4)
+    array([25, 25, 25, 25])
+    """
+    if not 1 <= n_cells <= n_persons + 1:
+        raise DataError(f"n_cells must be between 1 and n_persons + 1 = {n_persons + 1}; got {n_cells}.")
+    leaves, blocks = np.array([n_cells]), np.array([n_persons + 1])
+    while (leaves > 1).any():
+        left = leaves // 2
+        cut = blocks_to_the_left(blocks, left, leaves)
+        sides = np.stack([left, leaves - left], axis=1), np.stack([cut, blocks - cut], axis=1)
+        leaves, blocks = (side[side_leaves > 0] for side_leaves, side in ((sides[0], sides[0]), (sides[0], sides[1])))
+    return blocks
+
+
+def blocks_to_the_left(blocks: IntArray, left: IntArray, leaves: IntArray) -> IntArray:
+    """Return i, the blocks on the left of nodes with `blocks` blocks and `leaves` leaves, `left` of them on the left.
+
+    Every leaf gets at least one block; a node with one leaf has no left side.
+    """
+    nearest = np.floor(blocks * left / leaves + 0.5).astype(np.int64)
+    return np.clip(nearest, left, blocks - (leaves - left)) * (leaves > 1)
+
+
+def planned_blocks_bound(n_persons: ArrayLike, n_cells: ArrayLike, delta: float) -> FloatArray:
+    r"""Foresee `blocks_upper_bound` for the pair of groups with the widest law.
+
+    .. math:: \max\bigl(0.399 \sqrt{k - 1} + 0.30\, z_{1-δ},\; 0.5\, z_{1-δ/2}\bigr) \sqrt{1/n_0 + 1/n_1}
+
+    The second term is the normal limit for two leaves.
+
+    Parameters
+    ----------
+    n_persons : array-like of shape (K,)
+        Persons of each group.
+    n_cells : array-like
+        Numbers of leaves k.
+    delta : float
+        δ, the probability of a miss.
+
+    Examples
+    --------
+    >>> planned_blocks_bound([667, 333], [8, 64], delta=0.05).round(2)
+    array([0.1 , 0.25])
+    """
+    delta = checked_delta(delta)
+    spread = 0.399 * np.sqrt(np.asarray(n_cells) - 1) + 0.30 * norm.isf(delta)
+    return np.minimum(np.maximum(spread, 0.5 * norm.isf(delta / 2)) * pair_spread(n_persons), 1)
+
+
+def pair_spread(n_persons: ArrayLike) -> float:
+    """Return s = sqrt(1/n_a + 1/n_b) of the two smallest groups."""
+    smallest = np.sort(np.asarray(n_persons, dtype=np.float64))[:2]
+    return float(np.sqrt((1 / smallest).sum())) if (smallest > 0).all() else math.inf
+
+
+def checked_blocks(blocks: ArrayLike) -> IntArray:
+    """Return blocks as integers of shape (K, k), all of them positive."""
+    given = np.asarray(blocks)
+    if given.ndim != 2 or given.shape[0] < 2 or given.shape[1] < 1:
+        raise DataError(f"blocks must have shape (groups, cells) with at least two groups; got shape {given.shape}.")
+    if given.dtype.kind not in "iu" or (given < 1).any():
+        raise DataError("blocks must be whole numbers of at least 1.")
+    return given.astype(np.int64)
+
+
+def _drawn_distances(blocks: IntArray, n_draws: int, sizes: IntArray | None = None) -> FloatArray:
+    """Draw the largest distance between two groups, of true probabilities or of counts of `sizes` fresh persons."""
+    generator = np.random.default_rng(_SEED)
+    parts = (_probabilities(blocks, n, generator, sizes) for n in _chunks(n_draws, blocks.size))
+    return np.concatenate([_largest_distance(part) for part in parts])
+
+
+def _largest_distance(p: FloatArray) -> FloatArray:
+    """Return max_{a<b} ½ Σ_j |p_aj - p_bj| of laws of shape (n, K, k)."""
+    K = p.shape[1]
+    return np.max([np.abs(p[:, a] - p[:, b]).sum(axis=1) / 2 for a in range(K) for b in range(a)], axis=0)
+
+
+def _probabilities(blocks: IntArray, n: int, generator: np.random.Generator, sizes: IntArray | None) -> FloatArray:
+    drawn = generator.standard_gamma(blocks, size=(n, *blocks.shape))
+    drawn /= drawn.sum(axis=-1, keepdims=True)
+    return drawn if sizes is None else generator.multinomial(sizes, drawn) / sizes[:, None]
+
+
+def _chunks(n_draws: int, numbers_per_draw: int) -> Iterator[int]:
+    most = max(1, _NUMBERS_AT_ONCE // numbers_per_draw)
+    for start in range(0, n_draws, most):
+        yield min(most, n_draws - start)

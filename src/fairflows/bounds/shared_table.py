@@ -1,0 +1,172 @@
+"""The table that is shared, counted exactly: no persons are held out, and nothing is left to chance.
+
+The n rows of a file have cells and groups, all of them fixed: c_aj rows of group a in cell j, n_a in all. Random are
+the row that is asked about, and the draws of rows from cells.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
+from scipy.stats import norm
+
+from fairflows.bounds.arguments import FloatArray, checked_counts
+from fairflows.bounds.blocks import pair_spread
+from fairflows.bounds.cells import total_variation
+from fairflows.exceptions import DataError
+
+_DEVIATIONS = 9  # standard deviations of a hypergeometric law that are summed over: beyond lie less than 1e-15
+
+
+def table_distance(counts: ArrayLike) -> float:
+    r"""Return the distance between the groups of a file, as seen through the cells of its rows.
+
+    .. math:: Δ_{file} = \max_{a,b} \tfrac12 \sum_j \Bigl|\frac{c_{aj}}{n_a} - \frac{c_{bj}}{n_b}\Bigr|
+
+    For *every* function d of the cell, chosen with any knowledge, the rates of two groups of the file differ by at most
+    Δ_file, and its balanced accuracy at telling two groups apart is at most (1 + Δ_file)/2. Both are attained. Rows
+    that are drawn from cells, by one law for all groups, tell no more on average.
+
+    Parameters
+    ----------
+    counts : array-like of shape (K, k)
+        Rows of each group in each cell.
+
+    Examples
+    --------
+    >>> table_distance([[30, 30, 40], [30, 40, 30]])
+    0.1
+    """
+    counts = checked_counts(counts)
+    sizes = counts.sum(axis=-1, keepdims=True)
+    if not sizes.all():
+        raise DataError("Every group of the table needs rows; a group has none.")
+    return float(np.round(total_variation(counts / sizes).max(), 15))
+
+
+def known_share_distance(counts: ArrayLike, share: float, n_persons: ArrayLike | None = None) -> float:
+    r"""Return the mean distance when the attributes of a random share f of the rows are known.
+
+    An adversary who knows the group of a random share f of the persons, and can place them in cells, subtracts them
+    from the counts. The R_a = (1 - f) n_a rows that are left of group a differ between the groups by
+
+    .. math:: Δ(f) = \tfrac12 \sum_j \mathrm{E}\Bigl|\frac{x_j}{R_0} - \frac{y_j}{R_1}\Bigr|, \qquad
+              x_j \sim \mathrm{Hypergeometric}(n_0, c_{0j}, R_0), \; y_j \sim \mathrm{Hypergeometric}(n_1, c_{1j}, R_1)
+
+    which is about 0.399·sqrt((k - 1)·f/(1 - f)·(1/(n_0 - 1) + 1/(n_1 - 1))) for matched cells. Of several groups the
+    pair with the largest mean counts.
+
+    Parameters
+    ----------
+    counts : array-like of shape (K, k)
+        Rows of each group in each cell.
+    share : float
+        f, the share of the rows whose group is known, in [0, 1).
+    n_persons : array-like of shape (K,), optional
+        The number of persons of equal weight that the rows of each group stand for, (Σm)²/Σm² where a person has m
+        rows, because persons and not rows are known. The law of x_j is then taken for normal. Equal to the rows by
+        default.
+
+    Examples
+    --------
+    >>> even = [[100] * 16, [50] * 16]
+    >>> round(known_share_distance(even, 0.5), 3), round(known_share_distance(even, 0.01), 3)
+    (0.067, 0.006)
+    """
+    counts = checked_counts(counts)
+    if not 0 <= share < 1:
+        raise DataError(f"share must be in [0, 1); got {share!r}.")
+    K = len(counts)
+    pairs = [(a, b) for a in range(K) for b in range(a)]
+    sizes = counts.sum(axis=1)
+    if n_persons is not None:
+        v = 1 / np.asarray(n_persons, dtype=np.float64)
+        p = counts / sizes[:, None]
+        variance = share / (1 - share) * p * (1 - p) * v[:, None]
+        means = [_folded_normal(p[a] - p[b], np.sqrt(variance[a] + variance[b])).sum() / 2 for a, b in pairs]
+    else:
+        left = np.maximum(np.round((1 - share) * sizes), 1).astype(np.int64)
+        means = [_mean_distance(counts[[a, b]].astype(np.int64), left[[a, b]].tolist()) for a, b in pairs]
+    return float(min(1.0, max(means)))
+
+
+def known_share_point(counts: ArrayLike, share: float, n_persons: ArrayLike | None = None) -> float:
+    r"""Return the 95 % point of the distance when the attributes of a random share f of the rows are known.
+
+    .. math:: Δ(f) + \tfrac12 \sqrt{f/(1 - f)}\, \sqrt{1/n_0 + 1/n_1}
+
+    The parameters are those of `known_share_distance`.
+
+    Examples
+    --------
+    >>> round(known_share_point([[100] * 16, [50] * 16], 0.5), 3)
+    0.089
+    """
+    n = np.asarray(counts).sum(axis=1) if n_persons is None else np.asarray(n_persons)
+    more = 0.5 * math.sqrt(share / (1 - share)) * pair_spread(n)
+    return min(1.0, known_share_distance(counts, share, n_persons) + more)
+
+
+def most_cells_known_half(n_persons: ArrayLike, target: float) -> int:
+    r"""Return the largest number of matched cells whose 95 % point of Δ(½) is within a target.
+
+    .. math:: \max\{k : (0.399 \sqrt{k - 1} + 0.5) \sqrt{1/n_0 + 1/n_1} \le target\}
+
+    Parameters
+    ----------
+    n_persons : array-like of shape (K,)
+        Persons of each group; of several groups the two smallest count.
+    target : float
+        The limit on the distance.
+
+    Examples
+    --------
+    >>> most_cells_known_half([3333, 1667], 0.1)
+    51
+    """
+    room = target / pair_spread(n_persons) - 0.5
+    return 0 if room < 0 else 1 + int((room / 0.399) ** 2)
+
+
+Law = tuple[FloatArray, FloatArray]
+"""The values of a discrete law in rising order, and its distribution function at each of them."""
+
+
+def _rest_law(n: int, count: int, left: int) -> Law:
+    """Return the law of the share x/R of a cell with `count` of n rows among the R = `left` rows that are not known."""
+    mean = left * count / n
+    width = 1 + _DEVIATIONS * math.sqrt(mean * (1 - count / n) + 1)
+    low, high = max(0, count + left - n, int(mean - width)), min(count, left, int(mean + width) + 1)
+    x = np.arange(low, high + 1)
+    log_p = _log_choose(count, x) + _log_choose(n - count, left - x) - _log_choose(n, np.array(left))
+    p = np.exp(log_p)
+    return x / left, np.minimum(np.cumsum(p / p.sum()), 1.0)
+
+
+def _log_choose(n: int, k: NDArray) -> FloatArray:
+    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+
+
+def _mean_distance(counts: NDArray, left: list[int]) -> float:
+    """Return ½ Σ_j E|x_j/R_0 - y_j/R_1| for two groups; cells of equal counts are computed once."""
+    n = counts.sum(axis=1).tolist()
+    distinct, times = np.unique(counts, axis=1, return_counts=True)
+    means = [_mean_difference(*(_rest_law(n[a], int(column[a]), left[a]) for a in (0, 1))) for column in distinct.T]
+    return float(np.dot(means, times) / 2)
+
+
+def _mean_difference(one: Law, other: Law) -> float:
+    """Return E|X - Y| = ∫ F(1 - G) + G(1 - F) of independent X and Y with the distribution functions F and G."""
+    steps = np.union1d(one[0], other[0])
+    F, G = (np.concatenate([[0.0], law])[np.searchsorted(values, steps, side="right")] for values, law in (one, other))
+    return float(((F * (1 - G) + G * (1 - F))[:-1] * np.diff(steps)).sum())
+
+
+def _folded_normal(mean: FloatArray, deviation: FloatArray) -> FloatArray:
+    """Return E|N(mean, deviation²)|."""
+    z = np.abs(mean) / np.where(deviation > 0, deviation, 1)
+    folded = deviation * 2 * norm.pdf(z) + np.abs(mean) * (1 - 2 * norm.cdf(-z))
+    return np.where(deviation > 0, folded, np.abs(mean))

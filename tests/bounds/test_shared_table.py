@@ -1,0 +1,80 @@
+"""The exact distance of a file's cells, and what it becomes when some attributes are known."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fairflows.bounds import known_share_distance, known_share_point, most_cells_known_half, table_distance
+from fairflows.exceptions import DataError
+
+
+def test_the_best_rule_on_cells_attains_the_distance():
+    counts = np.array([[12, 30, 8, 50], [40, 10, 25, 25]])
+    p = counts / counts.sum(axis=1, keepdims=True)
+    gaps = [abs(p[0] @ rule - p[1] @ rule) for rule in product([0, 1], repeat=4)]
+    assert table_distance(counts) == pytest.approx(max(gaps), abs=1e-12)
+
+
+def test_of_several_groups_the_largest_pair_counts():
+    counts = np.array([[50, 50], [30, 70], [60, 40]])
+    assert table_distance(counts) == pytest.approx(0.3)
+
+
+def known_by_simulation(counts, share, n_runs, seed):
+    """Remove a random share of the rows of each group, and measure the others."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n_runs):
+        rest = []
+        for row in counts:
+            left = round((1 - share) * row.sum())
+            rest.append(rng.multivariate_hypergeometric(row, left) / left)
+        found.append(np.abs(rest[0] - rest[1]).sum() / 2)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "counts", [[[60] * 8, [30] * 8], [[20, 100, 40, 240], [30, 60, 60, 50]], [[15] * 40, [12] * 40]]
+)
+def test_the_mean_is_that_of_simulation(counts, share):
+    counts = np.array(counts)
+    found = known_by_simulation(counts, share, 3000, seed=0)
+    error = 4 * found.std() / np.sqrt(len(found))
+    assert known_share_distance(counts, share) == pytest.approx(found.mean(), abs=error)
+
+
+def test_the_point_leaves_one_in_twenty_above():
+    counts = np.array([[60] * 16, [30] * 16])
+    found = known_by_simulation(counts, 0.5, 3000, seed=1)
+    assert 0.02 < (found > known_share_point(counts, 0.5)).mean() < 0.08
+
+
+def test_matched_cells_follow_the_formula():
+    counts = np.array([[100] * 64, [50] * 64])
+    formula = 0.399 * np.sqrt(63 * (1 / 6399 + 1 / 3199))
+    assert known_share_distance(counts, 0.5) == pytest.approx(formula, abs=0.002)
+
+
+def test_persons_with_several_rows_count_as_persons():
+    """Four rows of each person in one cell: twice the distance that rows alone would have."""
+    counts = np.array([[400] * 16, [400] * 16])
+    by_rows, by_persons = known_share_distance(counts, 0.5), known_share_distance(counts, 0.5, [1600, 1600])
+    assert by_persons == pytest.approx(2 * by_rows, rel=0.02)
+
+
+def test_the_number_of_cells_by_half_known_is_that_of_the_plan():
+    sizes = np.array([1333, 667])
+    k = most_cells_known_half(sizes, 0.1)
+    assert k == 17
+    s = np.sqrt((1 / sizes).sum())
+    assert (0.399 * np.sqrt(k - 1) + 0.5) * s <= 0.1 < (0.399 * np.sqrt(k) + 0.5) * s
+    assert most_cells_known_half([20, 20], 0.1) == 0
+
+
+def test_wrong_input_is_refused():
+    with pytest.raises(DataError, match=r"share must be in \[0, 1\); got 1"):
+        known_share_distance([[10, 10], [10, 10]], 1)
+    with pytest.raises(DataError, match="a group has none"):
+        table_distance([[10, 10], [0, 0]])
