@@ -9,7 +9,7 @@ PYTEST = $(BIN)/pytest -q -n 2 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 # Tests whose numbers pass through matrix products.
 KERNEL_TESTS := tests/contracts/test_bijections.py tests/contracts/test_densities.py tests/encoder/test_flow.py \
-	tests/encoder/test_matching.py tests/training/test_training.py tests/storage tests/stream
+	tests/encoder/test_matching.py tests/training/test_training.py tests/test_storage.py tests/stream
 
 .PHONY: demo test test-all test-kernels test-engines test-lowest constraints-lowest fast-tests lint docs wheel clean
 
