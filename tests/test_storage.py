@@ -226,12 +226,12 @@ def test_a_spline_is_the_same_when_zuko_has_another_default(monkeypatch):
 
 
 def test_only_chosen_settings_of_scikit_learn_are_saved(mixed, tmp_path):
-    classifier = LogisticRegression(C=0.5, max_iter=200)
+    classifier = LogisticRegression(C=0.5, max_iter=2000)
     encoder = FairTree(4, label_score=classifier, missing="category").fit(whole(mixed))
     save(encoder, tmp_path / "model")
     assert saved_values(tmp_path / "model", "class", "LogisticRegression")[0]["state"]["settings"]["items"] == [
         ["C", 0.5],
-        ["max_iter", 200],
+        ["max_iter", 2000],
     ]
     assert load(tmp_path / "model").label_score.get_params() == classifier.get_params()
 

@@ -7,6 +7,7 @@ The wheel's own dependencies are those of the Python that runs this.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,8 @@ def main(wheel: str) -> None:
         subprocess.run([*install, wheel], check=True)
         licences = list(Path(folder).glob("fairflows-*.dist-info/licenses/**/ATTRIBUTION.md"))
         assert licences, "the wheel lacks the attribution of its data"
-        subprocess.run([sys.executable, "-c", JOB], check=True, cwd=folder)
+        looks = {**os.environ, "FAIRFLOWS_LEDGER": str(Path(folder) / "looks")}  # and not those of the user
+        subprocess.run([sys.executable, "-c", JOB], check=True, cwd=folder, env=looks)
         subprocess.run([sys.executable, "-m", "fairflows.cli.main", "--help"], check=True, cwd=folder, stdout=-3)
 
 
