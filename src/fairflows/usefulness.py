@@ -10,13 +10,13 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
-from fairflows.bijection.steps import one_thread
 from fairflows.density.cell_counts import one_hot
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
 from fairflows.table.columns import floats, has_order, places_in
 from fairflows.table.table import Table
+from fairflows.threads import one_thread
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

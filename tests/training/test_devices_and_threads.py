@@ -8,7 +8,8 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from fairflows.bijection.steps import chosen_device, one_thread
+from fairflows.bijection.steps import chosen_device
+from fairflows.threads import one_thread
 
 
 @pytest.mark.parametrize("name", ["tpu", "", "cuda:x", "cuda:-1"])

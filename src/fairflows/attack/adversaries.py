@@ -22,9 +22,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fairflows.bijection.steps import one_thread
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
 from fairflows.exceptions import DataError
+from fairflows.threads import one_thread
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]

@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from fairflows.attack.adversaries import Attack
 from fairflows.attack.target import Representation, Target
 from fairflows.attack.white_box import Constraint
-from fairflows.bijection.steps import one_thread
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
@@ -22,6 +21,7 @@ from fairflows.certificate.statement import AttackResult
 from fairflows.release.released import Model
 from fairflows.storage import model_hash
 from fairflows.table.table import Table
+from fairflows.threads import one_thread
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 import torch
 from joblib import cpu_count
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 from fairflows.exceptions import DataError
@@ -157,23 +156,6 @@ def chosen_threads(device: torch.device) -> Iterator[Callable[[Step], None]]:
         yield run
     finally:
         torch.set_num_threads(n_before)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Limit torch, BLAS and OpenMP to one thread in the block; afterwards they have as many as before.
-
-    OpenMP counts threads for each calling thread, BLAS and torch for the whole process. Tasks in a pool of threads
-    therefore enter this guard each on their own (for OpenMP), and the thread that owns the pool enters it around all
-    of them: a task that ends then does not give the others their threads back.
-    """
-    before = torch.get_num_threads()
-    with threadpool_limits(limits=1):
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
 
 
 def chosen_device(name: str) -> torch.device:

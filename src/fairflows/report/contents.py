@@ -12,7 +12,6 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from fairflows.attack.auditing import Audit
-from fairflows.bijection.steps import one_thread
 from fairflows.certificate.certificate import Certificate
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataWarning
@@ -20,6 +19,7 @@ from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.report.page import Contents
 from fairflows.table.table import Table
+from fairflows.threads import one_thread
 from fairflows.usefulness import StillTells, boosted_prediction
 
 _NOT_SHOWN = ("key", "kinds", "progress", "encoder", "release")

@@ -46,6 +46,7 @@ from fairflows.table.grouping import Grouping
 from fairflows.table.persons import Persons
 from fairflows.table.reading import PACKED_SUFFIXES, kind_of, naming_file, open_table, reading, with_identifier
 from fairflows.table.text_format import TextFormat, own_format
+from fairflows.threads import one_thread
 
 BATCH_ROWS = 2**14  # whose values in a network stay in a core's cache: four times as many take twice as long each
 ROWS_PER_BUCKET = 2**18
@@ -349,8 +350,6 @@ def shuffled(batches: Iterable[pa.Table], n_buckets: int, folder: Path) -> Itera
 def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Map by one thread per processor, a few items ahead at most: NumPy and torch work outside Python's lock."""
     n_workers = os.cpu_count() or 1
-    from fairflows.bijection.steps import one_thread  # loads torch, which a command of another kind can do without
-
     with one_thread(), ThreadPoolExecutor(n_workers) as pool:
         waiting: deque[Future[Result]] = deque()
         try:

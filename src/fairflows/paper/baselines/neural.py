@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fairflows.bijection.networks import Stacked, StackedMLP, generator_of
-from fairflows.bijection.steps import AdamSteps, chosen_device, one_thread
+from fairflows.bijection.steps import AdamSteps, chosen_device
 from fairflows.encoder.base import EncodedColumns, Encoder, FloatArray, Traits, begin_fit, label_values
 from fairflows.encoder.labels import LabelsLike
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
@@ -31,6 +31,7 @@ from fairflows.table.frames import ColumnLike
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting
 from fairflows.table.table import Role
+from fairflows.threads import one_thread
 
 Side = Literal["encoder", "adversary"]
 Turns = Sequence[Sequence[Side]]
