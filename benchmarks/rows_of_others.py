@@ -1,4 +1,6 @@
-"""Make rows like those of a table with SDV or arfpy; run by ``rows.py`` in an environment that has them.
+"""Make rows like those of a table with SDV 2 or arfpy; run by ``rows.py`` in an environment that has them.
+
+arfpy needs a NumPy that still has `in1d`: ``pip install arfpy "numpy<2.4" pyarrow``.
 
 python benchmarks/rows_of_others.py {gaussian-copula,ctgan,arf} FOLDER ROWS EPOCHS
 """
@@ -22,12 +24,13 @@ def by_sdv(fit: pd.DataFrame, n: int, maker: str, epochs: int) -> pd.DataFrame:
     from sdv.metadata import Metadata
     from sdv.single_table import CTGANSynthesizer, GaussianCopulaSynthesizer
 
-    metadata = Metadata.detect_from_dataframe(fit)
+    metadata = Metadata.detect_from_dataframes({"table": fit})
     synthesizer = (
         GaussianCopulaSynthesizer(metadata) if maker == "gaussian-copula" else CTGANSynthesizer(metadata, epochs=epochs)
     )
-    synthesizer.fit(fit)
-    return synthesizer.sample(num_rows=n)
+    synthesizer.fit({"table": fit})
+    drawn = synthesizer.sample(num_rows=n)
+    return drawn["table"] if isinstance(drawn, dict) else drawn
 
 
 def by_forests(fit: pd.DataFrame, n: int) -> pd.DataFrame:
