@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -67,6 +67,7 @@ def share(
     output: Output = "row",
     without_attribute: bool = False,
     most_rows: int | None = None,
+    rules: Sequence[str] = (),
     random_state: int = 0,
     quick: bool = False,
     say: Callable[[str], None] = lambda stage: None,
@@ -98,6 +99,8 @@ def share(
         Whether persons who come later are encoded without the sensitive attribute; needs ``method="cells"``.
     most_rows : int, optional
         Most rows that a person may have; by default the most of the persons that a model was fitted to.
+    rules : sequence of str, default=()
+        Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared.
     random_state : int, default=0
         Seed of the split and of training, but never of keys, coins and drawn rows.
     quick : bool, default=False
@@ -117,7 +120,7 @@ def share(
     >>> shared.certificate.status, list(shared.table)
     ('CERTIFIED', ['cell'])
     """
-    job = _Job(table, target, delta, method, output, without_attribute, most_rows, random_state, quick, say)
+    job = _Job(table, target, delta, method, output, without_attribute, most_rows, rules, random_state, quick, say)
     fitted = job.fit()
     say("attacking the raw rows")
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
@@ -178,6 +181,7 @@ class _Job:
     output: Output
     without_attribute: bool
     most_rows: int | None
+    rules: Sequence[str]
     random_state: int
     quick: bool
     say: Callable[[str], None]
@@ -204,7 +208,13 @@ class _Job:
         check_target(self.target, table, self.delta)
         self.say("fitting two models, each to half of the persons")
         output: Literal["row", "cell"] = "row" if self.output == "row" else "cell"
-        model = Release(self._cells_encoder(), output=output, most_rows=self.most_rows, random_state=self.random_state)
+        model = Release(
+            self._cells_encoder(),
+            output=output,
+            most_rows=self.most_rows,
+            rules=self.rules,
+            random_state=self.random_state,
+        )
         rows = to_pandas(model.fit_transform(table))
         if model.most_rows_ is not None:
             _check_most_rows(table, model.most_rows_)
@@ -247,7 +257,7 @@ class _Job:
         place = front.best_for(self.target)
         model = front.encoders[place]
         if self.output == "row":
-            model = _with_whole_rows(cast(Release, model), train)
+            model = _with_whole_rows(cast(Release, model), train, self.rules)
         split = (
             f"{len(train):,} rows to train on, {len(validation):,} to choose by, {len(certifying):,} to certify on; no "
             "person is in two parts. The certificate covers the last part, and persons from the same population who "
@@ -265,11 +275,11 @@ class _Job:
         }
 
 
-def _with_whole_rows(release: Release, train: Table) -> Release:
+def _with_whole_rows(release: Release, train: Table, rules: Sequence[str]) -> Release:
     """Return a release with the same cells that draws whole rows."""
     encoder = release.models_[0].encoder
     Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
-    settings = {**release.get_params(deep=False), "encoder": None, "output": "row"}
+    settings = {**release.get_params(deep=False), "encoder": None, "output": "row", "rules": rules}
     return Release(**settings).fit_around(encoder, encoder.read(train), Z, train.y)
 
 

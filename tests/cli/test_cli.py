@@ -87,7 +87,7 @@ def test_there_are_no_other_commands_and_few_options():
     assert sorted(commands) == sorted(COMMANDS)
     reading = {"separator", "encoding", "decimal", "categorical", "missing_label", "missing_group", "groups", "drop"}
     for command in commands.values():
-        assert len({option.name for option in command.params} - reading) <= 16
+        assert len({option.name for option in command.params} - reading) <= 17
 
 
 def test_describe(run, tmp_path):
@@ -332,3 +332,20 @@ def test_a_thousand_damaged_inputs_end_with_a_message(run, fitted, tmp_path):
         assert "Traceback" not in err
         assert time.monotonic() - start < 60
     assert not re.search("partial", " ".join(path.name for path in Path(tmp_path).iterdir()))
+
+
+def test_rules_are_proposed_kept_and_refused(run, tmp_path):
+    rng = np.random.default_rng(0)
+    start = rng.integers(0, 300, 600)
+    rows = pd.DataFrame({"start": start, "end": start + rng.integers(0, 200, 600), "sex": rng.choice(["f", "m"], 600)})
+    rows.to_csv(tmp_path / "stays.csv", index=False)
+    words = [tmp_path / "stays.csv", "--sensitive", "sex"]
+    assert "(--rule): start <= end." in run("describe", *words)[1]
+    assert json.loads(run("describe", *words, "--json")[1])["rules"] == ["start <= end"]
+    run("share", *words, "--target", "0.5", "--rule", "start <= end", "-o", tmp_path / "out", "--quick")
+    shared = pd.read_csv(tmp_path / "out" / "shared.csv")
+    assert (shared["start"] <= shared["end"]).all()
+    assert "True in every shared row: start &lt;= end." in (tmp_path / "out" / "report.html").read_text()
+    code, _, err = run("share", *words, "--target", "0.5", "--rule", "end < start", "-o", tmp_path / "other")
+    assert code == 2
+    assert "rows break it" in err

@@ -26,6 +26,7 @@ from fairflows.cli.options import (
     Quick,
     Quiet,
     Reading,
+    Rules,
     Sensitive,
     SensitiveIfNotKnown,
     Target,
@@ -78,6 +79,7 @@ def share(
         bool, typer.Option("--without-attribute", help="Encode later files without the attribute (method cells).")
     ] = False,
     most_rows: MostRows = None,
+    rules: Rules = None,
     random_state: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
     ] = 0,
@@ -119,6 +121,7 @@ def share(
             output=output,
             without_attribute=without_attribute,
             most_rows=most_rows,
+            rules=rules or (),
             random_state=random_state,
             quick=quick,
             say=say,
@@ -180,6 +183,7 @@ def describe(
     """
     from dataclasses import replace
 
+    from fairflows.release.rules import proposed_rules
     from fairflows.table.prospects import best_bounds, find_names, find_problems
 
     frame = reading.frame(file, identifier)
@@ -189,13 +193,16 @@ def describe(
     plan = {"certifying": 1 / _MODELS, "delta": delta / _MODELS}
     found = [with_options(str(each)) for each in [*named, *find_problems(table, **plan)]]
     bounds = best_bounds(table, **plan)
+    rules = proposed_rules(table.X)
     if as_json:
-        _print_json(_record(table, found, bounds))
+        _print_json(_record(table, found, bounds) | {"rules": rules})
         return
     typer.echo(repr(table))
     _print_frame(table.columns().reset_index(), title="Columns")
     for finding in found:
         typer.echo(f"! {finding}")
+    if rules:
+        typer.echo(f"Every row keeps these rules, which can be asked of shared rows, too (--rule): {'; '.join(rules)}.")
     typer.echo(_at_best(bounds))
 
 

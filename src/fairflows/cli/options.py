@@ -30,6 +30,7 @@ _OPTIONS = {
     "identifier": "--id",
     "kinds": "--categorical",
     "missing": "--missing-label, --missing-group",
+    "rules": "--rule",
 }
 """The option of each parameter that a message may name."""
 
@@ -67,6 +68,10 @@ Target = Annotated[float, typer.Option(help="Largest distance Δ between two gro
 Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
 MostRows = Annotated[
     int | None, typer.Option("--most-rows", min=1, help="Most rows of a person; by default as in training.")
+]
+Rules = Annotated[
+    list[str] | None,
+    typer.Option("--rule", help="True in every row, such as 'start <= end'; may be repeated.", callback=distinct),
 ]
 OutFile = Annotated[
     str,

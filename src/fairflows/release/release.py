@@ -180,6 +180,12 @@ class Release(Encoder):
             inside=single,
         )
 
+    @property
+    def derived(self) -> list[str]:
+        """Say which columns follow from others, as the laws of rows of all models found it."""
+        laws = [model.law for model in self.models_ if model.law is not None]
+        return list(dict.fromkeys(text for law in laws for text in law.derived))
+
     def learn(self, rows: TrainingRows) -> None:
         """Not used: a release is fitted by its encoders."""
         raise NotImplementedError

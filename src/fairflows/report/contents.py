@@ -16,6 +16,7 @@ from fairflows.certificate.certificate import Certificate
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataWarning
 from fairflows.metrics import count_labels, group_metrics
+from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.report.page import Contents
 from fairflows.table.table import Table
@@ -68,10 +69,18 @@ def report_contents(
             "audit": None if audit is None else audit.to_dict(),
             "before": None if before is None else _raw_attack(before),
             "tells": None if tells is None else tells.to_dict(),
-            "data": _data(table, split, [] if encoded is not None else _unknown(view, table)),
+            "data": _data(table, split, [*([] if encoded is not None else _unknown(view, table)), *_computed(model)]),
             "metrics": _metrics(view, train, sample if encoded is None else table, encoded),
             "settings": settings_of(model),
         }
+
+
+def _computed(model: Any) -> list[str]:
+    """Say which columns of shared rows follow from others, and which rules they keep."""
+    if not isinstance(model, Release):
+        return []
+    notes = [f"Computed instead of drawn: {text}." for text in model.derived]
+    return notes + [f"True in every shared row: {rule}." for rule in model.rules]
 
 
 def _raw_attack(before: Audit) -> Contents:
