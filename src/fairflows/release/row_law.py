@@ -53,8 +53,8 @@ class RowLaw:
 
     .. math:: \hat p(x \mid j) = \prod_{d=1}^{D} \hat p_d(x_d \mid c_j, x_1, …, x_{d-1})
 
-    for cell j with coordinates c_j: the main directions in which the means of cells differ, and the mean label. Each
-    factor is a decision tree (`ColumnTree`). A category is drawn by its frequency in the leaf, a number by the
+    for cell j with coordinates c_j: the main directions in which the means of cells differ, and the mean of column d.
+    Each factor is a decision tree (`ColumnTree`). A category is drawn by its frequency in the leaf, a number by the
     frequency of its range, and then within the range (`NumberRanges`). Leaves and ranges hold at least ten persons.
     Columns that follow from others are computed (`fairflows.release.recipes`).
 
@@ -78,7 +78,8 @@ class RowLaw:
     dtypes: dict[str, Dtype]
     labels: list[Hashable]  # which of the columns are labels
     rows_in: IntArray  # (n_cells,): number of training rows in each cell
-    coordinates: IntArray  # (n_cells, n_coordinates): rank of each cell in each coordinate
+    # (n_cells, n_coordinates): rank of each cell in each coordinate, the last of which belong to one column each
+    coordinates: IntArray
     order: list[Hashable]  # columns that are drawn, in the order in which they are drawn
     parts: dict[Hashable, Part]  # levels of the columns that are drawn
     trees: dict[Hashable, ColumnTree]  # predictors are the coordinates, then the columns in the order above
@@ -158,8 +159,8 @@ class RowLaw:
         checked = check_rules(rules, whole)
         plan = _plan(whole, kinds or {}, who, derive)
         codes = {name: plan.parts[name].codes(column).astype(np.int64) for name, column in plan.frame.items()}
-        coordinates = _coordinates(codes, plan, cells, n_cells, labels)
         drawn = _drawing_order(plan, order)
+        coordinates = _coordinates({name: codes[name] for name in drawn}, plan, cells, n_cells)
         predictors = [Predictor(coordinate[cells], n_cells, True) for coordinate in coordinates.T]
         predictors += [Predictor(codes[name], len(plan.parts[name]), plan.is_ordered[name]) for name in drawn]
         targets = [_target(name, plan, codes, who) for name in drawn]
@@ -382,7 +383,7 @@ def _fit_trees(
 ) -> list[ColumnTree]:
     """Fit the tree of every column, on the coordinates and on the columns before it, several at a time."""
     persons = 1 / np.bincount(who)[who]
-    candidates = _candidates(predictors, len(predictors) - len(targets))
+    candidates = _candidates(predictors, len(targets))
 
     def fit(place: int) -> ColumnTree:
         return ColumnTree.fit(targets[place], predictors, candidates[place], persons, random_state)
@@ -398,21 +399,25 @@ def _fit_trees(
     return [trees[place] for place in range(len(targets))]
 
 
-def _candidates(predictors: list[Predictor], n_coordinates: int) -> list[list[int]]:
-    """Return the predictors that the tree of each column may split: all before it, or those that correlate most."""
-    n = len(predictors)
-    if n <= _MOST_CANDIDATES:
-        return [list(range(place)) for place in range(n_coordinates, n)]
-    rows = slice(None, None, max(1, len(predictors[0].codes) // _ROWS_COMPARED))
-    x = np.stack([predictor.codes[rows] for predictor in predictors]).astype(np.float32)
-    x -= x.mean(axis=1, keepdims=True)
-    x /= np.maximum(np.sqrt((x**2).sum(axis=1, keepdims=True)), 1e-9)
-    found = []
-    for place in range(n_coordinates, n):
-        strength = np.abs(x[n_coordinates:place] @ x[place])
-        best = np.argsort(-strength, kind="stable")[: _MOST_CANDIDATES // 2]
-        found.append([*range(n_coordinates), *sorted((n_coordinates + best).tolist())])
-    return found
+def _candidates(predictors: list[Predictor], n_columns: int) -> list[list[int]]:
+    """Return the predictors that the tree of each column may split.
+
+    These are the main coordinates of the cell, its coordinate in the column itself, and the columns before, or those of
+    them that correlate most with the column.
+    """
+    first = len(predictors) - n_columns  # number of coordinates
+    of_all = list(range(first - n_columns))
+    before = [list(range(first, first + place)) for place in range(n_columns)]
+    if n_columns > _MOST_CANDIDATES:
+        rows = slice(None, None, max(1, len(predictors[0].codes) // _ROWS_COMPARED))
+        x = np.stack([predictor.codes[rows] for predictor in predictors[first:]]).astype(np.float32)
+        x -= x.mean(axis=1, keepdims=True)
+        x /= np.maximum(np.sqrt((x**2).sum(axis=1, keepdims=True)), 1e-9)
+        for place in range(n_columns):
+            strength = np.abs(x[:place] @ x[place])
+            best = np.argsort(-strength, kind="stable")[: _MOST_CANDIDATES // 2]
+            before[place] = sorted((first + best).tolist())
+    return [[*of_all, len(of_all) + place, *before[place]] for place in range(n_columns)]
 
 
 def _taken(
@@ -431,22 +436,23 @@ def _taken(
     return np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
 
 
-def _coordinates(
-    codes: dict[Hashable, IntArray], plan: _Plan, cells: IntArray, n_cells: int, labels: Sequence[Hashable]
-) -> IntArray:
-    """Return the rank of each cell in the main directions in which cells differ, and in the mean of each label."""
+def _coordinates(codes: dict[Hashable, IntArray], plan: _Plan, cells: IntArray, n_cells: int) -> IntArray:
+    """Return the rank of each cell in the main directions in which cells differ, then in that of every column."""
     counts = np.maximum(np.bincount(cells, minlength=n_cells), 1)
-    means, of_labels = [], []
+    of_columns = []
     for name, code in codes.items():
         features = _features(code, len(plan.parts[name]), plan.is_ordered[name])
-        found = [np.bincount(cells, feature, n_cells) / counts for feature in features]
-        means += found
-        of_labels += found[:3] if name in labels else []
-    matrix = np.stack(means, axis=1)
-    _, _, directions = np.linalg.svd(matrix * np.sqrt(counts)[:, None], full_matrices=False)
-    main = matrix @ directions[:_COORDINATES].T
-    values = np.column_stack([main, *of_labels])
+        of_columns.append(np.stack([np.bincount(cells, feature, n_cells) / counts for feature in features], axis=1))
+    main = _main_directions(np.concatenate(of_columns, axis=1), counts, _COORDINATES)
+    values = np.column_stack([main, *(_main_directions(means, counts, 1) for means in of_columns)])
     return np.stack([np.unique(value.round(9), return_inverse=True)[1] for value in values.T], axis=1)
+
+
+def _main_directions(means: FloatArray, counts: IntArray, n: int) -> FloatArray:
+    """Return the coordinates of cells in the directions in which their means differ most, shape (n_cells, n)."""
+    _, _, directions = np.linalg.svd(means * np.sqrt(counts)[:, None], full_matrices=False)
+    found = means @ directions[:n].T
+    return np.pad(found, [(0, 0), (0, n - found.shape[1])])
 
 
 def _features(code: IntArray, n_levels: int, is_ordered: bool) -> Iterator[FloatArray]:
