@@ -1,6 +1,8 @@
 """Whole rows drawn from cells: types, ranges, categories and dependence hold; nobody's own row is handed out."""
 
+import importlib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -253,3 +255,17 @@ def test_any_table(kinds, with_gaps, seed, n):
             assert set(drawn[name].dropna()) <= set(X[name].dropna())
         assert X[name].isna().any() or not drawn[name].isna().any()
     assert held_by_one(X).isdisjoint(drawn.astype(str).itertuples(index=False, name=None))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adult", "adult-six", "compas", "nist"])
+def test_nothing_of_a_single_person_on_real_tables(name, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    rows = importlib.import_module("rows")
+    if not rows.DATA.is_dir():
+        pytest.skip("the data are not here (FAIRFLOWS_DATA)")
+    source = rows.TABLES[name](Path())
+    real = source.frame.drop(columns=source.sensitive).reset_index(drop=True)
+    cells = np.arange(len(real)) % 16
+    drawn = RowLaw.fit(real, cells, 16).sample(cells)
+    assert rows.own(real, drawn) == "0 rows, 0 columns with such a category, 0 with such an extreme"
