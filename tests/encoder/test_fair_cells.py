@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 
 import fairflows as ff
 from fairflows.bounds import cell_upper_bound, total_variation
@@ -237,6 +238,21 @@ def test_saved_and_loaded(train, test, tmp_path):
     np.testing.assert_array_equal(Released.of(again).cells(test), Released.of(cells).cells(test))
     np.testing.assert_array_equal(Released.of(again).predict(test), Released.of(cells).predict(test))
     assert not again.traits.needs_attribute
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_a_row_has_the_same_cell_alone_and_among_all(n_classes):
+    """A network's matrix products round by the size of the batch, and rows of few values lie at the edges of bins."""
+    rng = np.random.default_rng(0)
+    x, a = rng.integers(0, 4, (1200, 3)), np.arange(1200) % 2
+    frame = pd.DataFrame(x, columns=list("uvw")).assign(a=a, person=np.arange(1200))
+    frame["y"] = np.clip(x[:, 0] + rng.integers(0, 2, 1200) + a - 1, 0, n_classes - 1)
+    table = Table(frame, sensitive="a", label="y", identifier="person", multiclass=n_classes > 2)
+    network = MLPClassifier((40,), max_iter=20, random_state=0)
+    cells = FairCells(4, target=0.4, label_score=network, n_bins=400, key=KEY).fit(table)
+    alone = [int(Released.of(cells).cells(table.take(np.array([i])))[0]) for i in range(300)]
+    np.testing.assert_array_equal(alone, Released.of(cells).cells(table)[:300])
 
 
 def test_any_classifier_with_probabilities(train, test):

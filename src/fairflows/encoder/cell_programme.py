@@ -31,12 +31,11 @@ from sklearn.isotonic import IsotonicRegression
 from fairflows.bounds.cells import cell_radius
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
 from fairflows.encoder.base import FloatArray
-from fairflows.encoder.scores import Score
+from fairflows.encoder.scores import Score, rounded
 from fairflows.exceptions import DataError
 from fairflows.table.persons import Places
 
 _MOST_CLUSTERED = 20_000  # rows that centres are found from
-_ROWS_PER_CHUNK = 2**15
 _MOST_PAIRED = 4  # groups; every pair is constrained up to here, and the distance to a common law beyond
 _ALTERNATIONS = 3
 _REGRET = 0.3  # weight of a wrong class beside the squared error
@@ -101,11 +100,8 @@ class ScoreBins:
             ]
             place = np.ravel_multi_index(columns, self._shape)
         else:
-            place = np.empty(len(scores), dtype=np.intp)
-            squares = (self.centres**2).sum(axis=1)
-            for start in range(0, len(scores), _ROWS_PER_CHUNK):
-                x = (scores[start : start + _ROWS_PER_CHUNK] - self.centre) / self.scale
-                place[start : start + _ROWS_PER_CHUNK] = (squares - 2 * x @ self.centres.T).argmin(axis=1)
+            # A search row by row: a matrix product of all rows would round differently in another batch.
+            _, place = cKDTree(self.centres).query((scores - self.centre) / self.scale)
         return place + int(np.prod(self._shape)) * (group if self.n_groups > 1 else 0)
 
     def _nearest_used(self, scores: FloatArray, group: Places, weight: FloatArray) -> Places:
@@ -139,7 +135,7 @@ class BinnedScores:
             return eta
         joint = self.group_score.predict_proba(X).reshape(len(X), -1, self.n_groups)
         belief = joint / np.maximum(joint.sum(axis=-1, keepdims=True), 1e-12)
-        return np.column_stack([eta, belief[..., 1:].reshape(len(X), -1)])
+        return np.column_stack([eta, rounded(belief[..., 1:].reshape(len(X), -1))])
 
     def own_bins(self, group: Places) -> Places:
         """Whose bins each row belongs to: its group's where the group is known."""

@@ -10,7 +10,7 @@ regressions are therefore kept as plain arrays. The same arrays are evaluated, h
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 import numpy as np
@@ -30,6 +30,8 @@ from fairflows.exceptions import DataError
 from fairflows.table.columns import check_column, check_features, floats, has_order, is_number, is_time, with_columns
 from fairflows.table.persons import Places
 
+_DIGITS = 9  # of a score that are compared; matrix products differ in the last ones by the size of the batch
+
 ScoreColumn = Levels | Literal["numbers", "times"]
 """The content of a column of a score's table: the levels of its categories, or numbers, or times."""
 
@@ -37,6 +39,15 @@ _ROWS_PER_CHUNK = 2**10  # whose nodes in all trees stay in a core's own cache
 _ROWS_COMPARED = 256
 _LEVELS = 4  # to go down before rows that have reached a leaf are left out: finding them takes as long as a level
 _MOST_CATEGORIES = 40  # of a column that have an indicator of their own; the rarest ones share the last indicator
+
+
+def rounded(scores: FloatArray) -> FloatArray:
+    """Round scores to nine significant digits, each by itself, so that equal rows tie in batches of every size.
+
+    A matrix product rounds its last digits differently in another batch. Infinite and missing scores stay as they are.
+    """
+    mantissa, exponent = np.frexp(scores)
+    return np.ldexp(np.round(mantissa, _DIGITS), exponent)
 
 
 def score_columns(
@@ -229,28 +240,34 @@ class Score:
     features: ScoreFeatures
     model: ScoreModel
     classifies: bool  # whether it predicts probabilities of classes instead of the mean of a number
+    size: float = 1.0  # of the largest number that it was fitted to
 
     def predict_proba(self, X: pd.DataFrame) -> FloatArray:
-        """Return the class probabilities of rows, shape (n_rows, n_classes)."""
+        """Return the class probabilities of rows, rounded, shape (n_rows, n_classes)."""
         x = self.features.matrix(X)
         if not isinstance(self.model, BoostedTrees | LogisticScores):
-            return self.model.predict_proba(x)
+            return rounded(self.model.predict_proba(x))
         raw = self.model.raw_scores(x)
         if raw.shape[1] > 1:
-            return softmax(raw)
+            return rounded(softmax(raw))
         positive = expit(raw[:, 0])
-        return np.stack([1 - positive, positive], axis=1)
+        return rounded(np.stack([1 - positive, positive], axis=1))
 
     def values(self, X: pd.DataFrame) -> FloatArray:
-        """Return the mean of a number, the probability of the second of two classes, or of each of more classes."""
+        """Return the mean of a number, the probability of the second of two classes, or of each of more classes.
+
+        All are rounded.
+        """
         if self.classifies:
             probabilities = self.predict_proba(X)
             return probabilities[:, 1:] if probabilities.shape[1] == 2 else probabilities
         x = self.features.matrix(X)
         if isinstance(self.model, BoostedTrees | LogisticScores):
-            return self.model.raw_scores(x)
+            return rounded(self.model.raw_scores(x))
         regressor = cast(RegressorMixin, self.model)
-        return np.asarray(regressor.predict(x), dtype=np.float64)[:, None]
+        predicted = np.asarray(regressor.predict(x), dtype=np.float64)[:, None]
+        # A prediction close to zero is a difference of large terms, whose last digits are lost in absolute terms.
+        return rounded(np.round(predicted / self.size, _DIGITS) * self.size)
 
 
 def fit_score(
@@ -272,7 +289,9 @@ def fit_score(
     x = features.matrix(X)
     x[:, np.isnan(x).all(axis=0)] = 0  # trees cannot bin a column without a value, and do not split a constant one
     weight = {} if rows.weight is None else {"sample_weight": rows.weight[places]}
-    fitted = Score(features, model.fit(x, y, **weight), is_classifier(model))
+    classifies = is_classifier(model)
+    size = 1.0 if classifies else float(np.abs(y).max()) or 1.0
+    fitted = Score(features, model.fit(x, y, **weight), classifies, size)
     return _plain(fitted, X.head(_ROWS_COMPARED))
 
 
@@ -289,5 +308,5 @@ def _plain(score: Score, some: pd.DataFrame) -> Score:
         model = LogisticScores.of(score.model)
     if model is None:
         return score
-    plain = Score(score.features, model, score.classifies)
+    plain = replace(score, model=model)
     return plain if np.allclose(plain.values(some), score.values(some)) else score
