@@ -21,7 +21,7 @@ from share_command import COLUMNS
 
 from fairflows import FairMatching, FairTree, load_adult
 from fairflows.attack.adversaries import LEARNERS
-from fairflows.attack.target import Target
+from fairflows.attack.auditing import AttackedRelease
 from fairflows.table.frames import to_pandas
 from fairflows.table.table import Table
 
@@ -38,9 +38,9 @@ def main() -> None:
     lines = []
     for seed in range(arguments.seeds):
         train, test = rows(seed)
-        for name, attacked in representations(train, test, seed):
-            target = Target.of(attacked, train, test, None, None, None, seed, False)
-            for trial in target.trials((), False):
+        for name, given in representations(train, test, seed):
+            attacked = AttackedRelease.of(given, train, test, seed=seed)
+            for trial in attacked.trials((), False):
                 if trial.name in arguments.only:
                     start = time.process_time()
                     attack = trial.run(DELTA, seed)

@@ -22,13 +22,13 @@ import pandas as pd
 from fairflows.bounds import cell_upper_bound, fare_upper_bound
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataWarning
-from fairflows.metrics import count_predictions, group_metrics
 from fairflows.paper.baselines import RawFeatures
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
 from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
+from fairflows.tradeoff import count_labels, group_metrics
 
 DELTA = 0.05
 N_CELLS = (2, 8, 16, 64)
@@ -73,7 +73,7 @@ def on_dataset(name: str) -> list[dict[str, Any]]:
         counts = {part: counted(release, table) for part, table in parts.items()}
         persons = parts["persons"]
         predicted = Released.of(release).predict(persons)
-        metrics = group_metrics(count_predictions(persons.y.to_numpy(), predicted, persons.a.to_numpy(), 2, 2))
+        metrics = group_metrics(count_labels([0, 1], persons.y, predicted, persons.a.to_numpy(), 2))
         base = np.bincount(train.a.to_numpy(), minlength=2)
         found.append(
             {

@@ -36,7 +36,6 @@ from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.exceptions import DataWarning
-from fairflows.metrics import count_labels, group_metrics
 from fairflows.paper.baselines import FARE, FCRL, LAFTR, AdversarialForgetting, MaxEntARL, RawFeatures
 from fairflows.paper.baselines.neural import NeuralBaseline
 from fairflows.paper.datasets import load_compas, load_crime, load_health, load_law_school
@@ -46,6 +45,7 @@ from fairflows.release.release import Release
 from fairflows.release.released import Released
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
+from fairflows.tradeoff import count_labels, group_metrics
 
 Unit = Literal["person", "row"]
 DELTA = 0.05

@@ -16,8 +16,8 @@ from .encoder.fair_matching import FairMatching as FairMatching
 from .encoder.fair_tree import FairTree as FairTree
 from .exceptions import DataError as DataError
 from .exceptions import DataWarning as DataWarning
-from .explain.pairs import matches as matches
-from .explain.recourse_search import recourse as recourse
+from .explain import matches as matches
+from .explain import recourse as recourse
 from .release.release import Release as Release
 from .report.page import Report as Report
 from .storage import load as load

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from sklearn.base import clone
 
@@ -27,7 +28,6 @@ from fairflows.bounds.planning import check_reachable, delta_of_look, planned_ce
 from fairflows.encoder.base import Encoder, FloatArray, IntArray, LatentLaw, is_fitted, label_values
 from fairflows.encoder.cell_model import ExactLaw
 from fairflows.exceptions import DataError, warn_user
-from fairflows.metrics import count_labels, group_metrics
 from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons
 from fairflows.table.table import Table
@@ -210,8 +210,57 @@ def _measure(encoder: Encoder, rows: Table, predictions: Iterator[np.ndarray], n
     if predicted is not None:
         groups, y = rows.group_numbers(encoder.groups_), np.asarray(rows.y)
         counts = count_labels(label_values(encoder), y, predicted, groups, len(encoder.groups_))
-        measured |= {name: float(value) for name, value in group_metrics(counts).items()}
+        measured |= group_metrics(counts)
     return measured
+
+
+def count_labels(
+    classes: Sequence[Hashable] | np.ndarray,
+    y_true: npt.ArrayLike,
+    y_pred: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    n_groups: int,
+) -> FloatArray:
+    """Count n(a, y, ŷ), shape (K, C, C), of labels and predictions, the C classes in their order; groups are numbers.
+
+    Labels that are none of the classes, since no training row has them, are further classes, which are never predicted.
+    They are the first ones, so that the last one stays the positive class.
+    """
+    truth, predicted = np.asarray(y_true, dtype=object), np.asarray(y_pred, dtype=object)
+    known = pd.Index(list(classes), dtype=object)
+    unseen = pd.unique(truth[known.get_indexer(truth) < 0])
+    numbered = pd.Index([*unseen, *known], dtype=object)
+    counts = np.zeros((n_groups, len(numbered), len(numbered)))
+    np.add.at(counts, (np.asarray(groups), numbered.get_indexer(truth), numbered.get_indexer(predicted)), 1)
+    return counts
+
+
+def group_metrics(counts: FloatArray) -> dict[str, float]:
+    """Return accuracy and fairness of predictions from their counts n(a, y, ŷ), shape (K, C, C).
+
+    The values agree with `fairlearn.metrics`, which reports per group what is summarised here.
+
+    Returns
+    -------
+    dict of float
+        ``accuracy``; ``balanced_accuracy``, the mean over groups; ``parity``, the largest difference between groups
+        in how often a class is predicted; ``odds``, the same among rows of one true class, largest over classes;
+        ``opportunity``, the same among rows of the last true class (the positive one) for predicting it. A difference
+        that needs a group without such rows is NaN.
+    """
+    n = counts.sum(axis=(1, 2))
+    with np.errstate(invalid="ignore"):
+        right = np.trace(counts, axis1=1, axis2=2)
+        rates = counts.sum(axis=1) / n[:, None]  # P(ŷ | a)
+        gap = np.ptp(counts / counts.sum(axis=2, keepdims=True), axis=0)  # of P(ŷ | a, y)
+        found = {
+            "accuracy": right.sum() / n.sum(),
+            "balanced_accuracy": (right / n).mean(),
+            "parity": np.ptp(rates, axis=0).max(),
+            "odds": gap.max(),
+            "opportunity": gap[-1, -1],
+        }
+    return {name: float(value) for name, value in found.items()}
 
 
 def counted_laws(released: Released, rows: Table, groups: list[Hashable]) -> FloatArray:

@@ -26,8 +26,7 @@ from fairflows.exceptions import DataError, check_choice
 from fairflows.release.release import Release
 from fairflows.release.released import Released, Transformer, repeatable_persons
 from fairflows.report import words
-from fairflows.report.contents import report_contents
-from fairflows.report.page import Report
+from fairflows.report.page import Report, report_contents
 from fairflows.storage import FILES, save
 from fairflows.stream.batches import to_arrow
 from fairflows.stream.files import write_table

@@ -11,7 +11,7 @@ from fairflows.attack.adversaries import (
     judge,
     stratified_sample,
 )
-from fairflows.attack.target import Trial
+from fairflows.attack.auditing import Trial
 from fairflows.bounds import attack_lower_bound
 
 

@@ -12,14 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from fairflows import FairMatching, Table, load_adult
-from fairflows.attack import target as attack_target
-from fairflows.attack import white_box
-from fairflows.attack.adversaries import (
-    LEARNERS,
-)
-from fairflows.attack.auditing import audit
-from fairflows.attack.target import Target
-from fairflows.attack.white_box import Reference
+from fairflows.attack import adversaries, auditing
+from fairflows.attack.adversaries import LEARNERS, Reference
+from fairflows.attack.auditing import AttackedRelease, audit
 from fairflows.certificate.certify import ContradictionError, certify
 from fairflows.density import MixtureDensity
 from fairflows.encoder.base import EncodedColumns
@@ -210,9 +205,9 @@ class TestLaterSteps:
 
     def test_a_part_of_very_many_rows(self, gridded, monkeypatch):
         """All groups' inverses are looked at for as many rows of each group; densities are judged on these, too."""
-        monkeypatch.setattr(attack_target, "_MOST_LOOKED_AT", {"fit": 200, "validation": 200, "test": 200})
+        monkeypatch.setattr(auditing, "_MOST_LOOKED_AT", {"fit": 200, "validation": 200, "test": 200})
         encoder, train, test = gridded
-        target = Target.of(encoder, train, test, None, None, None, 0, quick=True)
+        target = AttackedRelease.of(encoder, train, test, quick=True)
         of_inverses = [trial for trial in target.trials((), quick=True) if trial.box == "white"]
         assert [trial.name for trial in of_inverses] == ["likelihood ratio", "grid test", "boosted trees on inversions"]
         assert all(np.bincount(group).tolist() == [100, 100] for trial in of_inverses for group in trial.groups)
@@ -223,9 +218,9 @@ class TestLaterSteps:
     def test_inverses_of_very_many_values(self, gridded, monkeypatch):
         """Learners see what is computed from them, and find the group all the same."""
         encoder, train, test = gridded
-        target = Target.of(encoder, train, test, None, None, None, 0, quick=True)
+        target = AttackedRelease.of(encoder, train, test, quick=True)
         *_, whole = target.trials((), quick=True)
-        monkeypatch.setattr(white_box, "_MOST_VALUES", 5)
+        monkeypatch.setattr(adversaries, "_MOST_VALUES", 5)
         *_, computed = target.trials((), quick=True)
         assert computed.fit.shape[1] == whole.fit.shape[1] - 2 * (3 + 3 - 1)
         assert computed.run(0.05, 0).lower > 0.9
@@ -325,9 +320,9 @@ def test_what_is_written_is_attacked():
     train, test = several_rows(0), several_rows(1)
     assert audit(LastDigits().fit(train), train, test, quick=True).attack_lower < 0.1
     assert audit(FirstDigits().fit(train), train, test, quick=True).attack_lower > 0.9
-    target = Target.of(LastDigits().fit(train), train, test, None, None, None, 0, quick=True)
+    target = AttackedRelease.of(LastDigits().fit(train), train, test, quick=True)
     assert {z["z"].dtype for z in target.Z.values()} == {np.dtype(np.float32)}
-    cells = Target.of(FixedCells(column("x")).fit(train), train, test, None, None, None, 0, quick=True)
+    cells = AttackedRelease.of(FixedCells(column("x")).fit(train), train, test, quick=True)
     assert set(cells.Z["test"]["cell"]) == {"0", "1"}
 
 

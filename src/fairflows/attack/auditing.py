@@ -3,25 +3,62 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, TypeGuard, cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
-from fairflows.attack.adversaries import Attack
-from fairflows.attack.target import Representation, Target
-from fairflows.attack.white_box import Constraint
+from fairflows.attack.adversaries import (
+    DENSITY_LEARNERS,
+    LEARNERS,
+    QUICK_LEARNERS,
+    QUICK_WHITE_BOX_LEARNERS,
+    WHITE_BOX_LEARNERS,
+    Attack,
+    Constraint,
+    FloatArray,
+    IntArray,
+    Learner,
+    Reference,
+    frequency_scores,
+    judge,
+    stratified_sample,
+    white_box,
+)
 from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_down
 from fairflows.certificate.certificate import Plain
+from fairflows.certificate.certify import checked_released
 from fairflows.certificate.statement import AttackResult
-from fairflows.release.released import Model
+from fairflows.encoder.base import LatentLaw
+from fairflows.exceptions import DataError
+from fairflows.release.partitions import NumericView
+from fairflows.release.released import Model, Released, Transformer
 from fairflows.storage import model_hash
+from fairflows.table.columns import has_order
+from fairflows.table.frames import TableLike, has_names, to_pandas
+from fairflows.table.ledger import RowsSeen
+from fairflows.table.persons import content_hashes
 from fairflows.table.table import Table
 from fairflows.threads import one_thread
+
+Representation: TypeAlias = Sequence[TableLike]
+"""The released rows of train and of test, as a pair of frames or arrays, whatever model made them."""
+
+Scores: TypeAlias = tuple[FloatArray, FloatArray]  # of validation and of test rows, (n, K) each
+
+_SHARES = (0.4, 0.35, 0.25)  # of the training persons: reference rows, rows to learn from, validation
+_MOST_LEVELS = 64  # a column of more levels is described by each level's group rates
+_MOST_ROWS, _QUICK_ROWS = 400_000, 10_000  # training rows that adversaries learn from and are tuned on, about
+# Rows of each part that every group's inverse, or a density, is looked at for.
+_MOST_LOOKED_AT = {"fit": 100_000, "validation": 60_000, "test": 60_000}
+_MOST_SEEN = (150_000, 100_000, 100_000)  # rows of the same, that adversaries who see the release alone look at
+_LABEL = "released label"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +171,8 @@ def audit(
     Black-box adversaries see what is released: boosted trees, a random forest, nearest neighbours, logistic
     regression, networks with and without standardising, a stack of three learners, and the frequencies of exact values.
     White-box ones also know the encoders: the model's likelihood ratio, the grid test, and trees and the stack on
-    everything that every group's inverse tells (`fairflows.attack.white_box`). With more than two groups each adversary
-    attacks the pair that it tells apart best.
+    everything that every group's inverse tells. With more than two groups each adversary attacks the pair that it tells
+    apart best.
 
     Of very many rows a random part will do: of `train` about 400,000, in equal shares for the groups that have so many;
     of test rows 100,000 for each adversary that learns, 60,000 for white-box ones, 50,000 for random forests and 20,000
@@ -184,8 +221,8 @@ def audit(
     True
     """
     checked_delta(delta)
-    target = Target.of(model, train, test, encoded, released, most_rows, random_state, quick)
-    against_release, against_densities = list(target.trials(constraints, quick)), list(target.density_trials(quick))
+    attacked = AttackedRelease.of(model, train, test, encoded, released, most_rows, random_state, quick)
+    against_release, against_densities = list(attacked.trials(constraints, quick)), list(attacked.density_trials(quick))
     runs = [delayed(trial.run)(delta, random_state) for trial in [*against_release, *against_densities]]
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a weak adversary is no error
@@ -193,26 +230,333 @@ def audit(
     n_attacks = len(against_release)
     attacks = sorted(found[:n_attacks], key=_promise, reverse=True)
     gaps: dict[str, float] = {}
-    for a, group in enumerate(target.groups):
+    for a, group in enumerate(attacked.groups):
         of_group = [f for f, t in zip(found[n_attacks:], against_densities, strict=True) if t.density_of == a]
         if of_group:
             gaps[str(group)] = max(of_group, key=_promise).lower
-    n = np.bincount(target.group["test"], minlength=len(target.groups))
+    n = np.bincount(attacked.group["test"], minlength=len(attacked.groups))
     return Audit(
         attacks=tuple(attacks),
         attack_lower=attacks[0].lower,
         best=attacks[0].name,
         delta=delta,
         density_gap_lower=gaps,
-        groups=tuple(target.groups),
+        groups=tuple(attacked.groups),
         n=tuple(n.tolist()),
-        released=target.released,
-        model="" if target.model is None else model_hash(target.model.model, target.model.secret),
-        rows=target.rows,
-        limits=target.limits,
+        released=attacked.released,
+        model="" if attacked.model is None else model_hash(attacked.model.model, attacked.model.secret),
+        rows=attacked.rows,
+        limits=attacked.limits,
     )
 
 
 def _promise(attack: Attack) -> tuple[float, float]:
     """Return the values that adversaries are ranked by, which do not depend on the test persons."""
     return attack.expected, attack.validation
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One adversary: rows to learn from, if it learns, and rows to be judged on."""
+
+    name: str
+    box: str  # "black" or "white"
+    learner: Learner | None  # None where the judged rows are scores already
+    # Rows to learn from, and their groups.
+    fit: FloatArray
+    fit_group: IntArray
+    judged: tuple[FloatArray, FloatArray]  # those of validation and test rows; scores, where nothing is learnt
+    groups: tuple[IntArray, IntArray]  # their groups
+    # For the check of a density: the group; the groups of the rows are then "real" and "drawn".
+    density_of: int | None = None
+
+    def run(self, delta: float, seed: int) -> Attack:
+        """Learn, tune on validation rows, and bound Δ from below on test rows."""
+        groups, scores = self.groups, self.judged
+        if self.learner is not None:
+            most = self.learner.most_judged
+            first, second = (np.sort(stratified_sample(group, most, seed)) for group in groups)
+            groups = groups[0][first], groups[1][second]
+            judged = self.judged[0][first], self.judged[1][second]
+            scores = cast(Scores, tuple(self.learner.scores(self.fit, self.fit_group, judged, seed)))
+        return judge(self.name, self.box, scores, groups, delta)
+
+
+@dataclass(frozen=True)
+class AttackedRelease:
+    """The attacked release, in parts of the persons.
+
+    The parts are "reference" rows, which white-box adversaries compare with, "fit" rows to learn from, "validation" and
+    "test"; the first three are of the training persons.
+    """
+
+    model: Released | None  # None for a representation that was given as such
+    groups: list[Hashable]  # the values of the sensitive attribute
+    Z: dict[str, pd.DataFrame]  # what is released
+    group: dict[str, IntArray]  # each row's group
+    X: dict[str, pd.DataFrame]  # the rows themselves
+    # What the encoder made of them, as computed back from what is released; empty where that is impossible.
+    latent: dict[str, pd.DataFrame]
+    released: tuple[str, ...]  # what is released, by name
+    rows: str  # keyed hash of the test rows that are attacked, at most one of each person
+    seed: int  # of the random part of very many rows that adversaries who know the encoders look at
+    limits: tuple[str, ...] = ()  # what adversaries could not try, in sentences
+
+    @classmethod
+    def of(
+        cls,
+        model: Model | Representation,
+        train: Table,
+        test: Table,
+        encoded: Representation | None = None,
+        released: Sequence[str] | None = None,
+        most_rows: int | None = None,
+        seed: int = 0,
+        quick: bool = False,
+    ) -> AttackedRelease:
+        """Split the persons, and encode their rows unless the released rows are given."""
+        given = None if encoded is None else _representation(encoded, train, test)
+        released_model = Released.of(model) if _is_model(model) else None
+        if not _is_model(model):
+            given = _representation(model, train, test)
+        groups = train.groups if released_model is None else released_model.groups(train)
+        _refuse_shared_persons(train, test)
+        most = most_rows or int(train.persons.rows_each().max())
+        if released_model is not None:
+            most = released_model.most_rows(test, most_rows)
+        places = _parts(train, groups, seed, quick)
+        places["test"] = test.persons.random_rows(test.contents(), seed, most)
+        tables = {part: (test if part == "test" else train).take(rows) for part, rows in places.items()}
+        group = {part: table.group_numbers(groups) for part, table in tables.items()}
+        for part, number in group.items():
+            sizes = np.bincount(number, minlength=len(groups))
+            if sizes.min() == 0:
+                raise DataError(
+                    f"An audit needs rows of every group; the {part} part, {len(number):,} rows of {len(groups)} "
+                    f"groups, has none of {groups[int(sizes.argmin())]!r}."
+                )
+        names = checked_released(released, cells=released_model is not None and released_model.n_cells is not None)
+        if encoded is not None and "latent" in names:
+            raise DataError("encoded must hold cells, or rows made from cells; a latent is attacked through its model.")
+        latent: dict[str, pd.DataFrame] = {}
+        limits: tuple[str, ...] = ()
+        if given is not None:
+            Z = {part: given[part == "test"].iloc[rows] for part, rows in places.items()}
+            if released_model is not None:
+                Z = _as_seen(released_model, Z)
+        elif released_model is not None:
+            Z, latent, limits = _encoded(released_model, names, tables)
+        if "label" in names:
+            Z = {part: z.assign(**{_LABEL: _label(tables[part])}) for part, z in Z.items()}
+        X = {part: table.X for part, table in tables.items()}
+        attacked = "" if released_model is None else tables["test"].fingerprint(released_model.secret)
+        return cls(released_model, groups, Z, group, X, latent, names, attacked, seed, limits)
+
+    def trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
+        """Yield all adversaries that apply to this release."""
+        learnt = pd.concat([self.Z["reference"], self.Z["fit"]])
+        learnt_group = np.concatenate([self.group["reference"], self.group["fit"]])
+        parts = [learnt, self.Z["validation"], self.Z["test"]]
+        exact = [content_hashes(z, b"exact values") for z in parts]
+        if len(np.unique(exact[0])) < len(learnt):  # where no value comes twice, frequencies say nothing
+            validation, test = frequency_scores(exact[0], learnt_group, exact[1:])
+            yield _scored("frequencies of values", "black", (validation, test), self._judged_groups)
+        groups = learnt_group, *self._judged_groups
+        seen = [np.sort(stratified_sample(g, most, self.seed)) for g, most in zip(groups, _MOST_SEEN, strict=True)]
+        parts = [_gaps_as_levels(z.iloc[rows]) for z, rows in zip(parts, seen, strict=True)]
+        fit_group, *judged_groups = (g[rows] for g, rows in zip(groups, seen, strict=True))
+        view = _view(parts, fit_group, len(self.groups))
+        fit, *judged = (view.features(z) for z in parts)
+        for name, learner in (QUICK_LEARNERS if quick else LEARNERS).items():
+            pair = (judged[0], judged[1]), (judged_groups[0], judged_groups[1])
+            yield Trial(name, "black", learner, fit, fit_group, *pair)
+        if self.latent:
+            yield from self._white_box_trials(constraints, quick)
+
+    def _white_box_trials(self, constraints: Sequence[Constraint], quick: bool) -> Iterator[Trial]:
+        """Yield adversaries that run every group's inverse; a released cell has none."""
+        encoder = None if self.model is None else self.model.innermost
+        if encoder is None:
+            return
+        reference = Reference(self.X["reference"], constraints)
+        group, places = self._looked_at()
+        told = {part: white_box(encoder, self.latent[part].iloc[rows], reference) for part, rows in places.items()}
+        fit, validation, test = told["fit"], told["validation"], told["test"]
+        if fit is None or validation is None or test is None:
+            return
+        judged_groups = group["validation"], group["test"]
+        for name, scores in validation.scores.items():
+            yield _scored(name, "white", (scores, test.scores[name]), judged_groups)
+        features = {"fit": fit.features, "validation": validation.features, "test": test.features}
+        if "label" in self.released:
+            labels = {part: self.Z[part][[_LABEL]].iloc[rows] for part, rows in places.items()}
+            view = _view([labels["fit"]], group["fit"], len(self.groups))
+            features = {p: np.concatenate([f, view.features(labels[p])], axis=1) for p, f in features.items()}
+        judged_rows = features["validation"], features["test"]
+        for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else WHITE_BOX_LEARNERS).items():
+            yield Trial(
+                f"{name} on inversions", "white", learner, features["fit"], group["fit"], judged_rows, judged_groups
+            )
+
+    def density_trials(self, quick: bool) -> Iterator[Trial]:
+        """Yield, for each group, adversaries between its real rows and draws from its density."""
+        encoder = None if self.model is None else self.model.innermost
+        law = None if encoder is None else encoder.latent_law()
+        if law is None:
+            return
+        group, places = self._looked_at()
+        draws = {
+            part: law.sample_rows(int(np.bincount(number).max()), seed)
+            for seed, (part, number) in enumerate(group.items(), start=1)
+        }
+        for a, value in enumerate(self.groups):
+            rows, is_drawn = {}, {}
+            for part, drawn_rows in draws.items():
+                if drawn_rows is None:
+                    return
+                real = _as_modelled(law, self.X[part].iloc[places[part][group[part] == a]])
+                drawn = drawn_rows[a].iloc[: len(real)][list(real)]
+                rows[part] = pd.concat([real, drawn], ignore_index=True)
+                is_drawn[part] = np.repeat([0, 1], [len(real), len(drawn)])
+            view = _view(list(rows.values()), is_drawn["fit"], 2)
+            fit, *judged = (view.features(part) for part in rows.values())
+            for name, learner in (QUICK_WHITE_BOX_LEARNERS if quick else DENSITY_LEARNERS).items():
+                yield Trial(
+                    f"{name}, density of {value}", "white", learner, fit, is_drawn["fit"], (judged[0], judged[1]),
+                    (is_drawn["validation"], is_drawn["test"]), density_of=a,
+                )  # fmt: skip
+
+    def _looked_at(self) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
+        """Return groups and places of the rows that white-box adversaries look at: a random part of very many."""
+        places = {
+            part: np.sort(stratified_sample(self.group[part], most, self.seed))
+            for part, most in _MOST_LOOKED_AT.items()
+        }
+        return {part: self.group[part][rows] for part, rows in places.items()}, places
+
+    @property
+    def _judged_groups(self) -> tuple[IntArray, IntArray]:
+        return self.group["validation"], self.group["test"]
+
+
+def _scored(name: str, box: str, judged: tuple[FloatArray, FloatArray], groups: tuple[IntArray, IntArray]) -> Trial:
+    """Return an adversary that learns nothing, with its scores of validation and test rows."""
+    return Trial(name, box, None, np.empty((0, 0)), groups[0][:0], judged, groups)
+
+
+def _is_model(model: Model | Representation) -> TypeGuard[Model]:
+    return isinstance(model, Transformer) and not has_names(model)  # frames have a method `transform`, too
+
+
+def _representation(given: Model | Representation, train: Table, test: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the released rows of train and of test as frames."""
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise DataError(
+            f"An audit attacks an encoder, a pipeline or a pair (Z_train, Z_test); got {type(given).__name__}."
+        )
+    first, second = (to_pandas(part) for part in given)
+    if (len(first), len(second)) != (len(train), len(test)):
+        raise DataError(
+            f"A pair of representations must have as many rows as train ({len(train):,}) and as test ({len(test):,})."
+        )
+    return first, second
+
+
+def _encoded(
+    model: Released, names: tuple[str, ...], tables: dict[str, Table]
+) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame], tuple[str, ...]]:
+    """Return the rows that adversaries see, the encoder's own rows behind them, and sentences about losses."""
+    if model.n_cells is not None and "latent" not in names:
+        return _as_seen(model, {part: model.encode_again(table, part) for part, table in tables.items()}), {}, ()
+    # A cell is a function of the latent beside it, and tells nothing more.
+    shown = model if model.n_cells is None else model.latent
+    if shown is None:
+        raise DataError("released names the latent, but the model has none beside its cells.")
+    Z = {part: shown.encode_again(table, part) for part, table in tables.items()}
+    return Z, *_invert_later_steps(shown, Z)
+
+
+def _as_seen(model: Released, parts: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Return released cells as categories, and rows drawn from cells as they are."""
+    if model.draws_rows:
+        return parts
+    return {part: cells.astype(str) for part, cells in parts.items()}  # cells have numbers, but no order or distance
+
+
+def _invert_later_steps(model: Released, Z: dict[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], tuple[str, ...]]:
+    """Return the encoder's own rows behind the output of later pipeline steps, and a sentence about losses."""
+    encoder = model.innermost
+    if encoder is None:
+        return {}, ()
+    if not model.steps:
+        return Z, ()
+    for step in model.steps:
+        if not hasattr(step, "inverse_transform"):
+            missed = f"{type(step).__name__} cannot be inverted: no adversary used its knowledge of the encoders."
+            return {}, (missed,)
+    latent = {}
+    for part, released in Z.items():
+        z = released.to_numpy()
+        for step in reversed(model.steps):
+            z = np.asarray(step.inverse_transform(z))  # type: ignore[attr-defined]  # checked above
+        latent[part] = pd.DataFrame(z, columns=encoder.get_feature_names_out(), index=released.index)
+    behind = "Adversaries who know the encoders saw encoded rows as far as later steps can be inverted."
+    return latent, (behind,)
+
+
+def _refuse_shared_persons(train: Table, test: Table) -> None:
+    seen, tested = (RowsSeen.of(t.X, t.persons, b"") for t in (train, test))
+    shared = seen.shared(tested)
+    if shared:
+        raise DataError(
+            f"{shared:,} test {'persons' if seen.named else 'rows'} are among the training rows: an adversary proves "
+            "something only on persons that it has not learnt from."
+        )
+
+
+def _parts(train: Table, groups: list[Hashable], seed: int, quick: bool) -> dict[str, IntArray]:
+    """Split the training persons at random into three parts; of very many, fewer persons of large groups are kept.
+
+    Adversaries are tuned on all rows of the validation persons, which follow the law of the rows that they are judged
+    on; only the bound itself takes independent ones.
+    """
+    persons, group = train.persons, train.group_numbers(groups)
+    rng = np.random.default_rng(seed)
+    each = (_QUICK_ROWS if quick else _MOST_ROWS) / len(groups)
+    share = np.empty(persons.n)
+    share[persons.codes] = (each / np.maximum(np.bincount(group, minlength=len(groups)), 1))[group]
+    kept = rng.random(persons.n) < share
+    part = np.where(kept, np.searchsorted(np.cumsum(_SHARES)[:2], rng.random(persons.n)), -1)[persons.codes]
+    names = ("reference", "fit", "validation")
+    return {name: np.flatnonzero(part == number) for number, name in enumerate(names)}
+
+
+def _gaps_as_levels(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with one more category for missing ones."""
+    return frame.apply(lambda c: c.astype(object).where(c.notna(), "") if not has_order(c.dtype) else c)
+
+
+def _view(parts: Sequence[pd.DataFrame], group: IntArray, n_groups: int) -> NumericView:
+    """Fit a view of the columns as numbers: as they are, one-hot, or for very many levels by each level's group rates.
+
+    The first part is learnt from; in the others, too, numbers may be missing.
+    """
+    frame, columns = parts[0], []
+    for j, name in enumerate(frame):
+        many = not has_order(frame[name].dtype) and frame[name].nunique() > _MOST_LEVELS
+        rates = (group, n_groups) if many else (None, 0)
+        has_gaps = any(part.iloc[:, j].isna().any() for part in parts)  # by place: an array's columns have other names
+        columns += NumericView.fit(frame[[name]], *rates, standardise=False, has_gaps=has_gaps).columns
+    return NumericView(columns)
+
+
+def _as_modelled(law: LatentLaw, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows as an encoder's density sees them, in which numbers may be bins."""
+    known = law.known_cells()
+    return rows if known is None else known.model.codec.decode(known.model.codec.encode(rows))
+
+
+def _label(table: Table) -> npt.NDArray[np.object_]:
+    if table.y is None:
+        raise DataError("released names the label, but the rows have none: give the tables their label.")
+    return table.y.astype(str).to_numpy(dtype=object)
