@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fairflows import workflow
+from fairflows.certificate import certify
 from fairflows.encoder import flow_fitting
 from fairflows.tradeoff import frontier
 
@@ -20,7 +21,8 @@ def few_epochs(undrawn_figures, few_trees, few_measured, few_components, short_m
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow_fitting, "_training_settings", short)
-        patch.setattr(workflow, "affordable_draws", lambda n, n_groups: 5000)
+        for module in (workflow, certify):
+            patch.setattr(module, "affordable_draws", lambda n, n_groups: 5000)
         patch.setattr(workflow, "N_JOBS", 1)
         patch.setitem(frontier.__kwdefaults__, "n_draws", 1000)
         yield

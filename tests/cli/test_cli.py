@@ -87,7 +87,7 @@ def test_there_are_no_other_commands_and_few_options():
     assert sorted(commands) == sorted(COMMANDS)
     reading = {"separator", "encoding", "decimal", "categorical", "missing_label", "missing_group", "groups", "drop"}
     for command in commands.values():
-        assert len({option.name for option in command.params} - reading) <= 17
+        assert len({option.name for option in command.params} - reading) <= 16
 
 
 def test_describe(run, tmp_path):
@@ -120,7 +120,7 @@ def test_bad_input_is_one_line_and_exit_code_two(run, tmp_path, words, message):
     people(300).to_csv(tmp_path / "people.csv", index=False)
     roles = ["--sensitive", "region", "--id", "person"] if "--sensitive" not in words else ["--id", "person"]
     roles += ["--label", "rating"] if "--label" not in words else []
-    code, out, err = run("share", tmp_path / "people.csv", *roles, *words, "-o", tmp_path / "out", "--quiet")
+    code, out, err = run("share", tmp_path / "people.csv", *roles, *words, "--json", "-o", tmp_path / "out")
     assert code == 2
     assert message in err
     assert err.count("\n") == 1

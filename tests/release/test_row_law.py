@@ -80,7 +80,7 @@ def test_rows_do_not_contradict_themselves():
     X["later"] = X["since"] + pd.Timedelta(days=7)
     X["rare"] = np.random.default_rng(1).random(len(X)) < 0.01  # nearly constant, but nothing determines it
     rng = np.random.default_rng(2)
-    X = X.assign(**{f"noise {j}": rng.integers(0, 30, len(X)) for j in range(30)})
+    X = X.assign(**{f"noise {j}": rng.integers(0, 30, len(X)) for j in range(12)})
     rows = RowLaw.fit(X, cells, 4)
     assert set(rows.order).isdisjoint({"again", "later"})
     assert rows.parents == {"age": "decade", "town": "works"}
@@ -167,7 +167,7 @@ def test_columns_to_draw_first():
         RowLaw.fit(X, cells, 4, y, order=["wgae"])
 
 
-@pytest.mark.parametrize("n_columns", [1, 250, pytest.param(2_000, marks=pytest.mark.slow)], ids="{} columns".format)
+@pytest.mark.parametrize("n_columns", [1, 60, pytest.param(2_000, marks=pytest.mark.slow)], ids="{} columns".format)
 def test_narrow_and_wide_tables(n_columns):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.integers(0, 9, (60, n_columns)), columns=[f"x{j}" for j in range(n_columns)])
@@ -217,9 +217,9 @@ def test_a_label_with_the_name_of_a_feature_is_refused():
 
 def test_a_wide_table_of_categories():
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({f"c{j}": rng.choice(list("abc"), 200) for j in range(200)})
+    X = pd.DataFrame({f"c{j}": rng.choice(list("abc"), 200) for j in range(60)})
     drawn = RowLaw.fit(X, rng.integers(8, size=200), 8).sample(rng.integers(8, size=100))
-    assert drawn.shape == (100, 200)
+    assert drawn.shape == (100, 60)
     assert set(np.unique(drawn)) == set("abc")
 
 

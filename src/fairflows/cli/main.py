@@ -2,28 +2,545 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import sys
+import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from fairflows import __version__
-from fairflows.cli.commands import app
-from fairflows.cli.options import with_options
-from fairflows.exceptions import DataWarning
+from fairflows.cli.options import (
+    Delta,
+    File,
+    Folder,
+    HeldOut,
+    Identifier,
+    Json,
+    MostRows,
+    Quick,
+    Quiet,
+    Reading,
+    SensitiveIfNotKnown,
+    distinct,
+    reads_files,
+    reads_tables,
+    with_options,
+)
+from fairflows.display import progress_bar
+from fairflows.exceptions import DataError, DataWarning
+from fairflows.table.text_format import TextFormat
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fairflows.paper.experiments import Outcome
+    from fairflows.release.released import Transformer
+    from fairflows.table.table import Table
+    from fairflows.workflow import Kind, Run, Shared
+
+app = typer.Typer(
+    help="Share a table without giving away a sensitive attribute.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
 
 BUG = 70
 """The exit code of an unexpected error (EX_SOFTWARE of BSD's sysexits); 1 means that a target was missed."""
 
-_warned: set[str] = set()
+_warned: set[str] = set()  # that were printed
+_MODELS = 2  # of `share`; each is certified by the persons that it was not fitted to, with its part of δ
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fairflows {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Share a table without giving away a sensitive attribute."""
+
+
+@app.command()
+@reads_tables
+def share(
+    file: File,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.", show_default=False)],
+    target: Annotated[float, typer.Option(help="Largest distance Δ between two groups.")] = 0.1,
+    delta: Delta = 0.05,
+    method: Annotated[
+        Literal["tree", "cells", "flow", "matching"],
+        typer.Option(help="Cells for many purposes; the best cells for the label; or the paper's encoders."),
+    ] = "tree",
+    output: Annotated[
+        Literal["row", "cell", "latent"],
+        typer.Option(help="Whole rows; cell numbers; or the latent of flow or matching, which only its model bounds."),
+    ] = "row",
+    without_attribute: Annotated[
+        bool, typer.Option("--without-attribute", help="Encode later files without the attribute (method cells).")
+    ] = False,
+    most_rows: MostRows = None,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option("--rule", help="True in every row, such as 'start <= end'; may be repeated.", callback=distinct),
+    ] = None,
+    random_state: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
+    ] = 0,
+    quick: Quick = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the model, the key and all files of an earlier result.")
+    ] = False,
+    as_json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """Turn a table into one that can be shared, with a certificate and a report.
+
+    Writes `shared.csv` (all rows, in the table's own columns, in random order, without the sensitive attribute and the
+    identifier), `certificate.json`, `report-public.html` for the receiver, `report.html` and the private model.
+
+    Exit code 0: the target is certified, or kept by the model of a latent. 1: it is missed. 2: bad input. 70: a bug in
+    fairflows. 130: interrupted.
+
+    Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
+    """
+    from fairflows.table.reading import kind_of
+    from fairflows.workflow import check_place
+    from fairflows.workflow import share as make
+
+    check_place(out, file, replace=replace)
+    kind: Kind = "parquet" if kind_of(file) == "parquet" else "csv"
+    with _stages(as_json) as say:
+        say(f"reading {file}")
+        table = reading.table(reading.frame(file), file.name)
+        if reading.identifier is None:
+            say("no --id: every row counts as another person, and gets fresh randomness whenever it is encoded")
+        shared = make(
+            table,
+            target=target,
+            delta=delta,
+            method=method,
+            output=output,
+            without_attribute=without_attribute,
+            most_rows=most_rows,
+            rules=rules or (),
+            random_state=random_state,
+            quick=quick,
+            say=say,
+        )
+        shared.save(out, kind=kind, replace=replace)
+    _print_shared(shared, out, kind, as_json)
+    raise typer.Exit(0 if shared.is_good else 1)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("fairflows-demo"),
+    quiet: Quiet = False,
+) -> None:
+    """Share Adult, end to end and offline.
+
+    Writes `shared.csv`, `certificate.json`, both reports and the private model.
+    """
+    from fairflows.table.examples import load_adult
+    from fairflows.workflow import check_place
+    from fairflows.workflow import share as make
+
+    check_place(out, replace=True)
+    table = load_adult()
+    with _stages(quiet) as say:
+        shared = make(table, quick=True, say=say)
+        shared.save(out, replace=True)
+    _print_frame(table.X.head(3), title="The table")
+    _print_frame(shared.table.head(3), title="The shared table: rows drawn from cells")
+    _print_shared(shared, out, "csv", as_json=False)
+
+
+def _print_shared(shared: Shared, out: Path, kind: Kind, as_json: bool) -> None:
+    from fairflows.report.words import which_file_goes_where
+    from fairflows.workflow import SHARED
+
+    if as_json:
+        usefulness = None if shared.usefulness is None else shared.usefulness.to_dict()
+        _print_json({"out": str(out), "certificate": shared.certificate.to_dict(), "usefulness": usefulness})
+    else:
+        typer.echo(f"{shared!r}\n\n{which_file_goes_where(shared, out, SHARED[kind])}")
+
+
+@app.command()
+@reads_tables
+def describe(
+    file: File,
+    delta: Delta = 0.05,
+    as_json: Json = False,
+    *,
+    reading: Reading,
+) -> None:
+    """Print what a table holds, its problems, and what can be certified with so many persons.
+
+    Example: `fairflows describe loans.csv --sensitive sex --label repaid`
+    """
+    from dataclasses import replace
+
+    from fairflows.release.rules import proposed_rules
+    from fairflows.table.prospects import best_bounds, find_names, find_problems
+
+    frame, drop = reading.frame(file), reading.drop or []
+    named = find_names(frame, [*reading.sensitive, *filter(None, [reading.label, reading.identifier]), *drop])
+    reading = replace(reading, drop=[*drop, *(str(finding.column) for finding in named)])
+    table = reading.table(frame, file.name)
+    plan = {"certifying": 1 / _MODELS, "delta": delta / _MODELS}
+    found = [with_options(str(each)) for each in [*named, *find_problems(table, **plan)]]
+    bounds = best_bounds(table, **plan)
+    rules = proposed_rules(table.X)
+    if as_json:
+        _print_json(_record(table, found, bounds) | {"rules": rules})
+        return
+    typer.echo(repr(table))
+    _print_frame(table.columns().reset_index(), title="Columns")
+    for finding in found:
+        typer.echo(f"! {finding}")
+    if rules:
+        typer.echo(f"Every row keeps these rules, which can be asked of shared rows, too (--rule): {'; '.join(rules)}.")
+    typer.echo(_at_best(bounds))
+
+
+def _record(table: Table, found: list[str], bounds: pd.DataFrame) -> dict[str, object]:
+    summary, columns = (json.loads(part.to_json(orient="index")) for part in (table.summary(), table.columns()))
+    return {
+        "name": table.name,
+        "rows": len(table),
+        "groups": summary,
+        "columns": columns,
+        "notes": table.notes,
+        "findings": found,
+        "certified_at_best": bounds.to_dict(orient="records"),
+    }
+
+
+def _at_best(bounds: pd.DataFrame) -> str:
+    """Say what can be certified with so many persons."""
+    reached = bounds[bounds["distance"] < 1]
+    if reached.empty:
+        return "Nothing can be certified about these groups with so many persons: they are too small, or too many."
+    listed = ", ".join(f"Δ ≤ {bound.distance:.2f} with {bound.cells} cells" for bound in reached.itertuples())
+    return (
+        f"What can be certified at best with so many persons: {listed}. A guess between two groups is then right at "
+        "most (1 + Δ)/2 of the time."
+    )
+
+
+@app.command()
+@reads_files
+def encode(
+    folder: Folder,
+    source: Annotated[str, typer.Argument(help="CSV, Excel or Parquet file; with Ray, a folder of Parquet files.")],
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", help="CSV (commas, UTF-8), TSV or Parquet file to write; with Ray, a folder."),
+    ],
+    sensitive: SensitiveIfNotKnown = None,
+    identifier: Identifier = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.", callback=distinct)
+    ] = None,
+    keep_order: Annotated[
+        bool, typer.Option("--keep-order", help="Keep the order of the rows, which may identify persons.")
+    ] = False,
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster.")] = "local",
+    quiet: Quiet = False,
+    *,
+    text_format: TextFormat,
+) -> None:
+    """Encode a file of any size. Memory does not grow with it, and the target appears when it is complete.
+
+    Rows are written in a random order, without identifiers. No certificate covers the columns that `--keep` adds. The
+    file is named in `certificate.files.json` beside the certificate, so that `fairflows check` recognises it.
+
+    Example: `fairflows encode out new.parquet -o shared.parquet`
+    """
+    model, run = _open_model(folder)
+    settings: dict[str, Any] = {**_roles(run, sensitive, identifier), "keep": keep or ()}
+    if engine == "ray":
+        from fairflows.stream.files import encode_folder
+
+        if text_format != TextFormat():
+            raise DataError("engine must be 'local' to read CSV files: Ray reads folders of Parquet files.")
+        if keep_order:
+            raise DataError("engine must be 'local' to keep the order of the rows.")
+        n_rows = encode_folder(model, source, out, **settings)
+    else:
+        from fairflows.certificate.check import list_files
+        from fairflows.stream.files import encode_file
+
+        settings |= {"keep_order": keep_order, "text_format": text_format}
+        with progress_bar("encoding", enabled=not quiet and sys.stderr.isatty()) as show:
+            n_rows = encode_file(
+                model, source, out, on_progress=lambda done, total: show(done, total, f"{done:,} rows"), **settings
+            )
+        certificate = folder / "certificate.json"
+        if certificate.is_file() and not (keep or keep_order):  # such files are not covered
+            list_files(certificate, [Path(out)])
+    if not quiet:
+        typer.echo(f"{n_rows:,} rows written to {out}")
+
+
+@app.command()
+@reads_files
+def certify(
+    folder: Folder,
+    rows: HeldOut,
+    target: Annotated[
+        float | None, typer.Option(help="Largest distance Δ between two groups; by default that of `share`.")
+    ] = None,
+    delta: Delta = 0.05,
+    most_rows: MostRows = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    *,
+    text_format: TextFormat,
+) -> None:
+    """Certify a model on held-out rows. Exit code 1 if the target is missed, or the model refuted.
+
+    Each new certificate from the same rows spends its share of δ.
+
+    Example: `fairflows certify out held-out.csv --target 0.2`
+    """
+    from fairflows.certificate.certificate import Certificate
+    from fairflows.certificate.certify import certify as make
+
+    model, run = _open_result(folder)
+    table = run.table_of(rows, model, text_format)
+    if target is None:
+        target = Certificate.read(folder / "certificate.json").target
+    with _stages(quiet or as_json) as say:
+        say("certifying")
+        certificate = make(model, table, target=target, released=run.released, delta=delta, most_rows=most_rows)
+    typer.echo(certificate.to_json() if as_json else repr(certificate))
+    raise typer.Exit(0 if certificate.is_good else 1)
+
+
+@app.command()
+def check(
+    certificate: Annotated[Path, typer.Argument(help="The certificate.json that came with the file.")],
+    file: Annotated[Path | None, typer.Argument(help="The released file.", show_default=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a certificate and a released file, without the model and without any secret.
+
+    Computes every bound again from the counts in the certificate, compares the file with what the certificate and the
+    producer's list (`certificate.files.json` beside it) say of it, and says what cannot be known.
+
+    Exit code 0: all checks passed. 1: one failed, or the file is in no list. 2: bad input.
+
+    Example: `fairflows check certificate.json shared.csv`
+    """
+    from fairflows.certificate.check import check as find_out
+
+    checked = find_out(certificate, file)
+    _print_json(checked.to_dict()) if as_json else typer.echo(repr(checked))
+    raise typer.Exit(0 if checked else 1)
+
+
+@app.command()
+@reads_files
+def verify(
+    folder: Folder,
+    rows: Annotated[Path, typer.Argument(help="The certified rows, or the file that `share` was given.")],
+    certificate: Annotated[
+        Path | None, typer.Option(help="The certificate; by default that of `share`.", show_default=False)
+    ] = None,
+    *,
+    text_format: TextFormat,
+) -> None:
+    """Compute a certificate again, and print the differences. Exit code 1 if there are any.
+
+    Example: `fairflows verify out loans.csv`
+    """
+    from fairflows.certificate.certificate import Certificate
+    from fairflows.certificate.verify import verify as compare
+    from fairflows.workflow import certified_part
+
+    model, run = _open_result(folder)
+    document = Certificate.read(certificate or folder / "certificate.json")
+    found = compare(document, model, certified_part(run.table_of(rows, model, text_format), run, document, model))
+    typer.echo(repr(found))
+    raise typer.Exit(0 if found else 1)
+
+
+@app.command()
+@reads_files
+def audit(
+    folder: Folder,
+    rows: HeldOut,
+    quick: Quick = False,
+    as_json: Json = False,
+    *,
+    text_format: TextFormat,
+) -> None:
+    """Attack the release of a model with many adversaries, and print what the best of them proves.
+
+    Adversaries learn from half of the persons, and are judged on the others.
+
+    Example: `fairflows audit out held-out.csv --quick`
+    """
+    from fairflows.attack.auditing import audit as attack
+
+    model, run = _open_result(folder)
+    learn, judged = run.table_of(rows, model, text_format).split(test=0.5, validation=0)
+    settings: dict[str, Any] = {"released": run.released, "quick": quick, "n_jobs": 2}
+    found = attack(model, learn, judged, **settings)
+    _print_json(found.to_dict()) if as_json else typer.echo(repr(found))
+
+
+def _roles(run: Run | None, sensitive: list[str] | None, identifier: str | None) -> dict[str, Any]:
+    """Return which columns hold the group and name the person: as stated, else as in `share`."""
+    if run is None:
+        return {"sensitive": sensitive, "identifier": identifier}
+    return {
+        "sensitive": sensitive or run.sensitive,
+        "identifier": identifier or run.identifier,
+        "grouping": run.grouping,
+    }
+
+
+def _open_model(folder: Path) -> tuple[Transformer, Run | None]:
+    """Load the model in a folder that `share` wrote, and how its table was read; or a saved model alone."""
+    from fairflows.storage import load
+    from fairflows.workflow import RUN, read_run
+
+    if (folder / RUN).is_file():
+        return load(folder / "model"), read_run(folder)
+    return load(folder), None
+
+
+def _open_result(folder: Path) -> tuple[Transformer, Run]:
+    """Load the model in a folder that `share` wrote, and how its table was read."""
+    model, run = _open_model(folder)
+    if run is None:
+        raise DataError(f"{folder}: holds a model alone; this command needs the folder that `fairflows share` wrote.")
+    return model, run
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments; without one, all are listed.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer seeds, epochs and rows: minutes, on two cores.")
+    ] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
+    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to train.")] = "auto",
+    jobs: Annotated[int, typer.Option(min=1, help="How many to run side by side, as processes.")] = 1,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reproduction"),
+    quiet: Quiet = False,
+) -> None:
+    """Run experiments of the paper, and print its numbers beside ours.
+
+    Models that several of them share are trained once. The exit status is 1 when one that was named lacks its data, or
+    all do, or when one failed.
+
+    Example: `fairflows reproduce figure-4a table-2 --quick`
+    """
+    import pandas as pd
+
+    from fairflows.bijection.steps import chosen_device
+    from fairflows.paper.experiments import list_experiments, run_many
+    from fairflows.table.folders import check_folder
+
+    known = list_experiments()
+    if every and names:
+        raise DataError(f"--all runs every experiment: leave out {', '.join(names)}, or --all.")
+    chosen = known["id"].tolist() if every else list(names or [])
+    for name in chosen:
+        if name not in set(known["id"]):
+            raise DataError(f"there is no experiment {name!r}; there are {', '.join(known['id'])}.")
+    if not chosen:
+        _print_frame(known, title="Experiments")
+        return
+    chosen_device(device)  # refuse a GPU that is not there before anything runs
+    check_folder(out)
+    results = []
+    with _stages(quiet) as say:
+        for result in run_many(chosen, n_jobs=jobs, quick=quick, seeds=seeds, device=device, out=out):
+            results.append(result)
+            say(f"{result.id}, {len(results)} of {len(chosen)}")
+            typer.echo(str(result))
+    if len(results) > 1:
+        lines = [(r.id, round(r.seconds), _outcome(r)) for r in results]
+        _print_frame(pd.DataFrame(lines, columns=["experiment", "seconds", ""]), title="Experiments")
+    typer.echo(f"Tables, figures and everything as JSON are in {out}.")
+    missing = [bool(result.skipped) for result in results]
+    failed = any(result.failed for result in results)
+    raise typer.Exit(int(failed or (all(missing) if every else any(missing))))
+
+
+def _outcome(result: Outcome) -> str:
+    if result.failed:
+        return f"failed: {result.failed.splitlines()[-1]}"
+    return f"skipped: {result.skipped}" if result.skipped else "done"
+
+
+def _print_frame(frame: pd.DataFrame, title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(title=title, title_justify="left", header_style="bold")
+    for name, column in frame.items():
+        grid.add_column(str(name), justify="right" if column.dtype.kind in "if" else "left", overflow="fold")
+    for row in frame.itertuples(index=False):
+        grid.add_row(*(Text(_cell(cell)) for cell in row))
+    Console().print(grid)
+
+
+def _print_json(record: object) -> None:
+    """Print a value as JSON."""
+    typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def _stages(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Print each stage of the work on standard error, with the time so far; with a spinner on a terminal."""
+    if quiet:
+        yield lambda text: None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    start = time.monotonic()
+    with console.status("starting") as status:
+
+        def say(text: str) -> None:
+            line = f"[{time.monotonic() - start:5.0f} s] {' '.join(text.split())}"
+            console.print(line, markup=False, highlight=False)
+            status.update(text)
+
+        yield say
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def main() -> None:
@@ -32,7 +549,7 @@ def main() -> None:
     # Batches and adversaries run side by side already. Libraries read this when they are imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with _signals() as stopped:
-        code, message = _outcome()
+        code, message = _exit_code()
     if stopped:
         code, message = 128 + stopped[0], "interrupted"  # which a reader may have taken for a damaged file
     if message:
@@ -40,7 +557,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def _outcome() -> tuple[int | str | None, str]:
+def _exit_code() -> tuple[int | str | None, str]:
     """Run the command; return its exit code and the message for standard error."""
     try:
         app()
@@ -83,21 +600,6 @@ def _signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"fairflows {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Share a table without giving away a sensitive attribute."""
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -54,32 +54,15 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the resul
 File = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file.", show_default=False)]
 HeldOut = Annotated[Path, typer.Argument(help="CSV, Excel or Parquet file of rows that the model has not seen.")]
 Folder = Annotated[Path, typer.Argument(help="Folder that `share` wrote, or a saved model.", show_default=False)]
-Sensitive = Annotated[
-    list[str],
-    typer.Option(help="Sensitive column; several make intersectional groups.", show_default=False, callback=distinct),
-]
 SensitiveIfNotKnown = Annotated[
     list[str] | None,
     typer.Option("--sensitive", help="Sensitive column, where the model does not say.", callback=distinct),
 ]
-Label = Annotated[str | None, typer.Option(help="Label column.")]
 Identifier = Annotated[str | None, typer.Option("--id", help="Column that names the person of a row.")]
-Target = Annotated[float, typer.Option(help="Largest distance Δ between two groups.")]
 Delta = Annotated[float, typer.Option(help="Probability that the certificate is wrong.")]
 MostRows = Annotated[
     int | None, typer.Option("--most-rows", min=1, help="Most rows of a person; by default as in training.")
 ]
-Rules = Annotated[
-    list[str] | None,
-    typer.Option("--rule", help="True in every row, such as 'start <= end'; may be repeated.", callback=distinct),
-]
-OutFile = Annotated[
-    str,
-    typer.Option(
-        "--out", "-o", help="CSV (commas, UTF-8), TSV or Parquet file to write; with Ray, a folder.", show_default=False
-    ),
-]
-Keep = Annotated[list[str] | None, typer.Option(help="Column to write unchanged; may be repeated.", callback=distinct)]
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer models, and fewer adversaries.")]
 
 _about_file = functools.partial(typer.Option, rich_help_panel="How a file is read")
@@ -89,6 +72,12 @@ _FORMAT: dict[str, Any] = {
     "decimal": Annotated[Literal[".", ","] | None, _about_file(help="By default a comma with ;, else a point.")],
 }
 _READING: dict[str, Any] = {
+    "sensitive": Annotated[
+        list[str],
+        typer.Option(help="Sensitive column; several make intersectional groups.", callback=distinct),
+    ],
+    "label": Annotated[str | None, typer.Option(help="Label column.")],
+    "identifier": Identifier,
     **_FORMAT,
     "categorical": Annotated[
         list[str] | None, _about_file(help="Column whose numbers are categories; may be repeated.", callback=distinct)
@@ -114,46 +103,43 @@ _READING: dict[str, Any] = {
 class Reading(TextFormat):
     """How `describe` and `share` make a `Table` of a file."""
 
+    sensitive: list[str] = field(default_factory=list)
+    label: str | None = None
+    identifier: str | None = None
     categorical: list[str] | None = None
     missing_label: str | None = None
     missing_group: str | None = None
     groups: list[str] | None = None
     drop: list[str] | None = None
 
-    def frame(self, path: Path, identifier: str | None) -> pd.DataFrame:
+    def frame(self, path: Path) -> pd.DataFrame:
         """Read all columns of a file."""
         from fairflows.table.reading import read_frame
 
-        return read_frame(path, identifier=identifier, text_format=TextFormat(**_stated(self, TextFormat)))
+        text_format = TextFormat(self.separator, self.encoding, self.decimal)
+        return read_frame(path, identifier=self.identifier, text_format=text_format)
 
-    def table(
-        self, frame: pd.DataFrame, name: str, sensitive: list[str], label: str | None, identifier: str | None
-    ) -> Table:
+    def table(self, frame: pd.DataFrame, name: str) -> Table:
         """Return the table of a frame. Missing features are categories of their own."""
         from fairflows.table.grouping import read_cuts
         from fairflows.table.table import Table
 
-        needed = sensitive if self.missing_group == "drop" else []
-        if self.missing_label == "drop" and label is not None:
-            needed = [*needed, label]
+        needed = self.sensitive if self.missing_group == "drop" else []
+        if self.missing_label == "drop" and self.label is not None:
+            needed = [*needed, self.label]
         needed = [column for column in needed if column in frame]
         return Table(
             frame.dropna(subset=needed).reset_index(drop=True) if needed else frame,
             name=name,
-            sensitive=sensitive if len(sensitive) > 1 else sensitive[0],
-            label=label,
-            identifier=identifier,
+            sensitive=self.sensitive if len(self.sensitive) > 1 else self.sensitive[0],
+            label=self.label,
+            identifier=self.identifier,
             groups=read_cuts(self.groups or []),
             kinds=dict.fromkeys(self.categorical or [], "categorical"),
             drop=self.drop or [],
             missing="category",
             multiclass=True,
         )
-
-
-def _stated(value: object, kind: type) -> dict[str, Any]:
-    """Return the fields of a dataclass that a value of it, or of a class derived from it, has."""
-    return {field.name: getattr(value, field.name) for field in fields(kind)}
 
 
 def reads_files(command: Command) -> Command:
@@ -169,11 +155,13 @@ def reads_tables(command: Command) -> Command:
 def _with_group(command: Command, name: str, options: dict[str, Any], make: Callable[..., TextFormat]) -> Command:
     """Add options to a command, which gets them as one argument."""
     signature = inspect.signature(command, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != name]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    first, *own = (each.replace(kind=keyword) for each in signature.parameters.values() if each.name != name)
     added = [
-        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        inspect.Parameter(option, keyword, default=_default_of(annotation), annotation=annotation)
         for option, annotation in options.items()
     ]
+    parameters = [first, *added, *own]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -181,6 +169,11 @@ def _with_group(command: Command, name: str, options: dict[str, Any], make: Call
         stated["separator"] = {"tab": "\t", "\\t": "\t"}.get(stated["separator"], stated["separator"])
         command(**given, **{name: make(**stated)})
 
-    run.__dict__["__signature__"] = signature.replace(parameters=[*own, *added])
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *added)}
+    run.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _default_of(annotation: Any) -> Any:
+    """Return the default of an option: None where None is allowed, else there is no default."""
+    return None if type(None) in get_args(get_args(annotation)[0]) else inspect.Parameter.empty
