@@ -70,7 +70,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.encoder.base": "EncodedColumns",
     "fairflows.encoder.flow_fitting": "FittedFlow",
     "fairflows.encoder.cell_model": "CellModel",
-    "fairflows.encoder.scores": "Score ScoreFeatures OneHot BoostedTrees LogisticScores ThresholdTrees",
+    "fairflows.encoder.scores": "Score ScoreFeatures OneHot OrderedColumn BoostedTrees LogisticScores ThresholdTrees",
     "fairflows.release.release": "Release FoldModel CutCells KeptCounts",
     "fairflows.release.row_law": "RowLaw",
     "fairflows.release.column_tree": "ColumnTree Frequencies",

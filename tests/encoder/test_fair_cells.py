@@ -255,6 +255,26 @@ def test_a_row_has_the_same_cell_alone_and_among_all(n_classes):
     np.testing.assert_array_equal(alone, Released.of(cells).cells(table)[:300])
 
 
+@pytest.mark.filterwarnings("ignore:Values that are missing where none was")
+@pytest.mark.parametrize("kind", ["number", "date"])
+def test_a_value_missing_where_none_was_takes_one_map_in_every_group(kind):
+    """By the group's own map of scores, rows without the value would tell the group by their cells."""
+    rng = np.random.default_rng(0)
+    n = 3000
+    a = np.arange(n) % 2
+    score = rng.normal(size=n) + 1.5 * a
+    dates = pd.Timestamp("2020-01-01") + pd.to_timedelta((score * 1e6).round(), unit="s")
+    frame = pd.DataFrame({"score": score if kind == "number" else dates, "noise": rng.normal(size=n), "a": a})
+    frame["y"] = (score + rng.normal(size=n) > 0.7).astype(int)
+    frame["person"] = np.arange(n)
+    table = Table(frame, sensitive="a", label="y", identifier="person", missing="category")
+    cells = FairCells(4, target=0.3, identifier="person", key=KEY).fit(table)
+    later = frame.drop(columns=["a", "y"]).assign(score=pd.Series(None, frame.index, frame["score"].dtype))
+    found = cells.transform(later, sensitive_features=a)["cell"]
+    laws = np.stack([np.bincount(found[a == group], minlength=4) / (n / 2) for group in (0, 1)])
+    assert np.abs(laws[0] - laws[1]).sum() / 2 < 0.06
+
+
 def test_any_classifier_with_probabilities(train, test):
     forest = RandomForestClassifier(10, max_depth=4, random_state=0)
     settings = {**PLAIN, "label_score": forest, "group_score": forest}

@@ -27,18 +27,36 @@ from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.labels import Classifier
 from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError
-from fairflows.table.columns import check_column, check_features, floats, has_order, is_number, is_time, with_columns
+from fairflows.table.columns import (
+    check_column,
+    check_features,
+    floats,
+    has_order,
+    is_number,
+    is_time,
+    missing,
+    with_columns,
+)
 from fairflows.table.persons import Places
 
 _DIGITS = 9  # of a score that are compared; matrix products differ in the last ones by the size of the batch
-
-ScoreColumn = Levels | Literal["numbers", "times"]
-"""The content of a column of a score's table: the levels of its categories, or numbers, or times."""
 
 _ROWS_PER_CHUNK = 2**10  # whose nodes in all trees stay in a core's own cache
 _ROWS_COMPARED = 256
 _LEVELS = 4  # to go down before rows that have reached a leaf are left out: finding them takes as long as a level
 _MOST_CATEGORIES = 40  # of a column that have an indicator of their own; the rarest ones share the last indicator
+
+
+@dataclass(frozen=True)
+class OrderedColumn:
+    """A column of numbers or times."""
+
+    holds: Literal["numbers", "times"]
+    had_missing: bool  # whether training rows lacked values
+
+
+ScoreColumn: TypeAlias = "Levels | OrderedColumn"
+"""The content of a column of a score's table."""
 
 
 def rounded(scores: FloatArray) -> FloatArray:
@@ -61,7 +79,7 @@ def _score_column(name: str, column: pd.Series, kind: str | None, unseen: Litera
     check_column(name, column)
     if not has_order(column.dtype) or kind == "categorical":
         return Levels.fit(name, column, unseen=unseen)
-    return "times" if is_time(column.dtype) else "numbers"
+    return OrderedColumn("times" if is_time(column.dtype) else "numbers", bool(column.hasnans))
 
 
 def checked_columns(
@@ -69,7 +87,7 @@ def checked_columns(
 ) -> pd.DataFrame:
     """Return rows with known categories; raise where values are missing, infinite or of another type.
 
-    Categories that fitting did not see are noted in `found`.
+    Categories that fitting did not see, and values that are missing where none was, are noted in `found`.
     """
     X = X[list(columns)]
     check_features(X, when_missing)
@@ -80,8 +98,10 @@ def checked_columns(
             known = what.known(column, found)
             if known is not column:
                 changed[name] = known
-        elif not (is_time if what == "times" else is_number)(column.dtype):
-            raise DataError(f"Column {str(name)!r} must hold {what}, as it was fitted; got {column.dtype}.")
+        elif not (is_time if what.holds == "times" else is_number)(column.dtype):
+            raise DataError(f"Column {str(name)!r} must hold {what.holds}, as it was fitted; got {column.dtype}.")
+        elif not what.had_missing:
+            found.note(str(name), "missing", missing(column))
     return with_columns(X, changed)
 
 
@@ -118,7 +138,8 @@ class ScoreFeatures:
     @classmethod
     def fit(cls, X: pd.DataFrame, columns: Mapping[Hashable, ScoreColumn]) -> ScoreFeatures:
         """Find the frequent categories of rows that `checked_columns` returned."""
-        times, numbers = ([name for name, what in columns.items() if what == kind] for kind in ("times", "numbers"))
+        holds = {name: what.holds for name, what in columns.items() if isinstance(what, OrderedColumn)}
+        times, numbers = ([name for name in holds if holds[name] == kind] for kind in ("times", "numbers"))
         levels = {name: what for name, what in columns.items() if isinstance(what, Levels)}
         return cls(times, {name: OneHot.fit(level, X[name]) for name, level in levels.items()}, numbers)
 
