@@ -21,7 +21,6 @@ import torch
 from matplotlib.figure import Figure
 
 from fairflows.attack.auditing import Audit
-from fairflows.bijection.steps import chosen_device
 from fairflows.bounds import statistical_distance_upper_bound
 from fairflows.certificate.certify import certify
 from fairflows.certificate.statement import MONTE_CARLO_DELTA
@@ -45,6 +44,7 @@ from fairflows.paper.experiments.result import (
 from fairflows.paper.experiments.trained_heads import (
     task_accuracy,
 )
+from fairflows.steps import chosen_device
 from fairflows.table.table import Table
 
 

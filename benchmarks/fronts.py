@@ -29,7 +29,6 @@ from matplotlib.figure import Figure
 from sklearn.base import clone
 
 from fairflows.attack.auditing import audit
-from fairflows.bijection.steps import chosen_device
 from fairflows.bounds import cell_upper_bound, total_variation
 from fairflows.encoder.base import Encoder, is_fitted, label_values
 from fairflows.encoder.fair_cells import FairCells
@@ -43,6 +42,7 @@ from fairflows.paper.experiments.problems import cells_by_group, changed, labels
 from fairflows.paper.experiments.result import COLOURS, FIRST_SEED, in_processes, new_figure
 from fairflows.release.release import Release
 from fairflows.release.released import Released
+from fairflows.steps import chosen_device
 from fairflows.table.examples import load_adult
 from fairflows.table.table import Table
 from fairflows.tradeoff import count_labels, group_metrics

@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 from training_step import SIZES, Size, random_rows
 
 from fairflows.bijection import RealNVP, StackedMLP
-from fairflows.bijection.steps import AdamSteps
+from fairflows.steps import AdamSteps
 from fairflows.training.algorithm1 import Batch, algorithm_1
 from fairflows.training.loop import Feed, FreshDraws, GroupRows
 

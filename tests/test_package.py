@@ -16,7 +16,7 @@ SOURCE = Path(fairflows.__file__).parent
 
 # Imports go one way: a module may import from its own part and from earlier ones.
 ORDER = [
-    "exceptions", "threads", "bounds", "report.words", "display", "table", "codec", "bijection", "density",
+    "exceptions", "threads", "bounds", "report.words", "display", "table", "codec", "bijection", "steps", "density",
     "training", "encoder", "release", "storage", "certificate", "attack", "usefulness", "tradeoff",
     "explain", "stream", "report", "workflow", "paper", "cli",
 ]  # fmt: skip
@@ -93,9 +93,9 @@ def test_file_names_say_which_idea_they_hold():
 
 def test_the_root_holds_only_what_stands_alone():
     assert sorted(path.name for path in SOURCE.iterdir() if path.is_file()) == [
-        "__init__.py", "__init__.pyi", "__main__.py", "card.html.jinja",
+        "__init__.py", "__init__.pyi", "__main__.py", "bijection.py", "card.html.jinja",
         "display.py", "exceptions.py", "explain.py", "py.typed",
-        "storage.py", "threads.py", "tradeoff.py", "usefulness.py", "workflow.py",
+        "steps.py", "storage.py", "threads.py", "tradeoff.py", "usefulness.py", "workflow.py",
     ]  # fmt: skip
 
 

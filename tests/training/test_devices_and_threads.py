@@ -8,7 +8,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from fairflows.bijection.steps import chosen_device
+from fairflows.steps import chosen_device
 from fairflows.threads import one_thread
 
 

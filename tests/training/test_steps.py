@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fairflows.bijection import steps
-from fairflows.bijection.steps import chosen_threads
+from fairflows import steps
+from fairflows.steps import chosen_threads
 
 
 @pytest.fixture

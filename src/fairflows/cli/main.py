@@ -462,8 +462,8 @@ def reproduce(
     """
     import pandas as pd
 
-    from fairflows.bijection.steps import chosen_device
     from fairflows.paper.experiments import list_experiments, run_many
+    from fairflows.steps import chosen_device
     from fairflows.table.folders import check_folder
 
     known = list_experiments()

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor, nn
 
-from fairflows.bijection.networks import shown
+from fairflows.bijection import shown
 from fairflows.exceptions import DataError
 
 

@@ -22,9 +22,9 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from fairflows.bijection import Bijection, NeuralSpline, RealNVP
-from fairflows.bijection.steps import AdamSteps, chosen_threads, milestone_rate
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
 from fairflows.exceptions import DataError
+from fairflows.steps import AdamSteps, chosen_threads, milestone_rate
 
 _ROWS_FOR_BIC = 20_000
 _UNTIL_GIVEN_UP = 3  # components more than the best number so far

@@ -10,7 +10,6 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fairflows.bijection.steps import AdamSteps, chosen_device, chosen_threads
 from fairflows.density.cell_counts import (
     CellCounts,
     CellDensity,
@@ -22,6 +21,7 @@ from fairflows.density.cell_counts import (
     level_columns,
     one_hot,
 )
+from fairflows.steps import AdamSteps, chosen_device, chosen_threads
 
 
 class CategoricalMADE(CellDensity):

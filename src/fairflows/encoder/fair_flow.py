@@ -347,7 +347,7 @@ class FlowLaw(LatentLaw):
         """Draws from every group's law and their log-density under every group."""
         import torch
 
-        from fairflows.bijection.steps import chosen_device
+        from fairflows.steps import chosen_device
         from fairflows.training.evaluation import log_density_table
 
         densities = self.flow.densities if label is None else self.flow.of_label(label, self.classes)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP, check_bijection
-from fairflows.bijection.steps import chosen_device
 from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
 from fairflows.density.base import FreshNoise
 from fairflows.density.known import InModelSpace
@@ -22,6 +21,7 @@ from fairflows.encoder.base import FloatArray, Groups, label_values
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
 from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError, check_count
+from fairflows.steps import chosen_device
 from fairflows.training.algorithm1 import MOST_COMPARED
 from fairflows.training.evaluation import held_out_losses
 from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, train

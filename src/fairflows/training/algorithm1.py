@@ -29,8 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fairflows.bijection import StackedMLP
-from fairflows.bijection.base import BijectiveMap
+from fairflows.bijection import BijectiveMap, StackedMLP
 from fairflows.density import GroupDensities
 
 MOST_COMPARED = 4

@@ -10,13 +10,12 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from fairflows.bijection import Bijection, StackedMLP
-from fairflows.bijection.networks import generator_of
-from fairflows.bijection.steps import AdamSteps, chosen_threads, milestone_rate
+from fairflows.bijection import Bijection, StackedMLP, generator_of
 from fairflows.density import GroupDensities
 from fairflows.density.base import FreshNoise
 from fairflows.display import progress_bar
 from fairflows.exceptions import DataError
+from fairflows.steps import AdamSteps, chosen_threads, milestone_rate
 from fairflows.training.algorithm1 import (
     Batch,
     Losses,

@@ -19,7 +19,7 @@ from scipy.stats import norm
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from fairflows.bijection.networks import StackedMLP, generator_of
+from fairflows.bijection import StackedMLP, generator_of
 from fairflows.encoder.base import Rows
 from fairflows.paper.baselines.neural import (
     BaselineBatch,

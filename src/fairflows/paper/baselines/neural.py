@@ -20,13 +20,13 @@ from sklearn.base import clone
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fairflows.bijection.networks import Stacked, StackedMLP, generator_of
-from fairflows.bijection.steps import AdamSteps, chosen_device
+from fairflows.bijection import Stacked, StackedMLP, generator_of
 from fairflows.encoder.base import EncodedColumns, Encoder, FloatArray, Traits, begin_fit, label_values
 from fairflows.encoder.labels import LabelsLike
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
 from fairflows.exceptions import DataError
 from fairflows.release.partitions import NumericView
+from fairflows.steps import AdamSteps, chosen_device
 from fairflows.table.frames import ColumnLike
 from fairflows.table.ledger import Ledger
 from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting

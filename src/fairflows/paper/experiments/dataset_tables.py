@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from fairflows.bijection.steps import chosen_device
 from fairflows.paper.experiments.problems import LOADERS, at_hand, labels_of, train_and_test
 from fairflows.paper.experiments.result import Outcome, Setting
 from fairflows.paper.experiments.trained_heads import balanced_accuracy, constant, predicted, thirds, trained_networks
 from fairflows.release.partitions import NumericView
+from fairflows.steps import chosen_device
 from fairflows.table.table import Table
 
 # size, a = 1, y = 1 given a = 0, y = 1 given a = 1, y = 1; percentages

@@ -10,14 +10,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fairflows.bijection.networks import StackedMLP, generator_of
-from fairflows.bijection.steps import AdamSteps, chosen_device, milestone_rate
+from fairflows.bijection import StackedMLP, generator_of
 from fairflows.density.cell_counts import one_hot
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.cell_model import cells_of_encoded
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.paper.baselines.neural import mean_cross_entropy, random_batches, rows_by_class
 from fairflows.paper.experiments.problems import labels_of
+from fairflows.steps import AdamSteps, chosen_device, milestone_rate
 from fairflows.table.table import Table
 
 Array = npt.NDArray[np.float64]
