@@ -51,9 +51,7 @@ _HEADER = {"weights": str, "weights_bytes": int, "model": str, "key": str, "ledg
 CLASSES = {  # by the module that they are imported from when an object of them is met, and not before
     "fairflows.table.grid": "Grid",
     "fairflows.table.columns": "Schema",
-    "fairflows.codec.product": "Codec",
-    "fairflows.codec.cell_codec": "BinLevels CellCodec",
-    "fairflows.codec.one_column": "Levels Scale",
+    "fairflows.codec": "BinLevels CellCodec Codec Levels Scale",
     "fairflows.bijection": "RealNVP NeuralSpline ElementwiseSpline StackedMLP",
     "fairflows.density": "FlowDensity GroupDensities KnownDensity MixtureDensity",
     "fairflows.density.known": "InModelSpace",

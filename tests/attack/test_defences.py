@@ -14,7 +14,7 @@ from known_encoders import FixedCells, column
 from fairflows import Table
 from fairflows.attack.auditing import audit
 from fairflows.certificate.certify import certify
-from fairflows.codec.product import Codec
+from fairflows.codec import Codec
 from fairflows.encoder.base import EncodedColumns, Inversion, LatentLaw
 from fairflows.paper.baselines import RawFeatures
 from fairflows.table.persons import new_key

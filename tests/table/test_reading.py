@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.codec.product import Codec
+from fairflows.codec import Codec
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.stream.files import TableReader
 from fairflows.table.frames import as_kind_of, to_pandas

@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 from fairflows.bounds.arguments import checked_draws
-from fairflows.codec.cell_codec import CellCodec
+from fairflows.codec import CellCodec
 from fairflows.density.cell_counts import (
     CellDensity,
     SmoothedCounts,
@@ -189,7 +189,7 @@ def encoded_columns(codec: CellCodec) -> EncodedColumns:
 def cells_of_encoded(codec: CellCodec, frame: pd.DataFrame) -> IntArray:
     """Return the cells behind encoded rows."""
     levels = [part.codes(frame.iloc[:, j]) for j, part in enumerate(codec.decoded_levels.values())]
-    return codec.cells_of(np.column_stack(levels))
+    return codec.cells_of(levels)
 
 
 def _fit_densities(

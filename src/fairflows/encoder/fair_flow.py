@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from fairflows.codec.product import Codec
+from fairflows.codec import Codec
 from fairflows.encoder.base import (
     EncodedColumns,
     Encoder,
@@ -221,7 +221,7 @@ class FairFlow(Encoder):
             key=rows.key,
         ).fit(rows.X, labels, self.kinds)
         self.output_ = EncodedColumns.of_numbers(f"z{j}" for j in range(len(self.codec_.names_)))
-        x, log_det = self.codec_.encode(rows.X, rows.persons.named_or_numbered())
+        x, log_det = self.codec_.encode(rows.X, rows.persons.named_or_numbered(), rows.outside)
         return fit_flows(self, x, log_det, labels, rows, gammas, seeds)
 
     @property

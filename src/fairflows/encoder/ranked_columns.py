@@ -16,7 +16,7 @@ import pandas as pd
 from scipy import sparse
 from sklearn.decomposition import PCA
 
-from fairflows.codec.one_column import Levels, OutsideValues
+from fairflows.codec import Levels, OutsideValues
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.scores import ScoreColumn
 from fairflows.table.columns import floats, missing

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.validation import check_array, validate_data
 
-from fairflows.codec.one_column import OutsideValues
+from fairflows.codec import OutsideValues
 from fairflows.encoder.labels import Label, LabelsLike
 from fairflows.exceptions import DataError, check_choice, warn_user
 from fairflows.table.columns import Schema, check_kinds, check_known, places_in, shown, sorted_values

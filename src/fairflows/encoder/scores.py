@@ -22,7 +22,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.extmath import softmax
 
-from fairflows.codec.one_column import Levels, OutsideValues
+from fairflows.codec import Levels, OutsideValues
 from fairflows.encoder.base import FloatArray, IntArray
 from fairflows.encoder.labels import Classifier
 from fairflows.encoder.rows import TrainingRows

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.codec.one_column import Levels
+from fairflows.codec import Levels
 from fairflows.release.formulas import Columns, Formula, find_formulas
 from fairflows.table.columns import floats, from_numbers, has_order, is_number, is_time, numbers
 

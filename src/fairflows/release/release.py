@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_array
 
-from fairflows.codec.one_column import OutsideValues
+from fairflows.codec import OutsideValues
 from fairflows.encoder.base import (
     CELL,
     Cells,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.codec.one_column import Levels
+from fairflows.codec import Levels
 from fairflows.display import ShowProgress
 from fairflows.exceptions import DataError
 from fairflows.release.column_tree import ColumnTree, Predictor, Target

@@ -206,15 +206,6 @@ def check_features(X: pd.DataFrame, when_missing: str) -> None:
         check_complete(X)
 
 
-def named_features(X: pd.DataFrame, names: list[Hashable], when_missing: str) -> pd.DataFrame:
-    """Return the columns of these names. Raise if one is not there, or cannot be encoded."""
-    for name in names:
-        check_known(name, X, "encoded")
-    part = X if list(X.columns) == names else X[names]
-    check_features(part, when_missing)
-    return part
-
-
 def training_kinds(frame: pd.DataFrame, declared: Mapping[str, str] | None, when_missing: str) -> dict[Hashable, str]:
     """Return the kind of each column for fitting a codec, as declared or inferred. Raise if one cannot be encoded."""
     if not len(frame):

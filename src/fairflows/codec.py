@@ -1,0 +1,764 @@
+"""Columns to model space or to cells, and exactly back.
+
+In model space (`Codec`) each feature goes through three steps, each of them invertible:
+
+1. *Position.* A number on a grid becomes its grid index k, a category its level's number, and noise u in [0, 1) is
+   added (p = k + u), so that no value is an atom; a number without a grid becomes its place in the training range.
+2. *Scaling* into [α/2, 1 − α/2]:  s = α/2 + (1 − α)·p / n,  with n the number of grid points or levels.
+3. *Logit*:  x = log(s / (1 − s)), continued beyond the training range along its tangent.
+
+As a cell (`CellCodec`), a row is one combination of levels, and a cell is one whole number.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api.extensions import ExtensionArray
+from scipy.special import expit, logit
+
+from fairflows.exceptions import DataError, DataWarning, warn_user
+from fairflows.table.columns import (
+    check_features,
+    check_same,
+    from_numbers,
+    has_zone,
+    is_time,
+    kind_of_values,
+    missing,
+    numbers,
+    places_in,
+    shown,
+    sorted_values,
+    training_kinds,
+)
+from fairflows.table.frames import TEXT_DTYPE
+from fairflows.table.grid import MAX_STEPS, Grid, find_grid
+from fairflows.table.persons import Key, Persons, Secret, new_key
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Reason = Literal["unseen", "missing", "beyond", "off grid"]
+
+OTHER = "other"
+"""The value that stands for all unseen ones where these are accepted."""
+UNKNOWN: tuple[Reason, ...] = ("unseen", "missing")
+"""The reasons for which a value cannot be brought back."""
+_SAID: dict[Reason, str] = {
+    "beyond": "Values outside the training range",
+    "off grid": "Values between the points of the training grid, rounded to them",
+    "unseen": "Categories that the training rows did not have, treated alike in every group",
+    "missing": "Values that are missing where none was in training, treated alike in every group",
+}
+MARGIN = 1e-6
+"""Noise stays this far from both ends of its step, in steps, so that rounding in a flow cannot move a value to the next
+one. A column of very many steps, or a value as far outside, gets a wider margin: what float64 resolves there."""
+_N_QUANTILES = 257  # of the known values, from which missing ones are drawn
+_TINY = 2.0**-1000  # a range of numbers below this is measured in this unit
+_MOST_VALUES = 20  # a discrete column with at most so many values keeps them as the levels of cells
+_MOST_CELLS = 2**62  # beyond which a cell's number does not fit an integer
+
+
+@dataclass(frozen=True)
+class OutsideValues:
+    """The values of a table that a codec was not fitted on. The codec fills it in while encoding."""
+
+    n_rows: int  # rows of the table
+    # For a column and a reason, the rows whose value is outside: a category that was not there ("unseen"), missing
+    # where none was ("missing"), beyond the training range ("beyond"), between the points of the grid ("off grid").
+    rows: dict[tuple[str, Reason], BoolArray] = field(default_factory=dict)
+
+    def note(self, column: str, reason: Reason, rows: BoolArray) -> None:
+        """Note rows whose value in a column is outside."""
+        if rows.any():
+            self.rows[column, reason] = rows
+
+    def note_part(self, places: npt.NDArray[np.intp], part: OutsideValues) -> None:
+        """Note the findings in a part of the rows, which are at these places."""
+        for at, rows in part.rows.items():
+            whole = self.rows.get(at, np.zeros(self.n_rows, dtype=bool))
+            whole[places] |= rows
+            self.rows[at] = whole
+
+    @property
+    def unknown(self) -> BoolArray:
+        """The rows with a value that cannot be brought back."""
+        unknown = np.zeros(self.n_rows, dtype=bool)
+        for (_, reason), rows in self.rows.items():
+            if reason in UNKNOWN:
+                unknown |= rows
+        return unknown
+
+    def warn(self) -> None:
+        """Warn once of all values that were brought back or could not be."""
+        counts, said = self.by_column() if self.rows else {}, []
+        for reason, message in _SAID.items():
+            columns = [f"{name!r} ({count[reason]:,})" for name, count in counts.items() if reason in count]
+            if columns:
+                said.append(f"{message}: column {', '.join(columns)}.")
+        if said:
+            warn_user(" ".join(said))
+
+    def by_column(self) -> dict[str, dict[str, int]]:
+        """Return the number of values outside, by column and reason."""
+        counts: dict[str, dict[str, int]] = {}
+        for (column, reason), rows in self.rows.items():
+            if rows.any():
+                counts.setdefault(column, {})[reason] = int(rows.sum())
+        return counts
+
+
+class Levels:
+    """The values of a categorical column, numbered 0, 1, ...; a missing value, if any, is the last level.
+
+    With ``unseen="other"`` a value that is not among them counts as the level "other", which text columns get where
+    they have none. Decoded columns have the type `dtype` again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        values: list[Any],
+        dtype: Any,
+        has_missing: bool = False,
+        unseen: Literal["error", "other"] = "error",
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.has_missing = has_missing
+        self.takes_unseen = unseen == "other"
+        if self.takes_unseen and OTHER not in values and all(isinstance(value, str) for value in values):
+            values = [*values, OTHER]
+            if isinstance(dtype, pd.CategoricalDtype):
+                self.dtype = pd.CategoricalDtype([*dtype.categories, OTHER], ordered=dtype.ordered)
+        self.index = pd.Index(values, dtype=object)
+
+    @classmethod
+    def fit(
+        cls,
+        name: str,
+        column: pd.Series,
+        y: npt.NDArray[np.float64] | None = None,
+        unseen: Literal["error", "other"] = "error",
+    ) -> Levels:
+        """Return the levels of a column: all that its type declares, or all that occur.
+
+        They are numbered by the mean of `y` over their rows, so that neighbours behave alike; an ordered type keeps
+        its own order, and without `y` the values are sorted.
+        """
+        declared = column.dtype.categories.tolist() if isinstance(column.dtype, pd.CategoricalDtype) else None
+        values = sorted_values(column) if declared is None else declared
+        is_ordered = declared is not None and column.dtype.ordered
+        levels = cls(name, values, column.dtype, bool(column.isna().any()), unseen)
+        if y is None or is_ordered:
+            return levels
+        codes = levels.codes(column)
+        counts = np.bincount(codes, minlength=len(levels))
+        sums = np.bincount(codes, weights=y, minlength=len(levels))
+        rates = (sums + y.mean()) / (counts + 1)  # one row's worth of the overall rate, so that no level is without
+        known = np.argsort(rates[: len(levels.index)], kind="stable")
+        levels.index = levels.index[known]
+        return levels
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the arguments that make these levels again."""
+        unseen = "other" if self.takes_unseen else "error"
+        given = {"name": self.name, "values": self.index.tolist(), "dtype": self.dtype}
+        return given | {"has_missing": self.has_missing, "unseen": unseen}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Levels:
+        """Return the levels that `to_dict` described."""
+        return cls(**values)
+
+    def __len__(self) -> int:
+        return len(self.index) + self.has_missing
+
+    def codes(self, column: pd.Series, found: OutsideValues | None = None) -> npt.NDArray[np.intp]:
+        """Return the number of each value.
+
+        With `found`, rows with an unseen value, or with a missing one where none was missing, are noted there. Without
+        it, the latter raise.
+        """
+        codes = places_in(self.index, column)
+        is_missing = missing(column)
+        if is_missing.any():
+            codes[is_missing] = self.code_of_missing(is_missing, found)
+        unseen = codes < 0
+        if unseen.any():
+            if not self.takes_unseen:
+                value = column.to_numpy(dtype=object)[unseen.argmax()]
+                raise DataError(
+                    f"Column {self.name!r} must hold one of its {len(self.index)} categories from the rows it was "
+                    f"fitted on; {unseen.sum():,} values do not, the first is {shown(value)}. With unseen='other' they "
+                    "are taken for another category."
+                )
+            if found is not None:
+                found.note(self.name, "unseen", unseen)
+            codes[unseen] = self._stand_in
+        return codes
+
+    def known(self, column: pd.Series, found: OutsideValues) -> pd.Series:
+        """Replace each value that is not a level by one that stands in for it."""
+        codes = self.codes(column, found)
+        is_changed = column.dtype != self.dtype or any((self.name, reason) in found.rows for reason in UNKNOWN)
+        return self.column(codes).set_axis(column.index) if is_changed else column
+
+    def code_of_missing(self, is_missing: npt.NDArray[np.bool_], found: OutsideValues | None) -> int:
+        """Return the number of a missing value, or of a level that stands in for it if none was missing in training."""
+        if self.has_missing or not is_missing.any():
+            return len(self.index)
+        if found is None:
+            raise DataError(
+                f"Column {self.name!r} had no missing values in the rows it was fitted on; {is_missing.sum():,} values "
+                "are missing now."
+            )
+        found.note(self.name, "missing", is_missing)
+        return self._stand_in
+
+    @property
+    def _stand_in(self) -> int:
+        """The number of the level that stands in for values without a level: "other", or the first one."""
+        return int(self.index.get_loc(OTHER)) if self.takes_unseen and OTHER in self.index else 0
+
+    def column(self, codes: npt.NDArray[np.number]) -> pd.Series:
+        """Return the values with these numbers; a number outside gets the nearest level."""
+        nearest = np.clip(codes, 0, len(self) - 1).astype(np.intp)
+        return pd.Series(self.array(nearest), dtype=self.dtype)
+
+    def array(self, codes: IntArray) -> ExtensionArray:
+        """Return the values of these levels as an array for a frame."""
+        return self._values.take(codes)
+
+    @cached_property
+    def _values(self) -> ExtensionArray:
+        """The value of each level, the missing one last, in the column's type."""
+        if isinstance(self.dtype, pd.CategoricalDtype):
+            places = self.dtype.categories.get_indexer(self.index)
+            return pd.Categorical.from_codes(np.append(places, -1) if self.has_missing else places, dtype=self.dtype)
+        return pd.Series([*self.index, *([None] if self.has_missing else [])], dtype=self.dtype).array
+
+    @cached_property
+    def kind(self) -> str:
+        """The kind of value that the levels are, as a `Schema` names it."""
+        return kind_of_values(self.index)
+
+
+class Scale:
+    """The scale of a number or time column: the positions of training values fill [0, n]."""
+
+    def __init__(self, name: str, dtype: Any, grid: Grid | None, low: Any, high: Any, is_noisy: bool) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.grid = grid  # that its values lie on; None for a continuous column
+        self.low, self.high = low, high
+        self.is_noisy = is_noisy  # whether positions are whole numbers that noise in [0, 1) is added to
+        # log_width is the log of the training range in table units (times: in ticks of the column's own unit).
+        if grid is None:
+            self.n = 1.0
+            self.log_width = float(np.log(self._from_low(high)) - np.log(self._unit))
+        else:
+            # Without noise the largest value sits at the very end of the range, with noise one step before it.
+            self.n = float(grid.n_steps if is_noisy else grid.n_steps - 1)
+            self.log_width = float(np.log(self.n) + np.log(grid.quantum))
+
+    @classmethod
+    def fit(cls, name: str, known: pd.Series, kind: str, dequantise: bool) -> Scale:
+        """Fit the scale of a column to its known values."""
+        values = numbers(known)
+        grid = None if kind == "continuous" else find_grid(values)
+        if kind == "discrete" and grid is None:
+            raise DataError(
+                f"Column {name!r} is declared discrete, but its values lie on no grid of at most 2**40 steps, such as "
+                f"integers or fixed decimals; the first is {known.iloc[0]}. Declare it continuous, or round it."
+            )
+        scale = cls(name, known.dtype, grid, values.min(), values.max(), is_noisy=dequantise and grid is not None)
+        middle = np.linspace(0, 1, _N_QUANTILES)
+        scale.quantiles = np.sort(values)[np.rint(middle * (len(values) - 1)).astype(np.intp)]
+        return scale
+
+    quantiles: np.ndarray
+
+    @property
+    def origin(self) -> float:
+        """The value at position 0, in table units."""
+        return float(as_float(self.low))
+
+    @cached_property
+    def _unit(self) -> float:
+        """A power of two in which neither the width of the range overflows nor its half vanishes."""
+        return 0.5 if max(abs(as_float(self.low)), abs(as_float(self.high))) > _TINY else 1 / _TINY
+
+    def _from_low(self, values: Any) -> Any:
+        """Return the distance from the lower end, in the unit."""
+        return as_float(values) * self._unit - as_float(self.low) * self._unit
+
+    def position(self, column: pd.Series, found: OutsideValues) -> Array:
+        """Return positions without noise, and note values beyond the range and between grid points in `found`."""
+        is_of_type = column.dtype == self.dtype
+        if not is_of_type:
+            check_same(self.name, column, self.dtype)
+        values = given = numbers(column)
+        if not is_of_type:
+            values = self._in_own_type(column, given)
+            found.note(self.name, "off grid", values != given)  # times between two ticks of the column's unit
+        found.note(self.name, "beyond", (values < self.low) | (values > self.high))
+        if self.grid is None:
+            return np.asarray(self._from_low(values) / self._from_low(self.high), dtype=np.float64)
+        with np.errstate(over="ignore"):
+            steps = np.abs(as_float(values) - as_float(self.low)) / self.grid.quantum
+        if (steps > self.grid.n_steps + MAX_STEPS).any():
+            rule = "must lie within 2**40 steps of its training range, where noise can still be told from the value"
+            raise self._error(steps > self.grid.n_steps + MAX_STEPS, column, rule)
+        k, on_grid = self.grid.index(values)
+        found.note(self.name, "off grid", ~on_grid | (values != given))
+        return k.astype(np.float64)
+
+    def _in_own_type(self, column: pd.Series, values: np.ndarray) -> np.ndarray:
+        """Return times in the column's own unit, numbers as they are. Raise for values that its type cannot hold."""
+        dtype, held = self.quantiles.dtype, np.ones(len(values), dtype=bool)
+        if is_time(self.dtype):
+            try:
+                return pd.Series(values).dt.round(np.datetime_data(dtype)[0]).astype(dtype).to_numpy()
+            except (pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
+                raise DataError(
+                    f"Column {self.name!r} must hold times that its type can hold, as in the rows it was fitted on "
+                    f"({self.dtype}); some are too far away."
+                ) from None
+        if dtype.kind in "iu":
+            held = (values >= np.iinfo(dtype).min) & (values <= np.iinfo(dtype).max)
+        elif values.dtype.kind in "iu":
+            with np.errstate(invalid="ignore"):
+                held = values.astype(dtype).astype(values.dtype) == values
+        if not held.all():
+            raise self._error(~held, column, f"must fit the type it was fitted with ({self.dtype})")
+        return values
+
+    def _error(self, which: BoolArray, column: pd.Series, rule: str) -> DataError:
+        first = shown(column.iloc[int(which.argmax())])
+        return DataError(f"Column {self.name!r} {rule}; {int(which.sum()):,} values do not, the first is {first}.")
+
+    def column(self, position: Array) -> pd.Series:
+        """Return the values at these positions."""
+        dtype = self.quantiles.dtype
+        if self.grid is not None:
+            k = np.floor(position) if self.is_noisy else np.rint(position)
+            k = np.clip(k, -MAX_STEPS, self.grid.n_steps + MAX_STEPS)  # what can be encoded again
+            return from_numbers(self.grid.value(_whole(k, np.dtype(np.int64)), dtype), self.dtype)
+        low, high = as_float(self.low), as_float(self.high)
+        values = low * (1 - position) + high * position  # exact at both ends, and never larger than both
+        if dtype.kind in "iu":
+            return from_numbers(_whole(np.rint(values), dtype), self.dtype)
+        if dtype.kind in "mM":
+            return from_numbers(_whole(np.rint(values), np.dtype(np.int64)).view(dtype), self.dtype)
+        return from_numbers(values.astype(dtype), self.dtype)
+
+    def fill(self, column: pd.Series, draw: Array) -> pd.Series:
+        """Replace each missing value by a draw from the known ones."""
+        missing = column.isna().to_numpy()
+        values = self.quantiles[(draw * len(self.quantiles)).astype(np.intp)]
+        if not missing.all():
+            check_same(self.name, column, self.dtype)
+            known = numbers(column[~missing])
+            values = values.astype(np.result_type(values, known))
+            values[~missing] = known
+        filled = pd.Series(values)
+        return filled.dt.tz_localize("UTC") if has_zone(self.dtype) else filled
+
+
+def as_float(values: Any) -> Any:
+    """Return numbers as float64, and times as ticks."""
+    array = np.asarray(values)
+    return (array.view(np.int64) if array.dtype.kind in "mM" else array).astype(np.float64)
+
+
+def _whole(values: Array, dtype: np.dtype) -> np.ndarray:
+    """Convert to an integer type, clipped to its range, because a float may round past the end."""
+    info = np.iinfo(dtype)
+    top = np.nextafter(float(info.max), 0) if float(info.max) > info.max else float(info.max)
+    clipped = np.clip(values, float(info.min), top).astype(dtype)
+    return np.where(values >= float(info.max), info.max, clipped).astype(dtype)
+
+
+class Codec:
+    """Columns of a table to vectors in R^D and back.
+
+    Values on a grid and categories come back bit for bit, but for the sign of a negative zero; others within rounding.
+    Later numbers between points of the grid are rounded to it, and numbers outside the training range continue along
+    the map's tangent. ``names_`` says what each of the D dimensions of model space holds.
+
+    Parameters
+    ----------
+    alpha : float
+        The training range is scaled into [alpha/2, 1 − alpha/2].
+    dequantise : bool
+        Add noise to every value on a grid. Turn off only to reproduce results that were obtained without: values on a
+        grid tell an adversary which encoder made them.
+    unseen : {"error", "other"}
+        Raise for categories that training did not have, or encode them as "other".
+    missing : {"error", "category"}
+        Raise for missing values, or keep them as a category of their own.
+    key : bytes, optional
+        The secret behind the noise; a new one when not given. Whoever has it and a person's identifier can subtract
+        the noise.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"age": [31, 45, 27], "town": ["Ulm", "Bonn", "Ulm"]})
+    >>> codec = Codec().fit(frame)
+    >>> x, log_det = codec.encode(frame, Persons.of(["ann", "bob", "eve"]))
+    >>> x.shape, log_det.shape
+    ((3, 2), (3,))
+    >>> codec.decode(x)[0].equals(frame)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 0.05,
+        dequantise: bool = True,
+        unseen: Literal["error", "other"] = "error",
+        missing: Literal["error", "category"] = "error",
+        key: Secret | None = None,
+    ) -> None:
+        if not 0 < alpha < 1:
+            raise DataError(f"alpha must be in (0, 1); got {alpha!r}.")
+        self.alpha = alpha
+        self.dequantise = dequantise
+        self.unseen = unseen
+        self.missing = missing
+        self.key = new_key() if key is None else Key(key) if isinstance(key, bytes) else key
+
+    def fit(self, X: pd.DataFrame, y: Any = None, kinds: Mapping[str, str] | None = None) -> Codec:
+        """Learn grids, ranges and levels from training rows; categories are ordered by their rate of the label y."""
+        kind_of = training_kinds(X, kinds, self.missing)
+        codes = None if y is None else np.unique(np.asarray(y), return_inverse=True)[1].astype(np.float64)
+        self.columns_ = list(X.columns)
+        self.constants_: dict[Any, tuple[Any, Any]] = {}
+        self.scales_: dict[Any, Scale] = {}
+        self.levels_: dict[Any, Levels] = {}
+        self.gaps_: dict[Any, Levels] = {}  # for number columns with missing values: which values are missing
+        for name, column in X.items():
+            kind, known = kind_of[name], column.dropna()
+            if known.nunique() <= 1 and (len(known) in (0, len(column)) or kind != "categorical"):
+                self.constants_[name] = (known.iloc[0] if len(known) else None, column.dtype)
+            elif kind == "categorical":
+                self.levels_[name] = Levels.fit(str(name), column, codes, self.unseen)
+            else:
+                self.scales_[name] = Scale.fit(str(name), known, kind, self.dequantise)
+            if 0 < len(known) < len(column) and kind != "categorical":
+                self.gaps_[name] = Levels(self._gap_name(name), [False, True], np.dtype(bool))
+        if not self.names_:
+            raise DataError("Every column has a single value, so there is nothing to encode.")
+        self._measure()
+        self._warn_about_atoms(X)
+        return self
+
+    @property
+    def names_(self) -> list[str]:
+        """What each dimension of model space holds."""
+        return [name for name, _ in self._dimensions()]
+
+    @property
+    def units_(self) -> tuple[Array, Array]:
+        """Each dimension's place in table units: value = low + width·p/n (levels: their numbers; times: ticks)."""
+        low = [part.origin if isinstance(part, Scale) else 0.0 for _, part in self._dimensions()]
+        return np.array(low, dtype=np.float64), np.exp(self._log_width)
+
+    def encode(self, X: pd.DataFrame, persons: Persons, found: OutsideValues | None = None) -> tuple[Array, Array]:
+        """Encode rows in model space; a named person's noise is always the same.
+
+        Values outside of what the codec was fitted on are noted in `found`; without it a warning counts them. Where a
+        value is missing that never was in training, another value stands in for it.
+
+        Returns
+        -------
+        x : ndarray of shape (n_rows, D)
+        log_det : ndarray of shape (n_rows,)
+            log |∂x/∂(table units)|, so that log p(table units) = log p(x) + log_det.
+        """
+        check_features(X, self.missing)
+        noted = OutsideValues(len(X)) if found is None else found
+        positions, j = np.empty((len(X), len(self._n))), 0
+        for name in self.columns_:
+            for dimension, position in self._positions(name, X[name], persons, noted):
+                positions[:, j] = position
+                if self._noisy[j]:
+                    positions[:, j] += self._noise(persons, dimension, np.maximum(self._n[j], np.abs(position)))
+                j += 1
+        if found is None:
+            noted.warn()
+
+        s = self.alpha / 2 + (1 - self.alpha) * (positions / self._n)
+        edge = np.clip(s, self.alpha / 2, 1 - self.alpha / 2)
+        slope = edge * (1 - edge)
+        log_det = np.log1p(-self.alpha) * len(self._n) - self._log_width.sum() - np.log(slope).sum(axis=1)
+        return logit(edge) + (s - edge) / slope, log_det
+
+    def decode(self, x: Array) -> tuple[pd.DataFrame, Array]:
+        """Return the rows of points in model space, and log |∂(table units)/∂x|."""
+        x = np.asarray(x, dtype=np.float64)
+        if x.ndim != 2 or x.shape[1] != len(self.names_):
+            raise DataError(f"x must have shape (n_rows, {len(self.names_)}); got {x.shape}.")
+        if not np.isfinite(x).all():
+            raise DataError("x must be finite; it has NaN or infinity.")
+        share, slope = self._place(x)
+        log_det = self._log_width.sum() - np.log1p(-self.alpha) * len(self._n) + np.log(slope).sum(axis=1)
+        return self._frame(share * self._n), log_det
+
+    def values(self, x: Array) -> Array:
+        """Return numbers in table units, (n_rows, D), with the noise still in them."""
+        low, width = self.units_
+        return low + width * self._place(np.asarray(x, dtype=np.float64))[0]
+
+    def grid_points(self, x: Array) -> tuple[Array, Array]:
+        """Return training rows before the logit and without their noise, s, and the width w of the noise, (D,).
+
+        x = logit(s + w·u) with u in [0, 1) is another encoding of the same rows; w is zero where there is no noise.
+        """
+        positions = self._place(np.asarray(x, dtype=np.float64))[0] * self._n
+        positions = np.where(self._noisy, np.floor(positions), positions)
+        step = (1 - self.alpha) / self._n
+        return self.alpha / 2 + positions * step, np.where(self._noisy, step, 0.0)
+
+    def _place(self, x: Array) -> tuple[Array, Array]:
+        """Return p/n, each value's place in the training range, and the slope of the logistic function there."""
+        limit = logit(1 - self.alpha / 2)
+        inside = np.clip(x, -limit, limit)
+        # Beyond the range the very edge that encoding used: another rounding of it would grow with the distance.
+        edge = np.where(inside == limit, 1 - self.alpha / 2, np.where(inside == -limit, self.alpha / 2, expit(inside)))
+        slope = edge * (1 - edge)
+        return (edge + (x - inside) * slope - self.alpha / 2) / (1 - self.alpha), slope
+
+    def _dimensions(self) -> Iterator[tuple[str, Scale | Levels]]:
+        for name in self.columns_:
+            if name in self.scales_:
+                yield str(name), self.scales_[name]
+            if name in self.levels_:
+                yield str(name), self.levels_[name]
+            if name in self.gaps_:
+                yield self._gap_name(name), self.gaps_[name]
+
+    def _gap_name(self, name: Any) -> str:
+        """Return the name of the dimension that says where a column is missing; no column is called so."""
+        text = f"{name} is missing"
+        taken = {str(column) for column in self.columns_}
+        while text in taken:
+            text += "?"
+        return text
+
+    def _measure(self) -> None:
+        """Compute steps n, log-width of the range in table units, and presence of noise, for each dimension."""
+        dimensions = [part for _, part in self._dimensions()]
+        self._n = np.array([part.n if isinstance(part, Scale) else len(part) for part in dimensions], dtype=np.float64)
+        self._log_width = np.array(
+            [part.log_width if isinstance(part, Scale) else np.log(len(part)) for part in dimensions]
+        )
+        self._noisy = [self.dequantise and (isinstance(part, Levels) or part.is_noisy) for part in dimensions]
+        self.is_randomised = any(self._noisy) or bool(self.gaps_)
+
+    def _positions(
+        self, name: Any, column: pd.Series, persons: Persons, found: OutsideValues
+    ) -> list[tuple[str, Array | BoolArray]]:
+        """Return the positions of a column's values, in each dimension that it has, by the dimension's name."""
+        middle = np.float64(0 if self.dequantise else 0.5)  # of a level's step, where no noise is to come
+        if name in self.levels_:
+            return [(str(name), self.levels_[name].codes(column, found) + middle)]
+        is_missing, gaps = missing(column), self.gaps_.get(name)
+        if name in self.constants_:
+            self._check_constant(name, column, is_missing, found)
+            positions = []
+        else:
+            if gaps is None:
+                found.note(str(name), "missing", is_missing)
+            if is_missing.any():
+                # A draw from the known values: a fixed one would be an atom, and give its rows away.
+                column = self.scales_[name].fill(column, persons.uniform(self.key, f"missing:{name}"))
+            positions = [(str(name), self.scales_[name].position(column, found))]
+        return positions if gaps is None else [*positions, (self._gap_name(name), is_missing + middle)]
+
+    def _noise(self, persons: Persons, name: str, n: Array) -> Array:
+        margin = np.maximum(MARGIN, n * 2.0**-50)
+        return margin + (1 - 2 * margin) * persons.uniform(self.key, f"noise:{name}")
+
+    def _frame(self, positions: Array) -> pd.DataFrame:
+        column_of = {name: positions[:, j] for j, name in enumerate(self.names_)}
+        frame = {}
+        for name in self.columns_:
+            if name in self.constants_:
+                value, dtype = self.constants_[name]
+                column = pd.Series([value] * len(positions), dtype=dtype)
+            elif name in self.levels_:
+                column = self.levels_[name].column(np.floor(column_of[str(name)]).astype(np.intp))
+            else:
+                column = self.scales_[name].column(column_of[str(name)])
+            if name in self.gaps_:
+                column = column.mask(column_of[self._gap_name(name)] >= 1)
+            frame[name] = column
+        return pd.DataFrame(frame)
+
+    def _check_constant(self, name: Any, column: pd.Series, is_missing: BoolArray, found: OutsideValues) -> None:
+        value, _ = self.constants_[name]
+        other = ((column != value).to_numpy() if value is not None else True) & ~is_missing
+        if self.unseen == "other" and isinstance(value, str):
+            found.note(str(name), "unseen", other)
+        elif other.any():
+            raise DataError(
+                f"Column {name!r} was {shown(value)} in all rows it was fitted on and is left out of model space; "
+                f"{int(other.sum()):,} values differ now, the first is {shown(column[other].iloc[0])}."
+            )
+        if value is not None and name not in self.gaps_:
+            found.note(str(name), "missing", is_missing)
+
+    def _warn_about_atoms(self, X: pd.DataFrame) -> None:
+        """Warn of values that repeat without lying on a grid, because such atoms reveal their rows."""
+        if not self.dequantise:
+            return
+        for name, scale in self.scales_.items():
+            known = X[name].dropna()
+            if not scale.is_noisy and 2 * known.nunique() < len(known):
+                warnings.warn(
+                    f"Column {name!r} repeats its values ({known.nunique():,} different ones in {len(known):,} rows) "
+                    "but they lie on no grid, so no noise can hide them: round it, or make it categorical.",
+                    DataWarning,
+                    stacklevel=3,
+                )
+
+
+class BinLevels:
+    """Quantile bins of a number or time column, as levels with readable names such as '[18, 25)'.
+
+    A value equal to an inner edge belongs to the bin above.
+    """
+
+    def __init__(self, name: str, edges: np.ndarray, dtype: Any, has_missing: bool) -> None:
+        self.name = name
+        self.edges = edges
+        self.dtype = dtype
+        shown, names = [str(edge) for edge in edges], ["any"]
+        if shown:
+            names = [f"< {shown[0]}", *(f"[{a}, {b})" for a, b in pairwise(shown)), f"≥ {shown[-1]}"]
+        self.levels = Levels(name, names, np.dtype(object) if has_missing else TEXT_DTYPE, has_missing)
+
+    @classmethod
+    def fit(cls, name: str, column: pd.Series, n_bins: int) -> BinLevels:
+        """Fit bins that hold about equally many of the known values."""
+        values = np.sort(numbers(column.dropna()))
+        places = np.arange(1, n_bins) * len(values) // n_bins
+        edges = np.unique(values[places])
+        return cls(name, edges[edges > values[0]], column.dtype, column.isna().any())
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def codes(self, column: pd.Series, found: OutsideValues | None = None) -> npt.NDArray[np.intp]:
+        """Return the bin of each value, or of each name of a bin in a decoded column."""
+        is_missing = missing(column)
+        has_gaps = bool(is_missing.any())
+        known = column[~is_missing] if has_gaps else column
+        if column.dtype != self.dtype and len(known) and known.isin(self.levels.index).all():
+            return self.levels.codes(column)
+        if len(known):
+            check_same(self.name, column, self.dtype)
+        values, codes = numbers(known), np.zeros(len(known), dtype=np.intp)
+        # Comparing is exact between integers of any width and times of any unit, where a common type would round.
+        for edge in self.edges:
+            codes += values >= edge
+        if not has_gaps:
+            return codes
+        with_gaps = np.full(len(column), self.levels.code_of_missing(is_missing, found))
+        with_gaps[~is_missing] = codes
+        return with_gaps
+
+
+class CellCodec:
+    """Rows to cell numbers and back, in mixed radix: the last column varies fastest.
+
+    Continuous columns, and discrete ones with many values, are cut into `n_bins` quantile bins. ``levels_`` holds the
+    levels or bins of each column, ``shape_`` how many each has, and ``n_cells_`` their product.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"town": ["Ulm", "Bonn", "Ulm"], "owns": [True, True, False]})
+    >>> codec = CellCodec().fit(frame)
+    >>> cells = codec.encode(frame)
+    >>> cells, codec.n_cells_
+    (array([3, 1, 2]), 4)
+    >>> codec.decode(cells).equals(frame)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_bins: int = 4,
+        unseen: Literal["error", "other"] = "error",
+        missing: Literal["error", "category"] = "error",
+    ) -> None:
+        self.n_bins, self.unseen, self.missing = n_bins, unseen, missing
+
+    def fit(self, X: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> CellCodec:
+        """Learn levels and bins from training rows."""
+        kind_of = training_kinds(X, kinds, self.missing)
+        self.levels_ = {name: self._fit_column(str(name), column, kind_of[name]) for name, column in X.items()}
+        self.shape_ = tuple(len(levels) for levels in self.levels_.values())
+        self.n_cells_ = prod(self.shape_)
+        if self.n_cells_ > _MOST_CELLS:
+            sizes = " × ".join(map(str, self.shape_))
+            raise DataError(
+                f"The cells of a table must be at most {_MOST_CELLS:.0e}; {sizes} are {float(self.n_cells_):.1e}. Use "
+                "fewer columns, or fewer bins."
+            )
+        return self
+
+    def encode(self, X: pd.DataFrame, found: OutsideValues | None = None) -> IntArray:
+        """Return the cell of each row.
+
+        Values outside of what the codec was fitted on are noted in `found`. Without it, a value that is missing where
+        none was in training raises; with it, another level stands in for the value.
+        """
+        X = X[list(self.levels_)]
+        check_features(X, self.missing)
+        return self.cells_of([levels.codes(X[name], found) for name, levels in self.levels_.items()])
+
+    def decode(self, cells: IntArray) -> pd.DataFrame:
+        """Return the rows of these cells: categories as they were, bins by name."""
+        return self.from_levels(self.levels_of(cells))
+
+    def cells_of(self, codes: Sequence[npt.NDArray[np.integer]]) -> IntArray:
+        """Return the cells of rows, whose levels are given column by column."""
+        return np.ravel_multi_index(tuple(codes), self.shape_).astype(np.int64)
+
+    def levels_of(self, cells: IntArray) -> IntArray:
+        """Return the levels of each cell, shape (n_cells, n_columns)."""
+        cells = np.asarray(cells, dtype=np.int64)
+        if len(cells) and not 0 <= cells.min() <= cells.max() < self.n_cells_:
+            raise DataError(f"cells must be in 0 … {self.n_cells_ - 1}; got {cells.min()} … {cells.max()}.")
+        return np.stack(np.unravel_index(cells, self.shape_), axis=1).astype(np.int64)
+
+    def from_levels(self, levels: IntArray) -> pd.DataFrame:
+        """Return the rows of these combinations of levels."""
+        columns = {name: part.array(levels[:, j]) for j, (name, part) in enumerate(self.decoded_levels.items())}
+        return pd.DataFrame(columns, index=pd.RangeIndex(len(levels)), copy=False)
+
+    @property
+    def decoded_levels(self) -> dict[Hashable, Levels]:
+        """Levels that each column is decoded to; of bins, their names."""
+        return {name: part.levels if isinstance(part, BinLevels) else part for name, part in self.levels_.items()}
+
+    def _fit_column(self, name: str, column: pd.Series, kind: str) -> Levels | BinLevels:
+        keeps_values = kind == "discrete" and column.nunique() <= _MOST_VALUES
+        if kind == "categorical" or keeps_values or not column.notna().any():
+            return Levels.fit(name, column, unseen=self.unseen)
+        return BinLevels.fit(name, column, self.n_bins)

@@ -1,1 +1,0 @@
-"""Columns to model space, or to cells, and exactly back."""
