@@ -23,7 +23,8 @@ import pandas as pd
 from fairflows import FairFlow, load_adult
 from fairflows.bijection import RealNVP
 from fairflows.density import FlowDensity
-from fairflows.density.made import CategoricalMADE
+from fairflows.density.cells import CellCounts
+from fairflows.density.estimated import CategoricalMADE
 from fairflows.paper import load_compas, load_crime, make_gaussians
 from fairflows.paper.experiments.problems import labels_of, train_and_test
 from fairflows.paper.experiments.trade_offs import Autoregressive
@@ -39,21 +40,24 @@ def made_decay() -> pd.DataFrame:
     for name, load, hidden in (("Adult", load_adult, (50, 50)), ("Compas", load_compas, (20, 20))):
         train, validation, _ = load().paper_split()
         levels = [len(train.X[column].cat.categories) for column in train.X]
-        of_group = [
-            [part.X[part.a == g].apply(lambda column: column.cat.codes).to_numpy() for part in (train, validation)]
-            for g in train.groups
-        ]
+        of_group = [[_cells(part.X[part.a == g], levels) for part in (train, validation)] for g in train.groups]
         for decay in (0.0, 1e-5, 1e-4, 5e-4, 1e-3, 5e-3):
             likelihoods = []
             for seed in SEEDS:
                 models = [CategoricalMADE(levels, hidden, weight_decay=decay, random_state=seed) for _ in of_group]
                 for model, (fitted, _) in zip(models, of_group, strict=True):
                     order = np.random.default_rng(seed).permutation(len(fitted))
-                    model.fit(fitted[order[len(order) // 5 :]], fitted[order[: len(order) // 5]])
+                    parts = np.split(fitted[order], [len(order) // 5])
+                    model.fit(CellCounts.of(parts[1]), CellCounts.of(parts[0]))
                 scores = [model.log_prob(held).mean() for model, (_, held) in zip(models, of_group, strict=True)]
                 likelihoods.append(np.array(scores))
             rows.append({"data": name, "weight decay": decay, **_by_group(likelihoods)})
     return pd.DataFrame(rows).sort_values(["data", "mean"], ascending=[True, False])
+
+
+def _cells(X: pd.DataFrame, levels: list[int]) -> np.ndarray:
+    """Return the codes of rows of categories."""
+    return np.ravel_multi_index([X[column].cat.codes for column in X], levels)
 
 
 def crime_densities() -> pd.DataFrame:

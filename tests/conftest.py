@@ -181,7 +181,7 @@ def few_components():
 @pytest.fixture(scope="module")
 def short_made():
     """Networks over cells train for few epochs, where what they reach is not the question."""
-    from fairflows.density.made import CategoricalMADE
+    from fairflows.density.estimated import CategoricalMADE
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(CategoricalMADE.__init__.__kwdefaults__, "n_epochs", 5)

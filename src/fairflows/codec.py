@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
+from scipy.sparse import csr_matrix
 from scipy.special import expit, logit
 
 from fairflows.exceptions import DataError, DataWarning, warn_user
@@ -680,6 +681,20 @@ class BinLevels:
         with_gaps = np.full(len(column), self.levels.code_of_missing(is_missing, found))
         with_gaps[~is_missing] = codes
         return with_gaps
+
+
+def one_hot(cells: IntArray, levels: Sequence[int]) -> csr_matrix:
+    """Return sparse one-hot columns (n, m_1 + ⋯ + m_D) of levels (n, d); those of variables beyond d are zero.
+
+    Examples
+    --------
+    >>> one_hot(np.array([[0, 2], [1, 0]]), levels=[2, 3]).toarray()
+    array([[1., 0., 0., 0., 1.],
+           [0., 1., 1., 0., 0.]])
+    """
+    n, d = cells.shape
+    columns = cells + np.cumsum([0, *levels[:-1]])[:d]
+    return csr_matrix((np.ones(n * d), columns.ravel(), np.arange(n + 1) * d), shape=(n, sum(levels)))
 
 
 class CellCodec:

@@ -10,7 +10,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
-from fairflows.density.cell_counts import one_hot
+from fairflows.codec import one_hot
 from fairflows.encoder.labels import is_continuous
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released

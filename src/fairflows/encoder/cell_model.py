@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,8 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 from fairflows.bounds.arguments import checked_draws
-from fairflows.codec import CellCodec
-from fairflows.density.cell_counts import (
-    CellDensity,
-    SmoothedCounts,
-    log_prob_on_support,
-    one_hot,
-)
+from fairflows.codec import CellCodec, one_hot
+from fairflows.density.cells import CellCounts, CellDensity, SmoothedCounts
 from fairflows.encoder.base import EncodedColumns, FloatArray, Groups, IntArray, LatentLaw
 from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError, warn_user
@@ -116,46 +111,35 @@ def fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None)
     """Fit every group's density and the classifier; evaluate both on all cells, or on observed ones."""
     codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen, missing=rows.missing)
     codec.fit(rows.X, settings.kinds)
-    K, whole = len(rows.groups), _Sample(codec.encode(rows.X), rows.weight)
-    samples = [whole.take(rows.group == a) for a in range(K)]
-    support = _support(codec, samples, settings)
-    densities, held_out = _fit_densities(settings, codec.shape_, samples)
-    if support is None:
-        log_p, tails = np.stack([d.log_prob_of_all_cells() for d in densities]), np.zeros(K)
-    else:
-        log_p, tails = log_prob_on_support(densities, support)
+    K, cells = len(rows.groups), codec.encode(rows.X)
+    weight = np.ones(len(cells)) if rows.weight is None else rows.weight
+    support = _support(codec, np.unique(cells), K, settings)
+    densities, held_out = _fit_densities(settings, codec.shape_, cells, weight, rows.group)
+    listed = np.arange(codec.n_cells_) if support is None else support
+    log_p = np.stack([density.log_prob(listed) for density in densities])
+    tails = np.zeros(K) if support is None else np.maximum(0.0, 1.0 - np.exp(log_p).sum(axis=1))
     scores = classifier = None
     if y is not None:
-        classifier = _fit_classifier(codec, whole, rows.group, y, K)
-        scores = classes_in_cells(classifier, codec, np.arange(codec.n_cells_) if support is None else support)
+        classifier = _fit_classifier(codec, cells, weight, rows.group, y, K)
+        scores = classes_in_cells(classifier, codec, listed)
     shares = np.bincount(rows.group, minlength=K) / len(rows.group)
     return CellModel(codec, densities, support, log_p, tails, scores, classifier, shares, held_out)
 
 
-def _support(codec: CellCodec, samples: Sequence[_Sample], settings: FairMatching) -> IntArray | None:
+def _support(codec: CellCodec, observed: IntArray, n_groups: int, settings: FairMatching) -> IntArray | None:
     """Return the observed cells, or None where all cells can be listed."""
     if not callable(settings.density) and sum(codec.shape_) > _MOST_LEVELS:
         raise DataError(
             f"A density of cells takes at most {_MOST_LEVELS:,} levels in all columns; got {sum(codec.shape_):,}: join "
             "rare levels, or leave out the column with the most of them."
         )
-    if codec.n_cells_ * len(samples) <= settings.max_cells:
+    if codec.n_cells_ * n_groups <= settings.max_cells:
         return None
     warn_user(
-        f"{codec.n_cells_:,} cells in each of {len(samples)} groups are more than max_cells={settings.max_cells:,}: "
+        f"{codec.n_cells_:,} cells in each of {n_groups} groups are more than max_cells={settings.max_cells:,}: "
         "only observed cells are used, with a tail."
     )
-    return np.unique(np.concatenate([sample.cells for sample in samples]))
-
-
-class _Sample(NamedTuple):
-    """Cells of rows, and what each of the rows counts; None where all count alike."""
-
-    cells: IntArray
-    weight: FloatArray | None
-
-    def take(self, rows: npt.NDArray) -> _Sample:
-        return _Sample(self.cells[rows], None if self.weight is None else self.weight[rows])
+    return observed
 
 
 def check_labels(group: Groups, y: Groups, groups: list[Hashable], classes: np.ndarray) -> None:
@@ -193,40 +177,34 @@ def cells_of_encoded(codec: CellCodec, frame: pd.DataFrame) -> IntArray:
 
 
 def _fit_densities(
-    settings: FairMatching, levels: Sequence[int], samples: Sequence[_Sample]
+    settings: FairMatching, levels: Sequence[int], cells: IntArray, weight: FloatArray, group: Groups
 ) -> tuple[list[CellDensity], FloatArray]:
-    """Fit a density of each sample, and its held-out likelihood."""
-    seed = settings.random_state
-    rng = np.random.default_rng(seed)
-    train, held = [], []
-    for sample in samples:
-        counted = sample if sample.weight is None else sample.take(sample.weight > 0)  # others are not held out either
-        fit, rest = _held_out(len(counted.cells), rng)
-        train.append(counted.take(fit))
-        held.append(counted.take(rest))
-    densities = [_density(settings, levels, seed) for _ in samples]
+    """Fit a density of each group's cells, and its held-out likelihood."""
+    rng, data = np.random.default_rng(settings.random_state), []
+    for a in range(int(group.max()) + 1):
+        counted = np.flatnonzero((group == a) & (weight > 0))  # rows without weight are not held out either
+        parts = (counted[part] for part in _held_out(len(counted), rng))
+        data.append([CellCounts.of(cells[part], weight[part]) for part in parts])
+    densities = [_density(settings, levels) for _ in data]
     if settings.density == "made":
-        from fairflows.density.made import CategoricalMADE, fit_together
+        from fairflows.density.estimated import CategoricalMADE, fit_together
 
-        models = [density for density in densities if isinstance(density, CategoricalMADE)]
-        cells, weights = zip(*train, strict=True)
-        held_cells, held_weights = zip(*held, strict=True)
-        fit_together(models, cells, held_cells, weights, held_weights)
+        fit_together([density for density in densities if isinstance(density, CategoricalMADE)], data)
     else:
-        for density, (x, w), (v, vw) in zip(densities, train, held, strict=True):
-            density.fit(x, v, sample_weight=w, validation_weight=vw)
-    scores = [float(np.average(d.log_prob(v), weights=w)) for d, (v, w) in zip(densities, held, strict=True)]
+        for density, (fitted, held) in zip(densities, data, strict=True):
+            density.fit(fitted, held)
+    scores = [held.mean(density.log_prob(held.codes)) for density, (_, held) in zip(densities, data, strict=True)]
     return densities, np.array(scores)
 
 
-def _density(settings: FairMatching, levels: Sequence[int], seed: int) -> CellDensity:
+def _density(settings: FairMatching, levels: Sequence[int]) -> CellDensity:
     """Return a density to be fitted, by its name or by the function that makes one."""
     if callable(settings.density):
         return settings.density(levels)
     if settings.density == "made":
-        from fairflows.density.made import CategoricalMADE
+        from fairflows.density.estimated import CategoricalMADE
 
-        return CategoricalMADE(levels, settings.hidden, random_state=seed, device=settings.device)
+        return CategoricalMADE(levels, settings.hidden, random_state=settings.random_state, device=settings.device)
     if settings.density == "counts":
         return SmoothedCounts(levels)
     raise DataError(f"density must be 'made', 'counts' or a function of levels; got {settings.density!r}.")
@@ -241,10 +219,11 @@ def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], n
     return np.sort(order[cut:]), np.sort(order[:cut])
 
 
-def _fit_classifier(codec: CellCodec, sample: _Sample, group: Groups, y: Groups, n_groups: int) -> LogisticRegression:
+def _fit_classifier(
+    codec: CellCodec, cells: IntArray, weight: FloatArray, group: Groups, y: Groups, n_groups: int
+) -> LogisticRegression:
     """Fit a classifier of the label from one-hot columns; all groups weigh the same."""
-    columns = one_hot(codec.levels_of(sample.cells), codec.shape_)
-    weight = np.ones(len(group)) if sample.weight is None else sample.weight
+    columns = one_hot(codec.levels_of(cells), codec.shape_)
     total = np.bincount(group, weights=weight, minlength=n_groups)
     balanced = weight * (weight.sum() / n_groups / total)[group]
     return LogisticRegression(max_iter=1000).fit(columns, y, sample_weight=balanced)

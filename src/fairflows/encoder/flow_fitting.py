@@ -15,8 +15,7 @@ from torch import Tensor
 
 from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, RealNVP, StackedMLP, check_bijection
 from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
-from fairflows.density.base import FreshNoise
-from fairflows.density.known import InModelSpace
+from fairflows.density.base import FreshNoise, InModelSpace
 from fairflows.encoder.base import FloatArray, Groups, label_values
 from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
 from fairflows.encoder.rows import TrainingRows

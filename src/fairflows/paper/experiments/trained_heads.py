@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairflows.bijection import StackedMLP, generator_of
-from fairflows.density.cell_counts import one_hot
+from fairflows.codec import one_hot
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.cell_model import cells_of_encoded
 from fairflows.encoder.fair_matching import FairMatching

@@ -1,0 +1,164 @@
+"""Densities over cells: the sample as distinct cells with weights, and smoothed counts.
+
+A *cell* is one combination of levels of D categorical variables with m_1, ..., m_D levels. Its code is the mixed-radix
+number with the last variable fastest, as in `numpy.ravel_multi_index`; there are m_1 ⋯ m_D of them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from fairflows.exceptions import DataError
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+_ROWS_PER_CHUNK = 8_192  # whose one-hot columns are in memory at a time
+_SMALLEST_WEIGHT = 1e-4  # of independence in smoothed counts
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """A weighted sample reduced to its distinct cells: n rows of a categorical table are often far fewer cells."""
+
+    codes: IntArray
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, codes: IntArray, weight: FloatArray | None = None) -> Self:
+        """Count cells that are given by their codes; rows of weight zero do not count."""
+        weight = np.ones(len(codes)) if weight is None else weight
+        codes, weight = codes[weight > 0], weight[weight > 0]
+        if not len(codes):
+            raise DataError("A density over cells needs at least one row of positive weight; got none.")
+        cells, cell_of_row = np.unique(codes, return_inverse=True)
+        return cls(cells, np.bincount(cell_of_row, weights=weight).astype(np.float64))
+
+    def mean(self, values: FloatArray) -> float:
+        """Return the sample's weighted mean of a value per cell."""
+        return float(self.weights @ values / self.weights.sum())
+
+
+def cell_levels(codes: IntArray, levels: Sequence[int]) -> IntArray:
+    """Return levels (n, D) of cell codes (n,).
+
+    Examples
+    --------
+    >>> cell_levels(np.array([2, 3]), levels=[2, 3])
+    array([[0, 2],
+           [1, 0]])
+    """
+    return np.stack(np.unravel_index(codes, tuple(levels)), axis=1).astype(np.int64)
+
+
+def draw_levels(probabilities: FloatArray, generator: np.random.Generator) -> IntArray:
+    """Draw one level for each row of a table (n, m) of probabilities, by inversion."""
+    cumulative = np.cumsum(probabilities, axis=1)
+    u = generator.random((len(probabilities), 1)) * cumulative[:, -1:]
+    return (u >= cumulative).sum(axis=1)
+
+
+class CellDensity(ABC):
+    """A law p̂ over the cells of one group; cells are given by their codes, log-probabilities come out in float64."""
+
+    levels: tuple[int, ...]
+
+    @abstractmethod
+    def fit(self, counts: CellCounts, held_out: CellCounts) -> Self:
+        """Estimate p̂ from the cells of a sample, and tune it by the cells of held-out rows."""
+
+    def log_prob(self, codes: IntArray) -> FloatArray:
+        """Return the log-probability of each cell."""
+        return in_chunks(lambda part: self._log_prob(cell_levels(part, self.levels)), codes)
+
+    @abstractmethod
+    def _log_prob(self, cells: IntArray) -> FloatArray:
+        """Return the log-probabilities of cells that are given by their levels (n, D)."""
+
+    def log_prob_of_all_cells(self) -> FloatArray:
+        """Return the log-probability of every cell, in the order of codes; probabilities sum to 1 within 1e-10."""
+        return self.log_prob(np.arange(math.prod(self.levels)))
+
+    @abstractmethod
+    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
+        """Draw n cells from p̂, as levels of shape (n, D)."""
+
+
+def in_chunks(function: Callable[[IntArray], FloatArray], rows: IntArray) -> FloatArray:
+    """Return a function of many rows, evaluated on a few thousand of them at a time to keep memory small."""
+    starts = range(0, max(1, len(rows)), _ROWS_PER_CHUNK)
+    return np.concatenate([function(rows[start : start + _ROWS_PER_CHUNK]) for start in starts])
+
+
+class SmoothedCounts(CellDensity):
+    r"""Counts of cells with additive smoothing towards independent columns.
+
+    .. math:: \hat p(x) = (1 - w) \frac{c(x)}{n} + w \prod_d q_d(x_d)
+
+    q_d is the frequency of each level of variable d, with one row more that is spread evenly. The weight w maximises
+    the likelihood of held-out rows, which is concave in w.
+
+    Parameters
+    ----------
+    levels : sequence of int
+        Level counts m_1, ..., m_D.
+
+    Examples
+    --------
+    >>> counts = CellCounts.of(np.array([0, 0, 5, 5] * 10))
+    >>> density = SmoothedCounts([2, 3]).fit(counts, counts)
+    >>> bool(density.log_prob(np.array([0]))[0] > density.log_prob(np.array([1]))[0])
+    True
+    """
+
+    weight_: float
+    counts_: CellCounts
+    log_marginals_: list[FloatArray]
+
+    def __init__(self, levels: Sequence[int]) -> None:
+        self.levels = tuple(levels)
+
+    def fit(self, counts: CellCounts, held_out: CellCounts) -> Self:
+        """Count levels, and choose w on held-out rows."""
+        self.counts_ = counts
+        cells, n = cell_levels(counts.codes, self.levels), counts.weights.sum()
+        sums = [np.bincount(cells[:, d], counts.weights, m) for d, m in enumerate(self.levels)]
+        self.log_marginals_ = [np.log((each + 1 / len(each)) / (n + 1)) for each in sums]
+        held_cells = cell_levels(held_out.codes, self.levels)
+        frequency, q = self._frequency(held_cells), np.exp(self._log_product(held_cells))
+
+        def minus_log_likelihood(w: float) -> float:
+            return -held_out.mean(np.log((1 - w) * frequency + w * q))
+
+        self.weight_ = float(minimize_scalar(minus_log_likelihood, bounds=(_SMALLEST_WEIGHT, 1.0)).x)
+        return self
+
+    def _log_prob(self, cells: IntArray) -> FloatArray:
+        log_q = np.log(self.weight_) + self._log_product(cells)
+        with np.errstate(divide="ignore"):  # an unseen cell has frequency 0
+            return np.logaddexp(log_q, np.log1p(-self.weight_) + np.log(self._frequency(cells)))
+
+    def sample(self, n: int, generator: np.random.Generator) -> IntArray:
+        """Draw n cells: column by column with probability w, else from the observed cells."""
+        weights = self.counts_.weights
+        observed = self.counts_.codes[generator.choice(len(weights), n, p=weights / weights.sum())]
+        drawn = [generator.choice(len(log_q), n, p=np.exp(log_q)) for log_q in self.log_marginals_]
+        is_drawn = generator.random((n, 1)) < self.weight_
+        return np.where(is_drawn, np.stack(drawn, axis=1), cell_levels(observed, self.levels))
+
+    def _log_product(self, cells: IntArray) -> FloatArray:
+        return np.sum([log_q[cells[:, d]] for d, log_q in enumerate(self.log_marginals_)], axis=0)
+
+    def _frequency(self, cells: IntArray) -> FloatArray:
+        """Return c(x)/n, zero for unseen cells."""
+        observed, codes = self.counts_.codes, np.ravel_multi_index(tuple(cells.T), self.levels)
+        place = np.minimum(np.searchsorted(observed, codes), len(observed) - 1)
+        return np.where(observed[place] == codes, self.counts_.weights[place], 0.0) / self.counts_.weights.sum()
