@@ -23,7 +23,7 @@ import pandas as pd
 from fairflows import FairFlow, load_adult
 from fairflows.bijection import RealNVP
 from fairflows.density import FlowDensity
-from fairflows.density.cells import CellCounts
+from fairflows.density.cell_counts import CellCounts
 from fairflows.density.estimated import CategoricalMADE
 from fairflows.paper import load_compas, load_crime, make_gaussians
 from fairflows.paper.experiments.problems import labels_of, train_and_test

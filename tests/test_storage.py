@@ -26,7 +26,7 @@ from fairflows.density import (
     KnownDensity,
     MixtureDensity,
 )
-from fairflows.density.cells import SmoothedCounts
+from fairflows.density.cell_counts import SmoothedCounts
 from fairflows.paper import make_gaussians
 from fairflows.release.release import Release
 from fairflows.storage import _HOMES, FORMAT, class_named, load, model_hash, save

@@ -56,7 +56,7 @@ CLASSES = {  # by the module that they are imported from when an object of them 
     "fairflows.density": "FlowDensity GroupDensities KnownDensity MixtureDensity",
     "fairflows.density.base": "InModelSpace",
     "fairflows.density.estimated": "CategoricalMADE",
-    "fairflows.density.cells": "CellCounts SmoothedCounts",
+    "fairflows.density.cell_counts": "CellCounts SmoothedCounts",
     "fairflows.encoder.fair_flow": "FairFlow",
     "fairflows.encoder.fair_matching": "FairMatching",
     "fairflows.encoder.fair_tree": "FairTree TreeScores",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairflows.density.cells import CellCounts, SmoothedCounts, cell_levels
+from fairflows.density.cell_counts import CellCounts, SmoothedCounts, cell_levels
 from fairflows.density.estimated import CategoricalMADE, fit_together
 from fairflows.exceptions import DataError
 

@@ -24,7 +24,15 @@ from torch import Tensor
 from fairflows.bijection import Bijection, NeuralSpline, RealNVP
 from fairflows.codec import one_hot
 from fairflows.density.base import Density, FreshNoise, checked_rows, with_noise
-from fairflows.density.cells import CellCounts, CellDensity, FloatArray, IntArray, cell_levels, draw_levels, in_chunks
+from fairflows.density.cell_counts import (
+    CellCounts,
+    CellDensity,
+    FloatArray,
+    IntArray,
+    cell_levels,
+    draw_levels,
+    in_chunks,
+)
 from fairflows.exceptions import DataError
 from fairflows.steps import AdamSteps, chosen_device, chosen_threads, milestone_rate
 

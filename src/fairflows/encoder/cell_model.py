@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from fairflows.bounds.arguments import checked_draws
 from fairflows.codec import CellCodec, one_hot
-from fairflows.density.cells import CellCounts, CellDensity, SmoothedCounts
+from fairflows.density.cell_counts import CellCounts, CellDensity, SmoothedCounts
 from fairflows.encoder.base import EncodedColumns, FloatArray, Groups, IntArray, LatentLaw
 from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError, warn_user

@@ -15,7 +15,6 @@ Bins are cut from scores of the label, and of the group where it is not known at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -31,7 +30,7 @@ from sklearn.isotonic import IsotonicRegression
 from fairflows.bounds.cells import cell_radius
 from fairflows.bounds.planning import planned_cell_bound, rows_needed
 from fairflows.encoder.base import FloatArray
-from fairflows.encoder.scores import Score, rounded
+from fairflows.encoder.scores import Score
 from fairflows.exceptions import DataError
 from fairflows.table.persons import Places
 
@@ -123,19 +122,13 @@ class BinnedScores:
     """Scores of the label, and of the group where it is not known at encoding, with their bins."""
 
     label_score: Score  # η
-    # ρ, the belief in the group, or in the label and the group together; None where bins are those of a group.
-    group_score: Score | None
-    n_groups: int  # K
+    group_score: Score | None  # ρ, the belief in the group; None where every group has bins of its own
     bins: ScoreBins | None = None  # the bins; None until they are cut
 
     def coordinates(self, X: pd.DataFrame) -> FloatArray:
-        """η, and where the group is not known P(a | x), or P(a | x, y) for every label that counts, (n, d)."""
+        """Return η, and where the group is not known P(a | x) of every group but the first, (n, d)."""
         eta = self.label_score.values(X)
-        if self.group_score is None:
-            return eta
-        joint = self.group_score.predict_proba(X).reshape(len(X), -1, self.n_groups)
-        belief = joint / np.maximum(joint.sum(axis=-1, keepdims=True), 1e-12)
-        return np.column_stack([eta, rounded(belief[..., 1:].reshape(len(X), -1))])
+        return eta if self.group_score is None else np.column_stack([eta, self.group_score.predict_proba(X)[:, 1:]])
 
     def own_bins(self, group: Places) -> Places:
         """Whose bins each row belongs to: its group's where the group is known."""
@@ -169,8 +162,7 @@ class Bins:
 
     mass: FloatArray  # (B,): μ, the law of a row
     label: FloatArray  # (B, L): η, what is expected of the label: one number, or several
-    # (K, B) each: p_a of all rows, or one set of laws for each label that the groups are to be alike given
-    laws: Sequence[FloatArray]
+    laws: FloatArray  # (K, B): p_a
     has_classes: bool = False  # whether η holds class probabilities: one column for two classes
 
 
@@ -198,15 +190,13 @@ class CellProgramme:
         levels = levels[np.argsort(levels[:, 0], kind="stable")]
         B = len(bins.mass)
         sums_to_one = kron(csr_array(np.eye(B)), np.ones((1, k)), format="csr")
-        paired = len(bins.laws[0]) <= _MOST_PAIRED
+        paired = len(bins.laws) <= _MOST_PAIRED
         blocks = _pair_blocks(bins.laws, k) if paired else _reference_blocks(bins.laws, k)
         left = csr_array(vstack(blocks))
         is_share = np.tile(np.arange(k + 1) == k, len(blocks))
         equal = hstack([sums_to_one, csr_array((B, left.shape[1] - B * k))])
-        if not paired:  # the common laws r, which come last, sum to one
-            n = len(bins.laws)
-            is_law = kron(csr_array(np.eye(n)), np.ones((1, k)))
-            equal = vstack([equal, hstack([csr_array((n, left.shape[1] - n * k)), is_law])])
+        if not paired:  # the common law r, which comes last, sums to one
+            equal = vstack([equal, hstack([csr_array((1, left.shape[1] - k)), csr_array(np.ones((1, k)))])])
         return cls(bins, levels, left, csr_array(equal), is_share, 1.0 if paired else 0.5)
 
     def solve(self, distance: float) -> tuple[FloatArray, FloatArray]:
@@ -256,20 +246,16 @@ def _regret(label: FloatArray, levels: FloatArray) -> FloatArray:
     return label.max(axis=1, keepdims=True) - label[:, levels.argmax(axis=1)]
 
 
-def _pair_blocks(laws: Sequence[FloatArray], k: int) -> list[csr_array]:
+def _pair_blocks(laws: FloatArray, k: int) -> list[csr_array]:
     """For every pair: the excess of one group over the other in each cell is at most t_j, and Σ_j t_j ≤ Δ."""
-    pairs = [law[a] - law[b] for law in laws for a, b in combinations(range(len(law)), 2)]
+    pairs = [one - other for one, other in combinations(laws, 2)]
     none = csr_array((k, 0))
     return [_excess_block(_cell_sums(difference, k), i, len(pairs), none) for i, difference in enumerate(pairs)]
 
 
-def _reference_blocks(laws: Sequence[FloatArray], k: int) -> list[csr_array]:
+def _reference_blocks(laws: FloatArray, k: int) -> list[csr_array]:
     """For every group: its excess over a common law r, which is free, sums to at most Δ/2."""
-    groups = [(c, p) for c, law in enumerate(laws) for p in law]
-    return [
-        _excess_block(_cell_sums(p, k), i, len(groups), _minus_identity(c, len(laws), k))
-        for i, (c, p) in enumerate(groups)
-    ]
+    return [_excess_block(_cell_sums(p, k), a, len(laws), _minus_identity(0, 1, k)) for a, p in enumerate(laws)]
 
 
 def _cell_sums(weights: FloatArray, k: int) -> csr_array:
@@ -308,12 +294,10 @@ class PlannedProgramme:
     """A programme, and what is expected of the certificate of its cells."""
 
     programme: CellProgramme  # gives the best cells for any Δ
-    # (K, B) each: the groups' laws of bins as counted, for each set of laws that is to be alike
-    counted: Sequence[FloatArray]
-    n_certify: Sequence[FloatArray]  # (K,) each: the persons of each group who will certify, for each set
-    # (K,) each: the persons who were counted, where the programme saw these counts; None where it did not
-    counted_from: Sequence[FloatArray] | None
-    delta: float  # the δ that each bound spends
+    counted: FloatArray  # (K, B): the groups' laws of bins as counted
+    n_certify: FloatArray  # (K,): the persons of each group who will certify
+    counted_from: FloatArray | None  # (K,): the persons counted, where the programme saw these counts
+    delta: float  # the δ that the bound spends
     chance: float  # how probable it should be that the certificate is within the target
     solved: dict[float, Solution] = field(default_factory=dict, repr=False)
 
@@ -328,7 +312,7 @@ class PlannedProgramme:
         if best.planned > target:
             raise DataError(
                 f"target {target} is out of reach for {best.channel.shape[1]} cells and "
-                f"{self.n_certify[0].sum():,.0f} certifying persons: the bound to expect is {best.planned:.3f}. Take "
+                f"{self.n_certify.sum():,.0f} certifying persons: the bound to expect is {best.planned:.3f}. Take "
                 "fewer cells, a higher target, or more persons (n_certify=...)."
             )
         if high < len(_DISTANCES):
@@ -343,20 +327,15 @@ class PlannedProgramme:
         distance = float(distance)
         if distance not in self.solved:
             channel, levels = self.programme.solve(distance)
-            self.solved[distance] = Solution(channel, levels, distance, self._planned(channel))
+            planned = planned_cell_bound(
+                self.counted @ channel, self.n_certify, self.delta, chance=self.chance, counted_from=self.counted_from
+            )
+            self.solved[distance] = Solution(channel, levels, distance, float(planned))
         return self.solved[distance]
-
-    def _planned(self, channel: FloatArray) -> float:
-        known = [None] * len(self.counted) if self.counted_from is None else self.counted_from
-        bounds = [
-            planned_cell_bound(law @ channel, n, self.delta, chance=self.chance, counted_from=counted_from)
-            for law, n, counted_from in zip(self.counted, self.n_certify, known, strict=True)
-        ]
-        return float(np.max(bounds))
 
     def _check_reach(self, target: float) -> None:
         """Refuse a target that no cells could meet: the radius alone is above it."""
-        n = min(self.n_certify, key=lambda n: n.min())
+        n = self.n_certify
         radius = float(cell_radius(n, self.delta).max())
         if radius < target:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from typing import Literal
@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
 from fairflows.bounds.planning import delta_of_look
-from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Groups, Traits, label_values
+from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Groups, Traits
 from fairflows.encoder.cell_programme import BinnedScores, Bins, CellProgramme, PlannedProgramme, ScoreBins, calibrated
 from fairflows.encoder.labels import (
     Classifier,
@@ -29,7 +29,6 @@ from fairflows.table.table import Role
 
 _ATTEMPTS = 20  # to part persons so that both parts have every group and label
 _CALIBRATION = 0.3  # share of the persons that the programme, and no score, is made from
-_ROWS_PER_CHUNK = 2**12  # whose laws of cells stay in a cache
 
 
 @dataclass(eq=False, repr=False)
@@ -51,9 +50,6 @@ class FairCells(Encoder):
     attribute : {"encoding", "training"}
         When the sensitive attribute is known. With "training", `transform` takes none: for those who may not ask for
         it, or do not have it, in production.
-    criterion : {"demographic_parity", "equalized_odds", "equal_opportunity"}
-        What is to be alike in the groups, and what the target is about: cells; cells given the label; cells given the
-        last label.
     label_score : classifier or regressor, optional
         Predicts the label; gradient-boosted trees when not given.
     group_score : classifier, optional
@@ -106,7 +102,6 @@ class FairCells(Encoder):
     _: KW_ONLY
     target: float = 0.05
     attribute: Literal["encoding", "training"] = "encoding"
-    criterion: Literal["demographic_parity", "equalized_odds", "equal_opportunity"] = "demographic_parity"
     label_score: Classifier | None = None
     group_score: Classifier | None = None
     n_bins: int = 576
@@ -153,17 +148,16 @@ class FairCells(Encoder):
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
         self.output_ = CELL
         rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
-        self.binned_, programme, laws = self._plan(rows, label, self.random_state)
+        self.binned_, programme = self._plan(rows, label, self.random_state)
         found = programme.within(self.target)
         self.cells_of_bin_, self.levels_, self.n_cells_ = found.channel, found.levels, found.channel.shape[1]
-        self.laws_ = laws @ found.channel
+        self.laws_ = programme.counted @ found.channel
         self.distance_, self.planned_ = found.distance, found.planned
 
-    def _plan(self, rows: TrainingRows, label: Label, seed: int) -> tuple[BinnedScores, PlannedProgramme, FloatArray]:
-        """Scores fitted on some persons, the programme made from the others, and the laws of bins of all their rows."""
-        given = self._label_that_counts(label)
-        train, rest = self._part(rows, label, given, seed)
-        binned = self._fit_scores(rows, label, given, train, seed)
+    def _plan(self, rows: TrainingRows, label: Label, seed: int) -> tuple[BinnedScores, PlannedProgramme]:
+        """Return scores fitted on some persons, with bins, and the programme made from the others."""
+        train, rest = self._part(rows, label, seed)
+        binned = self._fit_scores(rows, label, train, seed)
         X, group, persons = rows.X.iloc[rest], rows.group[rest], rows.persons.take(rest)
         weight = rows.weight_by(self.unit)[rest]
         K, scores, own_bins = len(self.groups_), binned.coordinates(X), binned.own_bins(group)
@@ -173,104 +167,66 @@ class FairCells(Encoder):
         place = bins.places(scores, own_bins)
         targets = label.targets()[rest]
         eta = _calibrated_by(own_bins, scores[:, : targets.shape[1]], targets, weight)
-        mass = _sums(place, bins.n, weight)
-        expected = np.column_stack([_sums(place, bins.n, weight * column) for column in eta.T]) / mass[:, None]
-        # Row by row, 1 where it is of the group (and of the label that counts): what laws of bins are sums of.
-        joint = group if given is None else given[rest] * K + group
-        n_joint = K * (1 if given is None else len(label_values(self)))
-        is_joint = np.eye(n_joint)[joint]
-        counted = self._laws(is_joint, place, bins.n, weight)
-        laws = counted
+        mass = np.bincount(place, weight, bins.n)
+        expected = _sums(place, bins.n, eta, weight).T / mass[:, None]
+        is_of_group = np.eye(K)[group]
+        laws = counted = _laws(place, bins.n, is_of_group, weight)
         if binned.group_score is not None:
             # Smoother than what is counted in single bins, whose noise a programme would take for differences.
-            belief = calibrated(binned.group_score.predict_proba(X), is_joint, weight)
-            laws = self._laws(belief, place, bins.n, weight)
-        programme = CellProgramme.of(
-            Bins(mass / mass.sum(), expected, laws, label.classes is not None), self.n_cells, seed
-        )
-        n_joint_persons = _persons_in(rows.persons, rows.group if given is None else given * K + rows.group, n_joint)
-        counted_from = self._by_set(_persons_in(persons, joint, n_joint))
+            laws = _laws(place, bins.n, calibrated(binned.group_score.predict_proba(X), is_of_group, weight), weight)
         planned = PlannedProgramme(
-            programme,
+            CellProgramme.of(Bins(mass / mass.sum(), expected, laws, label.classes is not None), self.n_cells, seed),
             counted,
-            self._by_set(n_joint_persons * self._certifying_share(rows.persons)),
-            counted_from if binned.group_score is None else None,
-            delta_of_look(self.delta, 1) / len(counted),
+            _persons_in(rows.persons, rows.group, K) * self._certifying_share(rows.persons),
+            _persons_in(persons, group, K) if binned.group_score is None else None,
+            delta_of_look(self.delta, 1),
             self.chance,
         )
-        all_rows = np.stack([_sums(place, bins.n, weight * (group == a)) for a in range(K)])
-        return replace(binned, bins=bins), planned, all_rows / all_rows.sum(axis=1, keepdims=True)
+        return replace(binned, bins=bins), planned
 
-    def _fit_scores(
-        self, rows: TrainingRows, label: Label, given: Groups | None, train: np.ndarray, seed: int
-    ) -> BinnedScores:
+    def _fit_scores(self, rows: TrainingRows, label: Label, train: np.ndarray, seed: int) -> BinnedScores:
         estimator, values = self.label_score, label.values[train]
         if label.classes is None:
             estimator = HistGradientBoostingRegressor(random_state=seed) if estimator is None else estimator
             values = label.targets()[train, 0]
-        score = fit_score(estimator, rows, train, values, self.columns_, seed)
-        K, group = len(self.groups_), rows.group
-        if self.attribute == "encoding":
-            return BinnedScores(score, None, K)
-        joint = group if given is None else given * K + group
-        return BinnedScores(score, fit_score(self.group_score, rows, train, joint[train], self.columns_, seed), K)
-
-    def _laws(self, share: FloatArray, place: np.ndarray, n_bins: int, weight: FloatArray) -> list[FloatArray]:
-        """Laws of bins (K, B) for each set, from each row's share in every group (and label), (n, n_joint)."""
-        sums = np.stack([_sums(place, n_bins, weight * column) for column in share.T])
-        return self._by_set(sums / sums.sum(axis=1, keepdims=True))
-
-    def _by_set(self, joint: FloatArray) -> list[FloatArray]:
-        """Split an array over groups, or over labels and groups, into one array of K for each set that counts."""
-        sets = list(joint.reshape(-1, len(self.groups_), *joint.shape[1:]))
-        return sets[-1:] if self.criterion == "equal_opportunity" else sets
+        score, of_group = fit_score(estimator, rows, train, values, self.columns_, seed), None
+        if self.attribute == "training":
+            of_group = fit_score(self.group_score, rows, train, rows.group[train], self.columns_, seed)
+        return BinnedScores(score, of_group)
 
     def _certifying_share(self, persons: Persons) -> float:
-        """How many certifying persons are counted for each person here."""
+        """Return how many certifying persons are counted for each person here."""
         share = 1.0 if self.n_certify is None else self.n_certify / persons.n
         return share if self.unit == "person" else share * persons.accepted_share
 
-    def _part(self, rows: Rows, label: Label, given: Groups | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Persons to train the scores, and persons to make the cells from; of few persons another part may do."""
+    def _part(self, rows: Rows, label: Label, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return persons to train the scores, and persons to make the cells from; of few, another part may do."""
         for attempt in range(_ATTEMPTS):
-            train, rest = rows.persons.split(_CALIBRATION, random_state=seed + attempt)
+            parts = rows.persons.split(_CALIBRATION, random_state=seed + attempt)
             try:
-                self._check_parts(rows.group, given, label, (train, rest))
+                for part in parts:
+                    self._check_part(rows.group, label, part)
             except DataError:
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
                 break
-        return train, rest
+        return parts
 
-    def _check_parts(self, group: Groups, given: Groups | None, label: Label, parts: Sequence[np.ndarray]) -> None:
-        """Refuse rows of which a part lacks a group, a class, or a class in a group where that counts."""
-        K = len(self.groups_)
-        for part in parts:
-            sizes = np.bincount(group[part], minlength=K)
-            if sizes.min() < 2:
-                raise DataError(
-                    "Every group needs persons both to train the scores and to make the cells from; of "
-                    f"{self.groups_[int(sizes.argmin())]!r} there are {int((group == sizes.argmin()).sum())} rows."
-                )
-            if label.classes is not None:
-                n = len(label.classes)
-                joint = label.values[part] if given is None else label.values[part] + n * group[part]
-                found = np.bincount(joint, minlength=n * (1 if given is None else K))
-                if found.min() < 1:
-                    where = "" if given is None else f" in group {self.groups_[int(found.argmin()) // n]!r}"
-                    raise DataError(
-                        f"Every label needs persons both to train the scores and to make the cells from; "
-                        f"{shown(label.classes[int(found.argmin()) % n])} is too rare{where}."
-                    )
-
-    def _label_that_counts(self, label: Label) -> Groups | None:
-        """Class numbers of the label that the groups are to be alike given; None for demographic parity."""
-        if self.criterion == "demographic_parity":
-            return None
-        if label.classes is None:
-            raise DataError(f"criterion {self.criterion!r} speaks of a label with classes.")
-        return label.values
+    def _check_part(self, group: Groups, label: Label, part: np.ndarray) -> None:
+        """Raise if a part of the rows lacks a group or a class."""
+        sizes = np.bincount(group[part], minlength=len(self.groups_))
+        if sizes.min() < 2:
+            raise DataError(
+                "Every group needs persons both to train the scores and to make the cells from; of "
+                f"{self.groups_[int(sizes.argmin())]!r} there are {int((group == sizes.argmin()).sum())} rows."
+            )
+        absent = [] if label.classes is None else np.setdiff1d(np.arange(len(label.classes)), label.values[part])
+        if len(absent):
+            raise DataError(
+                f"Every label needs persons both to train the scores and to make the cells from; "
+                f"{shown(label.class_values.tolist()[absent[0]])} is too rare."
+            )
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row; of a bin that is split, as the person's coin falls."""
@@ -296,7 +252,6 @@ class FairCells(Encoder):
         check_count("n_cells", self.n_cells, 2)
         check_count("n_bins", self.n_bins, 4)
         check_choice("attribute", self.attribute, ("encoding", "training"))
-        check_choice("criterion", self.criterion, ("demographic_parity", "equalized_odds", "equal_opportunity"))
         check_choice("unit", self.unit, ("row", "person"))
         check_classifier(self.group_score, weighted=weighted)
         if self.n_certify is not None:
@@ -323,8 +278,15 @@ def _calibrated_by(own_bins: Groups, scores: FloatArray, targets: FloatArray, we
     return expected
 
 
-def _sums(place: np.ndarray, n_bins: int, weight: FloatArray) -> FloatArray:
-    return np.bincount(place, weight, n_bins).astype(np.float64)
+def _sums(place: np.ndarray, n_bins: int, columns: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return the weighted sums (d, n_bins) of columns (n, d) in each bin."""
+    return np.stack([np.bincount(place, weight * column, n_bins) for column in columns.T])
+
+
+def _laws(place: np.ndarray, n_bins: int, share: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return each group's law of bins (K, n_bins), from each row's share in every group (n, K)."""
+    sums = _sums(place, n_bins, share, weight)
+    return sums / sums.sum(axis=1, keepdims=True)
 
 
 def _persons_in(persons: Persons, kind: Groups, n: int) -> FloatArray:
@@ -333,14 +295,7 @@ def _persons_in(persons: Persons, kind: Groups, n: int) -> FloatArray:
 
 
 def _drawn(laws: FloatArray, places: np.ndarray, coin: FloatArray) -> Cells:
-    """Draw from the law of cells of each row's bin, by a number in [0, 1), a chunk of rows at a time."""
-    if len(places) < len(laws):  # of few rows, the laws of their own bins alone
-        laws, places = laws[places], np.arange(len(places))
+    """Draw from the law of cells of each row's bin, by a number in [0, 1)."""
     cumulative = np.cumsum(laws, axis=1)
-    cumulative /= cumulative[:, -1:]
-    cells = np.empty(len(places), dtype=np.intp)
-    for start in range(0, len(places), _ROWS_PER_CHUNK):
-        chunk = slice(start, start + _ROWS_PER_CHUNK)
-        # A row of the cumulative law is 1 from the last possible cell on.
-        cells[chunk] = (cumulative[places[chunk]] <= coin[chunk, None]).sum(axis=1)
-    return cells
+    cumulative /= cumulative[:, -1:]  # which is 1 from the last possible cell on
+    return (cumulative[places] <= coin[:, None]).sum(axis=1)

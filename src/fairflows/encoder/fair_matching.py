@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairflows.density.cells import CellDensity
+from fairflows.density.cell_counts import CellDensity
 from fairflows.encoder.base import (
     Encoder,
     FloatArray,
