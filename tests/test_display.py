@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from fairflows.display import Bound, Columns, draw_bounds, html_card, progress_bar, stated_bounds
+from fairflows.display import Columns, draw_bounds, html_card, progress_bar, stated_bounds
 
 
 def test_a_progress_bar_writes_to_standard_error_only_if_enabled(capsys):
@@ -31,10 +31,6 @@ def test_a_card_shows_the_beginning_of_a_long_table():
     assert "1,010 more" in html
 
 
-def test_parts_without_content_leave_nothing_behind():
-    assert html_card("x", "", []) == html_card("x")
-
-
 @pytest.fixture
 def axes():
     yield plt.subplots()[1]
@@ -52,14 +48,3 @@ def test_bounds_are_drawn_from_the_top_and_rounded_to_the_safe_side(axes):
     axes.figure.draw_without_rendering()
     assert above.get_xlabel() == "right, %"
     assert above.get_xlim() == pytest.approx((50, 68.75))
-
-
-def test_a_name_is_no_formula(axes):
-    draw_bounds(axes, [Bound("$\\frac$", 0.2, "at least", "red")])
-    axes.figure.draw_without_rendering()
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["$\\frac$"]
-    assert axes.child_axes == []
-
-
-def test_what_is_not_stated_is_not_drawn():
-    assert [bound.name for bound in stated_bounds(None, 0.1, None)] == ["model says at most"]

@@ -5,10 +5,8 @@ import os
 import re
 import shutil
 import stat
-import threading
 import tracemalloc
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import numpy as np
@@ -20,18 +18,10 @@ from sklearn.linear_model import LogisticRegression
 from torch import distributions as td
 
 from fairflows import DataError, FairCells, FairFlow, FairMatching, FairTree, Table
-from fairflows.bijection import NeuralSpline
-from fairflows.density import (
-    FlowDensity,
-    KnownDensity,
-    MixtureDensity,
-)
+from fairflows.density import FlowDensity, KnownDensity, MixtureDensity
 from fairflows.density.cell_counts import SmoothedCounts
-from fairflows.paper import make_gaussians
 from fairflows.release.release import Release
 from fairflows.storage import _HOMES, FORMAT, class_named, load, model_hash, save
-from fairflows.stream.files import encode_file
-from fairflows.table.persons import Persons
 
 pytestmark = pytest.mark.usefixtures("few_trees", "short_made")
 
@@ -145,26 +135,6 @@ def test_a_loaded_encoder_does_what_the_saved_one_did(name, mixed, tmp_path):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "model" / file).read_bytes()
 
 
-def test_a_release_around_an_encoder(tmp_path):
-    table, densities = make_gaussians(400, random_state=0)
-    encoder = FairFlow(density=densities, n_epochs=2)
-    release = Release(encoder, n_cells=4, output="cell", n_folds=1).fit(table)
-    save(release, tmp_path / "model")
-    again = load(tmp_path / "model")
-    rows = [model.encode(model.read(table, None, Persons.of(np.arange(len(table))))) for model in (release, again)]
-    pd.testing.assert_frame_equal(*rows)
-    again_law, law = (model.models_[0].encoder.latent_law().log_density_table(20) for model in (again, release))
-    np.testing.assert_allclose(again_law, law, **SAME_NUMBERS)
-
-
-def test_intersectional_groups_in_columns_and_set_output(mixed, tmp_path):
-    frame = mixed.X[["town", "owns", "size"]].assign(group=mixed.a.to_numpy())
-    encoder = FairMatching(1.0, density="counts", sensitive=["group", "owns"], **CELLS).set_output(transform="pandas")
-    encoder.fit(frame, mixed.y)
-    save(encoder, tmp_path / "model")
-    pd.testing.assert_frame_equal(load(tmp_path / "model").transform(frame), encoder.transform(frame))
-
-
 @pytest.mark.parametrize(
     "density",
     [MixtureDensity(2), *(FlowDensity(kind, n_steps=5) for kind in ("realnvp", "spline"))],
@@ -214,35 +184,6 @@ def test_a_spline_keeps_its_halves_when_torch_draws_others(tmp_path, monkeypatch
     monkeypatch.setattr("fairflows.bijection.passive_features", lambda *_: others)
     torch.testing.assert_close(load(tmp_path / "density").log_prob(x), density.log_prob(x))
     assert [sorted(half) for half in density.flows.passive] != [[0, 2], [1, 3]], "else nothing is tested"
-
-
-def test_a_spline_is_the_same_when_zuko_has_another_default(monkeypatch):
-    from zuko.transforms import MonotonicRQSTransform
-
-    spline, x = NeuralSpline(2), torch.linspace(-3, 3, 20).reshape(1, 10, 2).expand(2, -1, -1)
-    z, _ = spline.forward(x)
-    monkeypatch.setattr(MonotonicRQSTransform.__init__, "__defaults__", (5.0, 0.5))
-    torch.testing.assert_close(spline.forward(x)[0], z)
-
-
-def test_only_chosen_settings_of_scikit_learn_are_saved(mixed, tmp_path):
-    classifier = LogisticRegression(C=0.5, max_iter=2000)
-    encoder = FairTree(4, label_score=classifier, missing="category").fit(whole(mixed))
-    save(encoder, tmp_path / "model")
-    assert saved_values(tmp_path / "model", "class", "LogisticRegression")[0]["state"]["settings"]["items"] == [
-        ["C", 0.5],
-        ["max_iter", 2000],
-    ]
-    assert load(tmp_path / "model").label_score.get_params() == classifier.get_params()
-
-
-def test_encoding_leaves_a_model_as_it_was(mixed):
-    """What an encoder keeps to be faster at the next row is neither saved nor part of its hash."""
-    encoder = FairMatching(1.0, density="counts", missing="category").fit(whole(mixed))
-    before = model_hash(encoder, b"key")
-    quietly(lambda: encoder.transform(whole(mixed)))
-    assert encoder.output_.schema.kinds["town"] == "text"
-    assert model_hash(encoder, b"key") == before
 
 
 def test_column_types_are_saved_under_names_that_every_pandas_knows(tmp_path):
@@ -329,12 +270,6 @@ def test_the_folder_is_private_and_the_key_is_in_no_other_file(saved):
         content = (saved / name).read_bytes()
         assert key.encode() not in content
         assert bytes.fromhex(key) not in content
-
-
-def test_a_loaded_key_does_not_show_itself(saved):
-    model = load(saved)
-    assert repr(model.key_) == repr(model.ledger_.key) == str(model.key_) == "<secret key>"
-    assert bytes(model.key_).hex() in (saved / "key.json").read_text()
 
 
 def cut(path, keep=0.7):
@@ -502,20 +437,3 @@ def test_after_a_kill_between_two_renames_the_old_model_is_found_again(saved):
     assert load(saved).groups_ == model.groups_
     save(model, saved)
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
-
-
-def test_two_encodings_into_one_file_at_once(mixed, tmp_path):
-    table = categorical(mixed)
-    frame = table.X.assign(group=table.a.to_numpy(), name=table.identifier.to_numpy())
-    encoder = FairMatching(1.0, density="counts", sensitive="group", identifier="name", **CELLS).fit(frame)
-    frame.to_parquet(tmp_path / "rows.parquet")
-    target, together = tmp_path / "encoded.parquet", threading.Barrier(2)
-
-    def encode(_):
-        together.wait()
-        return encode_file(encoder, tmp_path / "rows.parquet", target)
-
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(encode, range(2))) == [len(table)] * 2
-    assert len(pd.read_parquet(target)) == len(table)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["encoded.parquet", "rows.parquet"]

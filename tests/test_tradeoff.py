@@ -1,9 +1,11 @@
-"""A frontier is one fit, and gives the model that meets a target."""
+"""A frontier is one fit, and gives the model that meets a target; its metrics are fairlearn's."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from fairlearn.metrics import demographic_parity_difference, equal_opportunity_difference, equalized_odds_difference
 from scipy.stats import t
+from sklearn.metrics import accuracy_score
 
 from fairflows.bounds import cell_upper_bound, delta_of_look
 from fairflows.certificate.certify import certify
@@ -12,7 +14,7 @@ from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError
 from fairflows.paper.gaussians import make_gaussians
-from fairflows.tradeoff import Frontier, check_target, expected_bound, frontier, with_cells
+from fairflows.tradeoff import Frontier, check_target, count_labels, expected_bound, frontier, group_metrics, with_cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
 
@@ -57,13 +59,6 @@ def test_a_model_that_diverged_widens_the_interval():
     assert summary.loc[0.5, "delta ±"] == pytest.approx(t.ppf(0.975, 2) * finite.std() / np.sqrt(3))
 
 
-def test_summary_has_means_and_intervals(front):
-    frame, summary = front.to_frame(), front.summary()
-    values = frame.loc[frame["strength"] == 0.5, "accuracy"]
-    assert summary.loc[0.5, "accuracy"] == pytest.approx(values.mean())
-    assert summary.loc[0.5, "accuracy ±"] == pytest.approx(t.ppf(0.975, 1) * values.std() / np.sqrt(2))
-
-
 def test_select_by_target(front):
     frame = front.to_frame()
     limit = frame["delta"].median()
@@ -76,30 +71,6 @@ def test_select_by_target(front):
     for both in ({}, {"target": 0.5, "min_accuracy": 0.5}):
         with pytest.raises(ValueError, match="either target or min_accuracy"):
             front.select(**both)
-
-
-def test_a_selected_encoder_is_an_ordinary_one(front, blobs):
-    encoder = front.select(target=1.0)
-    Z = encoder.transform(blobs.X, sensitive_features=blobs.a)
-    np.testing.assert_allclose(encoder.inverse_transform(Z, sensitive_features=blobs.a), blobs.X, atol=1e-6)
-
-
-def test_the_text_shows_the_summary_and_no_encoder(front):
-    assert f"{front.summary().loc[0.5, 'accuracy']:.3f}" in repr(front)
-    assert "Frontier of 6 models: 3 strengths, 2 seeds each" in repr(front)
-    assert "FairFlow" not in repr(front)
-
-
-def test_models_that_diverged_are_counted_and_have_no_numbers():
-    measured = pd.DataFrame({"strength": [0.0, 0.5], "seed": 0, "delta": [0.1, np.nan]})
-    text = repr(Frontier([], measured))
-    assert "2 strengths, 1 seed each; 1 diverged" in text
-    assert text.splitlines()[-1].split() == ["0.5", "–", "–"]
-
-
-def test_encoders_of_cells_have_frontiers_too(categorical_table):
-    matching = frontier(FairMatching(density="counts"), categorical_table, strengths=[0, 1], seeds=1).to_frame()
-    assert matching["delta"].iloc[1] < matching["delta"].iloc[0]
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +167,39 @@ def test_the_expected_bound_is_about_what_certificates_come_out_at():
     share = np.mean(np.array(bounds) <= expected_bound(laws, n, 0.05))
     assert share > 0.8  # one standard deviation to spare
     assert expected_bound(np.eye(2), np.array([20, 20]), 0.05) == 1
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_binary_metrics_are_those_of_fairlearn(n_groups):
+    rng = np.random.default_rng(n_groups)
+    y, a, predictions = rng.integers(0, 2, 300), rng.integers(0, n_groups, 300), rng.integers(0, 2, (4, 300))
+    for predicted in predictions:
+        ours = group_metrics(count_labels([0, 1], y, predicted, a, n_groups))
+        assert ours["accuracy"] == pytest.approx(accuracy_score(y, predicted))
+        by_group = [accuracy_score(y[a == g], predicted[a == g]) for g in range(n_groups)]
+        assert ours["balanced_accuracy"] == pytest.approx(np.mean(by_group))
+        for name, reference in (
+            ("parity", demographic_parity_difference),
+            ("odds", equalized_odds_difference),
+            ("opportunity", equal_opportunity_difference),
+        ):
+            assert ours[name] == pytest.approx(reference(y, predicted, sensitive_features=a)), name
+
+
+def test_a_group_without_positive_rows_has_no_opportunity():
+    metrics = group_metrics(count_labels([0, 1], [0, 0, 1], [0, 1, 1], [0, 0, 1], 2))
+    assert np.isnan(metrics["opportunity"])
+    assert metrics["parity"] == 0.5
+
+
+def test_several_classes():
+    metrics = group_metrics(count_labels([0, 1, 2], [0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 0, 0], [0, 0, 0, 1, 1, 1], 2))
+    assert metrics["accuracy"] == pytest.approx(4 / 6)
+    assert metrics["parity"] == pytest.approx(2 / 3)
+    assert metrics["odds"] == 1
+
+
+def test_labels_that_no_model_knows_are_never_predicted_and_leave_the_last_class_last():
+    counts = count_labels(["a", "b"], ["a", "b", "c", "b"], ["a", "b", "b", "a"], [0, 0, 1, 1], 2)
+    assert counts.tolist() == count_labels([0, 1, 2], [1, 2, 0, 2], [1, 2, 2, 1], [0, 0, 1, 1], 2).tolist()
+    assert float(group_metrics(counts)["accuracy"]) == 0.5

@@ -7,8 +7,6 @@ from scipy.stats import beta, norm
 from fairflows.bounds import (
     attack_lower_bound,
     better_method,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
     density_error_lower_bound,
     statistical_distance,
     statistical_distance_upper_bound,
@@ -41,13 +39,6 @@ def test_formulas():
     assert attack_lower_bound(k, n, delta) == pytest.approx(expected)
     radius = np.sqrt(0.5 * (1 / 120 + 1 / 100) * np.log(20))
     assert attack_lower_bound(k, n, delta, method="hoeffding") == pytest.approx(0.8 - 0.25 - radius)
-
-
-def test_limits_of_clopper_and_pearson_at_the_ends():
-    assert clopper_pearson_lower(0, 10, 0.05) == 0
-    assert clopper_pearson_upper(10, 10, 0.05) == 1
-    assert clopper_pearson_lower(10, 10, 0.05) == pytest.approx(0.05 ** (1 / 10))
-    assert clopper_pearson_upper(0, 10, 0.05) == pytest.approx(1 - 0.05 ** (1 / 10))
 
 
 def test_an_adversary_that_shows_nothing_gives_zero():

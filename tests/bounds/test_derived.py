@@ -6,17 +6,13 @@ import numpy as np
 import pytest
 
 from fairflows.bounds import (
-    adversary_accuracy_limits,
-    balanced_accuracy,
     cell_upper_bound,
     delta_of_each,
     delta_of_look,
     error_lower_bound,
-    exact_adversary_accuracy,
     exact_statistical_distance,
     four_fifths_rate,
     selection_ratio_lower_bound,
-    total_variation,
     true_distance_upper_bound,
 )
 
@@ -37,30 +33,6 @@ def test_equalized_odds_is_not_bounded_by_the_marginal_distance():
     counts = {y: 5000 * np.array(p) for y, p in z_given_a_and_y.items()}
     assert cell_upper_bound(counts[0] + counts[1], 0.05) < 0.02
     assert {y: cell_upper_bound(c, 0.05 / 2) for y, c in counts.items()} == {0: 1, 1: 1}
-
-
-def test_accuracy_and_distance_of_two_groups():
-    assert balanced_accuracy(0.3) == pytest.approx(0.65)
-    with pytest.raises(ValueError, match=r"distance must be in \[0, 1\]; got 1.2"):
-        balanced_accuracy(1.2)
-
-
-@pytest.mark.parametrize("K", [2, 3, 5])
-def test_limits_of_the_adversarys_accuracy_hold_for_any_laws_and_priors(K, rng):
-    for _ in range(200):
-        p = rng.dirichlet(np.full(4, 0.5), size=K)
-        for priors in (None, rng.dirichlet(np.ones(K))):
-            low, high = adversary_accuracy_limits(total_variation(p), priors)
-            assert low - 1e-12 <= exact_adversary_accuracy(p, priors) <= high + 1e-12
-
-
-def test_limits_at_equal_shares_are_the_closed_form():
-    tv = np.array([[0, 0.2, 0.5], [0.2, 0, 0.4], [0.5, 0.4, 0]])
-    low, high = adversary_accuracy_limits(tv)
-    assert (low, high) == (pytest.approx(1.5 / 3), pytest.approx(1.6 / 3))
-    priors = np.array([0.6, 0.3, 0.1])
-    assert adversary_accuracy_limits(tv, priors)[1] <= 0.6 + 0.3 * 0.2 + 0.1 * 0.5 + 1e-12
-    assert adversary_accuracy_limits([[0, 0.3], [0.3, 0]]) == (pytest.approx(0.65), pytest.approx(0.65))
 
 
 def test_four_fifths_rule(rng):

@@ -197,17 +197,6 @@ def test_repr_says_what_about_what_and_under_which_assumptions(certificate):
     assert max(len(line) for line in text.splitlines()[:-2]) < 140
 
 
-def test_of_three_groups_the_accuracy_is_that_of_the_worst_pair(certificate):
-    statements = (
-        stated("population", "held-out", 0.184, observed=0.01, delta=0.03),
-        stated("model", "model", 0.1, observed=0.1),
-    )
-    three = replace(certificate, n={"a": 10, "b": 10, "c": 10}, statements=statements)
-    for text in (repr(three), three._repr_html_()):
-        for share in ("52.5", "59.2", "55.0"):
-            assert f"between the worst pair of groups an adversary {share} %" in text
-
-
 def test_html_escapes_what_comes_from_the_table(certificate):
     html = certificate._repr_html_()
     assert "<b>women" not in html
@@ -230,11 +219,3 @@ def test_plot_shows_every_bound_and_the_target(certificate, changed):
     plt.close("all")
     with pytest.raises(ValueError, match=r"before must be a distance in \[0, 1\]; got 70"):
         certificate.plot(before=70)
-
-
-def test_what_was_not_computed_is_said(certificate):
-    bare = replace(certificate, statements=(), status="NOT_MET", released=("latent",))
-    text = repr(bare)
-    assert "nothing is certified" in text
-    assert "no statement" in text
-    assert "not attacked" in text

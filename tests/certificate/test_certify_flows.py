@@ -42,15 +42,6 @@ def test_two_gaussians(distance):
     assert certificate.status == ("MODEL_ONLY" if certificate.model_upper < 1 else "NOT_MET")
 
 
-def test_three_gaussians():
-    """The worst pair's Δ."""
-    encoder, rows = known([-1.0, 0.0, 1.0]), gaussian_rows([-1.0, 0.0, 1.0])
-    certificate = certify(encoder, rows, n_draws=100_000)
-    truth = 2 * norm.cdf(1) - 1
-    assert certificate.find("model").observed == pytest.approx(truth, abs=0.004)
-    assert truth <= certificate.model_upper <= truth + 0.006
-
-
 def test_a_true_density_is_not_refuted():
     means = [0.0, 0.7]
     train, test = gaussian_rows(means, 6000).split(test=0.5, validation=0)

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from known_encoders import FixedCells, column
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
@@ -106,10 +105,6 @@ def test_a_model_fitted_to_other_rows_has_another_hash(fitted, name):
     assert hash_of(MODELS[name]().fit(numbers(other) if "flow" in name else other)) != hash_of(fitted[name])
 
 
-def test_no_two_of_them_are_alike(fitted):
-    assert len({hash_of(model) for model in fitted.values()}) == len(fitted)
-
-
 @pytest.mark.parametrize("name", ["device", "history", "key", "since"])
 def test_columns_may_have_any_name(fitted, name):
     """A column called like an attribute that decides nothing does decide."""
@@ -130,12 +125,6 @@ def test_how_the_work_was_done_and_is_handed_over_decides_nothing(fitted):
     assert hash_of(model) == hash_of(fitted["flow"])
 
 
-def test_settings_that_are_no_weights_count(fitted):
-    model = copy.deepcopy(fitted["spline flow"])
-    model.flow_.bijection.bound = 4.0
-    assert hash_of(model) != hash_of(fitted["spline flow"])
-
-
 def test_the_steps_of_a_pipeline(tables):
     train, test = (numbers(table) for table in tables)
     cells = Release(RawFeatures(), n_cells=4, output="cell", n_folds=1)
@@ -146,22 +135,6 @@ def test_the_steps_of_a_pipeline(tables):
     assert {difference.what for difference in verify(certificate, two, test).differences} >= {"model"}
     one[0].scale_[0] *= 1 + 1e-12
     assert not verify(certificate, one, test)
-
-
-def test_code_is_known_by_its_name():
-    table = Table({"x": [0, 1, 0, 1], "a": [0, 0, 1, 1]}, sensitive="a")
-    models = [FixedCells(f, key=KEY).fit(table) for f in (column("x"), np.asarray)]
-    assert hash_of(models[0]) == hash_of(copy.deepcopy(models[0])) != hash_of(models[1])
-
-
-def test_a_model_that_holds_itself_has_a_hash():
-    class Odd:
-        def transform(self, X):
-            return X
-
-    one, two = Odd(), Odd()
-    one.me, two.me, two.level = one, two, 3
-    assert model_hash(one, KEY) == model_hash(copy.deepcopy(one), KEY) != model_hash(two, KEY)
 
 
 def test_rows_in_any_order_and_no_others(tables):

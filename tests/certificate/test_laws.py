@@ -9,11 +9,7 @@ import pytest
 from known_encoders import FixedCells, column
 
 from fairflows import Table
-from fairflows.bounds import (
-    cell_upper_bound,
-    delta_of_look,
-    exact_statistical_distance,
-)
+from fairflows.bounds import cell_upper_bound, delta_of_look, exact_statistical_distance
 from fairflows.certificate.certify import certify
 from fairflows.certificate.verify import verify
 from fairflows.exceptions import DataError
@@ -203,25 +199,6 @@ def test_of_three_groups_with_labels_all_statements_hold(tmp_path, monkeypatch):
     assert all(share <= 0.2 for share in missed.values()), missed
 
 
-def test_three_groups_are_counted_by_rows():
-    rng = np.random.default_rng(0)
-    rows, model = THREE.draw(6000, rng), release_of(THREE, rng)
-    certificate = certify(model, rows)
-    sample = rows.random_rows(0, most=6)
-    counts = pd.crosstab(sample.a.to_numpy(), sample.X["x"].to_numpy()).to_numpy()
-    assert certificate.cell_upper == pytest.approx(cell_upper_bound(counts, FIRST))
-    assert [(s.name, s.delta) for s in certificate.statements] == [
-        ("population row", FIRST),
-        ("population row given 0", FIRST / 2),
-        ("population row given 1", FIRST / 2),
-        ("population person", FIRST),
-    ]
-    by_label = pd.crosstab([sample.y.to_numpy(), sample.a.to_numpy()], sample.X["x"].to_numpy()).to_numpy()
-    for label in (0, 1):
-        expected = cell_upper_bound(by_label[3 * label : 3 * label + 3], FIRST / 2)
-        assert certificate.cell_odds_upper[str(label)] == pytest.approx(expected)
-
-
 def test_the_most_rows_of_a_person_are_stated_before_they_are_seen():
     rng = np.random.default_rng(0)
     few = Population(MIXED.types, np.ones((2, 2), dtype=int), MIXED.cells)
@@ -238,14 +215,3 @@ def test_the_most_rows_of_a_person_are_stated_before_they_are_seen():
         "half of the largest is taken half as often"
     )
     assert verify(stated, model, rows)
-
-
-def test_a_column_called_row_names_persons():
-    """75 persons of 40 rows each are 75 persons, and not 3,000."""
-    rng = np.random.default_rng(0)
-    crowd = Population(np.ones((2, 1)), np.full((2, 1), 40), np.array([[[0.5, 0.5]], [[0.5, 0.5]]]))
-    rows, model = crowd.draw(75, rng), release_of(crowd, rng)
-    assert rows.identifier.name == "row"
-    certificate = certify(model, rows)
-    assert sum(certificate.n.values()) == 75
-    assert certificate.cell_upper > 0.2

@@ -109,17 +109,6 @@ def test_a_row_of_the_table_holds_one_draw_of_every_group(flow, monkeypatch):
             torch.testing.assert_close(table[start : start + 16, :, b].T.flatten(), expected)
 
 
-def test_losses_on_held_out_rows_are_computed_in_pieces(flow, monkeypatch):
-    from fairflows.training.loop import GroupRows
-
-    data = GroupRows([torch.zeros(2, 2)] * 7, None, None)
-    losses = [evaluation.held_out_losses(flow.flow_.bijection, None, flow.flow_.densities, data, gamma=[0.5])]
-    monkeypatch.setattr(evaluation, "_DECODED_AT_A_TIME", 7 * 7 * 500)
-    losses.append(evaluation.held_out_losses(flow.flow_.bijection, None, flow.flow_.densities, data, gamma=[0.5]))
-    first, second = (float(loss.L_KL) for loss in losses)
-    assert first == pytest.approx(second, rel=0.3), "other draws of the same law"
-
-
 def test_training_that_does_not_fit_is_refused_before_it_starts(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("densities were fitted first")
@@ -138,10 +127,3 @@ def test_training_that_does_not_fit_is_refused_before_it_starts(monkeypatch):
             FairFlow(**settings).fit(people(n_groups, 40 * n_groups))
     with pytest.raises(DataError, match="3 models at a time"):
         FairFlow(**settings).fit_path(people(fitting, 40 * fitting), strengths=[0.1, 0.5, 0.9], seeds=[0])
-
-
-def test_the_frontier_of_many_groups_takes_the_draws_that_fit(monkeypatch):
-    monkeypatch.setattr(arguments, "MOST_LOG_DENSITIES", 2_500)
-    encoder = FairFlow(density=MixtureDensity(1), n_epochs=1, hidden=(8,), n_blocks=2, device="cpu")
-    front = frontier(encoder, people(5, 600), strengths=[0.5], n_draws=10_000)
-    assert 0 <= front.measured["delta"].iloc[0] <= 1

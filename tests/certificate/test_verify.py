@@ -1,7 +1,5 @@
 """verify: a certificate computed again, and what it says of another model, other rows, another look, a forgery."""
 
-import copy
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -80,8 +78,7 @@ def test_a_seal_made_with_another_key(certificate, model, adult, changed):
 
 
 @pytest.mark.parametrize(
-    ("about", "name"),
-    [("population", "distance"), ("population", "observed"), ("model", "distance")],
+    ("about", "name"), [("population", "distance"), ("population", "observed"), ("model", "distance")]
 )
 def test_a_wrong_bound_under_the_right_seal_is_named(certificate, model, adult, changed, about, name):
     """As a bug of the release that made it would leave one."""
@@ -176,10 +173,6 @@ def test_rows_that_the_model_cannot_read(certificate, model, adult):
     assert whats(certificate, model, lacking) == {"rows"}
 
 
-def test_a_model_that_is_not_the_one_named(certificate, model, adult):
-    assert whats(replace(certificate, model="0" * 32), model, adult[2]) == {"model", "seal"}
-
-
 def test_reused_rows(entered, model, adult, monkeypatch, ledger_of_test):
     """The best of several looks, dressed up as the first: made with a book of looks of its own."""
     again = certify(model, adult[2], target=0.2, random_state=7)
@@ -198,18 +191,3 @@ def test_training_rows(certificate, model, adult):
     checked = verify(certificate, model, adult[0].take(np.arange(5000)))
     assert "fitted to" in repr(checked)
     assert not checked
-
-
-def test_the_sealed_model_with_another_ledger_is_the_same_model(entered, model, adult):
-    """Which rows a model has seen is no part of what it releases."""
-    other = copy.deepcopy(model)
-    other.ledger_.use(adult[1].X, adult[1].persons)
-    assert verify(entered, other, adult[2])
-
-
-def test_a_forgery_from_json_is_found(certificate, model, adult):
-    values = json.loads(certificate.to_json())
-    values["statements"][0]["distance"] = 0.001
-    forged = Certificate.from_json(json.dumps(values))
-    assert "NOT CHECKED" in repr(forged)
-    assert whats(forged, model, adult[2]) == {"seal"}

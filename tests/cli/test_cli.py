@@ -215,23 +215,6 @@ def test_all_experiments_run_in_order_and_say_which_were_skipped(run, tmp_path, 
     assert run("reproduce", "recourse", "--all", "-o", tmp_path)[0] == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["describe", "nowhere.csv", "--sensitive", "sex"], "there is no such file"),
-        (["encode", "nowhere", "rows.csv", "-o", "z.csv"], "there is no such folder"),
-        (["certify", "nowhere", "rows.csv"], "there is no such folder"),
-        (["reproduce", "figure-99"], "there is no experiment"),
-    ],
-)
-def test_what_is_not_there(run, words, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = run(*words)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert err.count("\n") == 1
-
-
 def share_until_killed(words: list[str]) -> None:
     """Run the command, which is killed when it says that it fits models."""
 
@@ -308,10 +291,7 @@ def damaged(data: bytes, rng: np.random.Generator) -> bytes:
 def test_a_thousand_damaged_inputs_end_with_a_message(run, fitted, tmp_path):
     rng = np.random.default_rng(0)
     pd.read_csv(fitted / "new.csv").to_parquet(tmp_path / "new.parquet", index=False)
-    sources = {
-        "new.csv": (fitted / "new.csv").read_bytes(),
-        "new.parquet": (tmp_path / "new.parquet").read_bytes(),
-    }
+    sources = {"new.csv": (fitted / "new.csv").read_bytes(), "new.parquet": (tmp_path / "new.parquet").read_bytes()}
     inside = ["model/model.json", "model/weights.safetensors", "model/key.json", "model/ledger.json", "run.json"]
     out = tmp_path / "out"
     for i in range(1000):

@@ -89,15 +89,6 @@ def test_a_bug_is_called_one_and_has_its_own_exit_code(run, folder, monkeypatch)
     assert "Traceback" in run(*words)[2]
 
 
-def test_a_gap_that_the_model_does_not_know_is_refused(run, folder):
-    frame = people(50).astype({"town": object})
-    frame.loc[3, "town"] = None
-    frame.to_csv(folder / "gaps.csv", index=False)
-    code, _, err = run("encode", folder / "model", folder / "gaps.csv", "--sensitive", "sex", "-o", folder / "z.csv")
-    assert code == 2
-    assert "(missing='category')." in err
-
-
 def test_messages_are_followed_by_the_options_of_the_parameters_that_they_name():
     both = "Drop it (drop=['key']) or make it the identifier\n(identifier='key')."
     assert with_options(both) == f"{' '.join(both.split())} (options --drop, --id)"

@@ -39,14 +39,6 @@ def fitted(run, tmp_path_factory):
     return folder
 
 
-def test_the_run_keeps_how_the_groups_were_made(fitted):
-    record = json.loads((fitted / "out" / "run.json").read_text())
-    assert record["sensitive"] == ["AGE"]
-    assert record["grouping"] == {
-        "kinds": {"AGE": "whole numbers"}, "cuts": {"AGE": [40.0]}, "merged": {},
-    }  # fmt: skip
-
-
 def test_later_files_are_grouped_the_same_way(run, fitted, tmp_path):
     later = fitted / "later.csv"
     code, _, err = run("encode", fitted / "out", later, "--keep", "repaid", "-o", tmp_path / "shared.csv")
@@ -79,22 +71,6 @@ def test_an_earlier_result_is_replaced_only_when_asked(run, fitted):
     assert code == 2
     assert "choose another folder, or replace them (replace=True). (option --replace)" in err
     assert (fitted / "out" / "certificate.json").read_text() == before
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--groups", "AGE"], "groups must be COLUMN:40"),
-        (["--groups", "AGE:50,30"], "groups must have cut points in rising order for column 'AGE'"),
-        (["--groups", "income:20"], "sensitive column 'income' is not in the table"),
-        (["--groups", "AGE:10"], "no row is 'under 10' with the cut points 10"),
-    ],
-)
-def test_groups_that_cannot_be_are_refused_before_the_work(run, fitted, words, message):
-    code, out, err = run("share", fitted / "credit.csv", *SHARE, *words, "-o", fitted / "none")
-    assert (code, out) == (2, "")
-    assert message in err
-    assert not (fitted / "none").exists()
 
 
 def test_describe_says_what_to_expect(run, fitted, tmp_path):

@@ -143,14 +143,6 @@ def test_shared_rows_keep_their_precision_and_name_no_category_that_nobody_is_gi
     assert b"Secret" not in (tmp_path / "out" / "shared.parquet").read_bytes()
 
 
-def test_a_number_as_label_has_no_metrics_of_classes(tmp_path):
-    frame = loans(1500, 1).drop(columns=["since", "repaid"])
-    given = Table(frame, sensitive="sex", label="income", identifier="person", multiclass=True)
-    shared = share(given, target=0.4, quick=True)
-    assert shared.report.contents["metrics"] is None
-    assert shared.certificate.status == "CERTIFIED"
-
-
 def test_a_person_with_more_rows_than_all_others_is_refused_early_and_by_number(tmp_path):
     frame = loans(1200, 1).drop(columns="since")
     frame.loc[:8, "person"] = frame.loc[0, "person"]

@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from pandas.testing import assert_frame_equal
 
 from fairflows.codec import CellCodec, Codec, OutsideValues
 from fairflows.exceptions import DataError, DataWarning
@@ -83,14 +82,6 @@ def test_rows_of_cells_note_what_is_outside(cell_codec):
 
 
 @pytest.mark.parametrize("kind", ["codec", "cell_codec"])
-def test_rows_without_anything_new_are_encoded_as_ever(kind, request):
-    codec = request.getfixturevalue(kind)
-    made, found = encoded(codec, TRAINED)
-    assert found.by_column() == {}
-    assert not found.unknown.any()
-    np.testing.assert_array_equal(np.column_stack(made), np.column_stack(encode(codec, TRAINED)))
-
-
 @pytest.mark.parametrize("name", ["town", "age", "land"])
 def test_a_new_gap_is_not_passed_over_where_nobody_takes_note(name, codec, cell_codec):
     rows = TRAINED.astype({name: object})
@@ -123,24 +114,3 @@ def test_one_warning_counts_the_numbers_that_were_brought_back(codec):
     message = str(caught[0].message)
     assert "outside the training range: column 'rent' (10)" in message
     assert "training grid, rounded to them: column 'age' (30)" in message
-
-
-def test_whole_numbers_too_large_for_exact_floats_are_not_moved():
-    whole = 2**60 + 4096 * np.arange(N)
-    for dtype, start in ((np.int64, 0), (np.uint64, 2**63)):
-        trained = pd.DataFrame({"x": whole.astype(dtype) + dtype(start)})
-        codec = Codec(key=b"k" * 32).fit(trained)
-        made, found = encoded(codec, trained.astype(np.float64))  # which hold multiples of 4096 here
-        assert found.by_column() == {}
-        assert_frame_equal(codec.decode(made[0])[0], trained)
-
-
-def test_what_is_found_in_parts_of_a_table_is_known_of_the_whole():
-    whole, first, last = OutsideValues(4), OutsideValues(2), OutsideValues(2)
-    first.note("town", "unseen", np.array([True, False]))
-    last.note("town", "unseen", np.array([False, True]))
-    last.note("age", "beyond", np.array([True, True]))
-    whole.note_part(np.array([0, 2]), first)
-    whole.note_part(np.array([1, 3]), last)
-    assert whole.unknown.tolist() == [True, False, False, True]
-    assert whole.by_column() == {"town": {"unseen": 2}, "age": {"beyond": 2}}

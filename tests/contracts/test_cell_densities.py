@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairflows.density.cell_counts import CellCounts, SmoothedCounts, cell_levels
+from fairflows.density.cell_counts import CellCounts, SmoothedCounts
 from fairflows.density.estimated import CategoricalMADE, fit_together
 from fairflows.exceptions import DataError
 
@@ -112,12 +112,6 @@ def test_a_sample_without_a_row_that_counts_is_refused(codes, weight):
         CellCounts.of(np.array(codes, dtype=int), None if weight is None else np.array(weight))
 
 
-def test_codes_count_with_the_last_variable_fastest():
-    codes = np.arange(24)
-    np.testing.assert_array_equal(cell_levels(codes, LEVELS)[:3], [[0, 0, 0], [0, 0, 1], [0, 1, 0]])
-    np.testing.assert_array_equal(np.ravel_multi_index(cell_levels(codes, LEVELS).T, LEVELS), codes)
-
-
 def test_stacked_fit_equals_separate_fits(sample, validation):
     samples, validations = [sample, sample[:700], validation[:90]], [validation, validation[:300], sample[:50]]
 
@@ -149,15 +143,6 @@ def test_made_keeps_its_best_epoch_on_validation_rows(sample):
 def test_made_on_a_gpu_gives_the_same_kind_of_density(sample, validation):
     density = fitted(CategoricalMADE(LEVELS, n_epochs=5, device="cuda"), sample, validation)
     assert abs(np.exp(density.log_prob_of_all_cells()).sum() - 1.0) < 1e-10
-
-
-def test_smoothed_counts_trust_large_samples_more(law):
-    weights = []
-    for n in (100, 100_000):
-        codes = np.random.default_rng(0).choice(len(law), n, p=law)
-        held_out = np.random.default_rng(1).choice(len(law), 20_000, p=law)
-        weights.append(fitted(SmoothedCounts(LEVELS), codes, held_out).weight_)
-    assert weights[1] < 0.1 < weights[0]
 
 
 def test_counts_are_of_distinct_cells():

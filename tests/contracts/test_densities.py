@@ -6,13 +6,7 @@ import pytest
 import torch
 from torch import distributions as td
 
-from fairflows.density import (
-    FlowDensity,
-    GroupDensities,
-    KnownDensity,
-    MixtureDensity,
-    check_density,
-)
+from fairflows.density import FlowDensity, GroupDensities, KnownDensity, MixtureDensity, check_density
 from fairflows.exceptions import DataError
 from fairflows.paper.experiments.trade_offs import Autoregressive
 from own_parts import Normal
@@ -102,13 +96,6 @@ def test_gradient_is_that_of_finite_differences(density):
         torch.testing.assert_close(slope[:, j], difference, rtol=1e-4, atol=1e-5)
 
 
-def test_torch_func_gives_the_same_gradient(density):
-    double = copy.deepcopy(density).double()
-    x = rows(6).double().requires_grad_()
-    (slope,) = torch.autograd.grad(double.log_prob(x).sum(), x)
-    torch.testing.assert_close(torch.func.vmap(torch.func.grad(double.log_prob))(x.detach()), slope)
-
-
 def test_any_leading_shape(density):
     x = rows(24)
     flat = density.log_prob(x)
@@ -156,13 +143,6 @@ def test_groups_together_equal_groups_alone(three_groups):
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
     assert densities.sample(7, seeded()).shape == (3, 7, 2)
     assert len(densities.score(groups)) == 3
-
-
-def test_groups_in_float64(three_groups):
-    densities = three_groups[1].double()
-    x = rows(8).double().expand(3, -1, -1)
-    assert densities.log_prob(x).dtype == torch.float64
-    assert densities.sample(4, seeded()).dtype == torch.float64
 
 
 def test_groups_and_labels_by_blocks():

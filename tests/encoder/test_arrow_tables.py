@@ -10,7 +10,7 @@ import polars
 import pyarrow as pa
 import pytest
 
-from fairflows import FairMatching, FairTree, Release, Table, audit, recourse
+from fairflows import FairMatching, FairTree, Release, Table, recourse
 from fairflows.exceptions import DataError, DataWarning
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -85,28 +85,6 @@ def test_what_can_be_read_once_is_read_once(encoder, form):
         same = encoder.fit_transform(people().select(columns).to_pandas(), y)
     first = np.asarray(out[out.columns[0]] if isinstance(out, pd.DataFrame | polars.DataFrame) else out.column(0))
     assert first.tolist() == same.iloc[:, 0].tolist()
-
-
-def test_the_attribute_may_be_a_column_of_arrow():
-    table = people()
-    features = table.drop_columns(["sex", "person"])
-    encoder = FairTree(n_cells=4).fit(features, sensitive_features=table["sex"])
-    assert list(encoder.schema_.kinds) == ["age", "town", "day"]
-    assert set(encoder.groups_) == {"f", "m"}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_tables_of_every_form_are_the_same(form):
-    table = Table(FORMS[form](people()), sensitive="sex", identifier="person")
-    assert list(table.X) == ["age", "town", "day"]
-    assert table.kinds == {"age": "discrete", "town": "categorical", "day": "discrete"}
-    assert len(table) == 400
-
-
-def test_an_audit_takes_a_representation_as_an_arrow_table():
-    train, test = Table(people(), sensitive="sex", identifier="person").split(test=0.5, validation=0)
-    Z = [pa.table({"z": np.arange(float(len(part)))}) for part in (train, test)]
-    assert audit(Z, train, test, quick=True).attack_lower >= 0
 
 
 def test_a_lazy_frame_is_refused_with_a_hint():

@@ -29,8 +29,3 @@ def test_a_group_with_few_rows_that_count(categorical):
     counted = categorical.take(weight > 0)
     same = fit(counted)
     np.testing.assert_allclose(encoder.model_.log_p, same.model_.log_p)
-
-
-def test_a_group_without_rows_that_count(categorical):
-    with pytest.raises(DataError, match="positive sample_weight; group 'young' has none"):
-        fit(categorical, (categorical.a == "old").to_numpy(dtype=float))

@@ -33,36 +33,11 @@ def test_columns_are_known_by_name_or_else_by_place(answers, as_array):
     np.testing.assert_array_equal(back, answers)
 
 
-def test_names_that_are_no_text_stay_as_they_are(answers):
-    encoder, a = fitted(answers.set_axis([0, 1], axis=1))
-    Z = encoder.transform(answers.set_axis([0, 1], axis=1), sensitive_features=a)
-    assert list(Z) == [0, 1]
-    np.testing.assert_array_equal(encoder.inverse_transform(Z, sensitive_features=a), answers)
-
-
-def test_text_arrays_of_both_kinds(answers):
-    array, a = answers.to_numpy(dtype="U"), fitted(answers)[1]
-    for X in (array, array.astype(object), array.tolist()):
-        encoder = FairMatching(1.0, density="counts").fit(X, sensitive_features=a)
-        Z = encoder.transform(X, sensitive_features=a)
-        assert isinstance(Z, np.ndarray)
-        np.testing.assert_array_equal(encoder.inverse_transform(Z, sensitive_features=a), array)
-
-
 def test_missing_values_as_a_category_come_back_from_arrays(answers):
     X, a = answers.mask(np.arange(800).reshape(400, 2) % 5 == 0).to_numpy(dtype=object), fitted(answers)[1]
     encoder = FairMatching(1.0, density="counts", missing="category").fit(X, sensitive_features=a)
     back = encoder.inverse_transform(encoder.transform(X, sensitive_features=a), sensitive_features=a)
     pd.testing.assert_frame_equal(pd.DataFrame(back).fillna("?"), pd.DataFrame(X).fillna("?"), check_dtype=False)
-
-
-def test_columns_of_a_mixed_array_keep_their_types():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"town": rng.choice(["Ulm", "Bonn"], 300), "n": rng.integers(0, 90, 300)}).to_numpy(dtype=object)
-    encoder = FairMatching(1.0, density="counts", n_bins=3).fit(X, sensitive_features=rng.integers(0, 2, 300))
-    assert encoder.model_.codec.shape_ == (2, 3), "numbers are binned, not listed"
-    with pytest.raises(ValueError, match="NaN"):
-        encoder.fit(np.where(X == "Ulm", np.nan, X), sensitive_features=rng.integers(0, 2, 300))
 
 
 def test_other_columns(answers):

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
@@ -13,7 +12,6 @@ from fairflows.bounds.planning import delta_of_look
 from fairflows.encoder.base import is_fitted
 from fairflows.encoder.cell_programme import Bins, CellProgramme
 from fairflows.encoder.fair_cells import FairCells
-from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.released import Released
 from fairflows.table.persons import Key
@@ -83,11 +81,6 @@ def test_the_programme_keeps_its_distance_and_uses_it(n_groups):
     np.testing.assert_array_equal(channel.max(axis=1), 1), "without a constraint every bin goes to its nearest level"
 
 
-def test_few_bins_are_split():
-    channel, _ = CellProgramme.of(bins(2), 5, random_state=0).solve(0.02)
-    assert 0 < (channel.max(axis=1) < 1 - 1e-9).sum() <= 6  # (K - 1)(k + 1)
-
-
 def test_the_programme_is_at_its_optimum_with_two_cells():
     """With levels 0 and 1 and a squared loss the best channel is a fractional knapsack: bins by their gain per cost."""
     mass, eta = np.array([0.2, 0.3, 0.3, 0.2]), np.array([[0.1], [0.4], [0.6], [0.9]])
@@ -130,14 +123,6 @@ def test_of_several_targets_one_may_be_out_of_reach(train):
     assert found[1].target == 0.2
 
 
-def test_a_whole_frontier(train, test):
-    front = ff.frontier(
-        FairCells(4, n_certify=4000, **PLAIN), train, strengths=[0.12, 0.2, 0.4], seeds=1, validation=test
-    ).to_frame()
-    assert front["delta"].is_monotonic_increasing
-    assert front["accuracy"].iloc[-1] > front["accuracy"].iloc[0]
-
-
 def test_without_the_attribute(train, test):
     cells = FairCells(4, target=0.2, attribute="training", n_certify=4000, **PLAIN).fit(train)
     assert not cells.traits.needs_attribute
@@ -150,16 +135,6 @@ def test_without_the_attribute(train, test):
         FairCells(4, attribute="training", **PLAIN).fit(train.X, train.y)
     certificate = ff.certify(cells, test, target=0.3)
     assert certificate.status == "CERTIFIED"
-
-
-def test_cells_keep_more_with_a_higher_target(train, test):
-    accuracy = {}
-    for target in (0.12, 0.5):
-        cells = FairCells(4, target=target, n_certify=4000, **PLAIN).fit(train)
-        accuracy[target] = (Released.of(cells).predict(test) == test.y).mean()
-        assert total_variation(cells.laws_).max() <= cells.distance_ + 1e-6
-    assert accuracy[0.12] > 0.6
-    assert accuracy[0.5] > accuracy[0.12] + 0.01
 
 
 @pytest.mark.parametrize("attribute", ["encoding", "training"])
@@ -195,20 +170,6 @@ def test_a_number_to_predict(train, test):
         cells.predict_proba(test.X, sensitive_features=test.a)
 
 
-def test_a_label_of_many_numbers_is_refused_where_classes_are_needed(train):
-    with pytest.raises(DataError, match="y holds 3,000 different numbers, and FairMatching predicts classes"):
-        FairMatching(density="counts").fit(train.X, train.X["score"], sensitive_features=train.a)
-
-
-def test_saved_and_loaded(train, test, tmp_path):
-    cells = FairCells(4, target=0.2, attribute="training", n_certify=4000, **PLAIN).fit(train)
-    ff.save(cells, tmp_path / "model")
-    again = ff.load(tmp_path / "model")
-    np.testing.assert_array_equal(Released.of(again).cells(test), Released.of(cells).cells(test))
-    np.testing.assert_array_equal(Released.of(again).predict(test), Released.of(cells).predict(test))
-    assert not again.traits.needs_attribute
-
-
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_a_row_has_the_same_cell_alone_and_among_all(n_classes):
@@ -242,13 +203,6 @@ def test_a_value_missing_where_none_was_takes_one_map_in_every_group(kind):
     found = cells.transform(later, sensitive_features=a)["cell"]
     laws = np.stack([np.bincount(found[a == group], minlength=4) / (n / 2) for group in (0, 1)])
     assert np.abs(laws[0] - laws[1]).sum() / 2 < 0.06
-
-
-def test_any_classifier_with_probabilities(train, test):
-    forest = RandomForestClassifier(10, max_depth=4, random_state=0)
-    settings = {**PLAIN, "label_score": forest, "group_score": forest}
-    cells = FairCells(4, target=0.3, attribute="training", n_certify=8000, **settings).fit(train)
-    assert (Released.of(cells).predict(test) == test.y).mean() > 0.55
 
 
 def test_persons_or_rows():

@@ -16,7 +16,6 @@ from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.release import Release
 from fairflows.storage import load, save
 from fairflows.table.table import Table
-from fairflows.tradeoff import frontier
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -150,13 +149,6 @@ def test_leaves_that_a_group_cannot_fill_are_merged():
     assert set(encoder.transform(table)["cell"]) <= set(range(encoder.n_cells_))
 
 
-def test_a_table_too_small_for_two_cells_gives_one():
-    with pytest.warns(DataWarning, match="1 are left"):
-        encoder = tree(2, min_rows=50).fit(population(60, 0))
-    assert encoder.n_cells_ == 1
-    assert (encoder.transform(population(60, 1))["cell"] == 0).all()
-
-
 @pytest.mark.parametrize("n_groups", [2, 5])
 def test_groups_cannot_be_told_from_the_cells_of_new_persons(n_groups):
     encoder = tree(8).fit(population(12_000, 0, n_groups))
@@ -207,16 +199,6 @@ def test_without_a_label_and_with_numbers():
             regression.predict_proba(test)
     with pytest.raises(ValueError, match="label_score must be a regressor"):
         tree(8).fit(train.X, number, **of_table(train))
-
-
-def test_named_targets_are_told_before_others():
-    train, test = population(4000, 0), population(4000, 1)
-    explained = {}
-    for targets in (["height"], ["visits"]):
-        encoder = tree(8, targets=targets, label_weight=0).fit(train)
-        cell = encoder.transform(test)["cell"].to_numpy()
-        explained[targets[0]] = test.X["height"].groupby(cell).mean().var()
-    assert explained["height"] > 5 * explained["visits"]
 
 
 def test_missing_values_and_new_categories():
@@ -298,12 +280,6 @@ def test_the_number_of_cells_for_a_target():
         tree("auto", target=0.08, n_certify=100).fit(train)
     with pytest.raises(ValueError, match="set target"):
         tree("auto").fit(train)
-
-
-def test_a_frontier_over_numbers_of_cells():
-    found = frontier(tree(), population(3000, 0), strengths=[2, 8], validation=population(2000, 1))
-    assert [encoder.n_cells_ for encoder in found.encoders] == [2, 8]
-    assert found.to_frame()["accuracy"].between(0.5, 1).all()
 
 
 @pytest.mark.parametrize(

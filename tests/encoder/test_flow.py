@@ -6,23 +6,16 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 from scipy.stats import norm
-from sklearn import config_context
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 from torch.distributions import MultivariateNormal
 
 from fairflows.bounds import statistical_distance
-from fairflows.density import FlowDensity, GroupDensities, KnownDensity, MixtureDensity
+from fairflows.density import FlowDensity, KnownDensity, MixtureDensity
 from fairflows.density.base import FreshNoise
-from fairflows.encoder import flow_fitting
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.exceptions import DataError
 from fairflows.paper.gaussians import make_gaussians, make_shifted_gaussians, make_three_groups
 from fairflows.table.persons import Key, Persons
 from fairflows.tradeoff import frontier
-from fairflows.training.evaluation import held_out_losses
-from fairflows.training.loop import DivergedError, FreshDraws, GroupRows
-from precision import assert_same_release
 
 KEY = Key(range(32))
 pytestmark = pytest.mark.filterwarnings("ignore:Values outside the training range")
@@ -53,14 +46,6 @@ def test_mixed_tables_come_back_exactly(mixed, fitted):
     np.testing.assert_allclose(back["wage"], mixed.X["wage"], atol=1e-9)
 
 
-def test_encoding_is_repeatable_in_any_order(mixed, fitted):
-    Z = fitted.transform(mixed.X, sensitive_features=mixed.a)
-    order = np.random.default_rng(0).permutation(len(mixed))
-    for rows in (order, order[:7], order[:1]):
-        part = fitted.transform(mixed.X.iloc[rows], sensitive_features=mixed.a.iloc[rows])
-        assert_same_release(part, Z.iloc[rows])
-
-
 def test_the_same_seed_and_key_give_the_same_encoder(mixed, fitted):
     again = FairFlow(**QUICK).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
     for first, second in zip(fitted.flow_.bijection.parameters(), again.flow_.bijection.parameters(), strict=True):
@@ -68,42 +53,6 @@ def test_the_same_seed_and_key_give_the_same_encoder(mixed, fitted):
     other = FairFlow(**QUICK, random_state=1).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
     Z = fitted.transform(mixed.X, sensitive_features=mixed.a)
     assert not np.allclose(Z, other.transform(mixed.X, sensitive_features=mixed.a))
-
-
-def test_attribute_as_argument_or_as_column_is_the_same(mixed, fitted):
-    frame = mixed.X.assign(sex=mixed.a, who=mixed.identifier)
-    named = FairFlow(**{**QUICK, "identifier": "who"}, sensitive="sex").fit(frame, mixed.y)
-    expected = fitted.transform(mixed.X, sensitive_features=mixed.a)
-    np.testing.assert_allclose(named.transform(frame), expected, **SAME_TRAINING)
-    probabilities = fitted.predict_proba(mixed.X, sensitive_features=mixed.a)
-    np.testing.assert_allclose(named.predict_proba(frame), probabilities, **SAME_TRAINING)
-    in_one_call = FairFlow(**QUICK).fit_transform(mixed.X, mixed.y, sensitive_features=mixed.a)
-    np.testing.assert_allclose(in_one_call, expected, **SAME_TRAINING)
-
-
-def test_an_array_can_be_given_back_as_a_table(mixed):
-    numbers = mixed.X[["wage"]].to_numpy() @ np.array([[1.0, -2.0]]) + np.random.default_rng(0).normal(size=(480, 2))
-    encoder = FairFlow(**{**QUICK, "identifier": None}).fit(numbers, mixed.y, sensitive_features=mixed.a)
-    as_pandas = encoder.set_output(transform="pandas").transform(numbers, sensitive_features=mixed.a)
-    assert list(as_pandas) == ["z0", "z1"]
-
-
-def test_the_key_does_not_show_itself(fitted):
-    assert "secret key" in repr(fitted)
-    assert "x1f" not in repr(fitted)
-
-
-def test_pipelines_pass_the_attribute_on(mixed):
-    with config_context(enable_metadata_routing=True):
-        encoder = (
-            FairFlow(**QUICK).set_fit_request(sensitive_features=True).set_transform_request(sensitive_features=True)
-        )
-        pipeline = make_pipeline(encoder, LogisticRegression())
-        pipeline.fit(mixed.X, mixed.y, sensitive_features=mixed.a)
-        assert set(pipeline.predict(mixed.X, sensitive_features=mixed.a)) <= {"no", "yes"}
-    named = make_pipeline(FairFlow(**QUICK, sensitive="sex"), LogisticRegression())
-    named.fit(mixed.X.assign(sex=mixed.a), mixed.y)
-    assert named.score(mixed.X.assign(sex=mixed.a), mixed.y) > 0.5
 
 
 def test_several_classes_and_none(mixed):
@@ -215,25 +164,6 @@ def test_known_densities_far_from_zero_keep_their_precision():
     np.testing.assert_allclose(found, known[0].log_prob(torch.as_tensor(X.to_numpy(copy=True))).numpy(), atol=1e-6)
 
 
-def test_restarts_are_compared_by_the_criterion_they_are_trained_for(mixed, monkeypatch):
-    seen = []
-
-    def spy(bijection, head, densities, *args, **settings):
-        seen.append(densities.n_labels)
-        return held_out_losses(bijection, head, densities, *args, **settings)
-
-    monkeypatch.setattr(flow_fitting, "held_out_losses", spy)
-    settings = {**QUICK, "n_restarts": 2, "criterion": "equalized_odds", "validation": 0.2}
-    FairFlow(**settings).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
-    assert seen == [2]
-
-
-def test_chebyshev_scalarisation_trains(mixed):
-    encoder = FairFlow(**QUICK, scalarisation="chebyshev", ramp_epochs=1)
-    encoder.fit(mixed.X, mixed.y, sensitive_features=mixed.a)
-    assert np.isfinite(encoder.history_).all(axis=None)
-
-
 def test_a_single_feature_gets_an_elementwise_map():
     d = 1.5
     rng = np.random.default_rng(0)
@@ -342,59 +272,11 @@ def test_wrong_rows(mixed, fitted):
         fitted.transform(mixed.X.reset_index(drop=True), sensitive_features=mixed.a)
 
 
-class _NotDifferentiable(torch.distributions.MultivariateNormal):
-    def log_prob(self, value):
-        return super().log_prob(value).detach()
-
-
-class _NotANumber(torch.distributions.MultivariateNormal):
-    def log_prob(self, value):
-        return super().log_prob(value) * float("nan")
-
-
-@pytest.mark.parametrize(("kind", "message"), [(_NotDifferentiable, "differentiable"), (_NotANumber, "NaN")])
-def test_densities_that_cannot_be_trained_with(kind, message):
-    table, _ = make_gaussians(200, random_state=0)
-    bad = [kind(torch.zeros(2), torch.eye(2)) for _ in range(2)]
-    with pytest.raises(ValueError, match=message):
-        FairFlow(density=bad, n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
-
-
-def test_a_model_that_diverges_does_not_take_the_others_along(mixed):
-    with pytest.raises(DivergedError, match="lower learning_rate"):
-        FairFlow(**QUICK, learning_rate=1e18).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
-
-
 def test_a_known_density_needs_the_tables_dimensions():
     table, _ = make_gaussians(200, random_state=0)
     three = KnownDensity(torch.distributions.MultivariateNormal(torch.zeros(3), torch.eye(3)))
     with pytest.raises(ValueError, match="the table's 2 dimensions; got 3"):
         FairFlow(density=[three, three], n_epochs=1).fit(table.X, table.y, sensitive_features=table.a)
-
-
-def test_fresh_noise_is_another_encoding_of_the_same_rows(mixed, fitted):
-    codec = fitted.codec_
-    x, _ = codec.encode(mixed.X, Persons.of(np.arange(len(mixed))))
-    s, width = codec.grid_points(x)
-    fresh = FreshNoise(torch.as_tensor(width)).add(torch.as_tensor(s), torch.Generator().manual_seed(0)).numpy()
-    noisy = width > 0
-    assert noisy.any()
-    assert not noisy.all()
-    assert (fresh[:, noisy] != x[:, noisy]).all()
-    np.testing.assert_allclose(fresh[:, ~noisy], x[:, ~noisy], atol=1e-9)
-    exact = ["age", "rate", "town", "owner", "since"]
-    assert_frame_equal(codec.decode(fresh)[0][exact], codec.decode(x)[0][exact], check_exact=True)
-
-
-def test_every_batch_gets_new_noise():
-    s = torch.full((4, 2), 0.5)
-    data = GroupRows([s, s], noise=FreshNoise(torch.tensor([0.1, 0.0])))
-    densities = GroupDensities.fit(MixtureDensity(1), [torch.randn(50, 2), torch.randn(50, 2)])
-    x = FreshDraws(data, densities, seeds=[0], batch_size=100).take(2).x[:, 0, :, :100]
-    assert len(x[..., 0].unique()) > 390, "400 draws; equal ones are rounding"
-    assert (x[..., 0] >= 0).all()
-    assert (x[..., 0] < torch.logit(torch.tensor(0.6)) + 1e-5).all()
-    assert (x[..., 1] == 0).all()
 
 
 @pytest.mark.parametrize("density", [MixtureDensity(1), FlowDensity(hidden=(8,), n_steps=60)])

@@ -12,7 +12,7 @@ from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.paper.baselines import RawFeatures
 from fairflows.release.release import Release
-from fairflows.table.persons import Key, Persons
+from fairflows.table.persons import Key
 from fairflows.table.table import Table
 
 KEY = Key(range(32))
@@ -64,26 +64,7 @@ def test_persons_are_named_by_the_identifier_alone(index, identifier, names):
     assert encoder.most_rows_ == (None if names is None else 1)
 
 
-def test_a_column_called_row_is_an_identifier_like_any_other():
-    rows = pd.DataFrame({"x": [1.0, 2.0, 3.0], "row": [7, 7, 9]})
-    encoder = RawFeatures(identifier="row").fit(rows)
-    assert encoder.read(rows).persons.rows_each().tolist() == [2, 1]
-    assert encoder.most_rows_ == 2
-
-
-def test_a_table_names_its_persons_and_a_caller_may(named, unnamed):
-    encoder = RawFeatures().fit(named)
-    assert encoder.ledger_.used[0].named
-    assert encoder.read(named).persons.names.tolist() == named.identifier.astype(str).tolist()
-    assert not encoder.read(unnamed).persons.named
-    given = Persons.of(np.arange(len(unnamed)))
-    assert encoder.read(unnamed, None, given).persons is given
-
-
-RANDOMISED = [
-    FairMatching(0.5, **QUICK),
-    Release(FairMatching(0.5, **QUICK), n_cells=4, output="cell", n_folds=1),
-]
+RANDOMISED = [FairMatching(0.5, **QUICK), Release(FairMatching(0.5, **QUICK), n_cells=4, output="cell", n_folds=1)]
 
 
 @pytest.mark.parametrize("encoder", RANDOMISED, ids=lambda encoder: type(encoder).__name__)
@@ -97,15 +78,6 @@ def test_rows_that_nobody_named_get_fresh_randomness_and_it_is_said(unnamed, enc
             assert not encoder.transform(rows, sensitive_features=a).equals(first)
 
 
-@pytest.mark.parametrize("encoder", RANDOMISED, ids=lambda encoder: type(encoder).__name__)
-def test_a_named_person_is_encoded_alike_whatever_table_she_comes_in(named, encoder):
-    encoder.fit(named)
-    Z = encoder.transform(named)
-    order = np.random.default_rng(0).permutation(len(named))
-    assert_frame_equal(encoder.transform(named.take(order)), Z.iloc[order])
-    assert_frame_equal(encoder.transform(named.take([17])), Z.iloc[[17]])
-
-
 def test_rows_that_come_one_by_one_do_not_share_a_coin(categorical):
     """A coin of the row's number would be the same for everybody who sends a single row."""
     encoder = FairMatching(0.5, density="counts").fit(categorical)
@@ -116,18 +88,6 @@ def test_rows_that_come_one_by_one_do_not_share_a_coin(categorical):
     with pytest.warns(DataWarning, match="fresh randomness"):
         sent = [tuple(encoder.transform(row, sensitive_features=a).iloc[0]) for _ in range(40)]
     assert len(set(sent)) == 2
-
-
-def test_nothing_is_said_where_no_coin_is_tossed(unnamed):
-    encoder = FairMatching(1.0, **QUICK).fit(unnamed)
-    assert_frame_equal(encoder.transform(unnamed.X, sensitive_features=unnamed.a), encoder.transform(unnamed))
-
-
-def test_an_identifier_column_counts_whatever_the_index_is_called(frame):
-    rows = frame.rename_axis("row")
-    encoder = FairMatching(0.5, **QUICK, identifier="pid")
-    encoder.fit(features(rows), rows["label"], sensitive_features=rows["group"])
-    assert encoder.ledger_.used[0].named
 
 
 @pytest.mark.parametrize("as_release", [False, True], ids=["alone", "with a release"])
@@ -170,13 +130,3 @@ def test_decoding_without_coins_needs_no_identifier(frame, mixed):
     flow = FairFlow(**QUICK_FLOW, identifier="person").fit(mixed)
     back = flow.inverse_transform(flow.transform(mixed).to_numpy(), sensitive_features=mixed.a)
     np.testing.assert_array_equal(back[:, 0], mixed.X["age"])  # the noise is taken off by rounding
-
-
-def test_a_flow_takes_the_identifier_from_the_index(mixed):
-    X = mixed.X.rename_axis("member")
-    encoder = FairFlow(**QUICK_FLOW, key=KEY, identifier="member").fit(X, mixed.y, sensitive_features=mixed.a)
-    encoder.transform(X, sensitive_features=mixed.a)
-    with pytest.raises(DataError, match="persons by their 'member'"):
-        encoder.transform(X.rename_axis("row"), sensitive_features=mixed.a)
-    with pytest.raises(DataError, match="The identifier column 'who' is not in the table"):
-        FairFlow(**QUICK_FLOW, identifier="who").fit(X, mixed.y, sensitive_features=mixed.a)

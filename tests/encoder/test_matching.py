@@ -4,17 +4,13 @@ from itertools import permutations
 
 import numpy as np
 import pandas as pd
-import polars
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.attack.auditing import audit
 from fairflows.bounds import exact_statistical_distance
-from fairflows.certificate.certify import certify
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.table.persons import Key
-from fairflows.table.table import Table
 from processes import start
 
 KEY = Key(range(32))
@@ -83,16 +79,6 @@ def test_two_keys_disagree_as_often_as_gamma_says(categorical):
     assert disagree == pytest.approx(2 * gamma * (1 - gamma), abs=4 * np.sqrt(0.25 / parts.sum()))
 
 
-def test_equal_rows_of_two_persons_can_part(categorical):
-    encoder = fit(categorical, gamma=0.5)
-    group = (categorical.a == "young").astype(int).to_numpy()
-    cells = encoder.model_.codec.encode(categorical.X)
-    where = np.flatnonzero(encoder.matched_[group, cells] != encoder.split_[group, cells])[0]
-    copies = categorical.X.iloc[[where] * 50].set_axis(pd.Index(range(50), name="person"))
-    Z = encoder.transform(copies, sensitive_features=categorical.a.iloc[[where] * 50])
-    assert len(Z.drop_duplicates()) == 2
-
-
 def assert_encoded_alike(folder):
     rows, Z = (pd.read_parquet(folder / name) for name in ("t.parquet", "z.parquet"))
     X = rows.drop(columns=["group", "label"])
@@ -112,29 +98,6 @@ def test_order_and_process_do_not_matter(categorical, tmp_path):
     other = start(assert_encoded_alike, tmp_path, output=tmp_path / "said")
     other.join()
     assert other.exitcode == 0, (tmp_path / "said").read_text()
-
-
-def test_three_groups_and_polars(categorical):
-    a = np.random.default_rng(0).choice(["r", "s", "t"], len(categorical))
-    X = polars.from_pandas(categorical.X.reset_index())
-    encoder = FairMatching(0.5, **QUICK).fit(X, categorical.y, sensitive_features=a)
-    Z = encoder.transform(X, sensitive_features=a)
-    assert isinstance(Z, polars.DataFrame)
-    assert encoder.latent_law().log_density_table(100).shape == (100, 3, 3)
-
-
-@pytest.mark.parametrize("density", ["made", "counts"])
-def test_every_density(categorical, density, short_made):
-    encoder = fit(categorical, density=density)
-    assert encoder.held_out_log_likelihood_.shape == (2,)
-    np.testing.assert_allclose(np.exp(encoder.model_.log_p).sum(axis=1), 1, atol=1e-10)
-
-
-def test_numbers_are_binned(mixed):
-    encoder = FairMatching(0.2, **QUICK, n_bins=3).fit(mixed.X, mixed.y, sensitive_features=mixed.a)
-    Z = encoder.transform(mixed.X, sensitive_features=mixed.a)
-    assert Z["age"].nunique() <= 3
-    assert Z["town"].isin(["Ulm", "Bonn", "Köln"]).all()
 
 
 def test_spaces_too_large_to_list_use_the_observed_cells(categorical):
@@ -195,25 +158,3 @@ def test_without_a_label_everything_is_matched(categorical):
     np.testing.assert_array_equal(encoder.matched_, encoder.split_)
     with pytest.raises(DataError, match="fitted without a label"):
         encoder.predict(categorical.X, sensitive_features=categorical.a)
-
-
-def test_numbers_in_bins_are_attacked_certified_and_encoded_again():
-    rng = np.random.default_rng(0)
-    a, y = rng.integers(2, size=(2, 4000))
-    frame = pd.DataFrame(
-        {"age": rng.integers(18, 80, 4000) + 5 * a, "rate": rng.normal(size=4000) + y, "who": range(4000)}
-    )
-    table = Table(frame.assign(a=a, y=y), sensitive="a", label="y", identifier="who")
-    train, _, test = table.split(random_state=0)
-    encoder = FairMatching(0.5, density="counts", identifier="who").fit(train)
-    found = audit(encoder, train, test, quick=True)
-    assert max(found.density_gap_lower.values()) < 0.05, "counts of few cells are right"
-    assert certify(encoder, test, audit=found).status == "MODEL_ONLY"
-    Z = encoder.transform(test.X, sensitive_features=test.a)
-    bins = encoder.inverse_transform(Z, sensitive_features=test.a)
-    codec = encoder.model_.codec
-    np.testing.assert_array_equal(
-        codec.encode(bins), codec.encode(test.X)
-    )  # the names of bins stand for what they hold
-    with pytest.raises(DataError, match="'age' must hold whole numbers, as in the rows that the model was fitted on"):
-        encoder.transform(bins, sensitive_features=test.a)

@@ -7,8 +7,6 @@ from pandas.testing import assert_frame_equal
 from sklearn.base import clone
 
 from fairflows import DataError, FairFlow, Release, audit, certify, frontier, load, save, verify
-from fairflows.bijection import NeuralSpline, StackedMLP
-from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
 from fairflows.encoder.base import is_fitted
 from fairflows.paper import make_gaussians
 from fairflows.storage import model_hash
@@ -80,14 +78,6 @@ def test_own_bijections_are_audited_and_certified(parts, with_linear):
     assert certify(cells, validation).cell_upper < 1
 
 
-def test_settings_of_our_own_bijections_can_be_given(parts):
-    train, _, _ = parts
-    fitted = FairFlow(bijection=NeuralSpline(3, n_blocks=2, hidden=(8,), n_bins=5), density=Normal(), **QUICK).fit(
-        train
-    )
-    assert (fitted.flow_.bijection.n_bins, fitted.flow_.bijection.n_features) == (5, 2)
-
-
 class Forgetful(Linear):
     """Does not keep a setting that it takes."""
 
@@ -149,60 +139,3 @@ def test_a_bijection_whose_code_has_changed_is_not_loaded(with_linear, tmp_path)
     save(with_linear, tmp_path / "model")
     with pytest.raises(DataError, match="Linear is another map than when the model was saved: its code has changed"):
         load(tmp_path / "model", own=[Changed, Normal])
-
-
-def test_own_classes_must_be_able_to_describe_themselves(tmp_path):
-    with pytest.raises(ValueError, match="own must hold classes that have to_dict and from_dict; got"):
-        load(tmp_path, own=["Linear"])
-
-
-class Stated:
-    """A law with the two methods that are needed, and no more."""
-
-    def __init__(self, mean=0.0):
-        self.law = torch.distributions.Independent(torch.distributions.Normal(torch.full((2,), mean), 1.0), 1)
-        self.log_prob, self.sample = self.law.log_prob, self.law.sample
-
-
-class Described(Stated):
-    """The same, able to describe itself."""
-
-    def to_dict(self):
-        return {"mean": float(self.law.mean[0])}
-
-    @classmethod
-    def from_dict(cls, state):
-        return cls(state["mean"])
-
-
-def test_objects_are_saved_if_they_describe_themselves(tmp_path):
-    with pytest.raises(DataError, match="a Stated cannot be saved: a saved model holds no code.*to_dict and from_dict"):
-        save(KnownDensity(Stated()), tmp_path / "density")
-    save(KnownDensity(Described(2.0)), tmp_path / "density")
-    again = load(tmp_path / "density", own=[Described])
-    x = torch.zeros(3, 2)
-    torch.testing.assert_close(again.log_prob(x), Described(2.0).log_prob(x))
-
-
-class Networked(Normal):
-    """Holds a network of ours beside buffers."""
-
-    def fit(self, x, random_state=0):
-        super().fit(x)
-        self.network = StackedMLP(2, (4,), 1, seeds=[random_state])
-        return self
-
-
-def test_our_networks_inside_an_own_density_need_nothing_passed(tmp_path):
-    density = Networked().fit(torch.randn(50, 2, generator=torch.Generator().manual_seed(0)))
-    save(GroupDensities([density, density]), tmp_path / "densities")
-    again = load(tmp_path / "densities", own=[Networked])
-    x = torch.ones(1, 3, 2)
-    torch.testing.assert_close(again.members[0].network(x), density.network(x))
-    torch.testing.assert_close(again.members[1].log_prob(x), density.log_prob(x))
-
-
-def test_a_mixture_of_own_and_our_densities(parts):
-    train, _, _ = parts
-    fitted = FairFlow(density=[Normal(), MixtureDensity(2)], n_blocks=2, hidden=(8,), **QUICK).fit(train)
-    assert [type(member) for member in fitted.flow_.densities.members] == [Normal, MixtureDensity]

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from fairflows import DataError, DataWarning, FairCells, FairFlow, FairMatching, Release
+from fairflows import DataError, DataWarning, FairFlow, FairMatching, Release
 from fairflows.density import MixtureDensity
 from fairflows.paper.baselines import RawFeatures
 
@@ -52,17 +52,6 @@ def test_a_grid_search_rounds_a_value_that_is_off_the_grid_in_one_fold(people):
     rounded = [str(w.message) for w in said if "training grid" in str(w.message)]
     message = "Values between the points of the training grid, rounded to them: column 'hours' (1)."
     assert rounded == [message, message], "one for each gamma, in the fold that meets the value only when it predicts"
-
-
-def test_one_warning_counts_the_values_of_a_call(people):
-    X, y = people
-    flow = FairFlow(**FLOW).fit(X.drop(index=PLACE), y.drop(index=PLACE))
-    off = X.assign(hours=X["hours"] + 0.25 * (X.index % 2 == 0), age=X["age"] + 0.5 * (X.index < 3))
-    for encode in (flow.transform, flow.predict, flow.predict_proba):
-        with pytest.warns(DataWarning, match="rounded to them: column 'age' .3., 'hours' .121.") as said:
-            encode(off)
-        assert len(said) == 1
-        assert said[0].filename == __file__, "it points at the line that called"
 
 
 def test_off_the_grid_a_value_is_rounded_alike_in_every_group(people):
@@ -110,14 +99,6 @@ def test_the_attribute_is_routed_through_two_encoders(routing, towns):
     assert together.fit(X=X, y=y, sensitive_features=a).transform(X=X, sensitive_features=a).shape == cells.shape
 
 
-def test_an_inverse_takes_the_routed_attribute(routing, towns):
-    X, y, a = towns
-    chain = make_pipeline(FairMatching(1.0, density="counts", identifier="person")).fit(X, y, sensitive_features=a)
-    Z = chain.transform(X, sensitive_features=a)
-    pd.testing.assert_frame_equal(chain.inverse_transform(Z, sensitive_features=a), X)
-    pd.testing.assert_frame_equal(chain[0].inverse_transform(X=Z, sensitive_features=a), X)
-
-
 def test_a_search_routes_the_attribute_to_fits_and_scores(routing, towns):
     X, y, a = towns
     encoder = FairMatching(density="counts", identifier="person")
@@ -125,23 +106,6 @@ def test_a_search_routes_the_attribute_to_fits_and_scores(routing, towns):
     search = GridSearchCV(chain, {"fairmatching__gamma": [0.0, 1.0]}, cv=3).fit(X, y, sensitive_features=a)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert search.score(X, y, sensitive_features=a) > 0.5
-
-
-def test_an_encoder_that_needs_no_attribute_gets_it_for_fitting_alone(routing, towns):
-    X, y, a = towns
-    X = X.assign(wage=np.random.default_rng(2).normal(size=len(X)) + y.to_numpy())
-    scores = {"label_score": LogisticRegression(), "group_score": LogisticRegression()}
-    cells = FairCells(4, target=0.3, attribute="training", identifier="person", **scores)
-    chain = make_pipeline(cells, OneHotEncoder(), LogisticRegression()).fit(X, y, sensitive_features=a)
-    assert chain.predict(X).shape == y.shape
-
-
-def test_routing_can_be_turned_off_for_a_step(routing, towns):
-    X, y, a = towns
-    encoder = FairMatching(density="counts").set_fit_request(sensitive_features=False)
-    encoder.set_transform_request(sensitive_features=False)
-    with pytest.raises(TypeError, match="sensitive_features"):
-        make_pipeline(encoder).fit(X, y, sensitive_features=a)
 
 
 def test_scorers_and_cross_validation_predict_from_a_column(towns):

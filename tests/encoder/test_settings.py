@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from fairflows.density import MixtureDensity
@@ -44,22 +43,6 @@ WRONG = [
 def test_wrong_settings(categorical, encoder, settings, message):
     with pytest.raises(ValueError, match=message):
         clone(encoder).set_params(**settings).fit(categorical.X, categorical.y, sensitive_features=categorical.a)
-
-
-@pytest.mark.parametrize("gamma", ["much", None, np.nan])
-def test_a_strength_is_a_number(categorical, gamma):
-    with pytest.raises(ValueError, match=r"gamma must be in \[0, 1\]; got"):
-        FairMatching(gamma).fit(categorical.X, categorical.y, sensitive_features=categorical.a)
-
-
-@pytest.mark.parametrize("encoder", ENCODERS, ids=lambda encoder: type(encoder).__name__)
-def test_a_later_fit_that_fails_leaves_no_model(categorical, encoder):
-    encoder = clone(encoder).fit(categorical.X, categorical.y, sensitive_features=categorical.a)
-    other = np.random.default_rng(0).choice(["r", "s", "t"], len(categorical))
-    with pytest.raises(DataError, match="at least two classes"):
-        encoder.fit(categorical.X[["town"]], np.zeros(len(categorical)), sensitive_features=other)
-    with pytest.raises(NotFittedError):
-        encoder.transform(categorical.X, sensitive_features=categorical.a)
 
 
 TAKE_GAPS = {

@@ -133,7 +133,7 @@ EXPECTED = {
     },
     "tree": {
         "check_sample_weight_equivalence_on_dense_data": "rows are parted at random: weights and repeated rows agree "
-        "in distribution, not number by number",
+        "in distribution, not number by number"
     },
 }
 

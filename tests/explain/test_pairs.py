@@ -30,15 +30,6 @@ def test_a_row_and_its_match_share_a_representation(fitted):
     assert np.allclose(own, table.X[table.a == 0])
 
 
-def test_the_frame_holds_rows_and_what_the_other_group_decodes(fitted):
-    table, (_, encoder) = fitted
-    frame = matches(encoder, table.X, sensitive_features=table.a).to_frame()
-    z = encoder.transform(table.X, sensitive_features=table.a)
-    assert np.allclose(frame[["match x1", "match x2"]], encoder.inverse_transform(z, sensitive_features=1 - table.a))
-    assert np.allclose(frame[["x1", "x2"]], table.X)
-    assert (frame["group"] == table.a).all()
-
-
 def test_fairness_matches_rows_of_like_likelihood(fitted):
     """The paper's figure 9: without fairness a row is matched with an unlikely one, with fairness with a likely one."""
     table, encoders = fitted
@@ -49,16 +40,6 @@ def test_fairness_matches_rows_of_like_likelihood(fitted):
         gaps.append((summary["log p(x)"] - summary["log p(match)"]).mean())
     assert gaps[1] < 0.5
     assert gaps[0] > gaps[1] + 1
-
-
-def test_clusters_are_those_of_the_last_side(fitted):
-    """Two blobs a group: a row and its match are in one cluster by construction, and the blobs are found."""
-    table, (_, encoder) = fitted
-    pairs = matches(encoder, table.X, sensitive_features=table.a)
-    clusters = pairs.clusters(n_clusters=2)
-    right = pairs.sides[1]["x1"] > 0
-    assert max((clusters == right).mean(), (clusters != right).mean()) > 0.95
-    assert pairs.summary(clusters)["rows"].sum() == len(table)
 
 
 def test_three_groups_have_a_side_each():

@@ -11,7 +11,7 @@ import pytest
 from fairflows.exceptions import DataError
 from fairflows.paper import experiments
 from fairflows.paper.experiments import Outcome, list_experiments, run, run_many
-from fairflows.paper.experiments.problems import adult, at_hand, changed, crime, health, law
+from fairflows.paper.experiments.problems import crime, health, law
 from fairflows.paper.experiments.result import Setting, new_pool
 
 PAPER = [f"figure-{i}" for i in (1, 2, 3, "4a", "4b", 5, 6, 7, 8, 9)] + [f"table-{i}" for i in range(1, 6)]
@@ -19,11 +19,7 @@ PAPER = [f"figure-{i}" for i in (1, 2, 3, "4a", "4b", 5, 6, 7, 8, 9)] + [f"table
 
 def test_every_experiment_of_the_paper_is_there_and_has_its_own_function():
     ids = list_experiments()["id"].tolist()
-    assert set(PAPER) | {
-        "recourse",
-        "transfer",
-        "certificates",
-    } == set(ids)
+    assert set(PAPER) | {"recourse", "transfer", "certificates"} == set(ids)
     functions = [experiments.function_of(name) for name in ids]
     assert all(callable(function) for function in functions)
     assert len(set(functions)) == len(ids)
@@ -105,35 +101,3 @@ def test_the_papers_settings():
     density = health().encoder.density
     assert (density.hidden, density.batch_size, density.n_steps) == ((20,), 256, 15_520)
     assert (health().encoder.validation, health().encoder.fresh_noise) == (0.2, True)
-
-
-def test_a_setting_decides_the_size_and_the_device():
-    setting = Setting(quick=True, device="cuda")
-    assert law().at(setting).encoder.n_epochs == 40
-    assert law().at(setting).rows == 12_000
-    assert law().at(Setting()).rows is None
-    assert law().at(setting).encoder.device == "cuda"
-    assert crime().at(Setting()).encoder.device == "auto"
-    assert adult().at(Setting()).encoder.device == "cpu", "a matching of cells gains nothing from a GPU"
-
-
-def test_changing_settings_leaves_the_encoder_as_it_was():
-    encoder = crime().encoder
-    assert changed(encoder, n_epochs=3).n_epochs == 3
-    assert encoder.n_epochs == 60
-
-
-def test_missing_data_are_noted_and_an_error_when_all_are_missing():
-    def missing():
-        raise DataError("no file")
-
-    assert at_hand({"here": lambda: 1, "away": missing}) == ({"here": 1}, ["away was skipped: no file"])
-    with pytest.raises(DataError, match="away was skipped: no file"):
-        at_hand({"away": missing})
-
-
-def test_a_result_says_which_data_it_is_of():
-    result = Outcome(pd.DataFrame({"x": [0.12345]}), "drawn", ["a note"], id="figure-2", title="t")
-    assert "data: drawn" in str(result)
-    assert "0.123" in str(result)
-    assert "note: a note" in str(result)

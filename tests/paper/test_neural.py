@@ -1,21 +1,15 @@
 """The neural baselines: the same interface, stacked training equals separate training, the losses' formulas."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
-from fairflows import certify
 from fairflows.exceptions import DataError
 from fairflows.paper import make_gaussians, make_three_groups
 from fairflows.paper.baselines import FCRL, LAFTR, AdversarialEncoder, AdversarialForgetting, MaxEntARL, neural
 from fairflows.paper.baselines.adversarial import NormalisedL1, absolute_error
 from fairflows.paper.baselines.fcrl import Critic
 from fairflows.paper.baselines.neural import BaselineBatch, TaskRows
-from fairflows.release.release import Release
-from fairflows.tradeoff import frontier
 
 KEY = bytes(range(32))
 ALL = [AdversarialEncoder, LAFTR, MaxEntARL, AdversarialForgetting, FCRL]
@@ -42,20 +36,6 @@ def encoded(encoder, blobs):
 
 
 @pytest.mark.parametrize("baseline", ALL)
-def test_fit_transform_predict(baseline, blobs):
-    encoder = made(baseline, n_epochs=3).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
-    Z = encoded(encoder, blobs)
-    assert isinstance(Z, pd.DataFrame)
-    assert list(Z) == encoder.get_feature_names_out().tolist()
-    assert Z.index.equals(blobs.X.index)
-    assert np.isfinite(Z).all(axis=None)
-    assert set(encoder.predict(blobs.X, sensitive_features=blobs.a)) <= {0, 1}
-    assert np.allclose(Z, encoder.transform(blobs.X, sensitive_features=blobs.a))
-    with pytest.raises(NotFittedError):
-        clone(encoder).transform(blobs.X)
-
-
-@pytest.mark.parametrize("baseline", ALL)
 def test_many_seeds_in_one_run_are_each_what_they_would_be_alone(baseline, blobs):
     settings = {"n_epochs": 3, "batch_size": 64, "learning_rate": 1e-3}
     weight = baseline().traits.strength
@@ -69,15 +49,6 @@ def test_many_seeds_in_one_run_are_each_what_they_would_be_alone(baseline, blobs
     assert together[4].random_state == 4
     assert np.allclose(encoded(together[4], blobs), encoded(alone, blobs), atol=1e-5)
     assert not np.allclose(encoded(together[3], blobs), encoded(alone, blobs), atol=1e-3)
-
-
-@pytest.mark.parametrize("baseline", ALL)
-def test_the_attribute_may_be_a_column_and_is_never_a_feature(baseline, blobs):
-    data = blobs.X.assign(a=blobs.a)
-    named = made(baseline, n_epochs=2, sensitive="a").fit(data, blobs.y)
-    passed = made(baseline, n_epochs=2).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
-    assert np.allclose(named.transform(data), encoded(passed, blobs))
-    assert list(named.schema_.kinds) == list(blobs.X)
 
 
 @pytest.mark.parametrize("baseline", [LAFTR, MaxEntARL])
@@ -120,12 +91,6 @@ def test_categories_and_three_groups():
         assert encoder.transform(X, sensitive_features=table.a).shape == (300, encoder.n_latent)
         if baseline is not FCRL:
             assert encoder.players_.adversary.weights[-1].shape[-1] == 3
-
-
-def test_without_price_the_task_is_learnt(blobs):
-    free = AdversarialEncoder(0.0, n_epochs=15, learning_rate=0.02)
-    encoder = free.fit(blobs.X, blobs.y, sensitive_features=blobs.a)
-    assert (encoder.predict(blobs.X) == blobs.y).mean() > 0.97
 
 
 def test_the_price_confuses_the_adversary_that_it_is_paid_for(blobs):
@@ -198,36 +163,6 @@ def test_a_strong_fcrl_hides_more(blobs):
         return (((Z[:, None] - means) ** 2).sum(axis=-1).argmin(axis=1) == blobs.a).mean()
 
     assert told(weak) > told(strong) + 0.05
-
-
-def test_noise_belongs_to_persons(blobs):
-    encoder = made(FCRL, n_epochs=1).fit(blobs.X, blobs.y, sensitive_features=blobs.a)
-    again = FCRL(n_epochs=1, identifier="person").fit(blobs.X, blobs.y, sensitive_features=blobs.a)
-    assert encoder.traits.randomised
-    assert np.array_equal(encoder.transform(blobs.X[::-1]), encoder.transform(blobs.X)[::-1])
-    assert not np.allclose(encoder.transform(blobs.X), again.transform(blobs.X)), "another key, other noise"
-
-
-@pytest.mark.parametrize("baseline", ALL)
-def test_a_frontier_of_a_baseline(baseline, blobs):
-    train, validation, _ = blobs.split()
-    front = frontier(made(baseline, n_epochs=1), train, strengths=[0.1, 0.5], seeds=[0, 1], validation=validation)
-    assert len(front.encoders) == 4
-
-
-def test_cells_of_a_baseline_can_be_certified(blobs):
-    train, _, test = blobs.split()
-    release = Release(LAFTR(n_epochs=1), n_cells=4, output="cell", n_folds=1).fit(train)
-    assert 0 < certify(release, test).cell_upper <= 1
-
-
-def test_nothing_is_certified_of_the_latent_of_a_baseline(blobs):
-    train, _, test = blobs.split()
-    encoder = LAFTR(n_epochs=1).fit(train)
-    assert encoder.latent_law() is None
-    certificate = certify(encoder, test)
-    assert certificate.status == "NOT_MET"
-    assert certificate.cell_upper is certificate.model_upper is None
 
 
 def test_errors_name_what_is_wrong(blobs):

@@ -2,8 +2,6 @@
 
 import os
 
-import pytest
-
 from fairflows.paper.experiments.result import in_processes
 
 
@@ -17,11 +15,3 @@ def test_results_come_in_order_from_other_processes():
     assert [total for total, _ in found] == [0, 3, 6]
     assert os.getpid() not in {process for _, process in found}
     assert in_processes(describe, items[:1], 1) == [(0, os.getpid())]
-
-
-@pytest.mark.slow  # torch is imported in each of them
-def test_tensors_are_copied_to_other_processes_and_back():
-    import torch
-
-    items = [torch.full((3,), float(i)) for i in range(3)]
-    assert in_processes(torch.sum, items, 2) == [0, 3, 6]

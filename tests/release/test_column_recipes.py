@@ -62,12 +62,6 @@ def test_computed_columns_stay_in_the_range_of_the_table():
         assert drawn[name].max() <= X[name].max()
 
 
-def test_recognition_can_be_switched_off():
-    law, drawn = drawn_from(numbers(), derive=False)
-    assert law.derived == []
-    assert set(law.order) == set(drawn)
-
-
 def test_independent_numbers_follow_from_nothing():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({f"x{j}": rng.integers(0, 40, N) for j in range(8)} | {"real": rng.normal(size=N)})

@@ -96,15 +96,6 @@ def test_everybody_is_encoded_by_the_model_that_never_saw_her(shared, rows):
     np.testing.assert_array_equal(shared.transform(table(new))["cell"] // 8, fold_of(new))
 
 
-def test_predictions_are_those_of_the_persons_own_model(shared, rows):
-    whole, fold = table(rows), fold_of(rows)
-    predicted = shared.predict(whole)
-    for f in (0, 1):
-        places = np.flatnonzero(fold == f)
-        expected = shared.models_[f].predict(shared.read(whole.take(places)))
-        np.testing.assert_array_equal(predicted[places], expected)
-
-
 def test_a_model_is_what_the_release_learns_from_the_other_persons(rows):
     """With its share of δ to plan with, and the weights of these rows."""
     whole, fold = table(rows), fold_of(rows)
@@ -201,11 +192,6 @@ def test_a_group_or_label_that_a_fold_lacks_is_refused(rows):
     )  # fmt: skip
     with pytest.raises(DataError, match="Label 'late' is missing in the persons of one fold"):
         ff.Release(ff.FairTree(4, **QUICK), output="cell").fit(labels)
-
-
-def test_the_number_of_folds_is_checked(rows):
-    with pytest.raises(ValueError, match="n_folds must be a whole number of at least 1; got 0"):
-        ff.Release(ff.FairTree(4), output="cell", n_folds=0).fit(table(rows))
 
 
 # What a certificate says.
@@ -452,13 +438,6 @@ def test_folds_of_persons_without_names_are_dealt_anew_and_evenly(rows):
     assert 0.4 < first.mean() < 0.6
 
 
-def test_rows_that_lack_the_identifier_are_refused(rows):
-    shared = ff.Release(RawFeatures(sensitive="sex", identifier="person", key=KEY), n_cells=4, output="cell")
-    shared.fit(rows.drop(columns="repaid"), rows["repaid"])
-    with pytest.raises(DataError, match="by their 'person'"):
-        shared.transform(rows.drop(columns=["repaid", "person"]))
-
-
 # What is released.
 
 
@@ -533,19 +512,6 @@ def test_saved_models_go_on_encoding_everybody_as_before(shared, rows, tmp_path)
     assert ff.verify(ff.certify(shared, table(rows), most_rows=3), again, table(rows))
     keys = json.loads((tmp_path / "model" / "key.json").read_text())
     assert keys == [bytes(KEY).hex()], "one key for all models"
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_files_are_encoded_as_tables_are(shared, rows, kind, tmp_path):
-    source, target = tmp_path / f"rows.{kind}", tmp_path / f"cells.{kind}"
-    if kind == "csv":
-        rows.to_csv(source, index=False)
-    else:
-        rows.to_parquet(source)
-    options = {"sensitive": "sex", "identifier": "person", "keep_order": True}
-    assert ff.encode_file(shared, source, target, **options) == len(rows)
-    found = pd.read_csv(target) if kind == "csv" else pd.read_parquet(target)
-    np.testing.assert_array_equal(found["cell"], shared.transform(table(rows))["cell"])
 
 
 def test_drawn_rows_stream_with_one_type_per_column(rows, tmp_path, monkeypatch):

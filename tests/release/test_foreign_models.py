@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import PCA
-from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, StandardScaler
 
@@ -72,9 +71,3 @@ def test_rows_that_the_cells_were_fitted_to_certify_nothing(parts):
         DataError, match=f"The model was fitted to, or chosen by, {len(train):,} of the {len(train):,} rows"
     ):
         certify(release, train)
-
-
-def test_a_model_that_is_not_fitted(parts):
-    train, test = parts
-    with pytest.raises(NotFittedError):
-        audit(StandardScaler(), train, test)

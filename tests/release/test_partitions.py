@@ -27,11 +27,3 @@ def test_missing_numbers_are_refused_where_none_may_be():
         NumericView.fit(gaps.fillna(0), None, 0).features(gaps)
     with pytest.raises(DataError, match="Column 'x' must hold finite numbers"):
         NumericView.fit(gaps.replace(3.0, np.inf), None, 0, has_gaps=True)
-
-
-def test_a_missing_level_has_the_average_rate():
-    frame = pd.DataFrame({"town": ["Ulm", "Bonn", None, "Ulm"]})
-    view = NumericView.fit(frame, np.array([1, 0, 1, 1]), 2)
-    features = view.features(frame)
-    assert features[2, 0] == 0.75
-    assert features[0, 0] > 0.75 > features[1, 0]

@@ -72,27 +72,6 @@ def test_tree_cells_are_the_leaves_of_scikit_learns_tree():
     assert (pairs == 1).all()
 
 
-def test_tree_cells_are_ordered_by_label_rate(blobs):
-    z, y = blobs
-    cells = cells_of(Release(RawFeatures(), n_cells=8, output="cell", n_folds=1).fit(z, y), z)
-    assert pd.Series(y).groupby(cells).mean().is_monotonic_increasing
-
-
-def test_same_kind_of_table_out_as_in(blobs):
-    import polars
-
-    z, y = blobs
-    assert isinstance(Release(RawFeatures(), output="cell", n_folds=1).fit(z, y).transform(z), pd.DataFrame)
-    assert isinstance(
-        Release(RawFeatures(), output="cell", n_folds=1).fit(z[["z0"]].to_numpy(), y).transform(z[["z0"]].to_numpy()),
-        np.ndarray,
-    )
-    frame = polars.from_pandas(z)
-    assert isinstance(Release(RawFeatures(), output="cell", n_folds=1).fit(frame, y).transform(frame), polars.DataFrame)
-    asked = Release(RawFeatures(), output="cell", n_folds=1).set_output(transform="pandas").fit(z[["z0"]].to_numpy(), y)
-    assert list(asked.transform(z[["z0"]].to_numpy())) == ["cell"]
-
-
 def test_predicts_the_label_of_the_cell(blobs):
     z, y = blobs
     release = Release(RawFeatures(), n_cells=8, output="cell", n_folds=1).fit(z, np.where(y, "yes", "no"))
@@ -143,18 +122,6 @@ def test_around_an_encoder(adult):
     assert released.index.equals(test.X.index)
     assert 0.6 < (release.predict(test) == test.y).mean() < 1
     assert clone(release).get_params()["encoder__density"] == "counts"
-
-
-def test_an_encoder_that_reads_columns_gives_the_same_cells_as_a_table(adult):
-    frame, test = (part.drop(columns="income") for part in adult)
-    encoder = FairMatching(0.9, density="counts", sensitive="sex", identifier="who", key=bytes(32))
-    of_columns = Release(encoder, n_cells=4, output="cell", n_folds=1).fit(frame, adult[0]["income"])
-    of_table = Release(FairMatching(0.9, density="counts", key=bytes(32)), n_cells=4, output="cell", n_folds=1).fit(
-        as_table(adult[0])
-    )
-    expected = of_table.transform(as_table(adult[1]))["cell"].to_numpy()
-    assert (of_columns.transform(test)["cell"].to_numpy() == expected).all()
-    assert (of_columns.transform(as_table(adult[1]))["cell"].to_numpy() == expected).all()
 
 
 def test_cells_as_the_last_step_of_a_pipeline(adult):

@@ -1,7 +1,6 @@
 """Whole rows drawn from cells: types, ranges, categories and dependence hold; nobody's own row is handed out."""
 
 import importlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -154,12 +153,6 @@ def test_what_is_no_cell_is_refused(wrong):
         RowLaw.fit(X, cells, 4).sample(wrong)
 
 
-def test_the_label_keeps_its_place():
-    X, cells, y = people(300)
-    law = RowLaw.fit(X, cells, 4, y, label_place=2)
-    assert list(law.sample(cells)) == ["age", "wage", "repaid", "town", "since", "works", "note"] == law.names
-
-
 def test_columns_to_draw_first():
     X, cells, y = people(300)
     assert RowLaw.fit(X, cells, 4, y, order=["wage", "age"], derive=False).order[:2] == ["wage", "age"]
@@ -200,27 +193,10 @@ def test_every_leaf_holds_ten_persons():
         codes.append(law.parts[name].codes(whole[name]))
 
 
-def test_drawing_in_threads():
-    X, cells, y = people(500)
-    law = RowLaw.fit(X, cells, 4, y)
-    expected = law.sample(cells, np.random.default_rng(0))
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: law.sample(cells, np.random.default_rng(0)), range(8)))
-    assert all(rows.equals(expected) for rows in found)
-
-
 def test_a_label_with_the_name_of_a_feature_is_refused():
     X, cells, _ = people(300)
     with pytest.raises(DataError, match="'works' is a feature and the label"):
         RowLaw.fit(X, cells, 4, X[["works"]])
-
-
-def test_a_wide_table_of_categories():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({f"c{j}": rng.choice(list("abc"), 200) for j in range(60)})
-    drawn = RowLaw.fit(X, rng.integers(8, size=200), 8).sample(rng.integers(8, size=100))
-    assert drawn.shape == (100, 60)
-    assert set(np.unique(drawn)) == set("abc")
 
 
 COLUMN = st.sampled_from(["text", "whole", "real", "date", "bool", "nullable", "category"])

@@ -1,21 +1,16 @@
 """One Arrow batch at a time: the rows of encode_file and of transform, in a schema that is known beforehand."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import fairflows as ff
 from fairflows.density import MixtureDensity
-from fairflows.paper.baselines import RawFeatures
 from fairflows.release.released import Released
-from fairflows.stream.batches import BatchEncoder
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -107,27 +102,6 @@ def test_batches_are_encoded_as_transform_does(name, models):
             assert encoded[column].tolist() == expected[column].tolist()
 
 
-def test_rows_keep_the_types_of_the_table(models):
-    schema = ff.encode_batch(models["crossed rows"], arrow(rows()), **ROLES).schema
-    types = dict(zip(schema.names, map(str, schema.types), strict=True))
-    zoned = types.pop("since")
-    assert "Europe/Berlin" in zoned
-    assert types == {"age": "int64", "income": "double", "town": "string", "owns": "bool", "repaid": "int64"}
-
-
-def test_without_identifier_coins_are_fresh_at_every_call_and_it_is_said():
-    frame = rows()
-    model = ff.FairMatching(0.5, density="counts").fit(frame[["town"]], sensitive_features=frame["sex"])
-    encoded = []
-    for _ in range(2):
-        with pytest.warns(ff.DataWarning, match="fresh randomness"):
-            encoded.append(ff.encode_batch(model, arrow(frame), sensitive="sex"))
-    maps = [m.tolist() for m in (model.matched_, model.split_)]
-    assert maps[0] == maps[1] or not encoded[0].equals(encoded[1])
-    assert BatchEncoder(model, "sex").needs_identifier
-    assert not BatchEncoder(model, "sex", identifier="person").needs_identifier
-
-
 def test_with_an_identifier_a_person_is_encoded_alike_in_every_batch(models):
     frame, model = rows(), models["cells"]
     whole = ff.encode_batch(model, arrow(frame), **ROLES)
@@ -158,19 +132,6 @@ def test_what_is_missing_or_written_twice_is_refused(models):
         ff.encode_batch(models["flow"], batch, precision="half", **ROLES)
 
 
-def test_a_pipeline_may_end_with_another_step(models):
-    frame = rows()
-    model = make_pipeline(models["flow"], StandardScaler())
-    Z = models["flow"].transform(
-        ff.Table(frame[["age", "income", "sex", "person"]], sensitive="sex", identifier="person")
-    )
-    model[-1].fit(Z.to_numpy())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # scikit-learn's, about names
-        encoded = ff.encode_batch(model, arrow(frame), precision="float64", **ROLES)
-    np.testing.assert_allclose(encoded.to_pandas().to_numpy(), model[-1].transform(Z.to_numpy()), rtol=0, atol=1e-9)
-
-
 @pytest.mark.parametrize("name", ["flow", "cells", "crossed rows"])
 def test_a_worker_encodes_only_with_the_key_that_was_sent_along(name, models):
     batch, roles = arrow(rows()), {"sensitive": "sex", "identifier": "person"}
@@ -186,17 +147,3 @@ def test_a_worker_encodes_only_with_the_key_that_was_sent_along(name, models):
     with pytest.raises(ff.DataError, match="leaves out the list of the rows"):
         assert sent.ledger_.used
     assert models[name].ledger_.used, "the model itself keeps it"
-
-
-def test_each_encoder_of_a_pipeline_has_a_key(models):
-    frame = rows()
-    table = ff.Table(frame[["age", "income", "sex", "person"]], sensitive="sex", identifier="person")
-    cells = ff.Release(RawFeatures(), n_cells=4, output="cell", n_folds=1).fit(
-        models["flow"].transform(table), frame["repaid"]
-    )
-    encode = BatchEncoder(make_pipeline(models["flow"], cells), "sex", identifier="person")
-    sent = pickle.loads(pickle.dumps(encode))
-    with pytest.raises(ff.DataError, match="has 2 encoders, each with a key of its own; got 1"):
-        sent.restore_keys(encode.keys[:1])
-    sent.restore_keys(encode.keys)
-    assert sent(arrow(frame)).table.equals(encode(arrow(frame)).table)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows import DataError, FairMatching, Table
+from fairflows import DataError, FairMatching
 from fairflows.release.release import Release
 from fairflows.storage import load, save
 from fairflows.stream.batches import encode_batch
@@ -107,16 +107,6 @@ def test_a_batch_and_a_frame_are_held_to_the_same_types(matching, later):
         matching.transform(other[[*FEATURES, "sex"]])
 
 
-def test_groups_that_look_like_numbers_in_one_file(tmp_path):
-    frame = rows().assign(sex=np.resize(["1", "2", "X"], N))
-    encoder = FairMatching(1.0, density="counts", sensitive="sex").fit(frame[["owns", "code", "sex"]], frame["repaid"])
-    later = frame[frame["sex"] != "X"].reset_index(drop=True)
-    later.to_csv(tmp_path / "later.csv", index=False)
-    encode_file(encoder, tmp_path / "later.csv", tmp_path / "z.parquet", keep_order=True)
-    expected = encoder.transform(later[["owns", "code", "sex"]])
-    assert_frame_equal(pd.read_parquet(tmp_path / "z.parquet"), expected, check_dtype=False)
-
-
 def test_encoded_columns_are_decoded_with_the_types_they_were_written_with(matching, later, tmp_path):
     later.to_csv(tmp_path / "later.csv", index=False)
     encode_file(matching, tmp_path / "later.csv", tmp_path / "z.csv", keep=["sex"], keep_order=True)
@@ -127,14 +117,3 @@ def test_encoded_columns_are_decoded_with_the_types_they_were_written_with(match
     back = pd.read_parquet(tmp_path / "back.parquet")
     assert rare.sum() > 100
     assert_frame_equal(back, later.loc[rare, FEATURES].reset_index(drop=True), check_dtype=False)
-
-
-def test_an_index_in_a_parquet_file_names_the_persons_in_fit_and_in_encode(tmp_path):
-    who = pd.Index([f"p{i}" for i in range(N)], name="who")
-    path = tmp_path / "rows.parquet"
-    rows().set_index(who).to_parquet(path)
-    table = Table.read(path, sensitive="sex", label="repaid", identifier="who")
-    encoder = FairMatching(0.5, density="counts", identifier="who", sensitive="sex").fit(table)
-    encode_file(encoder, path, tmp_path / "z.parquet", keep_order=True)
-    expected = encoder.transform(table).reset_index(drop=True)
-    assert_frame_equal(pd.read_parquet(tmp_path / "z.parquet"), expected, check_dtype=False)

@@ -143,17 +143,6 @@ def test_text_and_dates_of_a_file_come_back_as_they_were_written(tmp_path):
     assert back.read_text() == texts[["zip", "town", "day"]].to_csv(index=False)
 
 
-def test_intersectional_groups(frame, tmp_path):
-    both = frame[["sex", "town"]]
-    X = frame[["age", "income"]].set_index(pd.Index(frame["person"]))
-    encoder = ff.FairFlow(n_epochs=1, hidden=(8,), density=ff.density.MixtureDensity(1), identifier="person")
-    encoder.fit(X, sensitive_features=both)
-    source, target = write(frame, tmp_path / "a.parquet"), tmp_path / "z.parquet"
-    encode_file(encoder, source, target, sensitive=["sex", "town"], identifier="person", keep_order=True)
-    expected = encoder.transform(X, sensitive_features=both)
-    np.testing.assert_allclose(pd.read_parquet(target), expected, rtol=1e-6, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

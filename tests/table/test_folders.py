@@ -37,15 +37,6 @@ def test_a_folder_is_written_twice_through_a_link(tmp_path):
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["out"]
 
 
-def test_a_file_is_written_through_a_link(tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    for text in ("one", "two"):
-        with new_file(tmp_path / "link") as side:
-            side.write_text(text)
-        assert (tmp_path / "link").is_symlink()
-        assert (tmp_path / "file").read_text() == text
-
-
 def test_what_cannot_be_written_is_refused_before_the_work(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "."):

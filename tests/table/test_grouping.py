@@ -1,7 +1,5 @@
 """Groups of sensitive columns: cut points, small groups merged, and the same for later tables."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,13 +57,6 @@ def test_the_command_s_words_are_the_rules():
     assert read_cuts(["AGE:30,50", "time: of day:12"]) == {"AGE": [30, 50], "time: of day": [12]}
 
 
-def test_text_that_needs_no_joining_stays_as_it_is():
-    column = pd.DataFrame({"sex": pd.Categorical([" Male", " Female", " Male"])})
-    group = make_grouping(column).apply(column)
-    assert group.tolist() == [" Male", " Female", " Male"]
-    assert group.dtype == column["sex"].dtype
-
-
 def test_small_groups_become_one():
     column = pd.DataFrame({"EDUCATION": [1] * 50 + [2] * 60 + [3] * 7 + [4] * 9 + [0] * 1})
     with pytest.warns(ff.DataWarning, match="'0', '3' and '4' are one group, 'other', of 17 persons"):
@@ -75,25 +66,6 @@ def test_small_groups_become_one():
     assert grouping.apply(as_floats).tolist() == ["1", "other"]
     with pytest.raises(ff.DataError, match="'EDUCATION' holds '9'"):
         grouping.apply(pd.DataFrame({"EDUCATION": [9]}))
-
-
-def test_the_next_smallest_joins_where_other_is_still_too_small():
-    column = pd.DataFrame({"level": ["a"] * 50 + ["b"] * 20 + ["c"] * 3})
-    with pytest.warns(ff.DataWarning, match="'b' and 'c' are one group, 'other', of 23 persons"):
-        grouping = make_grouping(column, merge_small=10)
-    assert set(grouping.apply(column)) == {"a", "other"}
-
-
-def test_small_groups_join_a_group_that_is_called_other():
-    column = pd.DataFrame({"level": ["a"] * 50 + ["Other"] * 40 + ["b"] * 3 + ["c"] * 9})
-    with pytest.warns(ff.DataWarning, match="one group, 'Other'"):
-        grouping = make_grouping(column, merge_small=10)
-    assert grouping.apply(column).value_counts().to_dict() == {"Other": 52, "a": 50}
-
-
-def test_no_group_small_changes_nothing():
-    column = pd.DataFrame({"level": [1] * 50 + [2] * 40})
-    assert make_grouping(column, merge_small=10).apply(column).tolist() == column["level"].tolist()
 
 
 def test_fewer_than_two_groups_are_refused():
@@ -138,24 +110,11 @@ def test_a_later_table_takes_the_grouping_of_the_first():
     assert set(later.groups) <= set(first.groups)
 
 
-def test_rows_that_are_dropped_do_not_count():
-    frame = pd.DataFrame({"x": [np.nan] * 30 + [1.0, 2.0] * 60, "level": ["c"] * 35 + ["a"] * 60 + ["b"] * 55})
-    with pytest.warns(ff.DataWarning, match="'b' and 'c'"):
-        made = ff.Table(frame, sensitive="level", missing="drop", merge_small=20)
-    assert made.a.value_counts().to_dict() == {"a": 60, "other": 60}
-
-
 def test_values_given_beside_the_table_are_grouped_too():
     made = ff.Table({"x": [1.0, 2.0, 3.0]}, sensitive=np.array([20, 50, 60]), groups={"sensitive": [40]})
     assert made.a.tolist() == ["under 40", "40 and over", "40 and over"]
     with pytest.raises(ff.DataError, match="sensitive column 'age' is not in the table"):
         ff.Table({"x": [1.0, 2.0, 3.0]}, sensitive=np.array([20, 50, 60]), groups={"age": [40]})
-
-
-def test_a_grouping_is_plain_values():
-    grouping = table(groups={"age": [40]}).grouping
-    fields = json.loads(json.dumps(grouping.to_dict()))
-    assert Grouping.from_dict(fields) == grouping
 
 
 @pytest.mark.parametrize(
@@ -175,9 +134,3 @@ def test_fields_that_are_no_grouping_are_refused(change):
     fields = table(groups={"age": [40]}).grouping.to_dict() | change
     with pytest.raises(ff.DataError, match="not the fields of a grouping"):
         Grouping.from_dict(fields)
-
-
-def test_another_number_of_columns_is_refused():
-    grouping = table(groups={"age": [40]}).grouping
-    with pytest.raises(ff.DataError, match=r"made of 2 sensitive columns \(age, sex\); got 1"):
-        grouping.apply(pd.DataFrame({"age": [40]}))

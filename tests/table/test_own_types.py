@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fairflows.exceptions import DataError
-from fairflows.table.columns import Schema, common_schema, own_types, plain_numbers
+from fairflows.table.columns import Schema, common_schema, own_types
 from fairflows.table.reading import check_texts
 
 
@@ -32,23 +32,6 @@ def test_other_rows_leave_no_trace_in_the_types_of_a_part():
     assert part["owner"].dtype == bool
     assert part["gap"].dtype == np.float64, "scikit-learn takes NaN, and not pandas' own missing value"
     assert part["town"].cat.categories.tolist() == ["Bonn", "Ulm"]
-
-
-def test_large_whole_numbers_stay_as_they_are():
-    column = pd.DataFrame({"number": pd.array([2**62 + 1, 2**62 + 3], dtype="Int64")})
-    assert own_types(column)["number"].tolist() == [2**62 + 1, 2**62 + 3]
-    floats = pd.DataFrame({"number": [1e300, 2.0]})
-    assert own_types(floats)["number"].tolist() == [1e300, 2.0]
-
-
-def test_plain_numbers_leave_everything_else_alone():
-    rows = pd.DataFrame({"n": pd.array([1, None], dtype="Int64"), "s": ["a", None], "f": [0.5, 1.5]})
-    plain = plain_numbers(rows)
-    assert plain["n"].dtype == np.float64
-    assert rows["n"].dtype == "Int64", "what came is not changed"
-    assert plain[["s", "f"]].equals(rows[["s", "f"]])
-    unchanged = rows[["s", "f"]]
-    assert plain_numbers(unchanged) is unchanged
 
 
 def test_parts_agree_on_what_a_column_holds():

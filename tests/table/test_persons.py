@@ -6,20 +6,11 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binomtest, chisquare
+from scipy.stats import binomtest
 from sklearn.model_selection import train_test_split
 
 from fairflows.exceptions import DataError
-from fairflows.table.persons import (
-    Key,
-    KeySetting,
-    Persons,
-    content_hashes,
-    keyed_hashes,
-    new_key,
-    secrets_in_pickles,
-)
-from fairflows.table.table import Table
+from fairflows.table.persons import Key, Persons, content_hashes, keyed_hashes, secrets_in_pickles
 
 KEY = b"a secret of thirty-two bytes ...."
 IMPROBABLE = 1e-4  # seeds are fixed: a right rule fails once in ten thousand choices of them
@@ -71,19 +62,6 @@ def test_every_row_needs_a_name(column, identifier):
     rule = "must name a person in every row; 2 are missing, the first in row 1"
     with pytest.raises(DataError, match=f"^{identifier} {rule}"):
         Persons.of(pd.Series(["ann", None, "bob", np.nan], name=column))
-
-
-def test_without_names_every_row_is_another_person():
-    persons = Persons.unnamed(3)
-    assert (persons.named, persons.n, persons.rows_each().tolist()) == (False, 3, [1, 1, 1])
-    assert persons.take([0, 2]).n == 2
-
-
-def test_taking_rows_keeps_their_persons():
-    persons = Persons.of(["ann", "bob", "ann", "eve"])
-    part = persons.take(np.array([False, True, True, False]))
-    assert part.names[part.codes].tolist() == ["bob", "ann"]
-    assert persons.take([3, 3]).rows_each().tolist() == [2]
 
 
 def test_numbers_belong_to_persons_and_purposes():
@@ -145,14 +123,6 @@ def test_the_one_row_of_a_person_is_drawn_from_all_of_her_rows():
     assert binomtest(n_a, persons.n, 2 / 8).pvalue > IMPROBABLE
 
 
-def test_every_row_of_a_person_is_as_likely():
-    n = 4000
-    frame = pd.DataFrame({"x": np.arange(5 * n)})  # all rows differ
-    persons = Persons.of(np.repeat(np.arange(n), 5))
-    rows = persons.one_row_each(contents_of(frame), seed=1)
-    assert chisquare(np.bincount(rows % 5, minlength=5)).pvalue > IMPROBABLE
-
-
 def test_persons_draw_independently_of_what_their_rows_hold():
     """Everybody has the same two rows: half take one of them, and others with another seed."""
     n = 4000
@@ -172,11 +142,6 @@ def test_the_order_of_the_file_does_not_choose(draw):
     again = order[draw(persons.take(order), contents_of(frame.iloc[order]), 0)]
     named = [frame.assign(person=persons.codes).iloc[places].sort_values("person") for places in (rows, again)]
     pd.testing.assert_frame_equal(*(part.reset_index(drop=True) for part in named))
-
-
-def test_one_row_each_of_persons_with_one_row_is_every_row():
-    for persons in (Persons.unnamed(5), Persons.of(list("edcba"))):
-        assert persons.one_row_each(np.zeros(5, np.uint64), 0).tolist() == [0, 1, 2, 3, 4]
 
 
 def unequal(n_persons: int = 30_000) -> tuple[Persons, pd.DataFrame]:
@@ -232,11 +197,6 @@ def test_a_person_with_more_rows_than_stated_is_refused():
         Persons.unnamed(2).random_rows(np.arange(2, dtype=np.uint64), 0, 0)
 
 
-def test_rows_without_names_are_all_draws_from_the_law_of_rows():
-    for most in (1, 5):
-        assert Persons.unnamed(3).random_rows(np.arange(3, dtype=np.uint64), 0, most).tolist() == [0, 1, 2]
-
-
 def test_rows_known_by_their_contents_keep_their_coins_in_any_order():
     frame = pd.DataFrame({"x": np.repeat(["a", "b", "c"], [500, 300, 200])})
     persons = Persons.by_contents(contents_of(frame))
@@ -247,35 +207,6 @@ def test_rows_known_by_their_contents_keep_their_coins_in_any_order():
     for value in ("a", "b", "c"):  # equal rows may swap their coins, which nobody can tell
         mine = (frame["x"] == value).to_numpy()
         np.testing.assert_array_equal(np.sort(again[mine[order]]), np.sort(coin[mine]))
-
-
-def test_a_table_draws_by_its_persons():
-    persons, frame = unequal(2000)
-    frame = frame.assign(who=persons.codes, a=persons.codes % 2)
-    table = Table(frame, sensitive="a", identifier="who")
-    assert sorted(table.one_row_per_person(0).identifier) == list(range(2000))
-    drawn = table.random_rows(0, 4)
-    assert drawn.identifier.is_unique
-    assert 0.5 * 2000 < len(drawn) < 0.75 * 2000
-    with pytest.raises(DataError, match="at most 3 rows, .* has 4"):
-        table.random_rows(0, 3)
-    unnamed = Table(frame.drop(columns="who"), sensitive="a")
-    assert len(unnamed.one_row_per_person(0)) == len(unnamed.random_rows(0, 9)) == len(frame)
-
-
-def test_keys_do_not_show_themselves():
-    class Estimator:
-        key = KeySetting()
-
-    one, other = new_key(), new_key()
-    assert one != other
-    assert len(bytes(one)) == 32
-    assert repr(one) == str(one) == f"{one}" == "<secret key>"
-    estimator = Estimator()
-    assert estimator.key is None
-    estimator.key = bytes(one)
-    assert type(estimator.key) is Key
-    assert estimator.key == one
 
 
 def test_pickles_leave_the_secret_out_and_say_so():
@@ -297,15 +228,6 @@ def test_pickles_leave_the_secret_out_and_say_so():
     with secrets_in_pickles():
         assert pickle.loads(pickle.dumps(key)) == key
     assert pickle.loads(pickle.dumps(key)) != key, "the block has ended"
-
-
-def test_new_names_are_nobodys_and_repeat_their_coins():
-    one, other = Persons.newly_named(500), Persons.newly_named(500)
-    assert one.named
-    assert one.n == len(set(one.names)) == 500
-    assert not set(one.names) & set(other.names)
-    np.testing.assert_array_equal(one.uniform(KEY, "fold"), one.uniform(KEY, "fold"))
-    assert binomtest(int((one.uniform(KEY, "fold") < 0.5).sum()), 500).pvalue > IMPROBABLE
 
 
 @pytest.mark.parametrize("dtype", [object, "string", "category", None])
@@ -331,12 +253,6 @@ def test_the_hash_of_a_time_depends_on_its_row_alone(unit, zone):
         assert len(set(alone)) == 3
 
 
-def test_a_day_has_one_hash_whether_it_is_read_as_a_date_or_as_a_time():
-    days = pd.Series(pd.to_datetime(["2020-02-29", "2020-03-01", None]))
-    expected = content_hashes(days.to_frame(), KEY).tolist()
-    assert content_hashes(days.dt.date.to_frame(), KEY).tolist() == expected
-
-
 @pytest.mark.parametrize(
     ("dtype", "bits"), [("float64", 53), ("Float64", 53), ("double[pyarrow]", 53), ("float32", 24), ("Float32", 24)]
 )
@@ -345,21 +261,3 @@ def test_floats_that_stand_for_several_persons_are_refused(dtype, bits):
     assert Persons.of(pd.Series([last, last - 1], dtype=dtype)).names.tolist() == [str(last), str(last - 1)]
     with pytest.raises(DataError, match=rf"floats up to {2**bits}, and from 2\^{bits} on .* several persons"):
         Persons.of(pd.Series([1, 2**bits], dtype=dtype))
-
-
-def test_a_person_whose_name_is_a_day_is_the_same_in_files_that_hold_texts_dates_or_times():
-    texts = pd.Series(["2020-02-29", "2020-03-01"])
-    times = pd.to_datetime(texts)
-    for column in (texts, times, times.dt.date, times.astype("timestamp[us][pyarrow]"), times.astype("category")):
-        assert Persons.of(column).names.tolist() == texts.tolist()
-    assert Persons.of(times + pd.Timedelta(hours=1)).names.tolist() == [f"{text} 01:00:00" for text in texts]
-
-
-def test_rows_that_are_not_released_are_known_by_their_names_or_by_their_numbers():
-    named = Persons.of(["ann", "bob", "ann"])
-    assert named.named_or_numbered() is named
-    numbered = Persons.unnamed(3).named_or_numbered()
-    assert numbered.names.tolist() == ["0", "1", "2"]
-    assert (numbered.uniform(KEY, "noise") == Persons.of(range(3)).uniform(KEY, "noise")).all(), (
-        "so noise is repeatable"
-    )

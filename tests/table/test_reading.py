@@ -14,12 +14,10 @@ import pyarrow.parquet
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fairflows.codec import Codec
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.stream.files import TableReader
-from fairflows.table.frames import as_kind_of, to_pandas
-from fairflows.table.persons import Persons
-from fairflows.table.reading import column_types, read_frame
+from fairflows.table.frames import to_pandas
+from fairflows.table.reading import read_frame
 from fairflows.table.table import Table
 from fairflows.table.text_format import TextFormat
 
@@ -133,14 +131,6 @@ def test_settings_that_cannot_be(stated, message, tmp_path):
         Table.read(written(tmp_path / "t.csv", "a,s\n1,f\n"), sensitive="s", **stated)
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "xlsx"])
-def test_other_files_say_how_they_are_written(suffix, tmp_path):
-    path = tmp_path / f"t.{suffix}"
-    path.touch()
-    with pytest.raises(DataError, match="only a CSV file is read with separator, encoding and decimal"):
-        whole(path, TextFormat(decimal=","))
-
-
 @pytest.mark.parametrize(
     ("suffix", "pack"),
     [("gz", gzip.compress), ("bz2", bz2.compress), ("zst", lambda data: pa.compress(data, "zstd", asbytes=True))],
@@ -228,26 +218,6 @@ def test_a_stream_reads_only_what_is_asked_for_and_refuses_other_columns(tmp_pat
     assert list(read_frame(tmp_path / "no.csv")) == ["a", "b"]
 
 
-def test_dates_in_a_file_are_discrete(tmp_path):
-    days = pd.date_range("2020-01-01", periods=40).strftime("%Y-%m-%d")
-    path = written(tmp_path / "t.csv", "\n".join(["day,s", *(f"{day},{'fm'[i % 2]}" for i, day in enumerate(days))]))
-    table = Table.read(path, sensitive="s")
-    assert table.kinds == {"day": "discrete"}
-
-
-def test_what_is_missing_is_named(tmp_path):
-    path = written(tmp_path / "t.csv", "n,town,s\nNA,NA,f\n2,,m\n3,Ulm,f\n")
-    with pytest.raises(DataError, match=r"found in column 'n' \(1\), 'town' \(1\)"):
-        Table.read(path, sensitive="s")
-
-
-def test_an_index_that_was_written_without_a_name(tmp_path):
-    path = tmp_path / "t.csv"
-    pd.DataFrame({"x": [1, 2]}).to_csv(path)
-    assert list(read_frame(path)) == ["Unnamed: 0", "x"]
-    assert list(stream(path)) == ["Unnamed: 0", "x"]
-
-
 DAYS = [datetime.date(2020, 1, 1), None, datetime.date(2020, 1, 3), datetime.date(2020, 1, 7)]
 ARROW = pa.table(
     {
@@ -296,29 +266,11 @@ def test_an_index_without_a_name_in_a_parquet_file_is_left_out(read, index, tmp_
     assert_frame_equal(read(tmp_path / "t.parquet"), frame, check_exact=True)
 
 
-def test_polars_comes_out_with_the_values_that_went_in():
-    frame = polars.DataFrame({"whole": [2**60 + 1, None, 5, 7], "day": DAYS, "town": ["a", "b", None, "a"]})
-    codec = Codec(missing="category").fit(to_pandas(frame))
-    back = as_kind_of(frame, codec.decode(codec.encode(to_pandas(frame), Persons.of(range(4)))[0])[0])
-    assert back["day"].dt.date().to_list() == DAYS
-    assert back.drop("day").schema == frame.drop("day").schema
-
-
 def test_tables_of_other_kinds_are_named():
     with pytest.raises(DataError, match=r"must be a pandas, polars or Arrow table, .* got builtins\.object"):
         to_pandas(object())
     with pytest.raises(DataError, match=r"A LazyFrame holds no rows yet: call .collect\(\) first"):
         to_pandas(polars.LazyFrame({"x": [1]}))
-
-
-@both
-def test_quotes_within_fields(read, tmp_path):
-    texts = ['5" pipe', 'say "no"', "two\nlines", '"']
-    path = tmp_path / "quotes.csv"
-    pd.DataFrame({"a": range(4), "b": texts}).to_csv(path, index=False)
-    assert read(path)["b"].tolist() == texts
-    path.write_text('a,b\n1,5" pipe\n2,6" pipe\n', encoding="utf-8")
-    assert read(path)["b"].tolist() == ['5" pipe', '6" pipe']
 
 
 def test_long_codes_stay_apart(tmp_path):
@@ -342,20 +294,3 @@ def test_persons_with_numbers_of_any_size_stay_apart(first, suffix, tmp_path):
         pyarrow.parquet.write_table(pa.table({"n": numbers, "x": [1, 1, 1], "sex": list("ffm")}), path)
     table = Table.read(path, sensitive="sex", identifier="n")
     assert table.persons.names.tolist() == [str(value) for value in values]
-
-
-@pytest.mark.parametrize(
-    ("parts", "kind"),
-    [
-        ((["1", "2"], ["2.5"]), pa.float64()),
-        ((["2.5"], ["1"]), pa.float64()),
-        ((["2024-01-01"], ["2024-01-01 12:30:00"]), pa.timestamp("us")),
-        ((["1"], ["true"]), pa.string()),
-        (([None, None], ["1"]), pa.int64()),
-        ((["1"], [None]), pa.int64()),
-        (([None], [None]), pa.float64()),
-    ],
-)
-def test_the_type_of_a_column_holds_what_all_parts_of_the_file_hold(parts, kind):
-    batches = [pa.record_batch({"x": pa.array(part, pa.string())}) for part in parts]
-    assert column_types(batches) == {"x": kind}

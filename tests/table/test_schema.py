@@ -4,13 +4,11 @@ import datetime
 
 import numpy as np
 import pandas as pd
-import polars
 import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows.exceptions import DataError
-from fairflows.storage import load, save
 from fairflows.stream.files import TableReader
 from fairflows.table.columns import Schema
 from fairflows.table.frames import to_pandas
@@ -70,12 +68,6 @@ def applied(fitted, came):
 )
 def test_what_a_column_holds(values, dtype, expected):
     assert kind(*values, dtype=dtype) == expected
-
-
-def test_a_schema_is_stored_as_plain_values(tmp_path):
-    schema = Schema.of(pd.DataFrame({"code": ["7"], 3: [1.5], "day": pd.to_datetime(["2020-01-01"])}))
-    save(schema, tmp_path / "schema")
-    assert load(tmp_path / "schema") == schema
 
 
 @pytest.mark.parametrize(
@@ -138,21 +130,6 @@ def test_columns_that_are_missing_and_columns_too_many():
         schema.apply(more.rename(columns={"age": "agee"}))
 
 
-def test_applying_changes_nothing_in_the_frame_that_came():
-    frame = pd.DataFrame({"c": [1.0, 2.0]}, index=["a", "b"])
-    brought = Schema({"c": "whole numbers"}).apply(frame)
-    assert (frame["c"].dtype, brought["c"].dtype) == (np.float64, np.int64)
-    assert brought.index.tolist() == ["a", "b"]
-
-
-def test_polars_and_arrow():
-    schema = Schema.of(to_pandas(polars.DataFrame({"code": ["7", "X9"], "day": [DATE, DATE], "n": [1, 2]})))
-    other = pa.table({"code": pa.array(["7"]).dictionary_encode(), "day": [DATE], "n": pa.array([3], pa.int8())})
-    assert schema.apply(to_pandas(other))["n"].tolist() == [3]
-    with pytest.raises(DataError, match="'code' must hold text"):
-        schema.apply(to_pandas(other.set_column(0, "code", pa.array([7]))))
-
-
 FITTED = """\
 flag,code,age,rate,day,at,moment,married
 unknown,X9,31,0.5,2020-01-31,2020-01-31 10:30,2020-01-31T10:30:00Z,true
@@ -179,12 +156,6 @@ def test_a_file_is_read_with_the_fitted_types(read, tmp_path):
     assert later["married"].tolist() == [True, False, None, True]
     assert later["more"].dtype == np.int64  # the schema does not know it
     assert Schema.of(later[list(schema.kinds)]) == schema
-
-
-def test_a_stream_asks_for_some_of_the_columns_of_a_schema(tmp_path):
-    schema = Schema.of(read_frame(written(tmp_path / "fitted.csv", FITTED)))
-    batch = next(TableReader(written(tmp_path / "later.csv", LATER), 100, schema).batches(["code", "more"]))
-    assert batch.to_dict("list") == {"code": ["7", "8", "NA", "07"], "more": [1, 2, 3, 4]}
 
 
 @pytest.mark.parametrize("read", [read_frame, stream])

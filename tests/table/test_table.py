@@ -80,24 +80,6 @@ def test_several_sensitive_columns_make_intersections(frame):
     assert "sex=f, town=Bonn" in table.groups
 
 
-def test_repr_shows_roles_groups_and_notes(frame):
-    table = Table(frame, **ROLES)
-    table.group_names, table.notes = {"f": "women"}, ("made up",)
-    text = repr(table)
-    assert "60 rows, 3 features (1 continuous, 1 discrete, 1 categorical), sensitive 'sex', label 'repaid'" in text
-    assert "women" in text
-    assert "note: made up" in text
-
-
-def test_summary_and_columns(frame):
-    table = Table(frame, **ROLES)
-    summary = table.summary()
-    assert summary.loc["all", "rows"] == 60
-    assert summary["rows"].iloc[:-1].sum() == 60
-    assert summary.loc["m", "P(repaid = yes)"] == (frame.loc[frame["sex"] == "m", "repaid"] == "yes").mean()
-    assert table.columns().loc["age", "values"] == frame["age"].nunique()
-
-
 def test_split_never_parts_a_person(frame):
     table = Table(frame, **ROLES)
     train, validation, test = table.split(random_state=3)
@@ -116,16 +98,6 @@ def test_split_without_identifier_counts_rows(frame):
     for share in (1.0, -0.1):
         with pytest.raises(ValueError, match=r"test must be a share in \[0, 1\)"):
             Table(frame, sensitive="sex").split(test=share)
-
-
-def test_published_split(frame):
-    table = Table(frame, sensitive="sex")
-    table.parts = np.repeat(["train", "validation", "test"], 20)
-    train, validation, test = table.paper_split()
-    assert_frame_equal(validation.X, frame.iloc[20:40].drop(columns="sex"), check_names=False)
-    assert len(train) == len(test) == 20
-    with pytest.raises(DataError, match="no published split"):
-        Table(frame, sensitive="sex").paper_split()
 
 
 def test_missing_values(frame):
@@ -194,23 +166,10 @@ def test_bad_tables(frame, change, message):
         Table(change(frame), **ROLES)
 
 
-def test_several_classes_on_request(frame):
-    table = Table(frame, sensitive="sex", label="person", multiclass=True)
-    assert len(table.labels) == frame["person"].nunique()
-
-
 def test_a_column_declared_categorical_may_name_the_rows(frame):
     named = frame.assign(name=[f"n{i}" for i in range(60)])
     assert Table(named, **ROLES, kinds={"name": "categorical"}).kinds["name"] == "categorical"
     assert "name" not in Table(named, **ROLES, drop=["name"]).X
-
-
-def test_groups_are_numbered_as_a_model_knows_them():
-    table = Table({"x": [1, 2, 3], "sex": ["m", "f", "m"]}, sensitive="sex")
-    assert table.group_numbers(["m", "f", "x"]).tolist() == [0, 1, 0]
-    assert table.group_sizes(["m", "f", "x"]).tolist() == [2, 1, 0]
-    with pytest.raises(DataError, match="The rows have a group that the model does not know: 'f'"):
-        table.group_numbers(["m", "w"])
 
 
 def test_a_list_of_text_is_names_or_values(frame):
@@ -221,10 +180,3 @@ def test_a_list_of_text_is_names_or_values(frame):
         Table(frame, sensitive=["sex", "nope"])
     with pytest.raises(DataError, match="sensitive column 'nope' is not in the table"):
         Table(frame.iloc[:2], sensitive=["sex", "nope"])  # one value a row, but one is a column
-
-
-def test_rows_that_do_not_fit(frame):
-    several = frame.set_index(["age", "town"])
-    with pytest.raises(DataError, match=r"known by one index, not several; use reset_index\(\)"):
-        Table(several, sensitive="sex")
-    assert len(Table(several, **ROLES)) == 60

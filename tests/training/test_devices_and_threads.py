@@ -1,4 +1,4 @@
-"""The device picker and the thread guards."""
+"""The device picker, the thread guards, and how many threads a training loop takes."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,8 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from fairflows.steps import chosen_device
+from fairflows import steps
+from fairflows.steps import chosen_device, chosen_threads
 from fairflows.threads import one_thread
 
 
@@ -70,3 +71,59 @@ def test_tasks_of_a_pool_do_not_give_each_other_threads_back():
     with one_thread(), ThreadPoolExecutor(4) as pool:
         assert set(pool.map(task, range(20))) == {1}
     assert torch.get_num_threads() == 3
+
+
+@pytest.fixture
+def six_threads(monkeypatch):
+    before = torch.get_num_threads()
+    torch.set_num_threads(6)
+    monkeypatch.setattr(steps, "cpu_count", lambda: 64)
+    yield
+    torch.set_num_threads(before)
+
+
+class Clock:
+    """Stands in for `time`: a step takes so many seconds with so many threads."""
+
+    def __init__(self, seconds):
+        self.seconds, self.now = seconds, 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    def step(self):
+        self.now += self.seconds[torch.get_num_threads()]
+
+
+@pytest.mark.usefixtures("six_threads")
+@pytest.mark.parametrize(("seconds", "best"), [({1: 5, 6: 7}, 1), ({1: 5, 6: 3}, 6)])
+def test_the_faster_number_of_threads_is_kept(seconds, best, monkeypatch):
+    clock = Clock(seconds)
+    monkeypatch.setattr(steps, "time", clock)
+    found = []
+    with chosen_threads(torch.device("cpu")) as run:
+        for _ in range(20):
+            run(lambda: (found.append(torch.get_num_threads()), clock.step()))
+    assert found == [1] * 4 + [6] * 4 + [best] * 12
+    assert torch.get_num_threads() == 6
+
+
+@pytest.mark.usefixtures("six_threads")
+def test_a_quota_is_not_exceeded(monkeypatch):
+    monkeypatch.setattr(steps, "cpu_count", lambda: 3)
+    found = []
+    with chosen_threads(torch.device("cpu")) as run:
+        for _ in range(10):
+            run(lambda: found.append(torch.get_num_threads()))
+    assert max(found) == 3
+
+
+@pytest.mark.usefixtures("six_threads")
+def test_torch_has_its_threads_back_after_an_error():
+    def fail():
+        with chosen_threads(torch.device("cpu")) as run:
+            run(lambda: {}["missing"])
+
+    with pytest.raises(KeyError):
+        fail()
+    assert torch.get_num_threads() == 6

@@ -9,14 +9,11 @@ from fairflows.bounds.cells import (
     exact_adversary_accuracy,
     exact_statistical_distance,
     has_few_persons,
-    joint_accuracy_upper_bound,
     merged_distance,
     merged_upper_bound,
-    stratified_accuracy_upper_bound,
     total_variation,
 )
 from fairflows.bounds.derived import (
-    adversary_accuracy_limits,
     balanced_accuracy,
     density_error_lower_bound,
     error_lower_bound,
@@ -69,7 +66,6 @@ from fairflows.bounds.shared_table import (
 __all__ = [
     "accuracy_terms",
     "adversary_accuracy",
-    "adversary_accuracy_limits",
     "adversary_accuracy_upper_bound",
     "attack_lower_bound",
     "balanced_accuracy",
@@ -98,7 +94,6 @@ __all__ = [
     "four_fifths_rate",
     "has_few_persons",
     "hoeffding_radius",
-    "joint_accuracy_upper_bound",
     "kl_upper_bound",
     "known_share_distance",
     "known_share_point",
@@ -116,7 +111,6 @@ __all__ = [
     "sign_upper_bound",
     "statistical_distance",
     "statistical_distance_upper_bound",
-    "stratified_accuracy_upper_bound",
     "table_distance",
     "total_variation",
     "true_distance_upper_bound",

@@ -141,60 +141,6 @@ def cell_radius(n: ArrayLike, delta: float) -> FloatArray:
     return np.where(other & (together < pairs.max(axis=(-2, -1), keepdims=True)), together, pairs)
 
 
-def joint_accuracy_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
-    r"""Return an upper bound on the best guess of the group, at the priors that the persons were drawn with.
-
-    .. math:: A^* \le \sum_i \max_a \frac{c_{a,i}}{n} + \sqrt{\frac{\log(1/δ)}{2n}}
-
-    Parameters
-    ----------
-    counts : array-like of shape (..., K, k)
-        Persons of each group in each cell, all drawn together from the deployment population, so that the group sizes
-        are random. Where groups were sampled separately, use `stratified_accuracy_upper_bound`.
-    delta : float
-        δ, the probability of a miss.
-
-    Examples
-    --------
-    >>> round(joint_accuracy_upper_bound([[2600, 2400], [2400, 2600]], delta=0.05), 4)
-    0.5322
-    """
-    counts = checked_counts(counts)
-    L = -math.log(checked_delta(delta))
-    n = counts.sum(axis=(-2, -1))
-    best = counts.max(axis=-2).sum(axis=-1) / np.where(n > 0, n, 1)
-    return plain(np.minimum(best + np.sqrt(L / 2 * _variance(n)), 1))
-
-
-def stratified_accuracy_upper_bound(
-    counts: ArrayLike, delta: float, priors: ArrayLike | None = None
-) -> FloatArray | float:
-    r"""Return an upper bound on the best guess of the group from the cell, at known priors π.
-
-    .. math:: A^* \le \sum_i \max_a π_a \frac{c_{a,i}}{n_a} + \sqrt{\tfrac12 \log\frac1δ \sum_a \frac{π_a^2}{n_a}}
-
-    Parameters
-    ----------
-    counts : array-like of shape (..., K, k)
-        Persons of each group in each cell. The group sizes may be anything.
-    delta : float
-        δ, the probability of a miss.
-    priors : array-like of shape (K,), default=None
-        Share π_a of each group where the adversary works; equal shares by default.
-
-    Examples
-    --------
-    >>> round(stratified_accuracy_upper_bound([[2600, 2400], [2400, 2600]], delta=0.05), 4)
-    0.5322
-    """
-    counts = checked_counts(counts)
-    priors = checked_priors(priors, counts.shape[-2])
-    L = -math.log(checked_delta(delta))
-    best = (priors[:, None] * _frequencies(counts)).max(axis=-2).sum(axis=-1)
-    variance = np.where(priors > 0, _variance(counts.sum(axis=-1)), 0)  # a group with prior 0 needs no persons
-    return plain(np.minimum(best + np.sqrt(L / 2 * (priors**2 * variance).sum(axis=-1)), 1))
-
-
 def has_few_persons(counts: ArrayLike) -> NDArray[np.bool_]:
     """Whether counts are of 1 to 9 persons."""
     counts = np.asarray(counts)

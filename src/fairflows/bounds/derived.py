@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairflows.bounds.arguments import FloatArray, checked_distance, checked_priors, plain
+from fairflows.bounds.arguments import FloatArray, checked_distance, plain
 from fairflows.exceptions import DataError
 
 
@@ -28,38 +28,6 @@ def balanced_accuracy(distance: ArrayLike) -> FloatArray | float:
     0.6
     """
     return plain((1 + checked_distance(distance)) / 2)
-
-
-def adversary_accuracy_limits(distances: ArrayLike, priors: ArrayLike | None = None) -> tuple[float, float]:
-    r"""Return limits of the best adversary's accuracy, given the distances of all pairs of K groups.
-
-    .. math:: \max\Bigl(\max_a π_a,\; \max_{a,b} \min(π_a, π_b)(1 + TV_{ab})\Bigr) \le A^* \le
-              \min_b \Bigl[π_b + \sum_{a \ne b} \bigl(π_a TV_{ab} + (π_a - π_b)_+\bigr)\Bigr]
-
-    For equal shares (1 + max TV)/K ≤ A* ≤ (1 + min_b Σ_{a≠b} TV_ab)/K; with b the largest group,
-    A* ≤ π_b + Σ_{a≠b} π_a TV_ab. Upper bounds on the distances give an upper limit, lower bounds a lower one.
-
-    Parameters
-    ----------
-    distances : array-like of shape (K, K)
-        TV_ab; the diagonal is not used.
-    priors : array-like of shape (K,), default=None
-        Share π_a of each group; equal by default.
-
-    Examples
-    --------
-    >>> low, high = adversary_accuracy_limits([[0.0, 0.1, 0.3], [0.1, 0.0, 0.2], [0.3, 0.2, 0.0]])
-    >>> round(low, 4), round(high, 4)
-    (0.4333, 0.4333)
-    """
-    tv = checked_distance(distances, "distances")
-    if tv.ndim != 2 or tv.shape[0] != tv.shape[1] or len(tv) < 2:
-        raise DataError(f"distances must be a square array for at least two groups; got shape {tv.shape}.")
-    pi = checked_priors(priors, len(tv))
-    other = ~np.eye(len(tv), dtype=bool)
-    low = max(pi.max(), np.where(other, np.minimum.outer(pi, pi) * (1 + tv), 0).max())
-    rest = np.where(other, pi[:, None] * tv + np.maximum(pi[:, None] - pi, 0), 0).sum(axis=0)
-    return float(min(low, 1)), float(min((pi + rest).min(), 1))
 
 
 def selection_ratio_lower_bound(distance: ArrayLike, largest_rate: ArrayLike) -> FloatArray | float:
