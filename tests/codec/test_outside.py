@@ -81,7 +81,6 @@ def test_rows_of_cells_note_what_is_outside(cell_codec):
     assert found.unknown.tolist() == [False, True, True, True, True]
 
 
-@pytest.mark.parametrize("kind", ["codec", "cell_codec"])
 @pytest.mark.parametrize("name", ["town", "age", "land"])
 def test_a_new_gap_is_not_passed_over_where_nobody_takes_note(name, codec, cell_codec):
     rows = TRAINED.astype({name: object})
