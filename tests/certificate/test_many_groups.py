@@ -9,11 +9,10 @@ from fairflows import FairFlow, FairMatching, Release, Table, frontier
 from fairflows.bounds import arguments
 from fairflows.certificate.certify import certify
 from fairflows.certificate.looks import open_looks
-from fairflows.density import GroupDensities, MixtureDensity
-from fairflows.encoder import flow_fitting
+from fairflows.density import MixtureDensity
 from fairflows.encoder.cell_model import ExactLaw
 from fairflows.exceptions import DataError
-from fairflows.training import evaluation
+from fairflows.training import loop
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -77,14 +76,14 @@ def flow():
 
 def test_the_table_of_a_flow_is_filled_in_pieces(flow, monkeypatch):
     sizes = []
-    whole = evaluation._log_densities
+    whole = loop._log_densities
 
     def counted(bijection, densities, n, generator):
         sizes.append(n)
         return whole(bijection, densities, n, generator)
 
-    monkeypatch.setattr(evaluation, "_log_densities", counted)
-    monkeypatch.setattr(evaluation, "_DECODED_AT_A_TIME", 7 * 7 * 40)
+    monkeypatch.setattr(loop, "_log_densities", counted)
+    monkeypatch.setattr(loop, "_DECODED_AT_A_TIME", 7 * 7 * 40)
     table = flow.latent_law().log_density_table(100)
     assert sizes == [40, 40, 20], "40 draws of 7 groups are decoded by 7 groups at a time"
     assert table.shape == (100, 7, 7)
@@ -97,9 +96,9 @@ def test_the_table_of_a_flow_is_filled_in_pieces(flow, monkeypatch):
 
 def test_a_row_of_the_table_holds_one_draw_of_every_group(flow, monkeypatch):
     """In pieces as at once: every draw's log-density under every group is that of the point that the group decodes."""
-    monkeypatch.setattr(evaluation, "_DECODED_AT_A_TIME", 7 * 7 * 16)
+    monkeypatch.setattr(loop, "_DECODED_AT_A_TIME", 7 * 7 * 16)
     densities, bijection = flow.flow_.densities, flow.flow_.bijection
-    table = evaluation.log_density_table(bijection, densities, 64, torch.Generator().manual_seed(3))[0]
+    table = loop.log_density_table(bijection, densities, 64, torch.Generator().manual_seed(3))[0]
     generator = torch.Generator().manual_seed(3)
     for start in range(0, 64, 16):
         z = bijection.forward(densities.sample(16, generator))[0][0]
@@ -107,23 +106,3 @@ def test_a_row_of_the_table_holds_one_draw_of_every_group(flow, monkeypatch):
             decoded, log_det = bijection.select_group(b).inverse(z.flatten(0, 1))
             expected = densities.members[b].log_prob(decoded[0, 0]) + log_det[0, 0]
             torch.testing.assert_close(table[start : start + 16, :, b].T.flatten(), expected)
-
-
-def test_training_that_does_not_fit_is_refused_before_it_starts(monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("densities were fitted first")
-
-    monkeypatch.setattr(flow_fitting, "_MOST_NUMBERS", 2**20)
-    monkeypatch.setattr(GroupDensities, "fit", refuse)
-    settings = {"density": MixtureDensity(1), "hidden": (8,), "n_blocks": 2, "batch_size": 64, "device": "cpu"}
-    with pytest.raises(
-        DataError, match=r"each of 60 groups with 4 others .* takes about \d+ GiB .*; (\d+) groups fit.*now 64"
-    ) as refused:
-        FairFlow(**settings).fit(people(60, 6000))
-    fitting = int(str(refused.value).split(" groups fit")[0].split()[-1])
-    assert 2 < fitting < 60
-    for n_groups, reason in ((fitting + 1, DataError), (fitting, AssertionError)):
-        with pytest.raises(reason):
-            FairFlow(**settings).fit(people(n_groups, 40 * n_groups))
-    with pytest.raises(DataError, match="3 models at a time"):
-        FairFlow(**settings).fit_path(people(fitting, 40 * fitting), strengths=[0.1, 0.5, 0.9], seeds=[0])

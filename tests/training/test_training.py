@@ -10,12 +10,13 @@ from fairflows.bijection import ElementwiseSpline, NeuralSpline, RealNVP, Stacke
 from fairflows.density import GroupDensities, KnownDensity, MixtureDensity
 from fairflows.steps import AdamSteps
 from fairflows.training.algorithm1 import Batch, algorithm_1, draws_compared, log_prob_under_others
-from fairflows.training.evaluation import held_out_losses, log_density_table
 from fairflows.training.loop import (
     DivergedError,
     FreshDraws,
     GroupRows,
     TrainingSettings,
+    held_out_losses,
+    log_density_table,
     single_objective_range,
     train,
 )

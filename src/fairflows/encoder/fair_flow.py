@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
@@ -35,11 +36,12 @@ from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
 from fairflows.table.table import Role
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.distributions import Distribution
     from torch.nn import Module
 
-    from fairflows.bijection import Bijection
-    from fairflows.encoder.flow_fitting import FittedFlow
+    from fairflows.bijection import Bijection, StackedMLP
+    from fairflows.density import GroupDensities
 
 GroupDensity: TypeAlias = "Module | Distribution"
 """One group's density: one of `fairflows.density`, a `torch.distributions` object, or a zuko flow."""
@@ -244,11 +246,19 @@ class FairFlow(Encoder):
         1e-12. Rounded to float32, as files are written, they are the same number, or neighbours where the value lies on
         a rounding tie.
         """
+        return pd.DataFrame(self._latent(rows).numpy(), columns=list(self.output_.dtypes))
+
+    def _latent(self, rows: Rows) -> Tensor:
+        """Return z (n, D) of each row."""
         import torch
 
-        x, _ = self._to_model_space(rows)
-        z = self.flow_.encode(torch.from_numpy(x), rows.map_group).numpy()
-        return pd.DataFrame(z, columns=list(self.output_.dtypes))
+        x = torch.from_numpy(self._to_model_space(rows)[0])
+        z, group = torch.empty_like(x), rows.map_group
+        with torch.no_grad():
+            for a in np.unique(group):
+                for part in torch.from_numpy(np.flatnonzero(group == a)).split(ROWS_PER_CHUNK):
+                    z[part] = self.flow_.encoders[a].forward(x[part])[0][0, 0]
+        return z
 
     def inverse_transform(
         self, X: TableLike, *, sensitive_features: Role | None = None, persons: Persons | None = None
@@ -272,26 +282,19 @@ class FairFlow(Encoder):
         """Return the rows f_a⁻¹(z) behind points, each of a group."""
         x = np.empty_like(z)
         for a in np.unique(group):
-            x[group == a] = decoded(self.flow_, z[group == a], a)[0]
+            x[group == a] = self.flow_.decode(z[group == a], a)[0]
         return self.codec_.decode(x)[0]
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the class by the encoder's own classifier on z."""
-        return label_values(self)[self._class_probabilities(rows).argmax(axis=1)]
+        return label_values(self)[self.flow_.class_scores(self._latent(rows)).argmax(-1).numpy()]
 
     def predict_proba(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
         """Class probabilities by the encoder's own classifier on z."""
         rows = self.read(X, sensitive_features)
-        probabilities = self._class_probabilities(rows)
+        scores = self.flow_.class_scores(self._latent(rows))
         rows.outside.warn()
-        return probabilities
-
-    def _class_probabilities(self, rows: Rows) -> FloatArray:
-        import torch
-
-        x, _ = self._to_model_space(rows)
-        z = self.flow_.encode(torch.from_numpy(x), rows.map_group)
-        return self.flow_.class_scores(z).softmax(-1).numpy()
+        return scores.softmax(-1).numpy()
 
     def log_prob(self, X: RowsLike, *, sensitive_features: Role | None = None) -> FloatArray:
         """log p̂_a of each row under its own group's density, in table units."""
@@ -319,14 +322,49 @@ class FairFlow(Encoder):
         return self.codec_.encode(rows.X, persons, rows.outside)
 
 
-def decoded(flow: FittedFlow, z: FloatArray, group: int) -> tuple[FloatArray, FloatArray]:
-    """Return f_a⁻¹(z) and its log-determinant, of points (n, D) of one group."""
-    import torch
+@dataclass(frozen=True)
+class FittedFlow:
+    """One trained model, on the CPU and in float64."""
 
-    parts = torch.tensor(z).split(ROWS_PER_CHUNK)
-    with torch.no_grad():
-        found = [flow.encoders[group].inverse(part) for part in parts]
-    return torch.cat([x[0, 0] for x, _ in found]).numpy(), torch.cat([det[0, 0] for _, det in found]).numpy()
+    bijection: Bijection  # the K encoders f_a, with a models' axis of length one
+    head: StackedMLP | None  # the classifier on z
+    densities: GroupDensities  # p̂_a in model space
+    label_densities: GroupDensities | None  # p̂(x | a, y), where the criterion speaks of labels
+    label_numbers: tuple[int, ...]  # which labels these are of
+    history: pd.DataFrame  # losses by epoch
+    held_out_log_likelihood: FloatArray | None  # (K,): of the densities, in table units
+
+    def __post_init__(self) -> None:
+        _ = self.encoders  # made now: the first row that comes does not wait for it
+
+    @cached_property
+    def encoders(self) -> list[Bijection]:
+        """Each group's f_a by itself."""
+        return [self.bijection.select_group(a) for a in range(self.bijection.n_groups)]
+
+    def decode(self, z: FloatArray, group: int) -> tuple[FloatArray, FloatArray]:
+        """Return f_a⁻¹(z) and its log-determinant, of points (n, D) of one group."""
+        import torch
+
+        with torch.no_grad():
+            found = [self.encoders[group].inverse(part) for part in torch.tensor(z).split(ROWS_PER_CHUNK)]
+        return torch.cat([x[0, 0] for x, _ in found]).numpy(), torch.cat([det[0, 0] for _, det in found]).numpy()
+
+    def class_scores(self, z: Tensor) -> Tensor:
+        """Return the classifier's scores (n, C), before the softmax, of points z (n, D)."""
+        import torch
+
+        if self.head is None:
+            raise DataError("The encoder was fitted without a label, and so without a classifier.")
+        with torch.no_grad():
+            return torch.cat([self.head(part[None])[0] for part in z.split(ROWS_PER_CHUNK)])
+
+    def of_label(self, label: Hashable, classes: np.ndarray | None) -> GroupDensities:
+        """Return the densities given a label."""
+        numbers = [] if classes is None else [n for n in self.label_numbers if classes[n] == label]
+        if self.label_densities is None or not numbers:
+            raise DataError(f"the encoder has no densities given label {label!r}; fit it with another criterion.")
+        return self.label_densities.for_label(self.label_numbers.index(numbers[0]))
 
 
 @dataclass(frozen=True)
@@ -348,7 +386,7 @@ class FlowLaw(LatentLaw):
         import torch
 
         from fairflows.steps import chosen_device
-        from fairflows.training.evaluation import log_density_table
+        from fairflows.training.loop import log_density_table
 
         densities = self.flow.densities if label is None else self.flow.of_label(label, self.classes)
         device = chosen_device(self.device)
@@ -369,7 +407,7 @@ class FlowLaw(LatentLaw):
 
         z, found = np.asarray(Z, dtype=np.float64), []
         for b in range(len(self.flow.encoders)):
-            x, log_det = decoded(self.flow, z, b)
+            x, log_det = self.flow.decode(z, b)
             with torch.no_grad():
                 log_p = self.flow.densities.members[b].log_prob(torch.from_numpy(x)).numpy()
             found.append(Inversion(self.codec.names_, self.codec.decode(x)[0], self.codec.values(x), x, log_p, log_det))

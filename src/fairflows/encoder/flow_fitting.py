@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,66 +16,17 @@ from fairflows.bijection import Bijection, ElementwiseSpline, NeuralSpline, Real
 from fairflows.density import Density, FlowDensity, GroupDensities, KnownDensity, MixtureDensity
 from fairflows.density.base import FreshNoise, InModelSpace
 from fairflows.encoder.base import FloatArray, Groups, label_values
-from fairflows.encoder.fair_flow import ROWS_PER_CHUNK
+from fairflows.encoder.fair_flow import FittedFlow
 from fairflows.encoder.rows import TrainingRows
 from fairflows.exceptions import DataError, check_count
 from fairflows.steps import chosen_device
-from fairflows.training.algorithm1 import MOST_COMPARED
-from fairflows.training.evaluation import held_out_losses
-from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, train
+from fairflows.training.loop import GroupRows, TrainingResult, TrainingSettings, held_out_losses, train
 
 if TYPE_CHECKING:
     from fairflows.encoder.fair_flow import FairFlow, GroupDensity
 
 _FEWEST_HELD_OUT = 5  # rows of the smallest group; a smaller table needs all its rows for training
-_MOST_NUMBERS = 2**32  # in single precision, kept for the gradient of a step: 16 GiB
-_NUMBERS_PER_FEATURE = {"realnvp": 30, "spline": 190}  # kept per feature, block and decoded point, as measured
 _RESTART = 1_000_003  # seeds of restarts are this far apart: users count seeds from 0
-
-
-@dataclass(frozen=True)
-class FittedFlow:
-    """One trained model, on the CPU and in float64."""
-
-    bijection: Bijection  # the K encoders f_a, with a models' axis of length one
-    head: StackedMLP | None  # the classifier on z
-    densities: GroupDensities  # p̂_a in model space
-    label_densities: GroupDensities | None  # p̂(x | a, y), where the criterion speaks of labels
-    label_numbers: tuple[int, ...]  # which labels these are of
-    history: pd.DataFrame  # losses by epoch
-    held_out_log_likelihood: FloatArray | None  # (K,): of the densities, in table units
-
-    def __post_init__(self) -> None:
-        _ = self.encoders  # made now: the first row that comes does not wait for it
-
-    @cached_property
-    def encoders(self) -> list[Bijection]:
-        """Each group's f_a by itself."""
-        return [self.bijection.select_group(a) for a in range(self.bijection.n_groups)]
-
-    @torch.no_grad()
-    def encode(self, x: Tensor, group: Groups) -> Tensor:
-        """z = f_a(x) of points (n, D), each of a group."""
-        z = torch.empty_like(x)
-        for a in np.unique(group):
-            mine = torch.from_numpy(np.flatnonzero(group == a)).to(x.device)
-            for part in mine.split(ROWS_PER_CHUNK):
-                z[part] = self.encoders[a].forward(x[part])[0][0, 0]
-        return z
-
-    @torch.no_grad()
-    def class_scores(self, z: Tensor) -> Tensor:
-        """Return the classifier's scores (n, C), before the softmax, of points z (n, D)."""
-        if self.head is None:
-            raise DataError("The encoder was fitted without a label, and so without a classifier.")
-        return torch.cat([self.head(part[None])[0] for part in z.split(ROWS_PER_CHUNK)])
-
-    def of_label(self, label: Hashable, classes: np.ndarray | None) -> GroupDensities:
-        """Return the densities given a label."""
-        numbers = [int(n) for n in np.flatnonzero(np.asarray(classes) == label)] if classes is not None else []
-        if self.label_densities is None or not numbers or numbers[0] not in self.label_numbers:
-            raise DataError(f"the encoder has no densities given label {label!r}; fit it with another criterion.")
-        return self.label_densities.for_label(self.label_numbers.index(numbers[0]))
 
 
 def fit_flows(
@@ -99,7 +49,6 @@ def fit_flows(
         noise = FreshNoise(torch.as_tensor(width, dtype=torch.float32, device=device))
         fit_part = replace(_by_group(s, labels, rows, train_rows, device), noise=noise)
     training = _training_settings(settings, fit_part.smallest)
-    _check_size(settings, x.shape[1], n_groups, training.batch_size, len(gammas) * len(seeds) * settings.n_restarts)
     densities, label_densities, label_numbers = _densities(settings, fit_part)
     likelihood = _held_out_likelihood(densities, held_part, log_det, rows.group, held_rows)
 
@@ -142,11 +91,9 @@ def fit_flows(
 
 
 def _check_counts(settings: FairFlow) -> None:
-    chosen_by_user = settings.get_params(deep=False)
     for name, least in {"n_restarts": 1, "n_blocks": 1, "n_epochs": 1, "batch_size": 1, "ramp_epochs": 0}.items():
-        value = chosen_by_user[name]
-        chosen = value == "auto" and name in ("n_epochs", "batch_size", "ramp_epochs")
-        if not chosen:
+        value = getattr(settings, name)
+        if value != "auto" or name in ("n_restarts", "n_blocks"):
             check_count(name, value, least)
 
 
@@ -292,26 +239,6 @@ def _training_settings(settings: FairFlow, n_smallest: int) -> TrainingSettings:
         scalarisation=settings.scalarisation,
         progress=settings.progress,
     )
-
-
-def _check_size(settings: FairFlow, n_features: int, n_groups: int, batch_size: int, n_models: int) -> None:
-    """Refuse more than two groups whose draws, each compared with several other groups, are too many for a step."""
-    if isinstance(settings.bijection, Bijection):
-        return  # only the memory of the named ones is known
-    n_labels = len(label_values(settings)) if settings.criterion == "equalized_odds" else 1
-    of_features = _NUMBERS_PER_FEATURE.get(settings.bijection, 0) * n_features
-    of_pair = n_models * batch_size * n_labels * settings.n_blocks * (2 * sum(settings.hidden) + of_features)
-
-    def numbers(n_groups: int) -> int:
-        return n_groups * min(n_groups - 1, MOST_COMPARED) * of_pair
-
-    if n_groups > 2 and numbers(n_groups) > _MOST_NUMBERS:
-        fitting = max((K for K in range(2, n_groups) if numbers(K) <= _MOST_NUMBERS), default=2)
-        raise DataError(
-            f"FairFlow compares each of {n_groups} groups with {min(n_groups - 1, MOST_COMPARED)} others in every "
-            f"step, {n_models} models at a time, which takes about {numbers(n_groups) * 4 / 2**30:,.0f} GiB of memory; "
-            f"{fitting} groups fit. Join small groups, lower batch_size (now {batch_size}), or use FairTree."
-        )
 
 
 def _best_restarts(
