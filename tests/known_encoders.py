@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from fairflows.encoder.base import CELL, LatentLaw, Traits
-from fairflows.encoder.cell_model import ExactLaw
+from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.encoder.fair_tree import FairTree
 from fairflows.paper.baselines import RawFeatures
 

@@ -26,7 +26,7 @@ from fairflows.bounds import (
 from fairflows.bounds.arguments import CHOOSING, affordable_draws
 from fairflows.bounds.planning import check_reachable, delta_of_look, planned_cell_bound
 from fairflows.encoder.base import Encoder, FloatArray, IntArray, LatentLaw, is_fitted, label_values
-from fairflows.encoder.cell_model import ExactLaw
+from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError, warn_user
 from fairflows.release.release import Release
 from fairflows.release.released import Released, repeatable_persons

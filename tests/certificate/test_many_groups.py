@@ -10,7 +10,7 @@ from fairflows.bounds import arguments
 from fairflows.certificate.certify import certify
 from fairflows.certificate.looks import open_looks
 from fairflows.density import MixtureDensity
-from fairflows.encoder.cell_model import ExactLaw
+from fairflows.encoder.fair_matching import ExactLaw
 from fairflows.exceptions import DataError
 from fairflows.training import loop
 

@@ -16,7 +16,7 @@ def fit(table, sample_weight=None, **settings):
 
 
 def test_too_many_levels_for_a_density(categorical, monkeypatch):
-    monkeypatch.setattr("fairflows.encoder.cell_model._MOST_LEVELS", 10)
+    monkeypatch.setattr("fairflows.encoder.fair_matching._MOST_LEVELS", 10)
     with pytest.raises(DataError, match="takes at most 10 levels in all columns; got 11: join rare levels"):
         fit(categorical)
 

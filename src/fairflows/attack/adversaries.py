@@ -31,8 +31,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fairflows.bounds.lower_bounds import Method, attack_lower_bound, better_method
 from fairflows.encoder.base import Encoder, Inversion
-from fairflows.encoder.cell_model import KnownCells, cells_of_encoded
-from fairflows.encoder.fair_matching import inverse_map
+from fairflows.encoder.fair_matching import KnownCells, cells_of_encoded, inverse_map
 from fairflows.exceptions import DataError
 from fairflows.table.columns import is_number, numbers
 from fairflows.table.grid import Grid, find_grid

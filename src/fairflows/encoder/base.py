@@ -25,7 +25,7 @@ from fairflows.table.persons import Key, Persons, new_key
 from fairflows.table.table import Role, Table
 
 if TYPE_CHECKING:
-    from fairflows.encoder.cell_model import KnownCells
+    from fairflows.encoder.fair_matching import KnownCells
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

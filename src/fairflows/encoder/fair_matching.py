@@ -1,26 +1,33 @@
-"""FairMatching: the best bijections between the cells of categorical tables, in closed form.
+"""FairMatching: the cells of each group matched to those of the largest group (the paper's encoder for categories).
 
-A map is an integer array f over cell codes: a person of the group in cell x is released as cell f[x]. The reference
-keeps its cells. Of K groups each is matched to the same reference; any two are then matched to each other as well as
-if one of them had been the reference, so the choice of it changes which cells carry the latent, never a distance.
+A law p̂_a of cells is fitted to each group. A map is an integer array f over cells: a person of the group in cell x is
+released as cell f[x]. The reference, the largest group, keeps its cells. Of K groups each is matched to the same
+reference; any two are then matched to each other as well as if one of them had been the reference, so the choice of it
+changes which cells carry the latent, never a distance.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-from numpy.typing import ArrayLike
+from sklearn.linear_model import LogisticRegression
 
-from fairflows.density.cell_counts import CellDensity
+from fairflows.bounds.arguments import checked_draws
+from fairflows.codec import CellCodec, one_hot
+from fairflows.density.cell_counts import CellCounts, CellDensity, SmoothedCounts
 from fairflows.encoder.base import (
+    EncodedColumns,
     Encoder,
     FloatArray,
+    Groups,
     IntArray,
+    LatentLaw,
     Traits,
     at_strength,
     check_fitted,
@@ -28,21 +35,17 @@ from fairflows.encoder.base import (
     label_values,
     share_ledger,
 )
-from fairflows.encoder.cell_model import (
-    CellModel,
-    ExactLaw,
-    KnownCells,
-    cells_of_encoded,
-    check_labels,
-    encoded_columns,
-    fit_cell_model,
-)
 from fairflows.encoder.labels import LabelsLike
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_latent
-from fairflows.exceptions import DataError, check_count, check_share, is_count
+from fairflows.exceptions import DataError, check_count, check_share, is_count, warn_user
+from fairflows.table.columns import Schema, shown
 from fairflows.table.frames import ColumnLike, Frame, TableLike, materialised
 from fairflows.table.persons import NEW_AT_EACH_FIT, Key, KeySetting, Persons, new_key
 from fairflows.table.table import Role
+
+_HELD_OUT = 0.2
+_MOST_LEVELS = 10_000  # a density keeps a number for every pair of levels, in each group
+_ROWS_PER_CHUNK = 2**18
 
 
 @dataclass(eq=False, repr=False)
@@ -133,11 +136,13 @@ class FairMatching(Encoder):
         label = rows.label_with_classes("FairMatching")
         y = None if label is None else label.values
         if y is not None:
-            check_labels(rows.group, y, self.groups_, label_values(self))
-        self.model_ = fit_cell_model(self, rows, y)
+            _check_labels(rows.group, y, self.groups_, label_values(self))
+        self.model_ = _fit_cell_model(self, rows, y)
         self.matched_, self.split_ = self._maps(self.model_)
         self.held_out_log_likelihood_ = self.model_.held_out_log_likelihood
-        self.output_ = encoded_columns(self.model_.codec)
+        parts = {str(name): part for name, part in self.model_.codec.decoded_levels.items()}
+        schema = Schema({name: part.kind for name, part in parts.items()})
+        self.output_ = EncodedColumns({name: part.dtype for name, part in parts.items()}, schema)
         self._mix(self.gamma)
 
     def fit_path(
@@ -274,38 +279,16 @@ def sort_and_match(log_p_reference: FloatArray, log_p_group: FloatArray) -> IntA
     5.4 of Balunović et al., 2022). Equal probabilities are matched in the order of their codes, so that a law matched
     to itself stays put.
 
-    Parameters
-    ----------
-    log_p_reference, log_p_group : array of shape (m,)
-        Log-probabilities of the same m cells.
-
-    Returns
-    -------
-    array of int, shape (m,)
-        The cell that each of the group's cells is sent to.
-
     Examples
     --------
     >>> sort_and_match(np.log([0.2, 0.3, 0.5]), np.log([0.6, 0.1, 0.3]))
     array([2, 0, 1])
     """
-    return _matching(np.argsort(log_p_reference, kind="stable"), np.argsort(log_p_group, kind="stable"))
+    return label_split(log_p_reference, log_p_group, np.zeros(len(log_p_group)))
 
 
-def label_split(log_p_reference: FloatArray, log_p_group: FloatArray, labels: ArrayLike) -> IntArray:
-    """Sort-and-match within each predicted label, so that a cell goes to one with the same prediction.
-
-    Parameters
-    ----------
-    log_p_reference, log_p_group : array of shape (m,)
-        Log-probabilities of the same m cells.
-    labels : array of shape (m,)
-        The label predicted for each cell.
-
-    Returns
-    -------
-    array of int, shape (m,)
-        The cell that each of the group's cells is sent to.
+def label_split(log_p_reference: FloatArray, log_p_group: FloatArray, labels: npt.ArrayLike) -> IntArray:
+    """Sort-and-match within each predicted label (m,), so that a cell goes to one with the same prediction.
 
     Examples
     --------
@@ -313,36 +296,221 @@ def label_split(log_p_reference: FloatArray, log_p_group: FloatArray, labels: Ar
     array([1, 0, 2])
     """
     by_label = np.asarray(labels)
-    return _matching(np.lexsort((log_p_reference, by_label)), np.lexsort((log_p_group, by_label)))
-
-
-def _matching(order_reference: IntArray, order_group: IntArray) -> IntArray:
-    f = np.empty_like(order_group)
-    f[order_group] = order_reference
+    f = np.empty(len(by_label), dtype=np.int64)
+    f[np.lexsort((log_p_group, by_label))] = np.lexsort((log_p_reference, by_label))
     return f
 
 
 def inverse_map(f: IntArray) -> IntArray:
-    """Return the bijection that undoes f.
-
-    Examples
-    --------
-    >>> inverse_map(np.array([2, 0, 1]))
-    array([1, 2, 0])
-    """
-    return _matching(np.arange(len(f)), f)
+    """Return the bijection that undoes f."""
+    inverse = np.empty_like(f)
+    inverse[f] = np.arange(len(f))
+    return inverse
 
 
 def latent_laws(log_p: FloatArray, matched: IntArray, split: IntArray, gamma: float) -> FloatArray:
-    """Laws of the released cell, one row per group, when a coin picks sort-and-match with probability γ.
+    """Return laws of the released cell, one row per group, when a coin picks sort-and-match with probability γ.
 
     p_Za(z) = γ · p_a(f_a⁻¹(z)) + (1 − γ) · p_a(g_a⁻¹(z)), with f_a the sort-and-match and g_a the label split, all of
     shape (K, m). γ = 0 is the label split alone, the most accurate; γ = 1 is sort-and-match alone, the fairest.
     """
-    if not 0.0 <= gamma <= 1.0:
-        raise DataError(f"gamma must be in [0, 1]; got {gamma!r}.")
     p = np.exp(log_p)
     by_matching, by_splitting = np.empty_like(p), np.empty_like(p)
     np.put_along_axis(by_matching, matched, p, axis=1)
     np.put_along_axis(by_splitting, split, p, axis=1)
     return gamma * by_matching + (1.0 - gamma) * by_splitting
+
+
+@dataclass(frozen=True)
+class CellModel:
+    """Laws of K groups over the m cells that an encoder works on."""
+
+    codec: CellCodec  # table rows to cells and back
+    densities: list[CellDensity]  # the K densities p̂_a
+    # (m,): the cells that the laws are about: those observed in training, where there are too many to list them all
+    support: IntArray | None
+    log_p: FloatArray  # (K, m): log p̂_a of each of them
+    tails: FloatArray  # (K,): the probability that p̂_a puts on all other cells
+    scores: FloatArray | None  # (m, C): the classifier's probability of each class in each cell
+    classifier: LogisticRegression | None  # which made them, from one-hot columns
+    shares: FloatArray  # (K,): the groups' shares of the training rows
+    held_out_log_likelihood: FloatArray  # (K,): mean log p̂_a of rows that it was not fitted on
+
+    def place(self, cells: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+        """Each cell's place among the m, and which cells are among them."""
+        if self.support is None:
+            return cells, np.ones(len(cells), dtype=bool)
+        place = np.minimum(np.searchsorted(self.support, cells), len(self.support) - 1)
+        return place, self.support[place] == cells
+
+    @property
+    def log_reference(self) -> FloatArray:
+        """The law that all groups are sent to: that of the largest group."""
+        return self.log_p[int(self.shares.argmax())]
+
+    def score(self, cells: IntArray) -> FloatArray:
+        """Return the classifier's class probabilities in any cells, (n, C)."""
+        if self.classifier is None:
+            raise DataError("The cells were fitted without a label, and so without a classifier.")
+        return _classes_in_cells(self.classifier, self.codec, cells)
+
+    def sample_rows(self, n: int, random_state: int) -> list[pd.DataFrame]:
+        """n rows of each group drawn from its density."""
+        rng = np.random.default_rng(random_state)
+        return [self.codec.from_levels(density.sample(n, rng)) for density in self.densities]
+
+
+@dataclass(frozen=True)
+class KnownCells:
+    """The knowledge of an adversary who holds the encoder, about encoded cells."""
+
+    model: CellModel  # the groups' laws over cells before encoding
+    laws: FloatArray  # (K, m): the law of the encoded cell in each group
+    maps: tuple[IntArray, ...] = ()  # (K, m) each: the bijections that a coin chooses from; none for random maps
+
+
+@dataclass(frozen=True)
+class ExactLaw(LatentLaw):
+    """Laws over finitely many values."""
+
+    laws: FloatArray  # (K, m)
+    cells: KnownCells | None = None  # what the values are, where they are cells of a table
+
+    def exact(self) -> FloatArray:
+        """Return the laws."""
+        return self.laws
+
+    def log_density_table(self, n: int, random_state: int = 0, label: Hashable = None) -> FloatArray:
+        """Draw from every group's law; return the log-probabilities under every group."""
+        checked_draws(n, len(self.laws))
+        generator = np.random.default_rng(random_state)
+        draws = [
+            np.minimum(np.searchsorted(row, generator.random(n) * row[-1], side="right"), self.laws.shape[1] - 1)
+            for row in np.cumsum(self.laws, axis=1)
+        ]
+        with np.errstate(divide="ignore"):
+            log_laws = np.log(self.laws)
+        return np.stack([log_laws[:, values].T for values in draws], axis=1)
+
+    def sample_rows(self, n: int, random_state: int = 0) -> list[pd.DataFrame] | None:
+        """Draw n rows of the table from each group's density of cells."""
+        return None if self.cells is None else self.cells.model.sample_rows(n, random_state)
+
+    def known_cells(self) -> KnownCells | None:
+        """Return the laws and the bijections of cells."""
+        return self.cells
+
+
+def _fit_cell_model(settings: FairMatching, rows: TrainingRows, y: Groups | None) -> CellModel:
+    """Fit every group's density and the classifier; evaluate both on all cells, or on observed ones."""
+    codec = CellCodec(n_bins=settings.n_bins, unseen=settings.unseen, missing=rows.missing)
+    codec.fit(rows.X, settings.kinds)
+    K, cells = len(rows.groups), codec.encode(rows.X)
+    weight = np.ones(len(cells)) if rows.weight is None else rows.weight
+    support = _support(codec, np.unique(cells), K, settings)
+    densities, held_out = _fit_densities(settings, codec.shape_, cells, weight, rows.group)
+    listed = np.arange(codec.n_cells_) if support is None else support
+    log_p = np.stack([density.log_prob(listed) for density in densities])
+    tails = np.zeros(K) if support is None else np.maximum(0.0, 1.0 - np.exp(log_p).sum(axis=1))
+    scores = classifier = None
+    if y is not None:
+        classifier = _fit_classifier(codec, cells, weight, rows.group, y, K)
+        scores = _classes_in_cells(classifier, codec, listed)
+    shares = np.bincount(rows.group, minlength=K) / len(rows.group)
+    return CellModel(codec, densities, support, log_p, tails, scores, classifier, shares, held_out)
+
+
+def _support(codec: CellCodec, observed: IntArray, n_groups: int, settings: FairMatching) -> IntArray | None:
+    """Return the observed cells, or None where all cells can be listed."""
+    if not callable(settings.density) and sum(codec.shape_) > _MOST_LEVELS:
+        raise DataError(
+            f"A density of cells takes at most {_MOST_LEVELS:,} levels in all columns; got {sum(codec.shape_):,}: join "
+            "rare levels, or leave out the column with the most of them."
+        )
+    if codec.n_cells_ * n_groups <= settings.max_cells:
+        return None
+    warn_user(
+        f"{codec.n_cells_:,} cells in each of {n_groups} groups are more than max_cells={settings.max_cells:,}: "
+        "only observed cells are used, with a tail."
+    )
+    return observed
+
+
+def _check_labels(group: Groups, y: Groups, groups: list[Hashable], classes: np.ndarray) -> None:
+    """Refuse a table in which a group lacks a label: nothing could be matched to it there."""
+    counts = np.zeros((len(groups), len(classes)), dtype=np.int64)
+    np.add.at(counts, (group, y), 1)
+    if (counts == 0).any():
+        a, label = np.argwhere(counts == 0)[0]
+        raise DataError(
+            f"Every group needs rows of every label; group {shown(groups[a])} has none with label "
+            f"{shown(classes[label])}."
+        )
+
+
+def _classes_in_cells(classifier: LogisticRegression, codec: CellCodec, cells: IntArray) -> FloatArray:
+    """Return the classifier's class probabilities in each cell, in chunks."""
+    parts = [
+        classifier.predict_proba(one_hot(codec.levels_of(cells[start : start + _ROWS_PER_CHUNK]), codec.shape_))
+        for start in range(0, len(cells), _ROWS_PER_CHUNK)
+    ]
+    return np.concatenate(parts) if parts else np.zeros((0, len(classifier.classes_)))
+
+
+def cells_of_encoded(codec: CellCodec, frame: pd.DataFrame) -> IntArray:
+    """Return the cells behind encoded rows."""
+    levels = [part.codes(frame.iloc[:, j]) for j, part in enumerate(codec.decoded_levels.values())]
+    return codec.cells_of(levels)
+
+
+def _fit_densities(
+    settings: FairMatching, levels: Sequence[int], cells: IntArray, weight: FloatArray, group: Groups
+) -> tuple[list[CellDensity], FloatArray]:
+    """Fit a density of each group's cells, and its held-out likelihood."""
+    rng, data = np.random.default_rng(settings.random_state), []
+    for a in range(int(group.max()) + 1):
+        counted = np.flatnonzero((group == a) & (weight > 0))  # rows without weight are not held out either
+        parts = (counted[part] for part in _held_out(len(counted), rng))
+        data.append([CellCounts.of(cells[part], weight[part]) for part in parts])
+    densities = [_density(settings, levels) for _ in data]
+    if settings.density == "made":
+        from fairflows.density.estimated import CategoricalMADE, fit_together
+
+        fit_together([density for density in densities if isinstance(density, CategoricalMADE)], data)
+    else:
+        for density, (fitted, held) in zip(densities, data, strict=True):
+            density.fit(fitted, held)
+    scores = [held.mean(density.log_prob(held.codes)) for density, (_, held) in zip(densities, data, strict=True)]
+    return densities, np.array(scores)
+
+
+def _density(settings: FairMatching, levels: Sequence[int]) -> CellDensity:
+    """Return a density to be fitted, by its name or by the function that makes one."""
+    if callable(settings.density):
+        return settings.density(levels)
+    if settings.density == "made":
+        from fairflows.density.estimated import CategoricalMADE
+
+        return CategoricalMADE(levels, settings.hidden, random_state=settings.random_state, device=settings.device)
+    if settings.density == "counts":
+        return SmoothedCounts(levels)
+    raise DataError(f"density must be 'made', 'counts' or a function of levels; got {settings.density!r}.")
+
+
+def _held_out(n: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return training rows and a held-out fifth, which a density is tuned by; of few rows, all of them twice."""
+    if n < 10:
+        return np.arange(n), np.arange(n)
+    order = rng.permutation(n)
+    cut = max(1, round(_HELD_OUT * n))
+    return np.sort(order[cut:]), np.sort(order[:cut])
+
+
+def _fit_classifier(
+    codec: CellCodec, cells: IntArray, weight: FloatArray, group: Groups, y: Groups, n_groups: int
+) -> LogisticRegression:
+    """Fit a classifier of the label from one-hot columns; all groups weigh the same."""
+    columns = one_hot(codec.levels_of(cells), codec.shape_)
+    total = np.bincount(group, weights=weight, minlength=n_groups)
+    balanced = weight * (weight.sum() / n_groups / total)[group]
+    return LogisticRegression(max_iter=1000).fit(columns, y, sample_weight=balanced)

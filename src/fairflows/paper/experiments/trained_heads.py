@@ -13,8 +13,7 @@ from torch import Tensor
 from fairflows.bijection import StackedMLP, generator_of
 from fairflows.codec import one_hot
 from fairflows.encoder.base import Encoder
-from fairflows.encoder.cell_model import cells_of_encoded
-from fairflows.encoder.fair_matching import FairMatching
+from fairflows.encoder.fair_matching import FairMatching, cells_of_encoded
 from fairflows.paper.baselines.neural import mean_cross_entropy, random_batches, rows_by_class
 from fairflows.paper.experiments.problems import labels_of
 from fairflows.steps import AdamSteps, chosen_device, milestone_rate
