@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fairflows.bounds import (
-    adversary_accuracy_upper_bound,
     betting_upper_bound,
     distance_terms,
     hoeffding_radius,
@@ -95,19 +94,6 @@ def test_coverage_for_the_worst_of_three_groups(delta, rng, gaussians, covers):
     law = gaussians([0.0, 0.2, 0.5])
     bounds = [statistical_distance_upper_bound(law.table(300, rng), delta) for _ in range(200)]
     assert covers(np.array(bounds) < law.distance(), delta)
-
-
-@pytest.mark.parametrize(
-    ("means", "priors"),
-    [([0.0, 0.8], [0.5, 0.5]), ([0.0, 0.8], [0.9, 0.1]), ([0.0, 0.5, 1.5], [0.6, 0.3, 0.1])],
-    ids=["even", "9:1", "three groups"],
-)
-def test_coverage_of_the_adversarys_accuracy(means, priors, delta, rng, gaussians, covers):
-    law = gaussians(means)
-    truth = law.accuracy(priors)
-    bounds = [adversary_accuracy_upper_bound(law.table(300, rng), delta, priors) for _ in range(200)]
-    assert covers(np.array(bounds) < truth, delta)
-    assert np.mean(bounds) < truth + 0.05
 
 
 def test_group_after_group_breaks_the_bound(rng, covers):

@@ -5,12 +5,11 @@ import pytest
 
 from fairflows.bounds import (
     adversary_accuracy,
-    adversary_accuracy_upper_bound,
+    distance_terms,
     exact_adversary_accuracy,
     exact_statistical_distance,
     hoeffding_radius,
     kl_upper_bound,
-    pairwise_statistical_distance,
     samples_needed,
     sign_estimate,
     sign_upper_bound,
@@ -46,7 +45,8 @@ def test_the_tanh_estimator_varies_less_than_the_sign_estimator(rng, gaussians):
 
 def test_sampled_and_exact_distances_agree(rng):
     table = table_of_cells(UNEVEN, 200_000, rng)
-    np.testing.assert_allclose(pairwise_statistical_distance(table), total_variation(UNEVEN), atol=0.005)
+    pairs = total_variation(UNEVEN)[np.triu_indices(3, 1)]
+    np.testing.assert_allclose(distance_terms(table).mean(axis=1), pairs, atol=0.005)
     assert statistical_distance(table) == pytest.approx(exact_statistical_distance(UNEVEN), abs=0.005)
     for priors in ([1 / 3, 1 / 3, 1 / 3], [0.7, 0.2, 0.1], [0.5, 0.5, 0.0]):
         exact = exact_adversary_accuracy(UNEVEN, priors)
@@ -65,12 +65,6 @@ def test_points_without_mass_are_told_apart_and_nan_counts_as_told_apart():
     half = same.copy()
     half[:2] = np.nan
     assert statistical_distance(half) == 0.5
-
-
-def test_estimated_priors_cost_their_error(rng, gaussians):
-    table = gaussians([0.0, 1.0]).table(1000, rng)
-    known = adversary_accuracy_upper_bound(table, 0.05, [0.7, 0.3])
-    assert adversary_accuracy_upper_bound(table, 0.05, [0.7, 0.3], prior_error=0.02) == pytest.approx(known + 0.02)
 
 
 @pytest.mark.parametrize("shape", [(10, 2), (0, 2, 2), (10, 2, 3), (10, 1, 1)])

@@ -129,7 +129,7 @@ def statistical_distance(log_densities: ArrayLike) -> float:
     r"""Estimate the statistical distance Δ between the groups' latent laws; for K > 2 groups, of the worst pair.
 
     The mean of `distance_terms`: unbiased for each pair, without any allowance for sampling error. For that,
-    see `statistical_distance_upper_bound`; for every pair, `pairwise_statistical_distance`.
+    see `statistical_distance_upper_bound`; for every pair, take the means of `distance_terms`.
 
     Parameters
     ----------
@@ -148,16 +148,6 @@ def statistical_distance(log_densities: ArrayLike) -> float:
     """
     table = checked_table(log_densities)
     return max(float(_pair_terms(table, a, b).mean()) for a, b in _pairs(table.shape[1]))
-
-
-def pairwise_statistical_distance(log_densities: ArrayLike) -> FloatArray:
-    """Estimated statistical distance of every pair of groups: a symmetric (K, K) array with a zero diagonal."""
-    table = checked_table(log_densities)
-    K = table.shape[1]
-    distances = np.zeros((K, K))
-    for a, b in _pairs(K):
-        distances[a, b] = distances[b, a] = _pair_terms(table, a, b).mean()
-    return distances
 
 
 def statistical_distance_upper_bound(log_densities: ArrayLike, delta: float) -> float:
@@ -215,38 +205,10 @@ def draws_needed(log_densities: ArrayLike, delta: float, width: float) -> int:
     return int(np.ceil(2 * L * (s2 / width**2 + 1 / width)))
 
 
-def accuracy_terms(log_densities: ArrayLike, priors: ArrayLike | None = None) -> FloatArray:
-    r"""Return the independent numbers in [1/K, 1] whose mean is the accuracy A* of the best guess of the group.
-
-    .. math:: X_i = \sum_a π_a h(z_i^a), \quad h(z) = \max_b \mathrm{softmax}_b(\log π_b + \log \hat p_{Zb}(z))
-
-    Parameters
-    ----------
-    log_densities : array-like of shape (N, K, K)
-        Log-densities of N draws from each of K groups (second axis) under each of K densities; a NaN gives h = 1.
-    priors : array-like of shape (K,), default=None
-        Share π_a of each group where the adversary works; equal shares by default.
-
-    Returns
-    -------
-    array of shape (N,)
-    """
-    table = checked_table(log_densities)
-    priors = checked_priors(priors, table.shape[1])
-    terms = np.empty(len(table))
-    step = max(1, _NUMBERS_AT_A_TIME // table[0].size)  # a few copies of a part of the table, not of all of it
-    for start in range(0, len(table), step):
-        part = slice(start, start + step)
-        # A group without members or a point without mass is log 0; where nothing has mass, NaN: that counts as h = 1.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scores = np.log(priors) + table[part]
-            h = 1 / np.exp(scores - scores.max(axis=2, keepdims=True)).sum(axis=2)  # softmax at its largest entry
-        terms[part] = np.where(np.isnan(h), 1.0, h) @ priors
-    return terms
-
-
 def adversary_accuracy(log_densities: ArrayLike, priors: ArrayLike | None = None) -> float:
-    """Estimate the accuracy A* of the best adversary; for two equal groups (1 + Δ)/2.
+    r"""Estimate the accuracy A* of the best guess of the group; for two equal groups (1 + Δ)/2.
+
+    .. math:: A^* = \mathrm{E} \sum_a π_a h(z^a), \quad h(z) = \max_b \mathrm{softmax}_b(\log π_b + \log \hat p_{Zb}(z))
 
     Parameters
     ----------
@@ -262,42 +224,17 @@ def adversary_accuracy(log_densities: ArrayLike, priors: ArrayLike | None = None
     >>> round(adversary_accuracy(log_densities), 2), round(adversary_accuracy(log_densities, priors=[0.9, 0.1]), 2)
     (0.69, 0.9)
     """
-    return float(accuracy_terms(log_densities, priors).mean())
-
-
-def adversary_accuracy_upper_bound(
-    log_densities: ArrayLike, delta: float, priors: ArrayLike | None = None, *, prior_error: float = 0.0
-) -> float:
-    r"""Return an upper bound on the best adversary's accuracy under the estimated densities, at δ.
-
-    The terms lie in [1/K, 1] whatever the priors; mapped to [0, 1] their mean is below the betting bound U, so
-    A* ≤ 1/K + (1 - 1/K) U. Priors that are themselves estimates add TV(π, π̂).
-
-    Parameters
-    ----------
-    log_densities : array-like of shape (N, K, K)
-        Log-densities of N draws from each of K groups (second axis) under each of K densities (third axis).
-    priors : array-like of shape (K,), default=None
-        Share π_a of each group where the adversary works; equal shares when not given.
-    delta : float
-        δ, the probability of a miss.
-    prior_error : float, default=0.0
-        A number that TV(π, π̂) does not exceed; 0 when the priors are known.
-
-    Examples
-    --------
-    >>> z = np.random.default_rng(0).normal(loc=[0.0, 1.0], size=(100_000, 2))
-    >>> log_densities = -((z[:, :, None] - np.array([0.0, 1.0])) ** 2) / 2
-    >>> 0.691 < adversary_accuracy_upper_bound(log_densities, delta=0.05) < 0.694
-    True
-    """
-    if not 0 <= prior_error <= 1:
-        raise DataError(f"prior_error must be in [0, 1]; got {prior_error!r}.")
     table = checked_table(log_densities)
-    chance = 1 / table.shape[1]
-    # Rounding may leave a term a hair outside [1/K, 1].
-    terms = np.clip((accuracy_terms(table, priors) - chance) / (1 - chance), 0, 1)
-    return min(1.0, chance + (1 - chance) * float(betting_upper_bound(terms, delta)) + prior_error)
+    priors = checked_priors(priors, table.shape[1])
+    total = 0.0
+    step = max(1, _NUMBERS_AT_A_TIME // table[0].size)  # a few copies of a part of the table, not of all of it
+    for start in range(0, len(table), step):
+        # A group without members or a point without mass is log 0; where nothing has mass, NaN: that counts as h = 1.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = np.log(priors) + table[start : start + step]
+            h = 1 / np.exp(scores - scores.max(axis=2, keepdims=True)).sum(axis=2)  # softmax at its largest entry
+        total += float((np.where(np.isnan(h), 1.0, h) @ priors).sum())
+    return total / len(table)
 
 
 def _pairs(K: int) -> list[tuple[int, int]]:

@@ -302,7 +302,7 @@ def _weights(given: ColumnLike | Real, group: Groups, groups: list[Hashable]) ->
 
 
 def _has_text(X: object) -> bool:
-    """Return whether an array has columns of text, or a list of rows a value of it."""
+    """Return whether an array has text columns, or a list of rows has a text value."""
     if isinstance(X, list | tuple):
         X = np.asarray(X, dtype=object)
     if not isinstance(X, np.ndarray) or X.dtype.kind not in "OU":
