@@ -240,28 +240,6 @@ def test_values_far_outside_come_back_or_are_refused(start):
         encode(whole, pd.DataFrame({"x": [2**63 - 1]}))
 
 
-@pytest.mark.parametrize(
-    ("trained", "later"),
-    [
-        ("M8[us]", "datetime64[us, UTC]"),
-        ("datetime64[us, Europe/Berlin]", "M8[us]"),
-        ("M8[us]", "m8[us]"),
-        ("m8[us]", "M8[us]"),
-    ],
-)
-def test_moments_clock_readings_and_durations_are_not_mixed(trained, later):
-    def column(dtype):
-        moments = pd.Series(pd.to_datetime([0, 10**6, 10**7], unit="s")).astype("M8[us]")
-        if dtype.startswith(("m8", "duration")):
-            return pd.Series(moments - moments[0]).astype(dtype)
-        zoned = "," in dtype
-        return (moments.dt.tz_localize("UTC") if zoned else moments.dt.normalize()).astype(dtype)
-
-    codec = Codec(key=KEY).fit(pd.DataFrame({"t": column(trained)}))
-    with pytest.raises(DataError, match=r"'t' must hold (times with|times without|durations).*; got"):
-        encode(codec, pd.DataFrame({"t": column(later)}))
-
-
 def test_columns_whose_names_run_into_each_other():
     frame = pd.DataFrame({"c": [1, 2, None, 4] * 10, "c is missing": list("abba") * 10, "c is missing?": [0, 1] * 20})
     codec = Codec(key=KEY, missing="category").fit(frame)

@@ -67,17 +67,6 @@ def test_several_classes_and_none(mixed):
         without.predict(X, sensitive_features=mixed.a)
 
 
-def test_missing_values_as_their_own_category(mixed):
-    X = mixed.X.copy()
-    X.loc[X.index[::5], "rate"] = np.nan
-    X.loc[X.index[::7], "town"] = None
-    encoder = FairFlow(**QUICK, missing="category").fit(X, mixed.y, sensitive_features=mixed.a)
-    back = encoder.inverse_transform(encoder.transform(X, sensitive_features=mixed.a), sensitive_features=mixed.a)
-    assert_frame_equal(back.drop(columns="wage"), X.drop(columns="wage"), check_exact=True)
-    with pytest.raises(DataError, match="Missing values"):
-        FairFlow(**QUICK).fit(X, mixed.y, sensitive_features=mixed.a)
-
-
 def test_inversions_are_what_the_encoders_undo(mixed, fitted):
     Z = fitted.transform(mixed.X, sensitive_features=mixed.a)
     inversions = fitted.latent_law().inversions(Z)

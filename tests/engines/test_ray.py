@@ -13,6 +13,7 @@ from fairflows.stream.files import encode_folder
 
 ray = pytest.importorskip("ray", reason="fairflows[engines] is not installed")
 pytest.importorskip("ray.data", reason="fairflows[engines] is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore:::ray.data.context")  # Ray's own, about its own settings
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -147,16 +147,6 @@ def test_adult_holds_the_values_of_the_original_files(data_folder):
     assert list(load_adult().X) == ["workclass", "education", "marital_status", "occupation", "relationship", "race"]
 
 
-def test_compas_bins_are_quarters_of_train_and_validation(tables):
-    table, numbers = tables["compas"], load_compas(features="all").X
-    assert table.X["age"].cat.categories.tolist() == ["under 25", "25 to under 31", "31 to under 41", "41 and over"]
-    fitted = table.parts != "test"
-    edges = np.quantile(numbers["age"][fitted], [0.25, 0.5, 0.75])
-    for group, ages in numbers["age"].groupby(table.X["age"].cat.codes):
-        assert set(np.searchsorted(edges, ages, side="right")) == {group}
-    assert table.X["priors_count"].value_counts()["under 0"] == 0  # a level of the paper's that nobody has
-
-
 def test_features_of_law_school(tables):
     law = tables["law_school"]
     assert list(law.X) == ["LSAT", "GPA", "college"]
@@ -191,15 +181,6 @@ def test_labels_of_health(tables, health, member_years):
     assert sorted(rows["CharlsonIndexI_max"].unique()) == [0, 2, 4, 6]
     assert (tables["health"].y.to_numpy() == (rows["CharlsonIndexI_max"] != 2)).all()
     assert (plain.y.to_numpy() == (rows["CharlsonIndexI_max"] == 0)).all()
-
-
-def test_health_splits_keep_members_together(tables):
-    health = tables["health"]
-    assert health.identifier.name == "MemberID"
-    assert health.identifier.nunique() == 113_000
-    train, validation, test = (set(part.identifier) for part in health.split())
-    assert not train & validation
-    assert not (train | validation) & test
 
 
 # --- Law School from the full file -----------------------------------------------------------------------------------

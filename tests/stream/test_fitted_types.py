@@ -2,14 +2,12 @@
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 
 from fairflows import DataError, FairMatching
 from fairflows.release.release import Release
 from fairflows.storage import load, save
-from fairflows.stream.batches import encode_batch
 from fairflows.stream.files import decode_file, encode_file
 
 N = 2000
@@ -94,17 +92,6 @@ def test_a_parquet_file_with_other_types_is_refused_before_anything_is_written(c
     with pytest.raises(DataError, match=rf"later.parquet: Column '{column}' must hold text, as in the rows that"):
         encode_file(matching, tmp_path / "later.parquet", tmp_path / "z.parquet")
     assert not (tmp_path / "z.parquet").exists()
-
-
-def test_a_batch_and_a_frame_are_held_to_the_same_types(matching, later):
-    batch = pa.Table.from_pandas(later, preserve_index=False)
-    expected = matching.transform(later[[*FEATURES, "sex"]])
-    assert_frame_equal(encode_batch(matching, batch).to_pandas(), expected)
-    other = as_a_reader_sees_it(later)
-    with pytest.raises(DataError, match="Column 'flag' must hold text"):
-        encode_batch(matching, pa.Table.from_pandas(other, preserve_index=False))
-    with pytest.raises(DataError, match="Column 'flag' must hold text"):
-        matching.transform(other[[*FEATURES, "sex"]])
 
 
 def test_encoded_columns_are_decoded_with_the_types_they_were_written_with(matching, later, tmp_path):

@@ -258,14 +258,6 @@ def test_a_named_index_in_a_parquet_file_is_a_column(read, tmp_path):
     assert alone["who"].tolist() == who.tolist()
 
 
-@both
-@pytest.mark.parametrize("index", [pd.RangeIndex(4), pd.Index([7, 3, 5, 1])])
-def test_an_index_without_a_name_in_a_parquet_file_is_left_out(read, index, tmp_path):
-    frame = AS_FRAME.drop(columns="day")
-    frame.set_index(index).to_parquet(tmp_path / "t.parquet")
-    assert_frame_equal(read(tmp_path / "t.parquet"), frame, check_exact=True)
-
-
 def test_tables_of_other_kinds_are_named():
     with pytest.raises(DataError, match=r"must be a pandas, polars or Arrow table, .* got builtins\.object"):
         to_pandas(object())

@@ -288,21 +288,6 @@ def test_bad_arguments(change, message):
         train(f, h, densities, changed, gamma=arguments["gamma"], seeds=[3], settings=SETTINGS)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"scalarisation": "chebyshev", "epochs": 2, "ramp_epochs": 2},
-            "ramp_epochs must be less than the 2 .*; got 2",
-        ),
-        ({"scalarisation": "sum"}, "scalarisation must be 'convex' or 'chebyshev'; got 'sum'"),
-    ],
-)
-def test_bad_settings(change, message):
-    with pytest.raises(ValueError, match=message):
-        TrainingSettings(**change)
-
-
 def test_held_out_losses_are_those_of_training():
     densities, data = gaussians(n=4000)
     f, h = small([3, 4])
