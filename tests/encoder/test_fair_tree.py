@@ -6,16 +6,17 @@ import pytest
 from scipy.stats import binom
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from fairflows.bounds import cell_upper_bound
+from fairflows.bounds import cell_upper_bound, even_blocks
 from fairflows.certificate.certify import certify
-from fairflows.encoder.fair_tree import FairTree
-from fairflows.encoder.matched_tree import CalibrationRows, grow
+from fairflows.encoder.fair_tree import FairTree, best_rates
+from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, cut, grow
 from fairflows.encoder.ranked_columns import NumberRanks, PrincipalComponents, RankedColumns
 from fairflows.encoder.scores import score_columns
 from fairflows.exceptions import DataError, DataWarning
 from fairflows.release.release import Release
 from fairflows.storage import load, save
 from fairflows.table.table import Table
+from fairflows.tradeoff import frontier
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -50,57 +51,51 @@ def tree(n_cells: int = 8, **settings) -> FairTree:
     return FairTree(n_cells, **{"label_score": LogisticRegression(), "key": KEY, **settings})
 
 
-def calibration(n: int, n_groups: int = 2, seed: int = 0, weight=None, ties: bool = False) -> CalibrationRows:
+def structure_rows(n: int, n_groups: int = 2, seed: int = 0, ties: bool = False) -> StructureRows:
     rng = np.random.default_rng(seed)
     group = rng.choice(n_groups, n, p=np.arange(1, n_groups + 1) / np.arange(1, n_groups + 1).sum())
     scores = rng.normal(size=(n, 3)) + group[:, None]
     if ties:
         scores = np.round(scores)
     targets = scores[:, 1:] - group[:, None] + 0.1 * rng.normal(size=(n, 2))
-    return CalibrationRows.of(scores, group, np.ones(n) if weight is None else weight, targets, n_groups, seed)
+    return StructureRows.of(scores, group, targets, n_groups, seed)
 
 
-def shares(rows: CalibrationRows, cell: np.ndarray, k: int) -> np.ndarray:
-    found = np.zeros((rows.n_groups, k))
-    np.add.at(found, (rows.group, cell), rows.weight)
-    return found / found.sum(axis=1, keepdims=True)
+def coins(seed: int, n: int) -> Coin:
+    u = np.random.default_rng([seed, 1]).random((n, 16))
+    return lambda depth, places: u[places, depth]
+
+
+def counts_of(found: MatchedTree, rows: StructureRows, coin: Coin) -> np.ndarray:
+    cell = found.cells(rows.scores, rows.group, coin)
+    k = found.structure.n_cells
+    return np.stack([np.bincount(cell[rows.group == a], minlength=k) for a in range(rows.n_groups)])
 
 
 @pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize(("n_cells", "n_groups"), [(2, 2), (8, 2), (5, 2), (7, 5), (16, 5)])
-def test_every_cell_holds_the_same_share_of_every_group(n_cells, n_groups, ties):
-    rows = calibration(4000, n_groups, ties=ties)
-    found, cell = grow(rows, n_cells, 1, nothing_shown)
-    assert found.n_cells == n_cells
-    sizes = np.bincount(rows.group)
-    depth = int(np.ceil(np.log2(n_cells)))
-    assert np.abs(shares(rows, cell, n_cells) - 1 / n_cells).max() <= depth / sizes.min()
+@pytest.mark.parametrize(("n_cells", "n_groups"), [(1, 2), (2, 2), (8, 2), (5, 2), (7, 5), (16, 5)])
+def test_blocks_are_those_of_even_leaves_and_the_persons_inside(n_cells, n_groups, ties):
+    """The persons of a leaf are those strictly inside, one fewer than its blocks, and those at a cut who end there."""
+    structure = grow(structure_rows(4000, n_groups, ties=ties), n_cells, nothing_shown)
+    rows = structure_rows(3000, n_groups, seed=1, ties=ties)
+    found, blocks = cut(structure, rows.scores, rows.group, coins(0, 3000))
+    sizes = np.bincount(rows.group, minlength=n_groups)
+    assert structure.n_cells == n_cells
+    np.testing.assert_array_equal(blocks.sum(axis=1), sizes + 1)
+    expected = [sorted(even_blocks(size, n_cells)) for size in sizes]
+    np.testing.assert_array_equal(np.sort(blocks, axis=1), expected)
+    counts = counts_of(found, rows, coins(0, 3000))
+    assert (counts >= blocks - 1).all()
+    np.testing.assert_array_equal(counts.sum(axis=1), sizes)
+    assert np.abs(counts / sizes[:, None] - 1 / n_cells).max() <= n_cells / sizes.min()
 
 
-def test_weights_count_as_repeated_rows():
-    weight = np.random.default_rng(1).integers(1, 4, 3000).astype(float)
-    rows = calibration(3000, weight=weight)
-    _, cell = grow(rows, 8, 1, nothing_shown)
-    smallest = min(weight[rows.group == a].sum() for a in (0, 1))
-    assert np.abs(shares(rows, cell, 8) - 1 / 8).max() <= 3 * 3 / smallest
-
-
-def test_the_tree_does_not_depend_on_the_order_of_the_rows():
-    rows = calibration(2000)
+def test_the_structure_does_not_depend_on_the_order_of_the_rows():
+    rows = structure_rows(2000)
     order = np.random.default_rng(3).permutation(2000)
-    one, cell = grow(rows, 16, 1, nothing_shown)
-    other, permuted = grow(rows.take(order), 16, 1, nothing_shown)
-    np.testing.assert_array_equal(one.threshold, other.threshold)
+    one, other = grow(rows, 16, nothing_shown), grow(rows.take(order), 16, nothing_shown)
     np.testing.assert_array_equal(one.score, other.score)
-    np.testing.assert_array_equal(cell[order], permuted)
-
-
-def test_rows_go_where_they_went_when_the_tree_was_grown():
-    """Without ties; but for the row at each threshold, whose coin decides."""
-    rows = calibration(2000)
-    found, cell = grow(rows, 16, 1, nothing_shown)
-    again = found.cells(rows.scores, rows.group, lambda depth, places: np.full(len(places), 0.5))
-    assert (again != cell).sum() <= 2 * 15
+    np.testing.assert_array_equal(one.children, other.children)
 
 
 def test_ties_are_parted_by_coins_that_keep_the_law_equal():
@@ -109,11 +104,11 @@ def test_ties_are_parted_by_coins_that_keep_the_law_equal():
     n = 40_000
     group = rng.integers(0, 2, n)
     scores = (rng.random(n) < np.where(group == 0, 0.3, 0.8)).astype(float)[:, None]
-    rows = CalibrationRows.of(scores, group, np.ones(n), scores, 2, 0)
-    found, _ = grow(rows, 4, 1, nothing_shown)
+    rows = StructureRows.of(scores, group, scores, 2, 0)
+    found, _ = cut(grow(rows, 4, nothing_shown), scores, group, coins(0, n))
     np.testing.assert_array_equal(found.threshold[0], [0, 1])
-    np.testing.assert_allclose(found.tie_share[0], [0.5 / 0.7, 0.3 / 0.8], atol=0.02)
-    cells = found.cells(scores, group, lambda depth, places: rng.random(len(places)))
+    np.testing.assert_allclose(found.coin[0], [0.5 / 0.7, 0.3 / 0.8], atol=0.02)
+    cells = found.cells(scores, group, coins(1, n))
     for a in (0, 1):
         counts = np.bincount(cells[group == a], minlength=4)
         size = (group == a).sum()
@@ -125,34 +120,51 @@ def test_the_split_that_explains_most_is_taken():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(1000, 3))
     group = rng.integers(0, 2, 1000)
-    rows = CalibrationRows.of(scores, group, np.ones(1000), scores[:, [2]] + 0.1 * rng.normal(size=(1000, 1)), 2, 0)
-    found, _ = grow(rows, 2, 1, nothing_shown)
-    assert found.score.tolist() == [2]
+    rows = StructureRows.of(scores, group, scores[:, [2]] + 0.1 * rng.normal(size=(1000, 1)), 2, 0)
+    structure = grow(rows, 2, nothing_shown)
+    assert structure.score.tolist() == [2]
+    found, _ = cut(structure, scores, group, coins(0, 1000))
     medians = [np.median(scores[group == a, 2]) for a in (0, 1)]
     np.testing.assert_allclose(found.threshold[0], medians, atol=0.02)
 
 
-def test_leaves_that_a_group_cannot_fill_are_merged():
-    rng = np.random.default_rng(0)
-    group = np.repeat([0, 1], [1000, 11])
-    scores = rng.normal(size=(1011, 1))
-    rows = CalibrationRows.of(scores, group, np.ones(1011), scores, 2, 0)
-    found, cell = grow(rows, 64, 2, nothing_shown)
-    counts = np.stack([np.bincount(cell[group == a], minlength=found.n_cells) for a in (0, 1)])
-    assert found.n_cells == 5
-    assert counts.min() >= 2
-    table = population(400, 0)
-    with pytest.warns(DataWarning, match="64 cells were asked for, but group . has .* merged"):
-        encoder = tree(64, min_rows=10).fit(table)
-    assert 8 < encoder.n_cells_ < 64
-    assert encoder.shares_.shape == (2, encoder.n_cells_)
+def test_a_group_that_cannot_fill_the_cells_lowers_their_number():
+    table = population(100, 0)
+    with pytest.warns(DataWarning, match="64 cells were asked for, but group . has .* persons"):
+        encoder = tree(64).fit(table)
+    assert 8 < encoder.n_cells_ < 40
+    assert encoder.blocks_.min() >= 1
     assert set(encoder.transform(table)["cell"]) <= set(range(encoder.n_cells_))
+
+
+def test_rates_differ_by_what_is_spent():
+    """Best rates by brute force over a grid; a tree with them keeps every other split matched."""
+    rng = np.random.default_rng(0)
+    eta = [rng.beta(2, 4, 500), rng.beta(4, 2, 300)]
+    for spend in (0.0, 0.1, 0.3):
+        rates, accuracy = best_rates(eta, spend)
+        assert rates.max() - rates.min() <= spend + 1e-9
+        grid = np.linspace(0, 1, 101)
+        tried = [
+            sum(np.sort(e)[len(e) - round(r * len(e)) :].sum() + (1 - np.sort(e)[: len(e) - round(r * len(e))]).sum()
+                for e, r in zip(eta, pair, strict=True)) / 800
+            for pair in ((a, b) for a in grid for b in grid if abs(a - b) <= spend + 1e-9)
+        ]  # fmt: skip
+        assert accuracy >= max(tried) - 0.003
+    encoder = tree(8, spend=0.2).fit(population(6000, 0))
+    test = population(20_000, 1)
+    cells = encoder.cells(encoder.read(test))
+    laws = [np.bincount(cells[(test.a == a).to_numpy()], minlength=8) / (test.a == a).sum() for a in (0, 1)]
+    assert 0.1 < np.abs(laws[0] - laws[1]).sum() / 2 < 0.25
+    worth = list(encoder.worth_of_spending_.values())
+    assert worth == sorted(worth)
+    with pytest.raises(DataError, match="spend needs a label with two classes"):
+        tree(8, spend=0.1).fit(population(500, 0).X, sensitive_features=population(500, 0).a)
 
 
 @pytest.mark.parametrize("n_groups", [2, 5])
 def test_groups_cannot_be_told_from_the_cells_of_new_persons(n_groups):
     encoder = tree(8).fit(population(12_000, 0, n_groups))
-    assert np.abs(encoder.shares_ - 1 / 8).max() < 0.005
     test = population(20_000, 1, n_groups)
     cells = encoder.cells(encoder.read(test))
     counts = np.stack([np.bincount(cells[(test.a == a).to_numpy()], minlength=8) for a in range(n_groups)])
@@ -201,6 +213,16 @@ def test_without_a_label_and_with_numbers():
         tree(8).fit(train.X, number, **of_table(train))
 
 
+def test_named_targets_are_told_before_others():
+    train, test = population(4000, 0), population(4000, 1)
+    explained = {}
+    for targets in (["height"], ["visits"]):
+        encoder = tree(8, targets=targets, label_weight=0).fit(train)
+        cell = encoder.transform(test)["cell"].to_numpy()
+        explained[targets[0]] = test.X["height"].groupby(cell).mean().var()
+    assert explained["height"] > 5 * explained["visits"]
+
+
 def test_missing_values_and_new_categories():
     train, test = population(3000, 0), population(2000, 1)
     with_gaps = train.X.assign(wage=train.X["wage"].mask(train.X["wage"] > 5))
@@ -217,10 +239,11 @@ def test_missing_values_and_new_categories():
     assert rows.outside.unknown.all()
     assert rows.outside.by_column() == {"town": {"unseen": 2000}, "height": {"missing": 2000}}
     other = encoder.cells(encoder.read(odd, 1 - test.a))
-    np.testing.assert_array_equal(cells, other, "a row that cannot be brought back takes one map in every group")
+    np.testing.assert_array_equal(cells, other)
+    assert len(set(cells)) == 1, "a row that cannot be brought back goes left at every node, in every group"
 
 
-def test_units():
+def test_the_law_of_a_random_row_is_made_alike():
     """Persons of one group have three rows when they earn much: the law of rows is not that of persons."""
     rng = np.random.default_rng(0)
     n = 6000
@@ -229,13 +252,12 @@ def test_units():
     rows = np.repeat(person, np.where((group == 1) & (x > 0), 3, 1))
     frame = pd.DataFrame({"x": x[rows], "group": group[rows], "person": rows})
     table = Table(frame, sensitive="group", identifier="person")
-    for unit, counted in (("row", np.arange(len(rows))), ("person", np.unique(rows, return_index=True)[1])):
-        encoder = FairTree(4, unit=unit, key=KEY).fit(table)
-        cell = encoder.transform(table)["cell"].to_numpy()
-        for place, law in ((counted, "own"), (np.setdiff1d(np.arange(len(rows)), []), "rows")):
-            laws = [np.bincount(cell[place][group[rows[place]] == a], minlength=4) for a in (0, 1)]
-            distance = np.abs(laws[0] / laws[0].sum() - laws[1] / laws[1].sum()).sum() / 2
-            assert (distance < 0.05) == (law == "own" or unit == "row")
+    encoder = FairTree(4, key=KEY).fit(table)
+    cell = encoder.transform(table)["cell"].to_numpy()
+    for places, largest in ((np.arange(len(rows)), 0.06), (np.unique(rows, return_index=True)[1], 1)):
+        laws = [np.bincount(cell[places][group[rows[places]] == a], minlength=4) for a in (0, 1)]
+        distance = np.abs(laws[0] / laws[0].sum() - laws[1] / laws[1].sum()).sum() / 2
+        assert (distance < 0.06) == (largest < 1), "the law of a random row is made alike, not that of a random person"
 
 
 def test_a_certificate_end_to_end_and_the_folder(tmp_path):
@@ -269,30 +291,21 @@ def test_whole_rows(tmp_path):
     assert list(load(tmp_path / "model").transform(test)) == list(drawn)
 
 
-def test_the_number_of_cells_for_a_target():
-    train = population(12_000, 0)
-    encoder = tree("auto", target=0.08).fit(train)
-    assert 4 <= encoder.n_cells_ < 1024
-    assert encoder.planned_[encoder.n_cells_] <= 0.08 < list(encoder.planned_.values())[-1]
-    more = tree("auto", target=0.08, n_certify=10**6).fit(train)
-    assert more.n_cells_ > encoder.n_cells_
-    with pytest.raises(DataError, match="out of reach"):
-        tree("auto", target=0.08, n_certify=100).fit(train)
-    with pytest.raises(ValueError, match="set target"):
-        tree("auto").fit(train)
+def test_a_frontier_over_numbers_of_cells():
+    found = frontier(tree(), population(3000, 0), strengths=[2, 8], validation=population(2000, 1))
+    assert [encoder.n_cells_ for encoder in found.encoders] == [2, 8]
+    assert found.to_frame()["accuracy"].between(0.5, 1).all()
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_cells": 1}, "n_cells must be a whole number of at least 2; got 1"),
-        ({"unit": "table"}, "unit"),
+        ({"n_cells": 0}, "n_cells must be a whole number of at least 1; got 0"),
+        ({"spend": 1.5}, "spend must be a distance"),
         ({"label_weight": -1}, "label_weight must not be negative; got -1"),
-        ({"calibration": 1.0}, r"calibration must be above 0 and below 1; got 1\.0"),
+        ({"calibration": 1.0}, r"calibration must be above 0 and below 1, or None; got 1\.0"),
         ({"targets": ["hight"]}, "'hight' is not in the table. Did you mean 'height'"),
         ({"targets": []}, "targets must name a column"),
-        ({"target": 2}, "target must be in"),
-        ({"min_rows": 0}, "min_rows must be"),
     ],
 )
 def test_settings_are_checked(settings, message):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +29,8 @@ MONTE_CARLO_ERROR = 1e-6
 """The probability that the order statistic of the draws lies below the quantile that it stands for."""
 
 _FEWEST_DRAWS = 20_000
-_DRAWS_ABOVE = 500  # the mean number of draws above the quantile
+_DRAWS_ABOVE = 500  # the mean number of draws above the quantile, where that takes no more numbers than the next line
+_NUMBERS = 20_000_000
 _NUMBERS_AT_ONCE = 2_000_000
 _SEED = 0
 
@@ -56,10 +58,15 @@ def blocks_upper_bound(blocks: ArrayLike, delta: float) -> float:
     0.11
     """
     blocks = checked_blocks(blocks)
-    delta = checked_delta(delta)
+    return _quantile(blocks.tobytes(), blocks.shape, checked_delta(delta))
+
+
+@lru_cache(maxsize=64)  # plans, statements and their checks ask for the same quantile again
+def _quantile(blocks_bytes: bytes, shape: tuple[int, int], delta: float) -> float:
+    blocks = np.frombuffer(blocks_bytes, dtype=np.int64).reshape(shape)
     if blocks.shape[1] == 1:
         return 0.0
-    n_draws = max(_FEWEST_DRAWS, math.ceil(_DRAWS_ABOVE / delta))
+    n_draws = max(_FEWEST_DRAWS, min(math.ceil(_DRAWS_ABOVE / delta), _NUMBERS // blocks.size))
     distances = np.sort(_drawn_distances(blocks, n_draws))
     place = int(binom.isf(MONTE_CARLO_ERROR, n_draws, 1 - delta))
     return float(distances[place]) if place < n_draws else 1.0
@@ -125,12 +132,13 @@ def even_blocks(n_persons: int, n_cells: int) -> IntArray:
     return blocks
 
 
-def blocks_to_the_left(blocks: IntArray, left: IntArray, leaves: IntArray) -> IntArray:
+def blocks_to_the_left(blocks: IntArray, left: IntArray, leaves: IntArray, share: FloatArray | None = None) -> IntArray:
     """Return i, the blocks on the left of nodes with `blocks` blocks and `leaves` leaves, `left` of them on the left.
 
-    Every leaf gets at least one block; a node with one leaf has no left side.
+    The share of the blocks that goes to the left is ``left / leaves`` by default. Every leaf gets at least one block; a
+    node with one leaf has no left side.
     """
-    nearest = np.floor(blocks * left / leaves + 0.5).astype(np.int64)
+    nearest = np.floor(blocks * (left / leaves if share is None else share) + 0.5).astype(np.int64)
     return np.clip(nearest, left, blocks - (leaves - left)) * (leaves > 1)
 
 

@@ -45,6 +45,7 @@ class Traits:
     draws_rows: bool = False  # the output is a row drawn from the cell, anew at every call
     strength: str = "gamma"  # the setting that a frontier varies
     cells: tuple[int, ...] = ()  # the number of cells of each model that persons are dealt out to; empty for no cells
+    cut_apart: bool = False  # scores and thresholds can be learnt from different persons (`FairTree.cut`)
     inside: Encoder | None = None  # the encoder whose output a release is made of, where it is a single one
 
 

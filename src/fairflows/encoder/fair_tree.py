@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal
 
@@ -13,28 +13,27 @@ from sklearn.base import BaseEstimator, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.utils import Tags
 
-from fairflows.bounds.planning import delta_of_look, most_cells_within, planned_cell_bound
 from fairflows.display import ShowProgress, progress_bar
-from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, Traits
+from fairflows.encoder.base import CELL, Cells, Encoder, FloatArray, IntArray, Traits
 from fairflows.encoder.labels import (
     Label,
     check_classifier,
     known_label,
     takes_weights,
 )
-from fairflows.encoder.matched_tree import CalibrationRows, Coin, MatchedTree, grow
+from fairflows.encoder.matched_tree import Coin, MatchedTree, StructureRows, TreeStructure, cut, grow
 from fairflows.encoder.ranked_columns import PrincipalComponents, RankedColumns
 from fairflows.encoder.rows import Rows, RowsLike, TrainingRows
-from fairflows.encoder.scores import Score, ScoreColumn, checked_columns, fit_score, score_columns
-from fairflows.exceptions import DataError, check_choice, check_count, warn_user
+from fairflows.encoder.scores import Score, ScoreColumn, checked_columns, fit_score, rounded, score_columns
+from fairflows.exceptions import DataError, check_count, warn_user
 from fairflows.table.columns import check_known
-from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons
+from fairflows.table.persons import NEW_AT_EACH_FIT, KeySetting, Persons, Places, content_hashes
 from fairflows.table.table import Role
 
-_CANDIDATES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-_CHANCE = 0.9  # with which the certificate stays within its plan
 _BOOSTING = {"max_iter": 40, "learning_rate": 0.2}  # as good as twice as many trees, which take twice as long to encode
 _ROWS_PER_CHUNK = 2**15
+_SPENDS = (0.0, 0.02, 0.05, 0.1)  # whose worth is estimated
+_RATES = 201  # lowest rates that are tried
 
 
 @dataclass(eq=False, repr=False)
@@ -42,45 +41,37 @@ class FairTree(Encoder):
     """Encode rows as cells that tell much about the table and nothing about the group.
 
     A binary tree in which every node splits *each group at its own quantile* of one score, so that every cell holds the
-    same share of every group: no group can be told from the calibration rows' cells, and what can be told in truth is
-    chance, which a certificate bounds. At each node the score is the one whose split explains most of the variance of
-    the label and of all columns: the label's own score, or a principal component of the ranked columns. So the cells
-    serve the label and other questions too.
+    same share of every group. At each node the score is the one whose split explains most of the variance of the label
+    and of all columns: the label's own score, or a principal component of the ranked columns. So the cells serve the
+    label and other questions too.
 
-    Scores are fitted on some persons, the tree on others (the calibration persons). Rows at a threshold are sent left
-    or right by a coin that belongs to the person. Encoding needs the sensitive attribute.
+    Scores and nodes are chosen on some persons, the thresholds are set on others, at one row of each. A row at a
+    threshold is sent left or right by a coin that belongs to the person. A row with a value that the tree cannot know
+    (a new category, or a missing value where none was) has the score −∞ at every node, in every group. Encoding needs
+    the sensitive attribute.
 
     Parameters
     ----------
-    n_cells : int or "auto"
-        The number of cells. "auto" takes the most, up to 1024, for which the certificate to expect is within
-        ``target`` nine times out of ten.
-    targets : sequence of column names, optional
+    n_cells : int, default=64
+        The number of cells.
+    targets : sequence of column names, default=None
         The columns that the cells are to tell, beside the label; all of them when not given.
-    label_weight : float
+    label_weight : float, default=1.0
         What the label counts, where all columns together count 1.
-    label_score : classifier or regressor, optional
+    label_score : classifier or regressor, default=None
         Predicts the label from the columns; boosted trees when not given.
-    n_components : int
+    n_components : int, default=16
         The most principal components that may be split.
-    calibration : float
-        The share of the persons that the tree is fitted to; the others fit the scores.
-    unit : {"row", "person"}
-        Whose law is made alike in all groups: that of a random row, for a file of rows, or that of a random row of a
-        random person.
-    min_rows : int
-        The fewest calibration rows of each group in a cell. Cells that a group cannot fill are merged with their
-        neighbours in the tree, with a warning.
-    target : float, optional
-        With "auto": the distance Δ that is to be certified.
-    delta : float
-        With "auto": the δ that it is to be certified with, of which the first certificate spends its share.
-    n_certify : int, optional
-        With "auto": how many persons will certify; as many as the tree is fitted to when not given.
+    calibration : float or None, default=0.5
+        The share of the persons that the thresholds are set on; the others choose scores and nodes. With None all
+        persons choose, and `cut` sets the thresholds on others.
+    spend : float, default=0.0
+        How much the root may tell of the group for the sake of a label with two classes: it may split the groups at
+        rates that differ by so much, where the label gains most.
     kinds : dict of str to {"continuous", "discrete", "categorical"}, default=None
-        The content of columns whose types do not tell it.
+        The kinds of columns that should not be inferred.
     unseen : {"error", "other"}, default="error"
-        Raise for a category that the training rows did not have, or treat it alike in every group.
+        Raise for categories that training did not have, or encode them, alike in every group.
     missing : {"error", "category"}, default=None
         Raise for missing values, or keep them as a category of their own; by default as the `Table` says, and "error"
         for any other kind of table.
@@ -90,41 +81,41 @@ class FairTree(Encoder):
         The secret behind the coins, at least 16 bytes; by default a new one at each fit.
     random_state : int, default=0
         Seed of the scores and of the split of persons.
-    progress : bool
+    progress : bool, default=False
         Show a progress bar while fitting.
 
     Attributes
     ----------
+    structure_ : TreeStructure
+        The score that each node splits, and the shares that go to the left.
     tree_ : MatchedTree
-        The thresholds of each group.
-    shares_ : ndarray of shape (K, n_cells_)
-        The share of each group's calibration rows in each cell: the same for every group, to one row per split.
+        The structure with the thresholds of each group.
+    blocks_ : ndarray of shape (K, n_cells_)
+        The blocks of each group in each cell (`fairflows.bounds.blocks_upper_bound`): the persons strictly inside of
+        it, and one more.
     levels_ : ndarray of shape (n_cells_, n_targets)
-        What is expected of the label in each cell.
-    planned_ : dict, or None
-        With "auto": the certificate to expect for each number of cells that was tried.
+        The mean of the label in each cell.
+    worth_of_spending_ : dict
+        For some values of ``spend``, the share of persons whose label the better side of the root predicts, estimated
+        on the persons that chose the nodes; empty without a label of two classes.
 
     Examples
     --------
     >>> from fairflows import load_adult
     >>> train, _, test = load_adult().split(random_state=0)
     >>> tree = FairTree(n_cells=16).fit(train)
-    >>> bool(np.abs(tree.shares_[0] - tree.shares_[1]).sum() / 2 < 0.01)
-    True
+    >>> tree.transform(test)["cell"].nunique()
+    16
     """
 
-    n_cells: int | Literal["auto"] = 64
+    n_cells: int = 64
     _: KW_ONLY
     targets: Sequence[Hashable] | None = None
     label_weight: float = 1.0
     label_score: BaseEstimator | None = None
     n_components: int = 16
-    calibration: float = 2 / 3
-    unit: Literal["row", "person"] = "row"
-    min_rows: int = 5
-    target: float | None = None
-    delta: float = 0.05
-    n_certify: int | None = None
+    calibration: float | None = 0.5
+    spend: float = 0.0
     kinds: Mapping[str, str] | None = None
     unseen: Literal["error", "other"] = "error"
     missing: Literal["error", "category"] | None = None
@@ -138,103 +129,116 @@ class FairTree(Encoder):
     label_: Label | None = field(init=False)
     levels_: FloatArray = field(init=False)
     scores_: TreeScores = field(init=False)
+    structure_: TreeStructure = field(init=False)
     tree_: MatchedTree = field(init=False)
-    shares_: FloatArray = field(init=False)
-    planned_: dict[int, float] | None = field(init=False)
+    blocks_: IntArray = field(init=False)
+    worth_of_spending_: dict[float, float] = field(init=False)
 
     @property
     def traits(self) -> Traits:
         """A coin of the person decides between two cells where the scores do not."""
-        return Traits(randomised=True, strength="n_cells", cells=() if self.n_cells_ is None else (self.n_cells_,))
+        cells = () if self.n_cells_ is None else (self.n_cells_,)
+        return Traits(randomised=True, strength="n_cells", cells=cells, cut_apart=True)
 
     def learn(self, rows: TrainingRows) -> None:
-        """Fit the scores on some persons, and the tree on the others."""
+        """Choose scores and nodes on some persons, and set the thresholds on the others."""
         self._check_settings(rows.X)
         self.label_ = None if rows.label is None else replace(rows.label, values=np.empty(0))
         self.columns_ = score_columns(rows.X, self.kinds or {}, self.unseen)
         self.output_ = CELL
         rows = replace(rows, X=checked_columns(rows.X, self.columns_, rows.missing, rows.outside))
+        choosing, others = np.arange(len(rows.X)), None
+        if self.calibration is not None:
+            choosing, others = rows.persons.split(self.calibration, random_state=self.random_state)
+            others = self._one_row_each(rows, others)
         with progress_bar("growing", enabled=self.progress) as show:
-            scores, calibration = self._calibrate(rows, show)
-            self._grow(rows, scores, calibration, show)
+            self._choose(rows, choosing, self._possible_cells(rows, choosing if others is None else others), show)
+        self.levels_ = np.empty((self.n_cells_ or 0, 0))
+        if others is not None:
+            label = None if rows.label is None else rows.label.targets()[others]
+            self.cut(rows.take(others), label)
 
-    def _calibrate(self, rows: TrainingRows, show: ShowProgress) -> tuple[TreeScores, Calibration]:
-        """Fit the scores on some persons; return them, and the others as the tree needs them."""
-        weight, seed, label = rows.weight_by(self.unit), self.random_state, rows.label
-        counted = np.flatnonzero(weight > 0)
-        fitted, others = (
-            counted[part] for part in rows.persons.take(counted).split(self.calibration, random_state=seed)
+    def _one_row_each(self, rows: TrainingRows, places: Places) -> Places:
+        """Return the places of rows of positive weight, at most one of each person, from the law of a random row."""
+        if rows.weight is not None:
+            places = places[rows.weight[places] > 0]
+        persons, most = rows.persons.take(places), self.most_rows_ or 1
+        if most == 1:
+            return places
+        return places[persons.random_rows(content_hashes(rows.X.iloc[places], b"cells"), self.random_state, most)]
+
+    def _possible_cells(self, rows: TrainingRows, places: Places) -> int:
+        """Return the number of cells, which is smaller than asked for where a group has too few persons."""
+        sizes = np.bincount(rows.group[places], minlength=len(rows.groups))
+        smallest = int(sizes.min())
+        if self.n_cells <= smallest:
+            return int(self.n_cells)
+        warn_user(
+            f"{self.n_cells} cells were asked for, but group {rows.groups[int(sizes.argmin())]!r} has "
+            f"{smallest:,} persons to set the thresholds on, so that there are {max(smallest, 1)} cells."
         )
+        return max(smallest, 1)
+
+    def _choose(self, rows: TrainingRows, places: Places, n_cells: int, show: ShowProgress) -> None:
+        """Fit the scores, and choose the score of each node, on rows at some places."""
+        if rows.weight is not None:
+            places = places[rows.weight[places] > 0]
         show(0, None, "scores")
-        scores = TreeScores.fit(self, rows, fitted)
-        values = scores.values(rows.X.iloc[others])
+        scores = TreeScores.fit(self, rows, places)
+        values = scores.values(rows.X.iloc[places])
+        values[:, : scores.n_of_label] = _honest_scores(self, scores, rows, places)
         targets = values[:, scores.n_of_label :] / np.sqrt(max(scores.total_variance, 1e-300))
-        if label is not None:
-            of_label = np.sqrt(self.label_weight) * _standardised(label.targets()[others], weight[others])
-            targets = np.concatenate([of_label, targets], axis=1)
-        tree_rows = CalibrationRows.of(values, rows.group[others], weight[others], targets, len(rows.groups), seed)
-        return scores, Calibration(others, tree_rows)
-
-    def _grow(self, rows: TrainingRows, scores: TreeScores, calibration: Calibration, show: ShowProgress) -> None:
-        """Grow the tree, and set what its cells say."""
-        n_cells, self.planned_ = self.n_cells, None
-        if n_cells == "auto":
-            self.planned_ = self._plan(rows, calibration)
-            n_cells = most_cells_within(self.planned_, float(self.target or 0), "Certify on more persons (n_certify).")
-        tree, cell = grow(calibration.rows, int(n_cells), self.min_rows, show)
-        if tree.n_cells < n_cells:
-            sizes = np.bincount(calibration.rows.group, minlength=len(rows.groups))
-            smallest = rows.groups[int(sizes.argmin())]
-            warn_user(
-                f"{int(n_cells)} cells were asked for, but group {smallest!r} has {int(sizes.min()):,} calibration "
-                f"rows: cells that a group cannot fill were merged with their neighbours, and {tree.n_cells} are left."
-            )
-        self.scores_, place = scores.keeping(np.unique(tree.score))
-        self.tree_, self.n_cells_ = replace(tree, score=place[tree.score]), tree.n_cells
-        weight, self.levels_ = calibration.rows.weight, np.empty((tree.n_cells, 0))
+        group, rates = rows.group[places], None
         if rows.label is not None:
-            targets = rows.label.targets()[calibration.places]
-            self.levels_ = _means_in_cells(targets, cell, weight, tree.n_cells)
-        shares = np.zeros((len(rows.groups), tree.n_cells))
-        np.add.at(shares, (calibration.rows.group, cell), weight)
-        self.shares_ = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+            of_label = np.sqrt(self.label_weight) * _standardised(rows.label.targets()[places])
+            targets = np.concatenate([of_label, targets], axis=1)
+        self.worth_of_spending_ = {}
+        if rows.label is not None and rows.label.classes is not None and len(rows.label.classes) == 2:
+            eta = [values[group == a, 0] if scores.n_of_label else np.zeros(1) for a in range(len(rows.groups))]
+            self.worth_of_spending_ = {b: best_rates(eta, b)[1] for b in _SPENDS}
+            rates = best_rates(eta, self.spend)[0] if self.spend and scores.n_of_label else None
+        elif self.spend:
+            raise DataError("spend needs a label with two classes: pass y, or leave spend at 0.")
+        tree_rows = StructureRows.of(values, group, targets, len(rows.groups), self.random_state)
+        structure = grow(tree_rows, n_cells, show, rates if n_cells > 1 else None)
+        self.scores_, place = scores.keeping(np.unique(structure.score))
+        self.structure_, self.n_cells_ = replace(structure, score=place[structure.score]), structure.n_cells
 
-    def _plan(self, rows: TrainingRows, calibration: Calibration) -> dict[int, float]:
-        """Return the certificate to expect for growing numbers of cells, until it is beyond the target.
+    def cut(self, rows: Rows, label: FloatArray | None = None) -> None:
+        """Set the thresholds at persons whom scores and nodes do not depend on.
 
-        In the calibration rows every cell has the same share of every group. What others show differs by the chance of
-        both draws, of those who calibrated and of those who certify; the scores were fitted on neither.
+        Parameters
+        ----------
+        rows : Rows
+            One row of each person, as `read` returned them; every group has at least as many as the tree has cells.
+        label : array of shape (n, n_targets), default=None
+            The label of these rows, as numbers whose mean each cell keeps.
         """
-        if self.target is None:
-            raise DataError("n_cells='auto' needs the distance to certify: set target.")
-        K, group, weight = len(rows.groups), calibration.rows.group, calibration.rows.weight
-        codes = rows.persons.take(calibration.places).codes
-        of_person = np.stack([np.bincount(codes, weight * (group == a)) for a in range(K)])
-        calibrating = of_person.sum(axis=1) ** 2 / (of_person**2).sum(axis=1)  # as many persons of equal weight
-        shares = rows.persons.count_by(rows.group, K) / rows.persons.n
-        thinning = 1.0 if self.unit == "person" else rows.persons.accepted_share
-        n = np.maximum(shares * (self.n_certify or rows.persons.n) * thinning, 1)
-        planned: dict[int, float] = {}
-        for k in _CANDIDATES:
-            alike = np.full((K, k), 1 / k)
-            delta = delta_of_look(self.delta, 1)
-            planned[k] = float(planned_cell_bound(alike, n, delta, chance=_CHANCE, counted_from=calibrating))
-            if planned[k] > self.target or k * self.min_rows > calibrating.min():
-                break
-        return planned
+        scores = np.concatenate(list(self._scores(rows)))
+        persons = rows.persons.named_or_numbered()
+        self.tree_, self.blocks_ = cut(self.structure_, scores, rows.group, self._coin(persons, 0))
+        if label is not None:
+            cell = self.tree_.cells(scores, rows.group, self._coin(persons, 0))
+            self.levels_ = means_in_cells(label, cell, self.structure_.n_cells)
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row."""
-        persons = rows.persons_or_fresh()
+        persons, found, start = rows.persons_or_fresh(), [], 0
+        for scores in self._scores(rows):
+            group = rows.group[start : start + len(scores)]
+            found.append(self.tree_.cells(scores, group, self._coin(persons, start)))
+            start += len(scores)
+        return np.concatenate(found)
+
+    def _scores(self, rows: Rows) -> Iterator[FloatArray]:
+        """Yield the scores of rows, chunk by chunk; −∞ for a row with a value that the tree cannot know."""
         X = checked_columns(rows.X, self.columns_, self.missing_, rows.outside)
         if self.missing_ == "category":
             self.scores_.components.columns.note_missing(X, rows.outside)
-        cells, group = np.empty(len(X), dtype=np.intp), rows.map_group
+        unknown = rows.outside.unknown
         for start in range(0, len(X), _ROWS_PER_CHUNK):
             chunk = slice(start, start + _ROWS_PER_CHUNK)
-            scores = self.scores_.values(X.iloc[chunk])
-            cells[chunk] = self.tree_.cells(scores, group[chunk], self._coin(persons, start))
-        return cells
+            yield np.where(unknown[chunk, None], -np.inf, self.scores_.values(X.iloc[chunk]))
 
     def _coin(self, persons: Persons, start: int) -> Coin:
         """Return the coins of the rows from `start` on; a person has one for each depth of the tree."""
@@ -254,19 +258,14 @@ class FairTree(Encoder):
         return known_label(self.label_).probabilities(self.levels_[cells])
 
     def _check_settings(self, X: pd.DataFrame) -> None:
-        if self.n_cells != "auto":
-            check_count("n_cells", self.n_cells, 2)
-        check_choice("unit", self.unit, ("row", "person"))
+        check_count("n_cells", self.n_cells, 1)
         check_count("n_components", self.n_components, 1)
-        check_count("min_rows", self.min_rows, 1)
-        if self.n_certify is not None:
-            check_count("n_certify", self.n_certify, 1)
-        if not 0 < self.calibration < 1:
-            raise DataError(f"calibration must be above 0 and below 1; got {self.calibration!r}.")
+        if self.calibration is not None and not 0 < self.calibration < 1:
+            raise DataError(f"calibration must be above 0 and below 1, or None; got {self.calibration!r}.")
         if not self.label_weight >= 0:
             raise DataError(f"label_weight must not be negative; got {self.label_weight!r}.")
-        if self.target is not None and not 0 < self.target <= 1:
-            raise DataError(f"target must be in (0, 1]; got {self.target!r}.")
+        if not 0 <= self.spend < 1:
+            raise DataError(f"spend must be a distance in [0, 1); got {self.spend!r}.")
         for name in self.targets if self.targets is not None else ():
             check_known(name, X.columns, "target")
         if self.targets is not None and not len(self.targets):
@@ -276,14 +275,6 @@ class FairTree(Encoder):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = True
         return tags
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """The calibration rows: their places in the table, and what a tree is fitted to."""
-
-    places: npt.NDArray[np.intp]
-    rows: CalibrationRows
 
 
 @dataclass(frozen=True)
@@ -298,27 +289,23 @@ class TreeScores:
     @classmethod
     def fit(cls, tree: FairTree, rows: TrainingRows, places: npt.NDArray[np.intp]) -> TreeScores:
         """Fit the scores of some rows of a table; a label that does not vary among them has none."""
-        label, seed = rows.label, tree.random_state
-        of_label, n_of_label = None, 0
+        label, of_label, n_of_label = rows.label, None, 0
         if label is not None and (label.values[places] != label.values[places[0]]).any():
-            values, present = np.unique(label.values[places], return_inverse=True)
-            model = _estimator_of(label, tree.label_score, weighted=rows.weight is not None, random_state=seed)
-            known = label.values[places] if label.classes is None else present
-            of_label = fit_score(model, rows, places, known, tree.columns_, seed)
-            n_of_label = 1 if label.classes is None or len(values) == 2 else len(values)
+            of_label = _fit_label_score(tree, rows, places)
+            n_classes = len(np.unique(label.values[places]))
+            n_of_label = 1 if label.classes is None or n_classes == 2 else n_classes
         X = rows.X.iloc[places]
         told = {name: tree.columns_[name] for name in (tree.columns_ if tree.targets is None else tree.targets)}
-        ranked = RankedColumns.fit(X, told, {name for name in X if rows.X[name].hasnans})
-        components = PrincipalComponents.fit(ranked, X, tree.n_components, seed)
+        ranked = RankedColumns.fit(X, told, {name for name in X if X[name].hasnans})
+        components = PrincipalComponents.fit(ranked, X, tree.n_components, tree.random_state)
         return cls(of_label, components, n_of_label, ranked.total_variance)
 
     def values(self, X: pd.DataFrame) -> FloatArray:
         """Return the scores of rows, (n_rows, n_scores)."""
-        of_columns = self.components.scores(X)
+        of_columns = self.components.scores(X)  # which are exact: see `PrincipalComponents`
         if self.of_label is None:
             return of_columns
-        # Estimators that multiply matrices round differently in another batch; in single precision the same rows tie.
-        return np.concatenate([self.of_label.values(X).astype(np.float32), of_columns], axis=1)
+        return np.concatenate([rounded(self.of_label.values(X)), of_columns], axis=1)
 
     def keeping(self, used: npt.NDArray[np.int64]) -> tuple[TreeScores, npt.NDArray[np.int64]]:
         """Return these scores without those that are not used, and the new number of each."""
@@ -347,15 +334,68 @@ def _estimator_of(label: Label, estimator: BaseEstimator | None, *, weighted: bo
     return estimator
 
 
-def _standardised(targets: FloatArray, weight: FloatArray) -> FloatArray:
+def _honest_scores(tree: FairTree, scores: TreeScores, rows: TrainingRows, places: Places) -> FloatArray:
+    """Return the label's scores of rows at some places, each by a model that was not fitted to the person.
+
+    The law of a score among the persons that it was fitted to is not its law among others: by it the nodes would
+    prefer the label. Where a class of the label is missing in half of the persons, the scores are the model's own.
+    """
+    found = np.empty((len(places), scores.n_of_label))
+    if not scores.n_of_label or scores.of_label is None or rows.label is None:
+        return found
+    halves = rows.persons.take(places).split(0.5, random_state=tree.random_state)
+    y = rows.label.values[places]
+    for fitted, judged in (halves, halves[::-1]):
+        model = scores.of_label
+        if rows.label.classes is None or np.array_equal(np.unique(y[fitted]), np.unique(y)):
+            model = _fit_label_score(tree, rows, places[fitted])
+        found[judged] = rounded(model.values(rows.X.iloc[places[judged]]))
+    return found
+
+
+def _fit_label_score(tree: FairTree, rows: TrainingRows, places: Places) -> Score:
+    """Fit the score of the label on rows at some places."""
+    label = known_label(rows.label)
+    model = _estimator_of(label, tree.label_score, weighted=rows.weight is not None, random_state=tree.random_state)
+    values = label.values[places]
+    known = values if label.classes is None else np.unique(values, return_inverse=True)[1]
+    return fit_score(model, rows, places, known, tree.columns_, tree.random_state)
+
+
+def best_rates(eta: Sequence[FloatArray], spend: float) -> tuple[FloatArray, float]:
+    """Return the share of each group to decide for, at most `spend` apart, and the label's accuracy with them.
+
+    With η the probability of the second class, ρ_a* = P(η > ½ | a) is best for group a by itself. Because the gain of
+    deciding for the top share ρ of a group is concave in ρ, the best rates in [c, c + b] are ρ_a = clip(ρ_a*, c, c + b)
+    (CERTIFICATES, "spending a target"); c is searched.
+
+    Parameters
+    ----------
+    eta : sequence of arrays
+        The scores η of each group.
+    spend : float
+        b, the largest difference between two rates.
+    """
+    n = np.array([len(scores) for scores in eta])
+    best = np.array([(scores > 0.5).mean() for scores in eta])
+    gains = [np.concatenate([[0.0], np.cumsum(np.sort(2 * scores - 1)[::-1])]) for scores in eta]
+    wrong = sum((1 - scores).sum() for scores in eta)
+    lowest = np.linspace(0, 1 - spend, _RATES)
+    rates = np.clip(best, lowest[:, None], lowest[:, None] + spend)  # (_RATES, K)
+    right = wrong + sum(gain[np.round(rates[:, a] * n[a]).astype(np.intp)] for a, gain in enumerate(gains))
+    place = int(right.argmax())
+    return rates[place], float(right[place] / n.sum())
+
+
+def _standardised(targets: FloatArray) -> FloatArray:
     """Return a label's targets, centred, with total variance 1."""
-    targets = targets - np.average(targets, axis=0, weights=weight)
-    variance = np.average(targets**2, axis=0, weights=weight).sum()
+    targets = targets - targets.mean(axis=0)
+    variance = (targets**2).mean(axis=0).sum()
     return targets / np.sqrt(variance) if variance > 0 else targets
 
 
-def _means_in_cells(targets: FloatArray, cell: Cells, weight: FloatArray, n_cells: int) -> FloatArray:
+def means_in_cells(targets: FloatArray, cell: Cells, n_cells: int) -> FloatArray:
     """Return the means of targets in each cell, (n_cells, n_targets); over all rows where a cell has none."""
-    total = np.bincount(cell, weights=weight, minlength=n_cells)
-    sums = np.stack([np.bincount(cell, weights=weight * column, minlength=n_cells) for column in targets.T], axis=1)
-    return np.where(total[:, None] > 0, sums / np.where(total > 0, total, 1)[:, None], targets.mean(axis=0))
+    total = np.bincount(cell, minlength=n_cells)
+    sums = np.stack([np.bincount(cell, weights=column, minlength=n_cells) for column in targets.T], axis=1)
+    return np.where(total[:, None] > 0, sums / np.maximum(total, 1)[:, None], targets.mean(axis=0))
