@@ -8,16 +8,151 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from fairflows.bounds.arguments import FloatArray, checked_delta, checked_priors, checked_probabilities, smallest_true
-from fairflows.bounds.cells import cell_radius, chance_of_merging, total_variation
+from fairflows.bounds.blocks import IntArray, blocks_upper_bound, even_blocks, planned_blocks_bound
+from fairflows.bounds.cells import FEWEST_PERSONS, cell_radius, chance_of_merging, total_variation
+from fairflows.bounds.shared_table import known_share_point, most_cells_known_half
 from fairflows.exceptions import DataError
 
+TARGETS = (0.1, 0.15, 0.2, 0.3)
+"""Targets that are tried in this order where none is given."""
+
+ENOUGH_CELLS = 8
+"""The first target that allows so many cells is taken where none is given."""
+
+_RATE = 0.2  # a group's share that the root sends to the right, where rates differ on purpose and are not known yet
+_FEW = 8  # cells of a fold, for which a formula foresees the bound badly
 _MOST_ROWS = 1e15
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """The cells of a matched tree that a target allows, and the statements to expect."""
+
+    target: float
+    n_cells: int  # of each fold's tree
+    n_folds: int  # 2; or 1 where there are too few persons for two trees, and nothing is said about persons to come
+    known_half: float  # the 95 % point of Δ(½), which limits the cells of all folds together
+    population: float | None  # the bound on persons to come; None with one fold
+
+    @property
+    def in_all(self) -> int:
+        """The cells of all folds together."""
+        return self.n_folds * self.n_cells
+
+
+def plan_cells(
+    n_persons: ArrayLike,
+    target: float | None,
+    delta: float,
+    *,
+    n_matched: ArrayLike | None = None,
+    spend: float = 0.0,
+) -> CellPlan | None:
+    """Plan the cells of a table that is shared by two folds, from the numbers of persons alone.
+
+    As many cells, over both folds together, as keep the 95 % point of Δ(½) and the bound on persons to come within the
+    target; where that bound allows fewer than two cells per fold, the first alone counts. No cell has fewer than ten
+    persons of a group. With fewer than two cells per fold one tree is cut at everybody.
+
+    Parameters
+    ----------
+    n_persons : array-like of shape (K,)
+        Persons of each group: of equal weight, where persons have several rows.
+    target : float or None
+        The distance to stay within. None for the first of `TARGETS` that allows `ENOUGH_CELLS`, else the last.
+    delta : float
+        δ of the bound on persons to come.
+    n_matched : array-like of shape (K,), default=None
+        Persons of each group that the trees are cut at, where these are not all of them.
+    spend : float, default=0.0
+        The difference of the groups' rates at the root, which the target includes.
+
+    Returns
+    -------
+    CellPlan or None
+        None where the target does not allow two cells.
+
+    Examples
+    --------
+    >>> plan = plan_cells([6667, 3333], 0.1, 0.01)
+    >>> plan.in_all, plan.population < 0.1
+    (80, True)
+    >>> plan_cells([200, 100], None, 0.01).target
+    0.2
+    """
+    plan = None
+    for t in TARGETS if target is None else (target,):
+        plan = _plan(np.asarray(n_persons, dtype=np.float64), t, delta, n_matched, spend)
+        if plan is not None and plan.in_all >= ENOUGH_CELLS:
+            return plan
+    return plan
+
+
+def _plan(n: FloatArray, target: float, delta: float, n_matched: ArrayLike | None, spend: float) -> CellPlan | None:
+    matched = n if n_matched is None else np.asarray(n_matched, dtype=np.float64)
+    # Where cells are cut at some persons only, the others are not matched, and their chance adds to that of Δ(½).
+    known = n if n_matched is None else 1 / (1 / n + 1 / matched)
+    in_all = most_cells_known_half(known, target)
+    fold = (matched // 2).astype(np.int64)
+    most = min(in_all // 2, int(fold.min() + 1) // (FEWEST_PERSONS + 1))
+    k = _cells_to_come(fold, most, target, delta, spend)
+    k = _with_known_half(known, 2, k if k >= 2 else most, target, spend)
+    if k >= 2:
+        population = blocks_upper_bound(_expected_blocks(fold, k, spend), delta / 2)
+        return CellPlan(target, k, 2, _known_half(known, 2, k, spend), population)
+    k = _with_known_half(known, 1, min(in_all, int(matched.min() + 1) // (FEWEST_PERSONS + 1)), target, spend)
+    return CellPlan(target, k, 1, _known_half(known, 1, k, spend), None) if k >= 2 else None
+
+
+def _cells_to_come(fold: IntArray, most: int, target: float, delta: float, spend: float) -> int:
+    """Return the most cells of a fold's tree for which the bound on persons to come is within the target."""
+    if most < 2:
+        return 0
+    k = np.arange(1, most + 1)
+    foreseen, ratio = planned_blocks_bound(fold, k, delta / 2), 1.0
+    while (found := int(k[ratio * foreseen <= target].max(initial=0))) > _FEW:
+        bound = blocks_upper_bound(_expected_blocks(fold, found, spend), delta / 2)
+        if bound <= target:
+            return found
+        # The formula is a few per cent off, in the same way for nearby numbers of cells.
+        ratio = 1.002 * bound / float(foreseen[found - 1])
+    few = range(2, min(most, _FEW) + 1)
+    return max((k for k in few if blocks_upper_bound(_expected_blocks(fold, k, spend), delta / 2) <= target), default=0)
+
+
+def _with_known_half(n: FloatArray, n_folds: int, k: int, target: float, spend: float) -> int:
+    """Return the most cells of a tree, at most k, for which the 95 % point of Δ(½) is within the target."""
+    while k >= 2 and _known_half(n, n_folds, k, spend) > target:
+        k -= max(1, k // 50)
+    return k
+
+
+def _known_half(n: FloatArray, n_folds: int, k: int, spend: float) -> float:
+    """Return the 95 % point of Δ(½) to expect of matched cells."""
+    return known_share_point(np.tile(_expected_blocks((n // n_folds).astype(np.int64), k, spend), n_folds), 0.5)
+
+
+def _expected_blocks(n: IntArray, k: int, spend: float) -> IntArray:
+    """Return the blocks of k leaves in each group; the root's rates are not known yet, but for their difference."""
+    if not spend:
+        return np.stack([even_blocks(int(size), k) for size in n])
+    rates = np.full(len(n), _RATE)
+    rates[1:] += spend
+    right = np.clip(round(k * rates.mean()), 1, k - 1)
+    cut = np.clip(np.round(rates * n).astype(np.int64), right, n - (k - right))
+    return np.stack(
+        [
+            np.concatenate([even_blocks(int(m - c), k - right), even_blocks(int(c), right)])
+            for m, c in zip(n, cut, strict=True)
+        ]
+    )
 
 
 def most_useful_within(told: ArrayLike, use: ArrayLike, limit: float) -> int | None:

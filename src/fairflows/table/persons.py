@@ -237,6 +237,15 @@ class Persons:
         """How many persons have rows of each kind, given each row's kind in 0 … n_kinds − 1."""
         return np.bincount(np.unique(self.codes * n_kinds + kind) % n_kinds, minlength=n_kinds)
 
+    def equal_weight(self, kind: Places, n_kinds: int) -> npt.NDArray[np.float64]:
+        """Return the persons of equal weight that the rows of each kind stand for, (Σm)²/Σm² for m rows of a person."""
+        if self.n == len(self.codes):
+            return np.bincount(kind, minlength=n_kinds).astype(np.float64)
+        pairs, m = np.unique(kind * self.n + self.codes, return_counts=True)
+        of_kind = pairs // self.n
+        rows, squares = np.bincount(of_kind, m, n_kinds), np.bincount(of_kind, m.astype(np.float64) ** 2, n_kinds)
+        return rows**2 / np.maximum(squares, 1)
+
     @property
     def accepted_share(self) -> float:
         """Share of the persons that `random_rows` takes if `most` is the most rows of a person here."""

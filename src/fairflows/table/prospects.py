@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fairflows.bounds.planning import delta_of_look, planned_cell_bound, rows_needed
+from fairflows.bounds.planning import TARGETS, plan_cells
 from fairflows.table.columns import has_order, is_number, is_time
 from fairflows.table.table import Table, naming_rows
 
-CELLS = (8, 16, 64)
-"""Numbers of cells that the best bounds are planned for."""
+PLANNED = (0.05, *TARGETS)
+"""Targets that statements are planned for."""
 
 _FEWEST_ROWS = 50  # for a column with as many values as rows to be suspicious
 _NEARLY_ALL = 0.95  # share of the rows with a value of their own, in a column of names
@@ -22,7 +22,6 @@ _MOSTLY = 0.8  # share of the values that look like numbers, in a column of numb
 _TOLD = 0.8  # share of the errors of a blind guess that a column removes if it reveals the group
 _BINS = 20  # of the numbers of a column that may reveal the group
 _MANY_GROUPS = 8
-_MODEST, _GOOD = 0.25, 0.1  # distances: a group that cannot reach the first is too small
 _MOST_LISTED = 8  # names in one finding
 
 
@@ -46,15 +45,15 @@ def find_names(frame: pd.DataFrame, apart_from: Sequence[str]) -> list[Finding]:
     ]
 
 
-def find_problems(table: Table, *, certifying: float, delta: float = 0.05) -> list[Finding]:
+def find_problems(table: Table, *, delta: float = 0.01) -> list[Finding]:
     """Return what will go wrong with a table: columns first, then groups.
 
-    `certifying` is the share of the persons who will be counted for a certificate, and `delta` its δ.
+    `delta` is the δ of the bound on persons to come.
 
     Examples
     --------
     >>> rows = pd.DataFrame({"fee": ["$500", "$1,200", "$80"] * 20, "x": np.arange(60) / 7, "sex": ["f", "m"] * 30})
-    >>> print(find_problems(Table(rows, sensitive="sex"), certifying=0.3)[0])
+    >>> print(find_problems(Table(rows, sensitive="sex"))[0])
     fee holds text, such as '$500': each value is a category of its own. Write plain numbers, and leave unknown values \
 empty.
     """
@@ -63,18 +62,31 @@ empty.
     if same:
         said = f"The same in every row, or empty: {_first(same)}. Such columns tell nothing: drop them (drop={same})."
         found.insert(0, Finding(same[0] if len(same) == 1 else None, said))
-    return [*found, *_of_groups(table, certifying, delta)]
+    return [*found, *_of_groups(table, delta)]
 
 
-def best_bounds(table: Table, *, certifying: float, delta: float = 0.05) -> pd.DataFrame:
-    """Return the smallest distance that can be certified, by the number of cells, if the groups are alike in them.
+def best_bounds(table: Table, *, delta: float = 0.01) -> pd.DataFrame:
+    """Return what `share` can state about so many persons, for some targets; empty where nothing.
 
-    It is the bound to expect on the distance Δ between two groups, and on how often the best guess between the two is
-    right. The arguments are those of `find_problems`.
+    For each target the number of cells in all, the 95 % point of the table's Δ when half of its groups are known, the
+    bound on persons to come (NaN for too few persons), and whether it is the target that is taken by default.
     """
-    n = np.maximum(certifying * _persons_by_group(table), 1)
-    bounds = [_planned(n, k, delta) for k in CELLS]
-    return pd.DataFrame({"cells": CELLS, "distance": bounds, "accuracy": [(1 + bound) / 2 for bound in bounds]})
+    persons, n = _persons_by_group(table)
+    matched = None if table.persons.n == len(table) else table.persons.accepted_share * persons
+    default = plan_cells(n, None, delta, n_matched=matched)
+    found = [(target, plan_cells(n, target, delta, n_matched=matched)) for target in PLANNED]
+    rows = [
+        {
+            "target": target,
+            "cells": plan.in_all,
+            "known_half": plan.known_half,
+            "population": np.nan if plan.population is None else plan.population,
+            "default": default is not None and target == default.target,
+        }
+        for target, plan in found
+        if plan is not None
+    ]
+    return pd.DataFrame(rows)
 
 
 def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
@@ -97,8 +109,8 @@ def _of_column(name: str, column: pd.Series, table: Table) -> Iterator[Finding]:
         )
 
 
-def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Finding]:
-    name, groups, persons = str(table.a.name), table.groups, _persons_by_group(table)
+def _of_groups(table: Table, delta: float) -> Iterator[Finding]:
+    name, groups, (persons, n) = str(table.a.name), table.groups, _persons_by_group(table)
     if len(groups) > _MANY_GROUPS and not table.grouping.cuts and is_number(table.a.dtype):
         yield Finding(
             name,
@@ -106,33 +118,26 @@ def _of_groups(table: Table, certifying: float, delta: float) -> Iterator[Findin
             f"of your choice, such as the median (groups={ {name: [float(table.a.median())]} }).",
         )
         return
-    n, largest = certifying * persons, max(certifying * persons.max(), 1)
-    small = [
-        a for a in range(len(groups)) if n[a] < 1 or _planned(np.array([n[a], largest]), CELLS[0], delta) > _MODEST
-    ]
+    target = TARGETS[-1]
+    small = [a for a in range(len(groups)) if plan_cells([n[a], n.max()], target, delta) is None]
     if not small:
         return
-    alike, first = np.full((2, CELLS[0]), 1 / CELLS[0]), delta_of_look(delta, 1)
-    modest, good = (int(rows_needed(to, first, probabilities=alike)[0] / certifying) for to in (_MODEST, _GOOD))
     listed = _first([f"{groups[a]} ({persons[a]:,})" for a in sorted(small, key=lambda a: persons[a])])
+    needed = next((m for m in range(22, 10_000) if plan_cells([m, n.max()], target, delta) is not None), 10_000)
     said = (
-        f"{name}: too few persons to certify a distance of {_MODEST} in {len(small):,} group{'s' * (len(small) > 1)}: "
-        f"{listed}. That takes about {modest:,} persons of each group in the file with {CELLS[0]} cells; a distance of "
-        f"{_GOOD} takes {good:,}."
+        f"{name}: too few persons for a distance of {target} in {len(small):,} group{'s' * (len(small) > 1)}: {listed}."
+        f" That takes about {needed:,} persons of each group."
     )
-    least = min(modest, persons.max(), persons.sum() - persons.max())  # more would leave one group
+    least = min(needed, persons.max(), persons.sum() - persons.max())  # more would leave one group
     if len(groups) > 2 and least > persons.min():
         said += f" Small groups can be merged into one (merge_small={int(least)})."
     yield Finding(name, said)
 
 
-def _persons_by_group(table: Table) -> npt.NDArray[np.int64]:
-    return table.persons.count_by(table.group_numbers(table.groups), len(table.groups))
-
-
-def _planned(n: npt.NDArray[np.float64], n_cells: int, delta: float) -> float:
-    """Return the bound to expect from the first certificate of these persons, if the groups are alike."""
-    return float(planned_cell_bound(np.full((len(n), n_cells), 1 / n_cells), n, delta_of_look(delta, 1)))
+def _persons_by_group(table: Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the persons of each group, and those of equal weight that their rows stand for."""
+    group, K = table.group_numbers(table.groups), len(table.groups)
+    return table.persons.count_by(group, K), table.persons.equal_weight(group, K)
 
 
 def _may_be_a_name(column: pd.Series, n_values: int) -> bool:
