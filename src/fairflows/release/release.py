@@ -1,11 +1,11 @@
-"""Release: the table that leaves the house, as cells or as rows drawn from cells, made by models that are dealt out."""
+"""Release: the table that leaves the house, as cells or as rows drawn from cells, made by two models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,16 @@ from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_array
 
+from fairflows.bounds.blocks import pair_spread
+from fairflows.bounds.cells import FEWEST_PERSONS
+from fairflows.bounds.planning import TARGETS, CellPlan, plan_cells
 from fairflows.codec import OutsideValues
 from fairflows.encoder.base import (
     CELL,
     Cells,
     EncodedColumns,
     Encoder,
+    FloatArray,
     Groups,
     IntArray,
     Traits,
@@ -27,11 +31,10 @@ from fairflows.encoder.base import (
     forget,
     handed_over,
     is_fitted,
-    label_values,
     share_ledger,
 )
-from fairflows.encoder.fair_tree import FairTree
-from fairflows.encoder.labels import LabelsLike, label_columns
+from fairflows.encoder.fair_tree import FairTree, means_in_cells
+from fairflows.encoder.labels import Label, LabelsLike, known_label, label_columns
 from fairflows.encoder.rows import FRESH_COINS, Rows, RowsLike, TrainingRows
 from fairflows.exceptions import DataError, check_choice, check_count, warn_user
 from fairflows.release.partitions import NumericView, TreePartition
@@ -48,11 +51,10 @@ from fairflows.table.columns import (
 )
 from fairflows.table.frames import ColumnLike, Frame, has_names, materialised, only_used_categories, to_pandas
 from fairflows.table.ledger import Ledger, RowsSeen
-from fairflows.table.persons import Key, Persons, Places, content_hashes, fingerprint, keyed_hashes, new_key
+from fairflows.table.persons import Hashes, Key, Persons, Places, content_hashes, keyed_hashes, new_key
 from fairflows.table.reading import check_texts
 from fairflows.table.table import Role, Table
 
-T = TypeVar("T")
 Folds = npt.NDArray[np.intp]
 
 _LEAVES = 16  # of the tree that cuts encoded rows into cells, by default
@@ -60,44 +62,48 @@ _LEAVES = 16  # of the tree that cuts encoded rows into cells, by default
 
 @dataclass(eq=False, repr=False)
 class Release(Encoder):
-    """Release every row of a table as a cell, or as a row drawn from it, under a certificate.
+    """Release every row of a table as a cell, or as a row drawn from it, with statements about what it tells.
 
-    A certificate holds for persons that a model has not seen. Therefore persons are dealt out to folds, by a keyed hash
-    of their identifier, and there is one model per fold: model f is fitted to the persons of all other folds, and
-    encodes the persons of fold f, in this and every later table. Every released row is covered. With ``n_folds=1``
-    there is one model, fitted to all persons, and other persons certify it.
+    Persons are dealt out to two folds, with one model each, so that two statements hold at once and nobody is held
+    back. *This table*: the cells of its rows are counted exactly. *Persons to come* are dealt out by a keyed hash of
+    their identifier, and are new to both models.
 
-    The cells are those of the encoder, or, for an encoder that gives none, the leaves of a decision tree for the label
-    that is grown on encoded rows. The numbers of cells tell the fold: those of model 1 follow those of model 0. The
-    bound is the mean of the folds' bounds, each at its share of δ: Δ ≤ Σ_f (1/F)·upper_f. All models have one key.
+    With `FairTree`, the scores and the nodes of fold f's tree are chosen on the other fold, and its thresholds are set
+    at the persons of fold f. So the rows of the table are matched: every cell holds nearly the same share of every
+    group. Persons of the table **keep their cell**: a later row of theirs is drawn from it, whatever it holds. With any
+    other encoder that gives cells, model f is fitted to the other fold, and encodes the persons of fold f in this and
+    every later table; the cells of `FairFlow` and `FairMatching`, which give none, are the leaves of a decision tree
+    for the label. All models have one key. The numbers of the cells of model 1 follow those of model 0.
 
-    **Without an identifier** nobody can recognise a person who comes again, so that folds exist only while `fit` or
-    `fit_transform` runs. `fit_transform` releases the table that it is fitted to; the counts of its cells are kept, and
-    `certify` uses them when it is given this table again, as a whole. `transform` takes every row for a new person, who
-    is encoded by a model at random; rows of the training table are refused where they are recognised by their values,
-    and are not covered otherwise.
+    **Without an identifier** nobody can recognise a person who comes again, so that folds and coins exist only while
+    `fit` or `fit_transform` runs: `fit_transform` releases the table that it is fitted to. `transform` takes every row
+    for a new person; rows of the training table are refused where their values tell, and are not covered otherwise.
 
     Parameters
     ----------
     encoder : Encoder, default=None
         The encoder of each model; by default ``FairTree(unseen="other")``. A category that only one fold has is new to
-        the model that encodes it, so that an encoder with ``unseen="error"`` refuses it.
+        the model of the other, so that an encoder with ``unseen="error"`` refuses it.
     n_cells : int or "auto", default=None
-        The number of cells of each model, "auto" for as many as the target allows. By default as the encoder says; for
-        an encoder that gives no cells, 16 leaves at most.
+        The number of cells of each model, or "auto" for as many as the target allows (`fairflows.bounds.plan_cells`).
+        By default as the encoder says, and "auto" without an encoder; for an encoder that gives no cells, 16 leaves at
+        most.
     output : {"row", "cell"}, default="row"
         A whole row in the table's own columns, drawn anew each time from a law of rows given the cell
         (`fairflows.release.row_law`), together with the label; or the number of the cell. The law is the same for every
-        group, so that the cell's certificate covers the row.
-    target, delta : float, default=None
-        The distance that is to be certified, and the δ for it, where the encoder plans its cells for a certificate. By
-        default as the encoder says.
-    n_folds : int, default=2
-        The number F of folds.
+        group, so that the statements about the cell cover the row.
+    target : float, default=None
+        The distance to stay within. By default 0.1, or the first of 0.15, 0.2 and 0.3 that allows eight cells.
+    delta : float, default=0.01
+        δ of the bound on persons to come.
+    spend : float, default=0.0
+        How much of the target the root of a `FairTree` may spend on a label with two classes.
+    n_folds : {1, 2}, default=2
+        With 1 there is one model, fitted to all persons, and other persons certify it.
     most_rows : int, default=None
         The most rows that a person may have, where it is known beforehand. It must not depend on who is in a fold: by
-        default it is the most that the persons of the other folds have, and a certificate is refused where somebody in
-        a fold has more.
+        default it is the most that the persons of either fold have, and the table is refused where somebody in the
+        other fold has more.
     text_columns : sequence of str, default=()
         Columns that are text by their meaning, such as codes, even where all values in a fold could be read as numbers,
         dates or truth values. A column that is text only because of some persons is refused.
@@ -105,10 +111,9 @@ class Release(Encoder):
         Expressions over columns that are true in every row that is drawn, such as ``"start <= end"``
         (`fairflows.release.rules`).
     derive : bool, default=True
-        Whether columns that follow from others are recognised, and computed instead of drawn
-        (`fairflows.release.recipes`).
+        Whether columns that follow from others are recognised, and computed instead of drawn.
     random_state : int, default=0
-        Seed of the trees that cut encoded rows, and of the law of rows.
+        Seed of scores, of the trees that cut encoded rows, and of the law of rows.
 
     Attributes
     ----------
@@ -116,19 +121,24 @@ class Release(Encoder):
         Model f encodes the persons of fold f.
     n_cells_ : int
         The number of cells of all models together.
+    law_ : RowLaw or None
+        The law of rows given the cell; None where the numbers of cells are released.
+    table_ : ReleasedTable
+        The cells of the table that the release was fitted to.
+    plan_ : CellPlan or None
+        The cells that the target allows, with `FairTree`.
     most_rows_ : int or None
-        The most rows of a person: as stated, else what the persons outside of every fold reach; None without an
-        identifier.
+        The most rows of a person; None without an identifier.
 
     Examples
     --------
-    >>> from fairflows import FairTree, certify, load_adult
+    >>> from fairflows import certify, load_adult
     >>> adult = load_adult()
-    >>> release = Release(FairTree(n_cells=8), output="cell")
+    >>> release = Release(output="cell", target=0.05)
     >>> cells = release.fit_transform(adult)
-    >>> len(cells) == len(adult), cells["cell"].nunique()
-    (True, 16)
-    >>> certify(release, adult, target=0.1).status
+    >>> len(cells) == len(adult), cells["cell"].nunique() == release.n_cells_
+    (True, True)
+    >>> certify(release, adult, target=0.05).status
     'CERTIFIED'
     """
 
@@ -137,8 +147,9 @@ class Release(Encoder):
     n_cells: int | Literal["auto"] | None = None
     output: Literal["row", "cell"] = "row"
     target: float | None = None
-    delta: float | None = None
-    n_folds: int = 2
+    delta: float = 0.01
+    spend: float = 0.0
+    n_folds: Literal[1, 2] = 2
     most_rows: int | None = None
     text_columns: Sequence[Hashable] = ()
     rules: Sequence[str] = ()
@@ -147,8 +158,12 @@ class Release(Encoder):
 
     n_cells_: int = field(init=False)
     models_: list[FoldModel] = field(init=False)
+    law_: RowLaw | None = field(init=False)
+    label_: Label | None = field(init=False)
+    levels_: FloatArray = field(init=False)
     types_: dict[Hashable, Dtype] = field(init=False)
-    kept_: KeptCounts | None = field(init=False)
+    plan_: CellPlan | None = field(init=False)
+    table_: ReleasedTable | None = field(init=False)
 
     @property
     def sensitive(self) -> str | list[str] | None:  # type: ignore[override]
@@ -177,14 +192,14 @@ class Release(Encoder):
             randomised=self.n_folds > 1 or of_encoder.randomised,
             draws_rows=self.output == "row",
             cells=tuple(model.n_cells for model in models),
+            cut_apart=of_encoder.cut_apart and vars(self).get("table_") is not None,
             inside=single,
         )
 
     @property
     def derived(self) -> list[str]:
-        """Say which columns follow from others, as the laws of rows of all models found it."""
-        laws = [model.law for model in self.models_ if model.law is not None]
-        return list(dict.fromkeys(text for law in laws for text in law.derived))
+        """Say which columns follow from others, as the law of rows found it."""
+        return [] if self.law_ is None else list(self.law_.derived)
 
     def learn(self, rows: TrainingRows) -> None:
         """Not used: a release is fitted by its encoders."""
@@ -198,7 +213,7 @@ class Release(Encoder):
         sensitive_features: Role | None = None,
         sample_weight: ColumnLike | None = None,
     ) -> Self:
-        """Fit one model per fold, each to the persons of all other folds.
+        """Fit a model for each fold.
 
         Parameters
         ----------
@@ -209,7 +224,7 @@ class Release(Encoder):
         sensitive_features : array, default=None
             The sensitive attribute, unless X holds it.
         sample_weight : array, default=None
-            Weight of each row, for the encoders.
+            Weight of each row, for the scores of the encoders.
         """
         self._fit(_Given(materialised(X), y, sensitive_features, sample_weight))
         return self
@@ -222,12 +237,10 @@ class Release(Encoder):
         sensitive_features: Role | None = None,
         sample_weight: ColumnLike | None = None,
     ) -> Frame:
-        """Fit the models, then release the same rows, each by the model that has not seen its person."""
+        """Fit the models, then release the same rows."""
         X = materialised(X)
-        rows = self._fit(_Given(X, y, sensitive_features, sample_weight))
-        encoded = self.encode(rows)
-        rows.outside.warn()
-        return handed_over(X, encoded)
+        cells = self._fit(_Given(X, y, sensitive_features, sample_weight))
+        return handed_over(X, self._draw(cells))
 
     def fit_path(
         self,
@@ -240,6 +253,7 @@ class Release(Encoder):
         seeds: Sequence[int],
     ) -> list[Self]:
         """Fit a release around an encoder of every strength and seed; all have the same folds, key and ledger."""
+        self._check_settings()
         dealt = _deal(self, _Given(materialised(X), y, sensitive_features, sample_weight))
         template = _fold_encoder(self, dealt)
         by_fold = [
@@ -251,13 +265,13 @@ class Release(Encoder):
             changed = {name: getattr(encoders[0], name) for name in settings}
             release = clone(self).set_params(encoder=clone(_encoder_of(self)).set_params(**changed))
             if all(map(is_fitted, encoders)):
-                release._settle([release._model(e, p) for e, p in zip(encoders, dealt.parts, strict=True)], dealt)
+                release._settle(list(encoders), dealt)
             found.append(release)
         share_ledger(found)
         return found
 
     def fit_around(self, encoder: Encoder, rows: Rows, Z: pd.DataFrame | None, y: LabelsLike | None = None) -> Self:
-        """Fit a release with one model around an encoder that is fitted already.
+        """Fit a release with one model around an encoder that is fitted already. Other persons certify it.
 
         Parameters
         ----------
@@ -272,62 +286,98 @@ class Release(Encoder):
         """
         self._check_settings()
         forget(self)
-        self.encoder, self.n_folds = encoder, 1
-        self.models_ = [self._around(encoder, rows, Z, y)]
-        self._take_over(encoder)
-        self.types_, self.kept_ = {}, None
+        known = rows if rows.persons.named else replace(rows, persons=_by_contents(rows))
+        model, cells = self._around(encoder, known, Z, y)
+        self.encoder, self.n_folds, self.models_, self.types_ = encoder, 1, [model], {}
+        self._take_over([encoder], rows, cells, y, None)
+        self.plan_ = self.table_ = None
         self.ledger_ = encoder.ledger_
         self.ledger_.use(rows.X, rows.persons)
         if encoder.most_rows_ is not None and rows.persons.named:
             self.most_rows_ = max(encoder.most_rows_, int(rows.persons.rows_each().max()))
         return self
 
-    def _fit(self, given: _Given) -> Rows:
-        """Fit a model for every fold; return the rows, whose unnamed persons have been given random names."""
+    def _fit(self, given: _Given) -> Cells:
+        """Fit a model for every fold; return the cells of the rows."""
         forget(self)
+        self._check_settings()
         dealt = _deal(self, given)
         template = _fold_encoder(self, dealt)
-        models = [self._model(clone(template).fit(part.X, part.y, **part.roles), part) for part in dealt.parts]
-        return self._settle(models, dealt)
+        return self._settle([clone(template).fit(part.X, part.y, **part.roles) for part in dealt.parts], dealt)
 
-    def _model(self, encoder: Encoder, part: _Given) -> FoldModel:
-        """Choose the cells of a fitted encoder, and fit the law of rows, by the rows that it was fitted to."""
-        rows = encoder.read(part.X, part.sensitive_features if encoder.traits.takes_attribute else None)
-        place = part.X.label_place if isinstance(part.X, Table) and part.y is None else None
-        return self._around(encoder, rows, None, part.label, place)
+    def _settle(self, encoders: list[Encoder], dealt: _Dealt) -> Cells:
+        """Set the thresholds, choose the cells, fit the law of rows; return the cells of all rows."""
+        _check_alike("Group", [encoder.groups_ for encoder in encoders])
+        _check_alike("Label", [[] if encoder.classes_ is None else encoder.classes_.tolist() for encoder in encoders])
+        given, persons = dealt.given, dealt.persons
+        roles = given.sensitive_features if encoders[0].traits.takes_attribute else None
+        rows = encoders[0].read(given.X, roles, persons)
+        for f, encoder in enumerate(encoders):
+            if isinstance(encoder, FairTree) and dealt.cut_at:
+                encoder.cut(_as_read_by(encoder, rows, dealt.cut_at[f]))
+        self.models_ = [
+            self._around(encoder, _part_of_fit(encoder, part), None, part.label)[0]
+            for encoder, part in zip(encoders, dealt.parts, strict=True)
+        ]
+        known = rows if persons.named else replace(rows, persons=_by_contents(rows))
+        cells, _ = self._cells_by_fold(known, dealt.fold)
+        self.types_ = _types(given)
+        place = given.X.label_place if isinstance(given.X, Table) and given.y is None else None
+        self._take_over(encoders, rows, cells, given.label, place)
+        self.plan_, self.table_ = dealt.plan, None
+        if self.n_folds == 1:
+            self.ledger_ = encoders[0].ledger_
+            return cells
+        if self.most_rows is None and dealt.most_rows is not None:
+            self.most_rows_ = dealt.most_rows
+        self.table_ = self._released_table(rows, cells, dealt)
+        self.ledger_ = Ledger(self.key_, [_seen(rows.X, persons if dealt.named else None, self.key_)])
+        return cells
 
     def _around(
-        self,
-        encoder: Encoder,
-        rows: Rows,
-        Z: pd.DataFrame | None,
-        y: LabelsLike | None,
-        label_place: int | None = None,
-    ) -> FoldModel:
-        """Choose the cells, and fit the law of rows, in which the label comes after so many features."""
-        known = rows if rows.persons.named else replace(rows, persons=_by_contents(rows))
-        codes, cut = _label_codes(encoder, y), None
+        self, encoder: Encoder, rows: Rows | None, Z: pd.DataFrame | None, y: LabelsLike | None
+    ) -> tuple[FoldModel, Cells]:
+        """Choose the cells of an encoder that gives none by some rows; return the model and the cells of these."""
         if encoder.traits.cells:
-            cells, n_cells = encoder.cells(known), sum(encoder.traits.cells)
-        else:
-            Z = encoder.encode(known) if Z is None else Z
-            if self.n_cells == "auto":
-                raise DataError("n_cells='auto' is for encoders that plan their cells (FairTree); give a number.")
-            if codes is None:
-                raise DataError(
-                    "Release requires y to be passed, but the target y is None: the cells of encoded rows are grown "
-                    "for a label with classes. Take FairTree, which gives cells without one."
-                )
-            cut = CutCells.fit(Z, codes, self.n_cells or _LEAVES, self.random_state)
-            cells, n_cells = cut.cells(Z), cut.tree.n_cells
-        law = None
+            cells = np.empty(0, dtype=np.intp) if rows is None else encoder.cells(rows)
+            return FoldModel(encoder, sum(encoder.traits.cells), None), cells
+        if Z is None:
+            if rows is None:
+                raise DataError("An encoder that gives no cells needs rows to choose them by.")
+            Z = encoder.encode(rows)
+        if self.n_cells == "auto":
+            raise DataError("n_cells='auto' is for encoders that plan their cells (FairTree); give a number.")
+        codes = _label_codes(encoder, y)
+        if codes is None:
+            raise DataError(
+                "Release requires y to be passed, but the target y is None: the cells of encoded rows are grown "
+                "for a label with classes. Take FairTree, which gives cells without one."
+            )
+        cut = CutCells.fit(Z, codes, self.n_cells or _LEAVES, self.random_state)
+        return FoldModel(encoder, cut.tree.n_cells, cut), cut.cells(Z)
+
+    def _take_over(
+        self, encoders: Sequence[Encoder], rows: Rows, cells: Cells, y: LabelsLike | None, label_place: int | None
+    ) -> None:
+        """Set what all models have in common, and what each cell tells."""
+        encoder = encoders[0]
+        self.groups_, self.classes_, self.key_ = encoder.groups_, encoder.classes_, encoder.key_
+        self.n_features_in_, self.missing_ = encoder.n_features_in_, encoder.missing_
+        self.schema_ = common_schema([each.schema_ for each in encoders])
+        self.most_rows_ = encoder.most_rows_ if self.most_rows is None else self.most_rows
+        self.n_cells_ = sum(model.n_cells for model in self.models_)
+        label = None if y is None else Label.read(y, len(cells))
+        self.label_ = None if label is None else replace(label, values=np.empty(0))
+        self.levels_ = np.empty((self.n_cells_, 0))
+        if label is not None:
+            self.levels_ = means_in_cells(label.targets(), cells, self.n_cells_)
+        self.law_, self.output_ = None, CELL
         if self.output == "row":
-            labels = None if y is None else label_columns(y)
-            law = RowLaw.fit(
+            self.law_ = RowLaw.fit(
                 rows.X,
                 cells,
-                n_cells,
-                labels,
+                self.n_cells_,
+                None if y is None else label_columns(y),
                 persons=rows.persons.codes,
                 kinds=encoder.get_params(deep=False).get("kinds"),
                 rules=self.rules,
@@ -336,55 +386,35 @@ class Release(Encoder):
                 key=encoder.key_,
                 random_state=self.random_state,
             )
-        label_of_cell = None if codes is None else label_values(encoder)[_most_frequent(cells, codes, n_cells)]
-        return FoldModel(encoder, n_cells, cut, law, label_of_cell)
-
-    def _settle(self, models: list[FoldModel], dealt: _Dealt) -> Rows:
-        """Take the models, if they agree on what they encode."""
-        encoders = [model.encoder for model in models]
-        _check_alike("Group", [encoder.groups_ for encoder in encoders])
-        _check_alike("Label", [[] if encoder.classes_ is None else encoder.classes_.tolist() for encoder in encoders])
-        self.models_ = models
-        self._take_over(encoders[0])
-        self.schema_ = common_schema([encoder.schema_ for encoder in encoders])
-        self.types_ = _types(dealt.given)
-        if models[0].law is not None:
             types = {str(name): dtype for name, dtype in self.types_.items()}
-            of_law = models[0].law.dtypes
-            schemas = [model.law.schema for model in models if model.law is not None]
-            own = {name: types.get(name, dtype) for name, dtype in of_law.items()}
-            self.output_ = EncodedColumns(own, common_schema(schemas))
-        given = dealt.given
-        roles = given.sensitive_features if encoders[0].traits.takes_attribute else None
-        rows = encoders[0].read(given.X, roles, dealt.persons)
-        self.kept_ = None
-        if self.n_folds == 1:
-            self.ledger_ = encoders[0].ledger_
-            return replace(rows, outside=OutsideValues(len(rows.X)))
-        seen_by_models = [encoder.most_rows_ for encoder in encoders if encoder.most_rows_ is not None]
-        if self.most_rows is None and seen_by_models:
-            self.most_rows_ = min(seen_by_models)
-        self.ledger_ = Ledger(self.key_, [_seen(rows.X, dealt.persons if dealt.named else None, self.key_)])
-        if not dealt.named and isinstance(given.X, Table) and self.groups_:
-            counts = given.X.count_cells(rows.group, self.cells(rows), (len(self.groups_), self.n_cells_))
-            self.kept_ = KeptCounts(_fingerprint(given.X, self.key_), counts)
-        return replace(rows, outside=OutsideValues(len(rows.X)))
+            own = {name: types.get(name, dtype) for name, dtype in self.law_.dtypes.items()}
+            self.output_ = EncodedColumns(own, self.law_.schema)
 
-    def _take_over(self, encoder: Encoder) -> None:
-        """Set what all models have in common."""
-        self.groups_, self.classes_, self.key_ = encoder.groups_, encoder.classes_, encoder.key_
-        self.n_features_in_, self.missing_ = encoder.n_features_in_, encoder.missing_
-        self.schema_ = encoder.schema_
-        self.most_rows_ = encoder.most_rows_ if self.most_rows is None else self.most_rows
-        self.n_cells_ = sum(model.n_cells for model in self.models_)
-        law = self.models_[0].law
-        self.output_ = CELL if law is None else EncodedColumns(law.dtypes, law.schema)
+    def _released_table(self, rows: Rows, cells: Cells, dealt: _Dealt) -> ReleasedTable:
+        """Count the cells of the table, and keep those of persons with names."""
+        X, shape = dealt.given.X, (max(len(self.groups_), 1), self.n_cells_)
+        if isinstance(X, Table):
+            counts, table = X.count_cells(rows.group, cells, shape), X.fingerprint(self.key_)
+        else:
+            in_cells = np.bincount(rows.group * shape[1] + cells, minlength=shape[0] * shape[1])
+            counts, table = in_cells.reshape(1, *shape).astype(np.int64), ""
+        persons, kept, hashes = rows.persons, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+        if dealt.named and persons.names is not None and self.traits.cut_apart:
+            some_row = np.empty(persons.n, dtype=np.intp)
+            order = np.random.default_rng().permutation(len(cells))
+            some_row[persons.codes[order]] = order  # of several rows of a person, one at random
+            hashes = keyed_hashes(persons.names, self.key_, "person")
+            by_hash = np.argsort(hashes)
+            hashes, kept = hashes[by_hash], cells[some_row[by_hash]].astype(np.int64)
+        blocks = [m.encoder.blocks_ for m in self.models_ if isinstance(m.encoder, FairTree) and len(self.models_) > 1]
+        behind = persons.equal_weight(rows.group, shape[0])
+        return ReleasedTable(table, counts, behind, hashes, kept, tuple(blocks))
 
     def read(self, X: RowsLike, sensitive_features: Role | None = None, persons: Persons | None = None) -> Rows:
         """Return the rows of a table as the models see them, checked."""
         check_fitted(self)
         X, encoder = materialised(X), self.models_[0].encoder
-        if self.n_folds == 1:
+        if self.table_ is None:
             return encoder.read(X, sensitive_features, persons)
         # Attacks and reports know the rows of such a table by their values, which no fold was dealt by.
         is_unnamed = isinstance(X, Table) and X.identifier is None
@@ -396,22 +426,55 @@ class Release(Encoder):
     def cells(self, X: Rows | RowsLike, *, sensitive_features: Role | None = None) -> Cells:
         """Return the cell of each row of a table, or of rows that `read` returned."""
         rows = X if isinstance(X, Rows) else self.read(X, sensitive_features)
-        first = np.cumsum([0, *(model.n_cells for model in self.models_)])
-        parts, order = self._by_fold(rows, lambda f, part: first[f] + self.models_[f].cells(part))
-        return np.concatenate(parts)[order]
+        if self.table_ is None:
+            return self.models_[0].cells(rows)
+        found = self.table_.kept_cells(rows.persons, self.key_)
+        new = np.flatnonzero(found < 0)
+        if len(new):
+            if len(self.models_) == 1:
+                raise DataError(
+                    f"{len(new):,} of these rows are of persons who come later, and the release was fitted to too few "
+                    "persons to encode others: there is one model, for its own table."
+                )
+            part = rows.take(new)
+            if not part.persons.named:
+                warn_user(f"{FRESH_COINS} Rows that the models were fitted to are not covered.")
+                part = replace(part, persons=Persons.newly_named(len(new)))
+            found[new], outside = self._cells_by_fold(part, _folds(part.persons, self.key_, len(self.models_)))
+            rows.outside.note_part(new, outside)
+        if len(new) < len(found) and len(self.table_.person):
+            warn_user(
+                f"{len(found) - len(new):,} of these rows are of persons of the table that was released. They keep "
+                "the cell that they have there."
+            )
+        return found
+
+    def _cells_by_fold(self, rows: Rows, fold: Folds) -> tuple[Cells, OutsideValues]:
+        """Return the cell of each row by the model of its fold, and the values outside of what the models know."""
+        found, outside, first = np.empty(len(fold), dtype=np.intp), OutsideValues(len(fold)), 0
+        for f, model in enumerate(self.models_):
+            places = np.flatnonzero(fold == f)
+            if len(places):
+                part = _as_read_by(model.encoder, rows, places)
+                found[places] = first + model.cells(part)
+                outside.note_part(places, part.outside)
+            first += model.n_cells
+        return found, outside
 
     def encode(self, rows: Rows) -> pd.DataFrame:
         """Return the cell of each row, or a row drawn from it in the table's own types."""
-        if self.output == "cell":
-            return pd.DataFrame({"cell": self.cells(rows)})
-        parts, order = self._by_fold(rows, lambda f, part: self.models_[f].draw(part))
-        whole = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True).iloc[order].reset_index(drop=True)
-        return only_used_categories(whole.astype({name: self.types_[name] for name in whole if name in self.types_}))
+        return self._draw(self.cells(rows))
+
+    def _draw(self, cells: Cells) -> pd.DataFrame:
+        """Return the numbers of cells, or a row drawn from each."""
+        if self.law_ is None:
+            return pd.DataFrame({"cell": cells})
+        drawn = self.law_.sample(cells)
+        return only_used_categories(drawn.astype({name: self.types_[name] for name in drawn if name in self.types_}))
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
-        """Predict the label from the cell of each row, by the model of its person's fold."""
-        parts, order = self._by_fold(rows, lambda f, part: self.models_[f].predict(part))
-        return np.concatenate(parts)[order]
+        """Predict the most frequent label of each row's cell, or the mean of a label of numbers."""
+        return known_label(self.label_).predict(self.levels_[self.cells(rows)])
 
     def already_used(self, table: Table) -> int:
         """Count the persons of a table (or rows, at least) that certify nothing.
@@ -420,12 +483,12 @@ class Release(Encoder):
         were used to choose between models may not; neither may rows of the training table under other names or none,
         unless it is the whole table, whose cells were counted when the models were fitted.
         """
-        if self.n_folds == 1:
+        if self.table_ is None:
             return super().already_used(table)
         of_training, of_choices = Ledger(self.key_, self.ledger_.used[:1]), Ledger(self.key_, self.ledger_.used[1:])
         seen = self.ledger_.read(table.X, table.persons)
         chosen_by = of_choices.already_used(seen)
-        if self.kept_counts(table) is not None:
+        if self.is_of(table):
             return chosen_by
         others = np.ones(len(table), dtype=bool)
         if table.persons.names is not None and of_training.used[0].named:
@@ -436,12 +499,26 @@ class Release(Encoder):
         unnamed = _seen(table.X[others], None, self.key_)
         return min(chosen_by + of_training.already_used(unnamed), table.persons.n)
 
+    def is_of(self, table: Table) -> bool:
+        """Whether a table is the one that the release was fitted to, in any order of rows."""
+        check_fitted(self)
+        return self.table_ is not None and self.table_.fingerprint == table.fingerprint(self.key_)
+
+    def counts_again(self, table: Table) -> IntArray | None:
+        """Count the cells of the training table again, by the trees; None where its persons have no names."""
+        if self.table_ is None or not len(self.table_.person) or table.identifier is None:
+            return None
+        rows = self.models_[0].encoder.read(table)
+        first = np.cumsum([model.n_cells for model in self.models_])
+        fold = np.searchsorted(first, self.table_.kept_cells(rows.persons, self.key_), side="right")
+        cells, _ = self._cells_by_fold(rows, fold)
+        return table.count_cells(rows.group, cells, (len(self.groups_), self.n_cells_))
+
     def kept_counts(self, table: Table) -> IntArray | None:
         """Return the counts of the training table, where nobody could recognise its persons later."""
-        check_fitted(self)
-        if self.kept_ is None or table.identifier is not None:
+        if table.identifier is not None or self.table_ is None or not self.is_of(table):
             return None
-        return self.kept_.counts if self.kept_.table == _fingerprint(table, self.key_) else None
+        return self.table_.counts
 
     def _refuse_training_rows(self, rows: Rows) -> None:
         """Raise where unnamed rows are rows of the training table, which their values tell."""
@@ -458,33 +535,20 @@ class Release(Encoder):
                 "transform takes new persons. Or name the persons (identifier=...)."
             )
 
-    def _by_fold(self, rows: Rows, do: Callable[[int, Rows], T]) -> tuple[list[T], Places]:
-        """Apply `do` to the rows of each fold that has any; return the results, and how to put rows back into order."""
-        if self.n_folds == 1:
-            return [do(0, rows)], np.arange(len(rows.X))
-        persons = rows.persons
-        if not persons.named:
-            warn_user(f"{FRESH_COINS} Rows that the models were fitted to are not covered.")
-            persons = Persons.newly_named(len(rows.X))
-        fold = _folds(persons, self.key_, self.n_folds)
-        parts, order = [], []
-        for f in np.unique(fold).tolist():
-            places, schema = np.flatnonzero(fold == f), self.models_[f].encoder.schema_
-            X = rows.X if len(places) == len(fold) else rows.X.iloc[places]
-            X = X if schema == self.models_[0].encoder.schema_ else schema.apply(X)  # which model 0 read them by
-            part = Rows(plain_numbers(X), rows.group[places], persons.take(places), OutsideValues(len(places)))
-            parts.append(do(f, part))
-            order.append(places)
-            rows.outside.note_part(places, part.outside)
-        return parts, np.argsort(np.concatenate(order))
-
     def _check_settings(self) -> None:
         check_choice("output", self.output, ("row", "cell"))
-        check_count("n_folds", self.n_folds, 1)
+        if self.n_folds not in (1, 2):
+            raise DataError(f"n_folds must be 1 or 2; got {self.n_folds!r}.")
         if self.n_cells not in (None, "auto"):
             check_count("n_cells", self.n_cells, 2)
         if self.most_rows is not None:
             check_count("most_rows", self.most_rows, 1)
+        if self.target is not None and not 0 < self.target <= 1:
+            raise DataError(f"target must be in (0, 1]; got {self.target!r}.")
+        if not 0 < self.delta < 1:
+            raise DataError(f"delta must be in (0, 1); got {self.delta!r}.")
+        if self.spend and self.spend >= (self.target or TARGETS[0]):
+            raise DataError(f"spend must be below the target, {self.target or TARGETS[0]}; got {self.spend!r}.")
 
     def __sklearn_tags__(self) -> Tags:
         tags, inner = super().__sklearn_tags__(), get_tags(_encoder_of(self))
@@ -517,32 +581,31 @@ class FoldModel:
     encoder: Encoder
     n_cells: int
     cut: CutCells | None  # how encoded rows are cut into cells; None where the encoder gives cells itself
-    law: RowLaw | None  # what whole rows are drawn from; None where the number of the cell is released
-    label_of_cell: np.ndarray | None  # the most frequent label in each cell; None without a label with classes
 
     def cells(self, rows: Rows) -> Cells:
         """Return the cell of each row."""
         return self.encoder.cells(rows) if self.cut is None else self.cut.cells(self.encoder.encode(rows))
 
-    def draw(self, rows: Rows) -> pd.DataFrame:
-        """Draw a row from the cell of each row."""
-        if self.law is None:
-            raise DataError("The release was fitted to give the numbers of cells (output='cell').")
-        return self.law.sample(self.cells(rows))
-
-    def predict(self, rows: Rows) -> np.ndarray:
-        """Predict the label from the cell of each row."""
-        if self.label_of_cell is None:  # a label of numbers
-            return self.encoder.predict_rows(rows)
-        return self.label_of_cell[self.cells(rows)]
-
 
 @dataclass(frozen=True)
-class KeptCounts:
-    """Counts of the cells of a table whose persons have no names, made when the models were fitted."""
+class ReleasedTable:
+    """The cells of the table that a release was fitted to."""
 
-    table: str  # a keyed hash of the whole table, by which it is recognised
+    fingerprint: str  # a keyed hash of the whole table, by which it is recognised; empty where it was no `Table`
     counts: IntArray  # (C, K, k): its rows by label, group and cell
+    persons_behind: FloatArray  # (K,): the persons of equal weight that the rows of each group stand for
+    # Of persons with names who keep their cell: the keyed hash of each, in rising order, and the cell.
+    person: Hashes
+    cell: IntArray
+    blocks: tuple[IntArray, ...]  # (K, k) each: the blocks of each fold's tree; empty where no trees were cut apart
+
+    def kept_cells(self, persons: Persons, key: Key) -> Cells:
+        """Return the cell that each row's person keeps; −1 for everybody else."""
+        if persons.names is None or not len(self.person):
+            return np.full(len(persons.codes), -1, dtype=np.intp)
+        hashes = keyed_hashes(persons.names, key, "person")
+        place = np.minimum(np.searchsorted(self.person, hashes), len(self.person) - 1)
+        return np.where(self.person[place] == hashes, self.cell[place], -1)[persons.codes].astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -583,27 +646,148 @@ class _Dealt:
     persons: Persons  # who is who; unnamed persons have been given random names
     named: bool  # whether they had names
     key: Key  # the key that they were dealt out by
-    parts: list[_Given]  # what each model is fitted to
+    fold: Folds  # the fold of each row
+    parts: list[_Given]  # the rows that each model is fitted to
+    cut_at: list[Places]  # the rows that thresholds of each model are set at, at most one of each person
+    plan: CellPlan | None
+    n_cells: int | None  # of each model, where it is planned
+    most_rows: int | None  # the most rows of a person
 
 
 def _deal(release: Release, given: _Given) -> _Dealt:
-    """Deal the persons out to folds: model f is fitted to all folds but its own, a single model to all rows."""
-    release._check_settings()
+    """Deal the persons out to two folds: model f is fitted to the persons of the other fold."""
     if not isinstance(given.X, Table) and not has_names(given.X):
         given = replace(given, X=check_array(given.X, dtype=None, ensure_all_finite=False))
-    key, persons, F = release.key, _persons(given.X, release.identifier), release.n_folds
-    key = new_key() if key is None else key
-    if F == 1:
-        return _Dealt(given, persons, persons.named, key, [given])
+    encoder = _encoder_of(release)
+    persons, key = _persons(given.X, encoder.identifier), new_key() if encoder.key is None else encoder.key
     known = persons if persons.named else Persons.newly_named(len(persons.codes))
-    fold = _folds(known, key, F)
-    if (np.bincount(fold, minlength=F) == 0).any():
-        raise DataError(f"Each of the {F} folds needs persons; {persons.n} are too few.")
-    parts = [given.take(np.flatnonzero(fold != f)) for f in range(F)]
+    if release.n_folds == 1:
+        fold = np.zeros(len(persons.codes), dtype=np.intp)
+        return _Dealt(given, persons, persons.named, key, fold, [given], [], None, None, None)
+    if known.n < 2:
+        raise DataError(f"Each of the two folds needs persons; {known.n} are too few.")
+    plan = n_cells = None
+    cut_at: list[Places] = [np.empty(0, dtype=np.intp)] * 2
+    if encoder.traits.cut_apart:
+        group, names = _group_codes(given, encoder)
+        fold = _matched_folds(known, group, key)
+        most = _most_rows(release, known, fold) if persons.named else None
+        cut_at = [_one_row_each(given.X, known, np.flatnonzero(fold == f), most, release.random_state) for f in (0, 1)]
+        plan, n_cells = _planned(release, known, group, names, cut_at, most)
+        if plan is not None and plan.n_folds == 1:
+            everybody = _one_row_each(given.X, known, np.arange(len(fold)), most, release.random_state)
+            fold = np.zeros_like(fold)
+            return _Dealt(given, known, persons.named, key, fold, [given], [everybody], plan, n_cells, most)
+    else:
+        fold = _folds(known, key, 2)
+        most = _most_rows(release, known, fold) if persons.named else None
+    if (np.bincount(fold, minlength=2) == 0).any():
+        raise DataError(f"Each of the two folds needs persons; {persons.n} are too few.")
+    parts = [given.take(np.flatnonzero(fold != f)) for f in (0, 1)]
     frames = [frame for part in parts if (frame := _frame(part.X)) is not None]
     if frames:
         check_texts(frames, release.text_columns)
-    return _Dealt(given, known, persons.named, key, parts)
+    return _Dealt(given, known, persons.named, key, fold, parts, cut_at, plan, n_cells, most)
+
+
+def _planned(
+    release: Release, persons: Persons, group: Groups, names: Sequence[Hashable], cut_at: list[Places], most: int | None
+) -> tuple[CellPlan | None, int | None]:
+    """Return the plan, and the number of cells of each tree, from the numbers of persons alone."""
+    K = len(names)
+    matched = None if most in (None, 1) else sum(np.bincount(group[places], minlength=K) for places in cut_at)
+    n = persons.equal_weight(group, K)
+    plan = plan_cells(n, release.target, release.delta, n_matched=matched, spend=release.spend)
+    asked = release.n_cells
+    if asked is None:
+        asked = "auto" if release.encoder is None else release.encoder.get_params(deep=False)["n_cells"]
+    if asked != "auto":
+        fewest = min(int(np.bincount(group[places], minlength=K).min()) for places in cut_at)
+        possible = (fewest + 1) // (FEWEST_PERSONS + 1)
+        if possible < 2:
+            raise DataError(_too_small(names, n, release.target))
+        if int(asked) > possible:
+            warn_user(
+                f"{asked} cells were asked for, but group {shown(names[int(n.argmin())])} has {fewest:,} persons in a "
+                f"fold: with ten of them in every cell there are {possible} cells."
+            )
+        return None, min(int(asked), possible)
+    if plan is None:
+        raise DataError(_too_small(names, n, release.target))
+    return plan, plan.n_cells
+
+
+def _too_small(names: Sequence[Hashable], n: FloatArray, target: float | None) -> str:
+    """Say which group is too small for two cells, and what would do."""
+    small, lowest = int(n.argmin()), 0.9 * pair_spread(n)
+    what = (
+        f"the lowest target for so many persons is {lowest + 0.005:.2f}"
+        if lowest < 1 and n.min() >= 2 * (FEWEST_PERSONS + 1)
+        else f"every group needs {2 * (FEWEST_PERSONS + 1)} persons at least"
+    )
+    return (
+        f"Group {shown(names[small])} is too small for the target Δ ≤ {target or TARGETS[-1]:.4g}: it has "
+        f"{n[small]:,.0f} persons, and {what}. Merge small groups (merge_small=...), or leave the group out."
+    )
+
+
+def _matched_folds(persons: Persons, group: Groups, key: Key) -> Folds:
+    """Return the fold of each row's person: half of each group, by the rank of a keyed hash within the group."""
+    of_person = np.zeros(persons.n, dtype=np.intp)
+    np.maximum.at(of_person, persons.codes, group)
+    u = np.empty(persons.n)
+    u[persons.codes] = persons.uniform(key, "fold")
+    order = np.lexsort((u, of_person))
+    sizes = np.bincount(of_person)
+    rank = np.empty(persons.n, dtype=np.intp)
+    rank[order] = np.arange(persons.n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return (2 * rank >= sizes[of_person]).astype(np.intp)[persons.codes]
+
+
+def _folds(persons: Persons, key: Key, n_folds: int) -> Folds:
+    """Return the fold of each row's person, by a keyed hash."""
+    return (persons.uniform(key, "fold") * n_folds).astype(np.intp)
+
+
+def _most_rows(release: Release, persons: Persons, fold: Folds) -> int:
+    """Return the most rows of a person: as stated, else what the persons of either fold reach."""
+    if release.most_rows is not None:
+        return release.most_rows
+    each, of_person = persons.rows_each(), np.zeros(persons.n, dtype=np.intp)
+    of_person[persons.codes] = fold
+    return int(min(each[of_person == f].max(initial=1) for f in (0, 1)))
+
+
+def _one_row_each(X: RowsLike, persons: Persons, places: Places, most: int | None, seed: int) -> Places:
+    """Return the places of independent draws from the law of a random row, at most one of each person."""
+    frame = _frame(X)
+    if (most in (None, 1) and persons.n == len(persons.codes)) or frame is None:
+        return places
+    part = frame.iloc[places]
+    return places[persons.take(places).random_rows(content_hashes(part, b"cells"), seed, most or 1)]
+
+
+def _group_codes(given: _Given, encoder: Encoder) -> tuple[Groups, Sequence[Hashable]]:
+    """Return each row's group, before anything is fitted, and the groups."""
+    values = given.sensitive_features
+    if values is None and isinstance(given.X, Table):
+        values = given.X.a
+    frame = _frame(given.X)
+    if values is None and encoder.sensitive is not None:
+        values = encoder.sensitive
+    if values is None:
+        raise DataError(
+            f"{type(encoder).__name__} needs the sensitive attribute: pass sensitive_features=..., or name its column "
+            "in the constructor (sensitive='...')."
+        )
+    if frame is not None and isinstance(values, str | list) and all(name in frame for name in np.atleast_1d(values)):
+        columns = frame[list(np.atleast_1d(values))]
+        codes = columns.groupby(list(columns), dropna=False, observed=True, sort=True).ngroup().to_numpy()
+        return codes, [str(code) for code in range(codes.max() + 1)] if columns.shape[1] > 1 else sorted(
+            columns.iloc[:, 0].dropna().unique().tolist(), key=str
+        )
+    codes, names = pd.factorize(pd.Series(np.asarray(values).ravel()), sort=False)
+    return np.maximum(codes, 0).astype(np.intp), list(names)
 
 
 def _encoder_of(release: Release) -> Encoder:
@@ -617,17 +801,33 @@ def _fold_encoder(release: Release, dealt: _Dealt) -> Encoder:
     """
     encoder = clone(_encoder_of(release))
     settings = encoder.get_params(deep=False)
-    changed: dict[str, object] = {"key": dealt.key, "n_cells": release.n_cells, "target": release.target}
+    changed: dict[str, object] = {"key": dealt.key, "n_cells": dealt.n_cells or release.n_cells}
+    changed |= {"target": release.target, "delta": release.delta / 2}
+    if dealt.cut_at and encoder.traits.cut_apart:
+        changed |= {"spend": release.spend or None, "random_state": release.random_state}
+        encoder.set_params(calibration=None)
     if isinstance(dealt.given.X, Table) and settings.get("kinds") is None:
         changed["kinds"] = dealt.given.X.declared_kinds or None
-    if "delta" in settings:
-        changed["delta"] = (settings["delta"] if release.delta is None else release.delta) / release.n_folds
     return encoder.set_params(**{name: v for name, v in changed.items() if name in settings and v is not None})
 
 
-def _folds(persons: Persons, key: Key, n_folds: int) -> Folds:
-    """Return the fold of each row's person."""
-    return (persons.uniform(key, "fold") * n_folds).astype(np.intp)
+def _as_read_by(encoder: Encoder, rows: Rows, places: Places) -> Rows:
+    """Return some rows as the encoder of a fold reads them, with nothing noted about their values."""
+    X = rows.X if len(places) == len(rows.X) else rows.X.iloc[places]
+    return Rows(
+        plain_numbers(encoder.schema_.apply(X)),
+        rows.group[places],
+        rows.persons.take(places),
+        OutsideValues(len(places)),
+    )
+
+
+def _part_of_fit(encoder: Encoder, part: _Given) -> Rows | None:
+    """Return the rows that the cells of an encoder are chosen by, where it gives none itself."""
+    if encoder.traits.cells:
+        return None
+    rows = encoder.read(part.X, part.sensitive_features if encoder.traits.takes_attribute else None)
+    return rows if rows.persons.named else replace(rows, persons=_by_contents(rows))
 
 
 def _frame(X: RowsLike) -> pd.DataFrame | None:
@@ -687,22 +887,10 @@ def _by_contents(rows: Rows) -> Persons:
     return Persons.by_contents(content_hashes(rows.X, b"cells"))
 
 
-def _most_frequent(cells: Cells, values: Groups, n_cells: int) -> Groups:
-    """Return the most frequent value in each cell."""
-    counts = np.zeros((n_cells, values.max() + 1), dtype=np.int64)
-    np.add.at(counts, (cells, values), 1)
-    return counts.argmax(axis=1)
-
-
 def _seen(X: pd.DataFrame, persons: Persons | None, key: Key) -> RowsSeen:
     """Return rows as a ledger knows them, by their persons and always by their values."""
     seen = RowsSeen.of(X, Persons.unnamed(len(X)) if persons is None else persons, key)
     return replace(seen, contents=content_hashes(X, key))
-
-
-def _fingerprint(table: Table, key: Key) -> str:
-    """Return one keyed hash of a table, in whatever order its rows come."""
-    return fingerprint([np.sort(table.contents())], key)
 
 
 def _check_alike(what: str, found: Sequence[Sequence[Hashable]]) -> None:
