@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from fairflows.bounds.derived import density_error_lower_bound
-from fairflows.certificate.statement import FOUND_BY, PROBABILITY, About, FoldCounts, Law, Statement
+from fairflows.certificate.statement import (
+    FOUND_BY,
+    PROBABILITY,
+    REFUTED_BELOW,
+    About,
+    FoldBlocks,
+    FoldCounts,
+    Law,
+    Statement,
+)
 from fairflows.display import (
     ATTACK,
     GUESS,
@@ -29,7 +38,7 @@ from fairflows.table.persons import fingerprint
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMAT = 2
+FORMAT = 3
 """The version of the JSON that is written and read."""
 
 Plain = str | int | float | list["Plain"] | dict[str, "Plain"] | None
@@ -65,7 +74,8 @@ class Certificate:
     Attributes
     ----------
     status : {"CERTIFIED", "REFUTED", "MODEL_ONLY", "NOT_MET"}
-        CERTIFIED: the bound on the true distribution of a random row is within the target. Else REFUTED: the attack
+        REFUTED: new persons contradict the law of blocks. Else CERTIFIED: the statement about the table is within the
+        target, or where there is none, the bound on the true distribution of a random row. Else REFUTED: the attack
         reached more than the model-based bound allows. Else MODEL_ONLY: the model-based bound is within the target.
         Else NOT_MET. Without a target a bound below 1 counts as within it.
     statements : tuple of Statement
@@ -98,7 +108,10 @@ class Certificate:
     most_rows : int
         The most rows that a person may have.
     look : int
-        Number of this look at these persons. A new model or new settings make a new look; the same ones do not.
+        Number of this look at these persons. A new model or new settings make a new look; the same ones do not. 0 for
+        statements that need no held-out persons, so that nothing is looked at.
+    releases : int
+        How many releases these rows have had, this one included, by the record of the user's; 0 before one is saved.
     released_files : dict
         SHA-256 of each file that was released with the certificate, by the file's name.
     counted_file : str
@@ -127,6 +140,7 @@ class Certificate:
     n_cells: int | None = None
     most_rows: int = 1
     look: int = 1
+    releases: int = 0
     released_files: dict[str, str] = field(default_factory=dict)
     counted_file: str = ""
     seal: str = ""
@@ -139,7 +153,7 @@ class Certificate:
 
         Parameters
         ----------
-        about : {"population", "model", "attack", "density"}
+        about : {"table", "population", "new persons", "model", "attack", "density"}
             The subject.
         law : {"row", "person"}, default="row"
             Whether it is about a random row or about a random person.
@@ -153,13 +167,24 @@ class Certificate:
 
     @property
     def headline(self) -> Statement | None:
-        """The statement about the true distribution of a random row; None where nothing was counted."""
-        return self.find("population")
+        """The statement about the table, else about the true distribution of a random row; None without either."""
+        return self.find("table") or self.find("population")
+
+    @property
+    def table_distance(self) -> float | None:
+        """Δ of the rows of the table that is shared, counted exactly."""
+        return _distance(self.find("table"))
+
+    @property
+    def known_half(self) -> float | None:
+        """The 95 % point of the table's Δ when the groups of a random half of its persons are known."""
+        table = self.find("table")
+        return None if table is None else table.known_half
 
     @property
     def cell_upper(self) -> float | None:
-        """Upper bound on Δ of the true distribution of a random row, for released cells."""
-        return _distance(self.headline)
+        """Upper bound on Δ of the true distribution of a random row, for released cells: of persons to come."""
+        return _distance(self.find("population"))
 
     @property
     def cell_odds_upper(self) -> dict[str, float]:
@@ -237,9 +262,10 @@ class Certificate:
     def from_dict(cls, values: object) -> Self:
         """Read a certificate from the plain values of `to_dict`, unchecked. Raise a ValueError where it is none."""
         found: Self = read_as(values, cls)
-        check_probabilities([found, *found.statements, *(fold for s in found.statements for fold in s.counts)])
+        counts = [fold for s in found.statements for fold in s.counts]
+        check_probabilities([found, *found.statements, *counts, *(fold for s in found.statements for fold in s.blocks)])
         for statement in found.statements:
-            if statement.by != FOUND_BY[statement.about]:
+            if statement.by not in FOUND_BY[statement.about]:
                 said = f"{statement.about!r} by = {statement.by!r:.40}"
                 raise ValueError(f"a certificate of this version cannot state {said}.")
             if (statement.about == "density") != (statement.group is not None):
@@ -274,6 +300,12 @@ class Certificate:
             counted_file=name if counted else self.counted_file,
             seal="",
         )
+
+    @property
+    def covers_population(self) -> bool:
+        """Whether the bound on persons to come is within the target."""
+        population = self.find("population")
+        return population is not None and (population.distance < 1 if population.met is None else population.met)
 
     @property
     def is_good(self) -> bool:
@@ -322,16 +354,20 @@ class Certificate:
 
     def _repr_html_(self) -> str:
         texts = [assumption.text for assumption in self.assumptions]
-        meaning = words.MEANING[self.status]
-        return html_card(meaning, Columns(words.lines(self)), words.ASSUMING.strip(), texts, badge=words.badge(self))
+        return html_card(
+            words.meaning(self), Columns(words.lines(self)), words.ASSUMING.strip(), texts, badge=words.badge(self)
+        )
 
 
 def status_of(statements: Iterable[Statement], target: float | None = None) -> Status:
-    """Return CERTIFIED, else REFUTED, else MODEL_ONLY, else NOT_MET, for statements about a random row."""
+    """Return the status that statements about a random row make; see `Certificate`."""
     by_subject = {s.about: s for s in statements if s.law == "row" and s.given is None and s.group is None}
     judged = {about: s.judged(target) for about, s in by_subject.items()}
     within = {about for about, s in judged.items() if (s.distance < 1 if s.met is None else s.met)}
-    if "population" in within:
+    tested = judged.get("new persons")
+    if tested is not None and tested.p_value is not None and tested.p_value < REFUTED_BELOW:
+        return "REFUTED"
+    if ("table" if "table" in judged else "population") in within:
         return "CERTIFIED"
     attack, model = judged.get("attack"), judged.get("model")
     if attack is not None and model is not None and attack.distance > model.distance:
@@ -339,7 +375,7 @@ def status_of(statements: Iterable[Statement], target: float | None = None) -> S
     return "MODEL_ONLY" if "model" in within else "NOT_MET"
 
 
-def check_probabilities(stated: Iterable[Certificate | Statement | FoldCounts]) -> None:
+def check_probabilities(stated: Iterable[Certificate | Statement | FoldCounts | FoldBlocks]) -> None:
     """Raise a ValueError for a field that must be between 0 and 1 and is not."""
     for part in stated:
         kind: type = type(part)

@@ -14,20 +14,26 @@ from fairflows import __version__
 from fairflows.bounds.arguments import affordable_draws, checked_delta, checked_draws
 from fairflows.bounds.derived import rounded_down, rounded_up
 from fairflows.bounds.model import draws_needed
-from fairflows.bounds.planning import check_reachable, delta_of_look
+from fairflows.bounds.planning import check_reachable, delta_of_each, delta_of_look
 from fairflows.certificate.certificate import Assumption, Certificate, status_of
 from fairflows.certificate.looks import Look, Looks, open_looks
 from fairflows.certificate.statement import (
     MONTE_CARLO_DELTA,
     AttackResult,
     Counted,
+    FoldBlocks,
     Law,
+    Statement,
     attack_statements,
+    blocks_statement,
     counted_statements,
     model_statements,
+    statement_on_new_persons,
+    table_statement,
 )
-from fairflows.encoder.base import LatentLaw
+from fairflows.encoder.base import IntArray, LatentLaw
 from fairflows.exceptions import DataError, check_count, warn_user
+from fairflows.release.release import Release
 from fairflows.release.released import Model, Released
 from fairflows.report.words import ASSUMPTIONS
 from fairflows.storage import model_hash
@@ -49,16 +55,21 @@ def certify(
     *,
     target: float | None = None,
     audit: AttackResult | None = None,
-    delta: float = 0.05,
+    delta: float = 0.01,
     released: Sequence[str] | None = None,
     n_draws: int | None = None,
     most_rows: int | None = None,
     random_state: int = 0,
 ) -> Certificate:
-    """Certify what a release reveals about the group, on persons that nothing was fitted to or chosen by.
+    """Certify what a release reveals about the group.
 
-    The same model, rows and settings give the same certificate again. A new model, or new settings, are a new look at
-    the persons: the j-th look spends δ·6/(π²j²), and the certificate says which look it is.
+    A `Release` states how far apart the groups of its own table are, counted exactly, and with `FairTree` a bound on
+    persons to come that needs no held-out persons. Such a certificate looks at nobody, and can be had again and again.
+    New persons test it: the status is REFUTED where they contradict it.
+
+    All other bounds on the true distribution come from persons that nothing was fitted to or chosen by. The same model,
+    rows and settings give the same certificate again. A new model, or new settings, are a new look at these persons:
+    the j-th look spends δ·6/(π²j²), and the certificate says which look it is.
 
     Parameters
     ----------
@@ -66,7 +77,7 @@ def certify(
         The fitted model whose output is released; a pipeline starts or ends with an encoder. A release of cells can be
         certified for the true distribution.
     rows : Table
-        Held-out rows; for a model of two folds all rows, because one of its models has not seen each of them. Persons
+        The table that a `Release` was fitted to, or new persons; for any other model held-out rows. Persons
         are the independent units: of several rows of one person at most one is counted, at random. Where persons have
         several rows there are two statements, about a random row of the file and about a random row of a random
         person; the first is the headline, since all rows are released.
@@ -75,7 +86,7 @@ def certify(
         the time, this is 2t − 1.
     audit : Audit, default=None
         Result of `audit` on the same release of the same model. Without it the certificate states no attack.
-    delta : float, default=0.05
+    delta : float, default=0.01
         δ, the probability that the bound on the true distribution is wrong, over all looks at these persons. The
         bounds given the label together, and the one for a random person, are statements of their own and spend as
         much each.
@@ -135,9 +146,12 @@ def certify(
         most_rows=view.most_rows(rows, most_rows),
         attack=audit,
     )
-    _refuse_used_rows(view, rows)
+    if case.trees is None:
+        _refuse_used_rows(view, rows)
     if audit is not None:
         _check_attack(audit, case)
+    if case.trees is not None:  # which need no held-out persons: there is nothing to look at twice
+        return case.certificate(0)
     look, others = _look(case)
     certificate = case.certificate(look)
     if any(other.model != case.name for other in others):
@@ -163,6 +177,10 @@ class Case:
         As the certificate has them.
     attack : AttackResult or None
         Result of an audit.
+    table : ReleasedTable or None
+        The table that the release was fitted to, where its cells are stated.
+    trees : Release or None
+        The release, where persons to come are covered by the law of blocks.
     """
 
     def __init__(
@@ -172,7 +190,7 @@ class Case:
         name: str,
         *,
         released: Sequence[str] | None = None,
-        delta: float = 0.05,
+        delta: float = 0.01,
         target: float | None = None,
         n_draws: int | None = None,
         seed: int = 0,
@@ -188,8 +206,16 @@ class Case:
         self.released = checked_released(released, cells=model.n_cells is not None)
         self.known_groups = model.groups(rows)
         self.groups = [str(group) for group in self.known_groups]
+        release = model.encoder if isinstance(model.encoder, Release) and not model.steps else None
+        self.trees = release if release is not None and release.traits.cut_apart else None
+        self.is_new = self.trees is not None and not self.trees.is_of(rows)
+        self.table = None
+        if release is not None and (self.trees is not None or release.is_of(rows)):
+            self.table = release.table_
         self.laws: tuple[Law, ...] = ()
-        if "latent" not in self.released:  # next to a latent, a cell adds nothing and certifies nothing
+        if (
+            "latent" not in self.released and self.trees is None
+        ):  # next to a latent, a cell adds nothing and certifies nothing
             self.laws = ("row", "person") if most_rows > 1 else ("row",)
         encoder = model.innermost
         self.latent_law = None if encoder is None or "label" in self.released else encoder.latent_law()
@@ -202,13 +228,23 @@ class Case:
 
     @cached_property
     def n(self) -> dict[str, int]:
-        """Number of rows of each group in the sample."""
-        return dict(zip(self.groups, self.sample.group_sizes(self.known_groups).tolist(), strict=True))
+        """Number of rows of each group in the table, or in the sample."""
+        sizes = self.sample.group_sizes(self.known_groups) if self.trees is None else self.table_counts.sum(axis=(0, 2))
+        return dict(zip(self.groups, sizes.tolist(), strict=True))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Keyed hash of the rows."""
+        """Keyed hash of the rows that the statements are about."""
+        if self.trees is not None and self.table is not None:
+            return self.table.fingerprint
         return self.rows.fingerprint(self.model.secret)
+
+    @cached_property
+    def table_counts(self) -> IntArray:
+        """Rows of the table that the release was fitted to, by label, group and cell."""
+        if self.table is None:
+            raise DataError("The release was not fitted to a Table, whose cells could be stated.")
+        return self.table.counts
 
     @cached_property
     def counted(self) -> dict[Law, list[Counted]]:
@@ -231,10 +267,57 @@ class Case:
         ]
         return [part.of_pairs() for part in found] if with_label else found
 
+    @property
+    def _n_cells(self) -> int | None:
+        """Number of cells that can be released."""
+        if self.trees is not None:
+            return self.table_counts.shape[2] * (self.table_counts.shape[0] if "label" in self.released else 1)
+        return sum(part.counts.shape[2] for part in self.counted["row"]) if self.laws else None
+
+    def _statements_of_release(self) -> Iterator[Statement]:
+        """State the table that the release was fitted to, and persons to come by the law of its trees."""
+        if self.table is None:
+            return
+        counted = Counted(self.table_counts, self.rows.labels)
+        if "label" in self.released:
+            counted = counted.of_pairs()
+        fold, behind = counted.fold(self.groups, 0.0), self.table.persons_behind
+        is_one_row_each = np.array_equal(behind, self.table_counts.sum(axis=(0, 2)))
+        yield table_statement(fold, {} if is_one_row_each else dict(zip(self.groups, behind.tolist(), strict=True)))
+        blocks = self.table.blocks
+        if self.trees is None or not blocks or "label" in self.released:  # a true label is no function of the cell
+            return
+        each = delta_of_each(self.delta, len(blocks))
+        yield blocks_statement(
+            tuple(
+                FoldBlocks(1 / len(blocks), each, dict(zip(self.groups, map(tuple, part.tolist()), strict=True)))
+                for part in blocks
+            )
+        )
+        if self.is_new:
+            yield statement_on_new_persons(self._count_new(self.trees), blocks, self.groups)
+
+    def _count_new(self, release: Release) -> list[IntArray]:
+        """Count one row of each new person by group and cell, for each fold; raise where nobody is new."""
+        rows, table = self.rows, release.table_
+        if table is not None and len(table.person) and rows.persons.named:
+            known = table.kept_cells(rows.persons, release.key_) >= 0
+            if known.all():
+                raise DataError(
+                    "All of these persons are in the table that the release was fitted to, which is another table than "
+                    "this one: certify that table, or new persons."
+                )
+            rows = rows.take(~known)
+        _refuse_used_rows(self.model, rows)
+        sample = rows.random_rows(self.seed, self.most_rows)
+        shape = len(self.groups), sum(self.model.cells_of_models)
+        counts = sample.count_cells(sample.group_numbers(self.known_groups), self.model.cells(sample), shape)
+        return np.split(counts.sum(axis=0), np.cumsum(self.model.cells_of_models)[:-1], axis=1)
+
     def certificate(self, look: int) -> Certificate:
         """Make the certificate of a given look, without recording it."""
-        delta = delta_of_look(self.delta, look)
-        made = [*counted_statements(self, delta), *model_statements(self)]
+        delta = delta_of_look(self.delta, max(look, 1))
+        made = [*self._statements_of_release(), *counted_statements(self, delta), *model_statements(self)]
         if self.attack is not None:
             made += attack_statements(self.attack)
         statements = tuple(statement.judged(self.target) for statement in made)
@@ -244,7 +327,7 @@ class Case:
             sensitive=str(self.rows.a.name),
             released=self.released,
             n=self.n,
-            n_cells=sum(part.counts.shape[2] for part in self.counted["row"]) if self.laws else None,
+            n_cells=self._n_cells,
             delta=self.delta,
             target=self.target,
             look=look,
@@ -348,11 +431,11 @@ def _checked_draws(n: int | None, law: LatentLaw | None, n_groups: int, seed: in
 
 def _check_for_contradiction(certificate: Certificate, case: Case, attack: AttackResult) -> None:
     """Raise, or warn, where an attack reached more than the counts allow."""
-    counted, model = certificate.headline, case.model
+    counted, model = certificate.find("population"), case.model
     if counted is None or attack.attack_lower <= counted.distance:
         return
     lower, upper = rounded_down(attack.attack_lower), rounded_up(counted.distance)
-    if not model.draws_rows and attack.rows == case.sample.fingerprint(model.secret):
+    if not model.draws_rows and case.laws and attack.rows == case.sample.fingerprint(model.secret):
         raise ContradictionError(
             f"The attack's lower bound {lower} is above the certified upper bound {upper} for the same release on the "
             "same rows. That cannot be bad luck: there is a bug in the release, the attack or the bounds."
@@ -374,6 +457,10 @@ def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, ob
         yield "drawn", {}
     if encoder is not None and encoder.traits.needs_attribute:
         yield "groups", {}
+    if case.trees is not None:
+        yield from _assumptions_of_trees(c, case.trees)
+    elif case.table is not None:
+        yield "table", {}
     if case.laws:
         yield from _assumptions_of_counting(c, case, len(case.counted["row"]))
     if encoder is not None and encoder.traits.randomised:
@@ -392,8 +479,22 @@ def _assumptions(c: Certificate, case: Case) -> Iterator[tuple[str, dict[str, ob
         yield "no seal", {}
     if model.ledger is None:
         yield "no ledger", {}
-    elif not model.ledger.comparable(model.ledger.read(rows.X, rows.persons)) and model.kept_counts(rows) is None:
+    elif (
+        case.trees is None
+        and not model.ledger.comparable(model.ledger.read(rows.X, rows.persons))
+        and model.kept_counts(rows) is None
+    ):
         yield "not comparable", {}
+
+
+def _assumptions_of_trees(c: Certificate, release: Release) -> Iterator[tuple[str, dict[str, object]]]:
+    has_names = release.table_ is not None and len(release.table_.person) > 0
+    yield "table", {}
+    if c.find("population") is not None:
+        yield "persons to come", {"kept": "keep their cell" if has_names else "are not encoded again"}
+        yield "one tree", {}
+    if c.most_rows > 1:
+        yield "most rows", {"most": c.most_rows}
 
 
 def _assumptions_of_counting(c: Certificate, case: Case, n_models: int) -> Iterator[tuple[str, dict[str, object]]]:

@@ -19,7 +19,7 @@ from fairflows.bounds.arguments import checked_delta
 from fairflows.bounds.derived import rounded_up
 from fairflows.bounds.planning import delta_of_look
 from fairflows.certificate.certificate import Certificate, Plain, status_of
-from fairflows.certificate.statement import FoldCounts, Statement, from_counts
+from fairflows.certificate.statement import FoldCounts, Statement, blocks_statement, from_counts, table_statement
 from fairflows.exceptions import DataError
 from fairflows.table.folders import new_file
 from fairflows.table.json_text import parse_json, read_as, read_text
@@ -29,6 +29,7 @@ from fairflows.table.text_format import own_format
 Verdict = Literal["ok", "FAILED", "UNKNOWN", "note"]
 
 _TOLERANCE = 1e-9
+_TOLERANCE_OF_DRAWS = 0.01  # relative: quantiles are found by draws, whose numbers differ between versions
 _LIST_FORMAT = 2
 
 
@@ -146,14 +147,18 @@ def _check_statements(c: Certificate) -> Iterator[Result]:
     if c.headline is None:
         yield Result("counts", "note", "It certifies nothing about the true distribution, so there are no counts.")
     else:
-        persons = ", ".join(f"{count:,} persons of {group!r}" for group, count in c.n.items())
-        yield Result("counts", "ok", f"{persons} were counted; all sums agree.")
+        counted = ", ".join(f"{count:,} of {group!r}" for group, count in c.n.items())
+        yield Result("counts", "ok", f"{counted} were counted; all sums agree.")
         spending = _check_spending(c)
         yield spending
         if spending.verdict == "FAILED":
             return
     for statement in c.statements:
-        if statement.about == "population":
+        if statement.about == "table":
+            yield from _compared(statement, table_statement(statement.counts[0], statement.persons))
+        elif statement.by == "blocks":
+            yield from _compared(statement, blocks_statement(statement.blocks), _TOLERANCE_OF_DRAWS)
+        elif statement.about == "population":
             yield from _compared(statement, from_counts(statement.law, statement.given, statement.counts))
     yield _check_status(c)
 
@@ -172,9 +177,13 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
     """Yield what is wrong with the counts, in sentences; the first one makes the others meaningless."""
     for statement in c.statements:
         about = _said(statement)
-        if statement.about == "population" and not statement.counts:
+        if statement.about == "table":
+            yield from (f"{fault} ({about})." for fault in _faults_of_table(statement, c))
+        elif statement.by == "blocks":
+            yield from (f"{fault} ({about})." for fault in _faults_of_blocks(statement, c))
+        elif statement.about == "population" and not statement.counts:
             yield f"It states a bound on the true distribution, and no counts that show it ({about})."
-        shares = [fold.share for fold in statement.counts]
+        shares = [fold.share for fold in statement.counts or statement.blocks]
         if shares and not all(_agree(share, 1 / len(shares)) for share in shares):
             yield f"The folds must have equal shares, which sum to 1 ({about})."
         cells = [cell for fold in statement.counts for cell in fold.cells]
@@ -182,11 +191,13 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
             yield f"A cell is counted in two folds ({about})."
         for fold in statement.counts:
             yield from (f"{fault} ({about})." for fault in _faults_of_fold(fold, list(c.n), c.n_cells or 0))
-    every = c.headline
-    given = [s for s in c.statements if s.about == "population" and s.given is not None]
-    others = [s for s in c.statements if s.about == "population" and s is not every]
+            if not 0 <= fold.delta < 1 or (fold.delta > 0) != (statement.by == "held-out"):
+                yield f"delta must be a probability, and 0 where nothing is left to chance ({about})."
+    held_out = [s for s in c.statements if s.by == "held-out"]
+    every = next((s for s in held_out if s.law == "row" and s.given is None), None)
+    given = [s for s in held_out if s.given is not None]
     if every is None:
-        if others:
+        if held_out:
             yield "It states bounds on the true distribution, but none for a random row."
         return
     if every.n != c.n:
@@ -195,6 +206,41 @@ def _faults_of_counts(c: Certificate) -> Iterator[str]:
         if {group: sum(each.n[group] for each in given) for group in c.n} != c.n:
             yield "The counts given each label do not sum up to the number of persons of each group."
         yield from _faults_of_labels(every, given)
+
+
+def _faults_of_table(s: Statement, c: Certificate) -> Iterator[str]:
+    if len(s.counts) != 1:
+        yield "The rows of a table are counted once"
+    elif s.persons and list(s.persons) != list(c.n):
+        yield "The persons are not of the groups that it names"
+    elif any(not 1 <= persons <= s.n[group] for group, persons in s.persons.items() if group in s.n):
+        yield "There are more persons than rows"
+
+
+def _faults_of_blocks(s: Statement, c: Certificate) -> Iterator[str]:
+    """Yield what is wrong with blocks, by themselves and beside the counts of the table."""
+    table = c.find("table")
+    if not s.blocks:
+        yield "It states a bound on persons to come, and no blocks that show it"
+    elif any(list(fold.blocks) != list(c.n) for fold in s.blocks) or len(c.n) < 2:
+        yield "The blocks are not of the groups that it names"
+    elif any(len({len(b) for b in fold.blocks.values()}) != 1 for fold in s.blocks):
+        yield "There must be one number of blocks of each group for each cell"
+    elif any(min(b, default=0) < 1 for fold in s.blocks for b in fold.blocks.values()):
+        yield "A number of blocks is below 1"
+    elif any(not 0 < fold.delta < 1 for fold in s.blocks):
+        yield "delta must be a probability"
+    elif table is None or sum(len(fold.blocks[next(iter(c.n))]) for fold in s.blocks) != c.n_cells:
+        yield "The blocks are not of the cells that were counted"
+    elif len(table.counts) == 1 and list(table.counts[0].counts) == list(c.n):
+        for group in c.n:
+            inside = [b - 1 for fold in s.blocks for b in fold.blocks[group]]
+            n_cut = sum(inside) + sum(len(fold.blocks[group]) - 1 for fold in s.blocks)
+            counts = zip(table.counts[0].cells, table.counts[0].counts[group], strict=False)
+            if n_cut > c.n[group] or (not table.persons and n_cut != c.n[group]):
+                yield f"The blocks of {group!r} are not those of {c.n[group]:,} rows"
+            elif any(cell < len(inside) and count < inside[cell] for cell, count in counts):
+                yield f"A cell has fewer rows of {group!r} than its blocks say"
 
 
 def _faults_of_fold(fold: FoldCounts, groups: list[str], n_cells: int) -> Iterator[str]:
@@ -209,8 +255,6 @@ def _faults_of_fold(fold: FoldCounts, groups: list[str], n_cells: int) -> Iterat
         yield "A count is negative"
     elif any(sum(fold.counts[group]) + fold.merged[group] != fold.n[group] for group in groups):
         yield "The counts do not sum up to the number of persons of each group"
-    elif not 0 < fold.delta < 1:
-        yield "delta must be a probability"
 
 
 def _faults_of_labels(every: Statement, given: list[Statement]) -> Iterator[str]:
@@ -227,33 +271,45 @@ def _faults_of_labels(every: Statement, given: list[Statement]) -> Iterator[str]
 
 
 def _check_spending(c: Certificate) -> Result:
-    """Compare the δ of the counted statements with the share that the number of the look allows."""
+    """Compare the δ of the bounds on the true distribution with what may be spent."""
     try:
-        allowed = delta_of_look(checked_delta(c.delta), c.look)
+        delta = checked_delta(c.delta)
+        allowed = delta_of_look(delta, c.look) if c.look else delta
     except ValueError as error:
         return Result("error", "FAILED", f"No certificate can have these settings: {error}")
     spent: dict[str, float] = {}
     for s in c.statements:
-        if s.counts:
+        if s.about == "population":
+            if (s.by == "blocks") != (c.look == 0):
+                return Result("error", "FAILED", "Persons who were held out are looked at, and trees look at nobody.")
             name = f"a random {s.law}{'' if s.given is None else ', given the labels'}"
             spent[name] = spent.get(name, 0.0) + s.delta
-    for name, delta in spent.items():
-        if not _agree(delta, allowed):
-            text = f"The bounds on {name} spend {delta:.4g}; look {c.look} of the same persons may {allowed:.4g}."
+    for name, found in spent.items():
+        if not _agree(found, allowed):
+            text = f"The bounds on {name} spend {found:.4g}; look {c.look} of the same persons may {allowed:.4g}."
             return Result("error", "FAILED", text)
-    text = f"look {c.look} of these persons, at δ = {c.delta:g}: {allowed:.4g} for each kind of bound."
-    return Result("error", "ok", f"Probability of error of {text}")
+    look = f"look {c.look} of these persons, at" if c.look else "the bound on persons to come:"
+    return Result(
+        "error", "ok", f"Probability of error of {look} δ = {c.delta:g}: {allowed:.4g} for each kind of bound."
+    )
 
 
-def _compared(stated: Statement, again: Statement) -> Iterator[Result]:
-    """Compare a statement with the same one computed from its counts."""
+def _compared(stated: Statement, again: Statement, tolerance: float = 0.0) -> Iterator[Result]:
+    """Compare a statement with the same one computed from its counts; bounds by draws within a tolerance."""
     about = _said(stated)
-    for what, relation, claimed, computed in (
-        (f"bound, {about}", "Δ ≤ ", stated.distance, again.distance),
+    relation = "Δ = " if stated.about == "table" else "Δ ≤ "
+    numbers = [
+        (f"bound, {about}", relation, stated.distance, again.distance),
         (f"observed, {about}", "Δ = ", stated.observed, again.observed),
         (f"error, {about}", "δ = ", stated.delta, again.delta),
-    ):
+        (f"half known, {about}", "Δ(½) ≤ ", stated.known_half, again.known_half),
+        *((f"{f} known, {about}", f"Δ({f}) = ", stated.known.get(f), again.known.get(f))
+          for f in sorted({*stated.known, *again.known})),
+    ]  # fmt: skip
+    for what, relation, claimed, computed in numbers:
         agrees = claimed == computed or _agree(claimed, computed)
+        if not agrees and tolerance and what.startswith("bound") and claimed is not None and computed is not None:
+            agrees = math.isclose(claimed, computed, rel_tol=tolerance)  # random numbers differ between machines
         if agrees and what.startswith("bound") and computed is not None:
             yield Result(what, "ok", f"{relation}{rounded_up(computed, 6)} follows from the counts, as it says.")
         elif not agrees:
@@ -263,17 +319,23 @@ def _compared(stated: Statement, again: Statement) -> Iterator[Result]:
 
 
 def _what_cannot_be_known(c: Certificate) -> Iterator[Result]:
-    counted = [s for s in c.statements if s.counts]
-    if any(s.about in ("model", "attack") for s in c.statements):
-        text = "The model-based bound and the attack do not follow from counts: they are taken on trust."
+    if any(s.about in ("model", "attack", "new persons") for s in c.statements):
+        text = "The model-based bound, the attack and tests do not follow from counts: they are taken on trust."
         yield Result("not checked", "note", text)
+    if c.find("table") is not None:
+        yield Result(
+            "not checked",
+            "note",
+            "That the counts are true, and that the rows were drawn from their cells alone: only the holder of the "
+            "model and the rows can show it (fairflows verify).",
+        )
+        return
+    counted = [s for s in c.statements if s.counts]
     if counted and all(len(s.counts) == 1 for s in counted):
         text = (
             "The bound is about new persons. Rows that the model was fitted to are not covered, even in the same file."
         )
         yield Result("covered", "note", text)
-    elif counted:
-        yield Result("covered", "note", "The bound is about every row of the fitted table, and about new persons.")
     if counted:
         yield Result(
             "not checked",
@@ -379,16 +441,21 @@ def file_sha256(path: Path) -> str:
 
 
 def difference_from_counts(path: Path, certificate: Certificate) -> str:
-    """Say how a file's rows differ from the counts of a random row, all groups together; empty where they do not."""
+    """Say how a file's rows differ from the counts of all groups together; empty where they do not.
+
+    A file of cells is compared cell by cell, any other file by its number of rows.
+    """
     frame = read_frame(path, text_format=own_format(path) if kind_of(path) == "csv" else None)
-    if "cell" not in frame:
-        return "It has no column 'cell', and should hold the cells that were counted."
-    n_counted = sum(certificate.n.values())
-    if len(frame) != n_counted:
-        return f"It has {len(frame):,} rows; {n_counted:,} persons were counted."
     headline = certificate.headline
     if headline is None:
         return "The certificate has no counts of a random row."
+    n_counted = sum(headline.n.values())
+    if len(frame) != n_counted:
+        return f"It has {len(frame):,} rows; {n_counted:,} were counted."
+    if list(frame) != ["cell"]:
+        return (
+            "" if headline.about == "table" else "It has no column 'cell', and should hold the cells that were counted."
+        )
     counted: Counter[int] = Counter()
     for fold in headline.counts:
         for counts in fold.counts.values():
@@ -417,12 +484,12 @@ def _check_file(path: Path, sha256: str, names: list[str], c: Certificate, liste
 def _check_histogram(path: Path, names: list[str], c: Certificate) -> Result:
     """Check whether the file has as many rows in each cell as were counted, where it should."""
     if c.headline is None or not c.counted_file or c.counted_file not in (path.name, *names):
-        text = "Not compared with the counts: its rows are not the cells of exactly the persons that were counted."
+        text = "Not compared with the counts: its rows are not exactly those that were counted."
         return Result("histogram", "note", text)
     difference = difference_from_counts(path, c)
     if difference:
         return Result("histogram", "FAILED", difference)
-    return Result("histogram", "ok", "Its rows are in the cells as they were counted, all groups together.")
+    return Result("histogram", "ok", "Its rows are as many as were counted, in each cell where it gives them.")
 
 
 def _canonical_sha256(text: str) -> str:

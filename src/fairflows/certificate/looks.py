@@ -8,6 +8,7 @@ already. The record is a private folder of the user's:
 ===========  ==========================================================================================================
 ``key``      the record's own secret, made once: it recognises persons whatever key a model has
 ``*.npz``    one file per look: keyed hashes of persons and rows, the look's number, the model, a hash of the request
+``releases`` the same of releases of tables, which no look is needed for: two of the same rows are warned of
 ``lock``     held while looks are counted or written
 ===========  ==========================================================================================================
 
@@ -72,6 +73,14 @@ class Looks:
         if names is not None:
             persons = np.unique(keyed_hashes(normal_names(names), self.key, "person"))
         return RowsSeen(names is not None, persons, content_hashes(X, self.key))
+
+    @property
+    def releases(self) -> Looks:
+        """The record of releases of tables, kept as looks are: two releases of the same rows may tell everything."""
+        folder = self.folder / "releases"
+        with _explained(self.folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        return Looks(folder, self.key)
 
     def request(self, *parts: object) -> str:
         """Hash the model, the rows and the settings of a certificate."""

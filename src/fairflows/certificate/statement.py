@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairflows.bounds.arguments import FloatArray
+from fairflows.bounds.blocks import blocks_p_value, blocks_upper_bound
 from fairflows.bounds.cells import (
     FEWEST_PERSONS,
     cells_to_merge,
@@ -24,18 +25,27 @@ from fairflows.bounds.cells import (
 )
 from fairflows.bounds.model import statistical_distance, statistical_distance_upper_bound
 from fairflows.bounds.planning import delta_of_each
+from fairflows.bounds.shared_table import known_share_distance, known_share_point, table_distance
 
 if TYPE_CHECKING:
     from fairflows.certificate.certify import Case
 
-About = Literal["population", "model", "attack", "density"]
+About = Literal["table", "population", "new persons", "model", "attack", "density"]
 Law = Literal["row", "person"]
-FOUND_BY: dict[About, str] = {
-    "population": "held-out",
-    "model": "model",
-    "attack": "adversary",
-    "density": "adversary",
+FOUND_BY: dict[About, tuple[str, ...]] = {
+    "table": ("counted",),
+    "population": ("blocks", "held-out"),
+    "new persons": ("test",),
+    "model": ("model",),
+    "attack": ("adversary",),
+    "density": ("adversary",),
 }
+KNOWN_SHARES = (0.01, 0.1, 0.5)
+"""Shares f of the attributes of a table that an adversary may know."""
+
+REFUTED_BELOW = 0.001
+"""A p-value below it means that new persons contradict the law of blocks."""
+
 Counts = npt.NDArray[np.int64]
 
 PROBABILITY = {"probability": True}
@@ -107,17 +117,41 @@ class FoldCounts:
     @property
     def observed(self) -> float:
         """Largest distance between two groups that these counts allow."""
-        return min(1.0, float(merged_distance(*self._arrays()).max()))
+        return min(1.0, float(merged_distance(*self.arrays()).max()))
 
     @property
     def upper(self) -> float:
         """Upper bound on the true Δ of this fold."""
-        return float(merged_upper_bound(*self._arrays(), self.delta))
+        return float(merged_upper_bound(*self.arrays(), self.delta))
 
-    def _arrays(self) -> tuple[FloatArray, FloatArray]:
+    def arrays(self) -> tuple[FloatArray, FloatArray]:
         """Return the counts, (K, cells), and the merged ones, (K,)."""
         counts = np.array([self.counts[group] for group in self.n], dtype=np.float64).reshape(len(self.n), -1)
         return counts, np.array([self.merged[group] for group in self.n], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class FoldBlocks:
+    """Blocks of one fold's tree by group and cell, from which the bound on persons to come follows.
+
+    Attributes
+    ----------
+    share : float
+        Probability that a person who comes later belongs to this fold.
+    delta : float
+        δ that the bound of this fold spends.
+    blocks : dict
+        For each group, the blocks of each cell. Their sum is the number of persons that the tree was cut at, plus one.
+    """
+
+    share: float = field(metadata=PROBABILITY)
+    delta: float
+    blocks: dict[str, tuple[int, ...]]
+
+    @property
+    def upper(self) -> float:
+        """Upper bound on the true Δ of this fold."""
+        return blocks_upper_bound(list(self.blocks.values()), self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +160,15 @@ class Statement:
 
     Attributes
     ----------
-    about : {"population", "model", "attack", "density"}
-        The subject. "population": the true distribution. "model": the estimated densities. "attack": an adversary that
-        was run. "density": the distance between an estimated density and the truth.
+    about : {"table", "population", "new persons", "model", "attack", "density"}
+        The subject. "table": the rows of the table that is shared. "population": the true distribution, and so persons
+        who come later. "new persons": some of them, who test the law of blocks. "model": the estimated densities.
+        "attack": an adversary that was run. "density": the distance between an estimated density and the truth.
     by : str
-        How the number was found. "held-out": persons counted by cell whom the model has not seen. "model": a sum over
-        the model's own laws, or draws from them. "adversary": test persons whom an adversary classified.
+        How the number was found. "counted": rows of the table counted by cell. "blocks": the law of cells that were cut
+        at order statistics. "held-out": persons counted by cell whom the model has not seen. "test": new persons
+        counted by cell. "model": a sum over the model's own laws, or draws from them. "adversary": test persons whom an
+        adversary classified.
     law : {"row", "person"}
         Whether it is about a random row of the release, or about a random row of a random person.
     given : str or None
@@ -147,10 +184,22 @@ class Statement:
     counts : tuple of FoldCounts
         The counts that the bounds follow from, one entry per model. The bound is the sum of the entries' bounds, each
         times its share.
+    blocks : tuple of FoldBlocks
+        The blocks that a bound "by blocks" follows from, one entry per model.
+    known : dict
+        Of a table: the mean distance Δ(f) when the groups of a random share f of its persons are known, by f as text.
+    known_half : float or None
+        Of a table: the 95 % point of Δ(½).
+    persons : dict
+        Of a table in which persons have several rows: for each group, the number of persons of equal weight. Of new
+        persons: how many were counted.
+    p_value : float or None
+        Of new persons: the probability of a distance as large as theirs, if the law of blocks holds.
     source : str
         The adversary of an attack.
     met : bool or None
-        Whether the bound is within the target; None without a target, and for statements that no target is about.
+        Whether the statement is within the target. Of a table: Δ and the 95 % point of Δ(½) are, and every cell has ten
+        rows of each group. None without a target, and for statements that no target is about.
     """
 
     about: About
@@ -162,6 +211,11 @@ class Statement:
     observed: float | None = field(default=None, metadata=PROBABILITY)
     delta: float = field(default=0.0, metadata=PROBABILITY)
     counts: tuple[FoldCounts, ...] = ()
+    blocks: tuple[FoldBlocks, ...] = ()
+    known: dict[str, float] = field(default_factory=dict)
+    known_half: float | None = field(default=None, metadata=PROBABILITY)
+    persons: dict[str, float] = field(default_factory=dict)
+    p_value: float | None = field(default=None, metadata=PROBABILITY)
     source: str = ""
     met: bool | None = None
 
@@ -185,9 +239,13 @@ class Statement:
 
     def judged(self, target: float | None) -> Statement:
         """Return the same statement with `met`, for a target distance."""
-        if self.is_lower or self.given is not None or target is None:
+        if self.is_lower or self.given is not None or self.about == "new persons" or target is None:
             return replace(self, met=None)
-        return replace(self, met=bool(self.distance <= target))
+        met = self.distance <= target
+        if self.about == "table":
+            has_few = any(any(fold.merged.values()) for fold in self.counts)
+            met = met and self.known_half is not None and self.known_half <= target and not has_few
+        return replace(self, met=bool(met))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,6 +279,60 @@ class AttackResult:
     model: str
     rows: str = ""
     limits: tuple[str, ...] = ()
+
+
+def table_statement(fold: FoldCounts, persons: dict[str, float]) -> Statement:
+    """State how far apart the groups of a table are, exactly, from the counts of its rows.
+
+    Merged cells count as if they revealed the group. `persons` are those of equal weight, where a person has several
+    rows; else empty.
+    """
+    counts, merged = fold.arrays()
+    table = np.hstack([counts, np.diag(merged)[:, merged > 0]])
+    n = np.array([persons[group] for group in fold.n]) if persons else None
+    distance = table_distance(table)
+    return Statement(
+        about="table",
+        by="counted",
+        distance=distance,
+        observed=distance,
+        counts=(fold,),
+        known={f"{f:g}": known_share_distance(table, f, n) for f in KNOWN_SHARES},
+        known_half=known_share_point(table, 0.5, n),
+        persons=persons,
+    )
+
+
+def blocks_statement(folds: tuple[FoldBlocks, ...]) -> Statement:
+    """Bound the true distance of persons who come later, by the law of the cells' masses."""
+    return Statement(
+        about="population",
+        by="blocks",
+        distance=min(1.0, sum(fold.share * fold.upper for fold in folds)),
+        delta=sum(fold.delta for fold in folds),
+        blocks=folds,
+    )
+
+
+def statement_on_new_persons(counts: Sequence[Counts], blocks: Sequence[Counts], groups: Sequence[str]) -> Statement:
+    """Test the law of blocks on new persons: counts and blocks (K, k) of each fold. The folds' smaller p-value counts.
+
+    The counts are not part of the statement, because a cell may have few of these persons.
+    """
+    n = sum(part.sum(axis=1) for part in counts)
+    observed = float(np.mean([_observed(part) for part in counts]))
+    return Statement(
+        about="new persons",
+        by="test",
+        distance=observed,
+        observed=observed,
+        persons=dict(zip(groups, np.asarray(n, dtype=np.float64).tolist(), strict=True)),
+        p_value=min(blocks_p_value(b, part) for b, part in zip(blocks, counts, strict=True)),
+    )
+
+
+def _observed(counts: Counts) -> float:
+    return table_distance(counts) if counts.sum(axis=1).all() else 0.0
 
 
 def counted_statements(case: Case, delta: float) -> Iterator[Statement]:

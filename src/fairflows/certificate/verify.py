@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
+import numpy as np
+
 from fairflows.bounds.planning import delta_of_look
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import Case, request_of
 from fairflows.certificate.looks import open_looks
-from fairflows.certificate.statement import AttackResult, FoldCounts, Statement
+from fairflows.certificate.statement import AttackResult, FoldBlocks, FoldCounts, Statement
 from fairflows.exceptions import DataError
 from fairflows.release.released import Model, Released
 from fairflows.storage import model_hash
@@ -93,7 +95,7 @@ def verify(certificate: Certificate, model: Model, rows: Table) -> Verification:
         # Nothing that it states can be relied on, not even how much work it would be to compute it again.
         found.append(Difference("seal", "The seal is broken: the certificate was changed after it was made."))
         return Verification(tuple(found))
-    used = view.already_used(rows) if same_model else 0
+    used = view.already_used(rows) if same_model and certificate.look else 0
     if used:
         found.append(Difference("rows", f"The model was fitted to, or chosen by, {used:,} of these persons or rows."))
     if same_model and same_rows:
@@ -126,20 +128,23 @@ def _differences(certificate: Certificate, model: Released, name: str, rows: Tab
             most_rows=c.most_rows,
             attack=found,
         )
-        delta_of_look(case.delta, c.look)
+        delta_of_look(case.delta, c.look if case.trees is None else 1)
     except ValueError as error:
         yield Difference("settings", f"No certificate can have these settings: {error}")
         return
     try:
-        again = case.certificate(c.look)
+        again = case.certificate(c.look if case.trees is None else 0)
     except DataError as error:
         yield Difference("rows", f"It cannot be computed again from these rows: {error}")
         return
-    yield from _differences_in_looks(c, case)
+    if case.trees is None:
+        yield from _differences_in_looks(c, case)
+    elif (counts := case.trees.counts_again(rows)) is not None and not np.array_equal(counts, case.table_counts):
+        yield Difference("table row", "The cells of the table, counted again, are not those that were released.")
     for what in ("status", "n", "n_cells"):
         if getattr(c, what) != getattr(again, what):
             yield Difference(what, f"{what} is {getattr(again, what)}; the certificate says {getattr(c, what)}.")
-    stated, computed = ({s.name: s for s in part.statements} for part in (c, again))
+    stated, computed = ({s.name: s for s in part.statements if s.about != "new persons"} for part in (c, again))
     for what in dict.fromkeys([*stated, *computed]):
         yield from _differences_in_statement(what, stated.get(what), computed.get(what))
 
@@ -151,8 +156,8 @@ def _differences_in_statement(what: str, stated: Statement | None, computed: Sta
         return
     for f in fields(Statement):
         one, other = getattr(stated, f.name), getattr(computed, f.name)
-        if f.name == "counts" and not _agree(one, other):  # too long to print
-            yield Difference(what, f"{what}: the counts are not those of these rows.")
+        if f.name in ("counts", "blocks") and not _agree(one, other):  # too long to print
+            yield Difference(what, f"{what}: the {f.name} are not those of these rows.")
         elif not _agree(one, other):
             yield Difference(what, f"{what}: {f.name} is {_shown(other)}; the certificate says {_shown(one)}.")
 
@@ -170,7 +175,7 @@ def _differences_in_looks(c: Certificate, case: Case) -> Iterator[Difference]:
 
 
 def _agree(one: object, other: object) -> bool:
-    if isinstance(one, FoldCounts) and isinstance(other, FoldCounts):
+    if isinstance(one, FoldCounts | FoldBlocks) and type(one) is type(other):
         return _agree(vars(one), vars(other))
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(_agree(*pair) for pair in zip(one, other, strict=True))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fairflows.workflow import Shared
 
 MEANING = {
-    "CERTIFIED": "holds for the true distribution, whatever it is",
-    "REFUTED": "an actual adversary beats the model-based bound, so the estimated densities are wrong",
+    "CERTIFIED": "within the target, whatever the distribution is",
+    "REFUTED": "the release tells more than is stated",
     "MODEL_ONLY": "holds only if the estimated densities are the truth",
     "NOT_MET": "no bound is low enough to promise what was asked, or anything",
 }
@@ -40,6 +40,14 @@ _MOST_COLUMNS = 8  # of a shared table, in the terminal
 ASSUMPTIONS = {
     "released": "The {what} all that is released. Functions of that are covered; bounds of separate releases do not "
     "add up to one of both, and predictions made from the original rows are not covered.",
+    "table": "The statement about the table holds for its rows as they were shared, once, looked at one at a time by "
+    "somebody who was not told the groups of rows in it. Whoever knows the groups of many persons, and can place them "
+    "in cells, does better, by the further numbers. Another release of the same rows together with this one is not "
+    "covered, and nothing is said about who is in the table.",
+    "persons to come": "Persons to come are independent draws, group by group, from the distribution that the persons "
+    "of the table come from; persons of the table {kept}.",
+    "one tree": "The bound is about one tree, fixed beforehand. A tree that was chosen among m by its bounds has m "
+    "times the probability of error.",
     "drawn": "A released row is drawn anew each time from a law of rows given the cell, which is the same for every "
     "group. The row reveals no more about the group than the cell does, so the bounds of the cell cover the row.",
     "groups": "The groups are those that the rows state; a group label that is wrong at encoding is not covered.",
@@ -154,6 +162,29 @@ def _rests_population(s: Statement, c: Certificate) -> str:
     return f"Held-out persons of the true population; {error}"
 
 
+def _text_of_table(s: Statement, c: Certificate) -> str:
+    known = "; ".join(f"knowing the group of {percent(float(f), 0)}: {_guess_of(d)}" for f, d in s.known.items())
+    return f"Δ = {rounded_up(s.distance)}, counted, {_adversary(c, s.distance)} ({known})"
+
+
+def _says_table(s: Statement, c: Certificate) -> str:
+    half = percent_at_most((1 + s.known["0.5"]) / 2)
+    return (
+        f"Looking at one of these {sum(c.n.values()):,} rows, nobody who was not told {c.sensitive} of rows in it is "
+        f"expected to tell the groups apart more often. Knowing {c.sensitive} of a random half: {half}."
+    )
+
+
+def _text_of_new_persons(s: Statement, c: Certificate) -> str:
+    n = ", ".join(f"{group}: {count:,.0f}" for group, count in s.persons.items())
+    agree = "contradict" if s.p_value is not None and s.p_value < 0.001 else "agree with"
+    return f"{n}; their cells {agree} the law of blocks (p = {s.p_value:.2g})"
+
+
+def _guess_of(distance: float) -> str:
+    return percent_at_most((1 + distance) / 2)
+
+
 def _text_of_model(s: Statement, c: Certificate) -> str:
     if s.given is not None:
         return f"Δ ≤ {rounded_up(s.distance)}"
@@ -178,6 +209,32 @@ def _says_attack(s: Statement, c: Certificate) -> str:
 
 
 STATEMENTS: dict[tuple[str, str], StatementWords] = {
+    ("table", "counted"): StatementWords(
+        line=lambda s, c: "this table",
+        text=_text_of_table,
+        name="This table",
+        says=_says_table,
+        rests=lambda s, c: "Nothing: the cells of these very rows are counted. Released once, rows not linked.",
+    ),
+    ("population", "blocks"): StatementWords(
+        line=lambda s, c: "persons to come",
+        text=lambda s, c: f"{_bounds(s, c)}, with probability {100 * (1 - s.delta):g} %",
+        name="Persons to come",
+        says=lambda s, c: (
+            "From the shared row of a person who is encoded later, nobody does better, for whatever task."
+        ),
+        rests=lambda s, c: (
+            "Persons to come are drawn as those of the table were. It follows from the number of persons in each cell; "
+            f"error probability {percent_at_most(s.delta)}."
+        ),
+    ),
+    ("new persons", "test"): StatementWords(
+        line=lambda s, c: "new persons",
+        text=_text_of_new_persons,
+        name="Test on new persons",
+        says=_text_of_new_persons,
+        rests=lambda s, c: "These persons come from the same distribution.",
+    ),
     ("population", "held-out"): StatementWords(
         line=_line_of_population,
         text=_text_of_population,
@@ -212,7 +269,7 @@ STATEMENTS: dict[tuple[str, str], StatementWords] = {
 """The words of each kind of statement, by `about` and `by`."""
 
 _ABSENT = {
-    "population": ("true distribution", "nothing is certified: that takes a release of cells"),
+    "population": ("persons to come", "no statement: that takes a release of cells, and enough persons"),
     "model": ("model", "no statement: there is no density of the release"),
     "attack": ("attack", "not attacked"),
 }
@@ -223,7 +280,31 @@ _ABSENT = {
 
 def heading(c: Certificate) -> str:
     """Return the first line: the status and its meaning."""
-    return f"{badge(c)[0]}: {MEANING[c.status]}"
+    return f"{badge(c)[0]}: {meaning(c)}"
+
+
+def meaning(c: Certificate) -> str:
+    """Say what the status means; of the table and of persons to come apart, where both are stated."""
+    table, population = c.find("table"), c.find("population")
+    tested = c.find("new persons")
+    if c.status == "REFUTED" and tested is not None and tested.p_value is not None and tested.p_value < 0.001:
+        return "new persons contradict the bound on persons to come"
+    if c.status == "REFUTED":
+        return "an actual adversary beats the model-based bound, so the estimated densities are wrong"
+    if table is None or c.status == "MODEL_ONLY":
+        return MEANING[c.status]
+    of_table = "this table is within the target" if table.met else "this table is not within the target"
+    if c.target is None:
+        of_table = "this table is counted"
+    if population is None:
+        return f"{of_table}; nothing is said about persons to come"
+    if c.target is None:
+        return f"{of_table}, and persons to come are bounded"
+    return (
+        f"{of_table}; persons to come are {'too' if population.met == table.met else 'not'}"
+        if table.met
+        else (f"{of_table}{'; persons to come are' if population.met else ', nor are persons to come'}")
+    )
 
 
 def badge(c: Certificate) -> tuple[str, str]:
@@ -250,7 +331,10 @@ def lines(c: Certificate) -> list[tuple[str, str]]:
                 found.append((said.line(s, c), said.text(s, c)))
     counted = ", ".join(f"{group}: {count:,}" for group, count in c.n.items())
     unit = "rows of different persons" if c.most_rows > 1 else "persons"
-    found.append(("counted", f"{unit}, {counted}; look {c.look} of these persons"))
+    look = f"; look {c.look} of these persons" if c.look else ""
+    found.append(("counted", f"{unit if c.look else 'rows of the table'}, {counted}{look}"))
+    if c.releases > 1:
+        found.append(("releases", f"{c.releases} of these rows, by the producer's record; together they may tell more"))
     found.append(("probability of error", f"δ = {c.delta:g}; spent: {spent(c)}"))
     found.append(("about", f"model {c.model}, rows {c.rows}, seed {c.seed}"))
     return found
@@ -309,7 +393,10 @@ def verdict(c: Certificate) -> list[str]:
     guess = "guesses the group" if c.is_plain else "tells any two of the groups apart"
     what = "cell" if "cell" in c.released else "encoded row"
     beside = ", the label included," if "label" in c.released else ""
-    asked, counted, model = _target(c), c.headline, c.find("model")
+    asked, model = _target(c), c.find("model")
+    table, counted = c.find("table"), c.find("population")
+    if c.status == "CERTIFIED" and table is not None:
+        return [*_verdict_of_table(c, table, guess), *_verdict_of_persons_to_come(c, guess), *asked]
     if c.status == "CERTIFIED" and counted is not None:
         return [
             f"From a released row{beside} nobody {guess} correctly more than "
@@ -329,6 +416,8 @@ def verdict(c: Certificate) -> list[str]:
             "neither for new persons nor, still less, for the rows that the encoder was trained on or chosen by.",
             *asked,
         ]
+    if c.status == "REFUTED" and c.find("new persons") is not None:
+        return ["Do not rely on the bound on persons to come: new persons contradict it.", *asked]
     if c.status == "REFUTED":
         return [
             "Do not rely on the model-based bound: an actual adversary tells the groups further apart than it allows.",
@@ -341,6 +430,31 @@ def verdict(c: Certificate) -> list[str]:
     upper = c.model_upper if c.cell_upper is None else c.cell_upper
     reached = "" if upper is None else f": it is Δ ≤ {at_most(upper)}"
     return [f"Do not share this as it is: the bound does not come down to the target{reached}.", *asked]
+
+
+def _verdict_of_table(c: Certificate, table: Statement, guess: str) -> list[str]:
+    n, half = sum(c.n.values()), percent_at_most((1 + table.known["0.5"]) / 2)
+    return [
+        f"For the {n:,} rows of this file, looked at one at a time by somebody who was not told the {c.sensitive} of "
+        f"rows in it, no method is expected to be right in more than {percent_at_most((1 + table.distance) / 2)} of "
+        f"cases when it {guess} (groups counted alike; 50 % is guessing). The cells are counted exactly; the rows are "
+        "random draws from them.",
+        f"It does not cover people who already know the {c.sensitive} of many persons in the file and can place them "
+        f"(knowing a random half: {half}), this file combined with another release of the same persons, or persons who "
+        "are not in it.",
+    ]
+
+
+def _verdict_of_persons_to_come(c: Certificate, guess: str) -> list[str]:
+    population = c.find("population")
+    if population is None:
+        return ["Nothing is said about persons to come: there are too few persons for that."]
+    missed = "" if population.met is not False else ", which is above the target"
+    return [
+        f"Of persons to come, whose rows are encoded later, nobody {guess} correctly more than "
+        f"{percent_at_most((1 + population.distance) / 2)} of the time{missed}. This holds with a probability of "
+        f"{100 * (1 - population.delta):g} %, for every method, if they come from the same population."
+    ]
 
 
 def statement_rows(c: Certificate) -> list[dict[str, str | bool]]:
@@ -367,6 +481,9 @@ def consequences(c: Certificate) -> list[str]:
     """Return what follows for decisions made from the release; nothing follows from a refuted model."""
     modelled = c.status != "REFUTED"
     upper, kind = c.cell_upper, "certified"
+    table = c.find("table")
+    if table is not None:
+        upper, kind = table.distance, "in this table, counted"
     if upper is None and modelled:
         upper, kind = c.model_upper, "model-based"
     if upper is None:
@@ -444,10 +561,14 @@ def guesses(shared: Shared) -> list[tuple[str, str]]:
     c = shared.certificate
     raw = percent((1 + _raw_distance(shared)) / 2)
     found = [("before", f"about {raw}, from the original rows, by the best of our adversaries")]
+    table = c.find("table")
+    if table is not None:
+        after, half = percent_at_most((1 + table.distance) / 2), percent_at_most((1 + table.known["0.5"]) / 2)
+        found.append(("after", f"{after}, counted on this table, for anybody; {half} knowing it of a random half"))
     if c.cell_upper is not None:
         after, confidence = percent_at_most((1 + c.cell_upper) / 2), f"{100 * (1 - c.delta):g} %"
-        found.append(("after", f"at most {after}, by anybody, in the real population ({confidence} confidence)"))
-    elif c.model_upper is not None:
+        found.append(("to come", f"at most {after}, for anybody, of persons to come ({confidence} confidence)"))
+    elif table is None and c.model_upper is not None:
         after = percent_at_most((1 + c.model_upper) / 2)
         found.append(("after", f"at most {after} if the estimated densities were the truth; nothing about the world"))
     reached = percent_at_least((1 + shared.audit.attack_lower) / 2)
