@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from dataclasses import replace as replace_
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from fairflows.attack.auditing import Audit, audit
 from fairflows.bounds.arguments import affordable_draws
+from fairflows.bounds.planning import TARGETS
 from fairflows.certificate.certificate import Certificate
 from fairflows.certificate.certify import certify
 from fairflows.certificate.check import difference_from_counts, file_sha256
+from fairflows.certificate.looks import open_looks
 from fairflows.display import Columns, html_card
 from fairflows.encoder.base import Encoder
 from fairflows.encoder.fair_cells import FairCells
 from fairflows.encoder.fair_flow import FairFlow
 from fairflows.encoder.fair_matching import FairMatching
 from fairflows.encoder.fair_tree import FairTree
-from fairflows.exceptions import DataError, check_choice
+from fairflows.exceptions import DataError, DataWarning, check_choice, warn_user
 from fairflows.release.release import Release
 from fairflows.release.released import Released, Transformer, repeatable_persons
 from fairflows.report import words
@@ -34,6 +39,7 @@ from fairflows.table.folders import check_folder, new_folder, refuse_other_files
 from fairflows.table.frames import columns_of, to_pandas
 from fairflows.table.grouping import Grouping
 from fairflows.table.json_text import read_as, read_json, stated_fields
+from fairflows.table.ledger import RowsSeen
 from fairflows.table.reading import read_frame
 from fairflows.table.table import Table
 from fairflows.table.text_format import TextFormat
@@ -45,6 +51,8 @@ Output = Literal["row", "cell", "latent"]
 
 CELLS_FOR_A_LABEL = 8
 STRENGTHS = (0.0, 0.1, 0.5, 0.9, 0.99)  # γ of the paper's encoders that are tried
+_MOST_MEASURED = 50_000  # persons that a second release is fitted to and judged on
+_JUDGED = 0.2  # share of them whom it has not seen
 N_JOBS = 2  # adversaries, and forests that measure usefulness, at once
 _FEW_DRAWS = 100_000  # behind a bound that decides nothing, where cells are released
 
@@ -60,10 +68,11 @@ CERTIFYING, VALIDATION = 0.3, 0.25
 def share(
     table: Table,
     *,
-    target: float = 0.1,
-    delta: float = 0.05,
+    target: float | None = None,
+    delta: float = 0.01,
     method: Method = "tree",
     output: Output = "row",
+    spend: float = 0.0,
     without_attribute: bool = False,
     most_rows: int | None = None,
     rules: Sequence[str] = (),
@@ -74,18 +83,19 @@ def share(
     """Turn a table into one that can be shared: fit, attack, certify, and measure what is left.
 
     Each person is assigned to a *cell*: a group of similar people with the same share of every sensitive group. The
-    shared row is sampled from a model of that cell. Two models are fitted, each to half of the people, and each person
-    is encoded by the model that was not fitted to them. So the certificate covers all rows of the table.
+    shared row is sampled from a model of that cell. The certificate states how much the rows of this very table tell,
+    counted exactly, and bounds what rows of persons to come tell.
 
     Parameters
     ----------
     table : Table
         All rows.
-    target : float, default=0.1
+    target : float, default=None
         Largest distance Δ between two groups that is to be certified: a guess between them is then right at most
-        (1 + Δ)/2 of the time.
-    delta : float, default=0.05
-        Probability δ that the certificate is wrong.
+        (1 + Δ)/2 of the time. By default 0.1, or for a "tree" of a small table the first of 0.15, 0.2 and 0.3 that
+        allows eight cells.
+    delta : float, default=0.01
+        Probability δ that the bound on persons to come is wrong.
     method : {"tree", "cells", "flow", "matching"}, default="tree"
         "tree" is `FairTree`: cells for many purposes, with or without a label. "cells" is `FairCells`: the best cells
         for the label. "flow" and "matching" are the paper's encoders, `FairFlow` and `FairMatching`: several are
@@ -94,6 +104,9 @@ def share(
     output : {"row", "cell", "latent"}, default="row"
         Share a whole row in the table's own columns, drawn from the cell; the cell's number; or the latent of "flow" or
         "matching", which keeps everything, invertibly. Only its own densities vouch for a latent.
+    spend : float, default=0.0
+        How much of the target a "tree" may spend on a label with two classes: its first split may then send shares of
+        the groups that differ by so much to each side.
     without_attribute : bool, default=False
         Whether persons who come later are encoded without the sensitive attribute; needs ``method="cells"``.
     most_rows : int, optional
@@ -119,7 +132,9 @@ def share(
     >>> shared.certificate.status, list(shared.table)
     ('CERTIFIED', ['cell'])
     """
-    job = _Job(table, target, delta, method, output, without_attribute, most_rows, rules, random_state, quick, say)
+    job = _Job(
+        table, target, delta, method, output, spend, without_attribute, most_rows, rules, random_state, quick, say
+    )
     fitted = job.fit()
     say("attacking the raw rows")
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
@@ -127,19 +142,30 @@ def share(
     before = audit(pair, fitted.learn, fitted.judge, quick=True, n_jobs=N_JOBS, **settings)
     say("attacking the shared rows")
     settings["released"] = ["latent" if output == "latent" else "cell"]
-    of_release: dict[str, Any] = {"encoded": fitted.encoded, "n_jobs": N_JOBS}
-    found = audit(fitted.model, fitted.learn, fitted.judge, quick=quick, **of_release, **settings)
+    attacked = fitted.attacked
+    of_release: dict[str, Any] = {"encoded": attacked.encoded, "n_jobs": N_JOBS}
+    found = audit(attacked.model, attacked.learn, attacked.judge, quick=quick, **of_release, **settings)
     say("certifying")
     n_draws = None if output == "latent" and not quick else affordable_draws(_FEW_DRAWS, len(table.groups))
-    certificate = certify(fitted.model, fitted.certifying, target=target, audit=found, n_draws=n_draws, **settings)
+    about = found if attacked.model is fitted.model else None
+    certificate = certify(
+        fitted.model, fitted.certifying, target=fitted.target, audit=about, n_draws=n_draws, **settings
+    )
     refuse_a_release_that_tells_more(before, found, certificate)
     usefulness = None
     if output != "latent":
         say("measuring what the shared rows still tell")
-        usefulness = still_tells(fitted.model, fitted.learn, fitted.judge, random_state=random_state, **of_release)
+        usefulness = still_tells(
+            fitted.measured,
+            fitted.learn,
+            fitted.judge,
+            random_state=random_state,
+            encoded=fitted.encoded,
+            n_jobs=N_JOBS,
+        )
     say("writing the report")
     contents = report_contents(
-        fitted.model,
+        fitted.measured,
         fitted.judge,
         certificate,
         audit=found,
@@ -153,20 +179,44 @@ def share(
     order = np.random.default_rng().permutation(len(table))  # from the system's entropy: no seed repeats it
     rows = fitted.rows.iloc[order].reset_index(drop=True)
     run = Run.of(table, list(certificate.released), random_state)
-    return Shared(rows, certificate, usefulness, found, before, fitted.model, page, run)
+    with open_looks() as looks:
+        seen = looks.rows(table.X, table.identifier)
+    return Shared(rows, certificate, usefulness, found, before, fitted.model, page, run, seen)
+
+
+@dataclass(frozen=True)
+class _Attacked:
+    """A model, persons for adversaries to learn from and to be judged on, and their released rows."""
+
+    model: Encoder
+    learn: Table
+    judge: Table
+    encoded: tuple[pd.DataFrame, pd.DataFrame] | None
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A fitted model, the persons who certify it, and persons for adversaries to learn from and to be judged on."""
+    """A fitted model, the rows to share, and what measurements are made on."""
 
     model: Encoder
     rows: pd.DataFrame  # the release of all rows of the table, in its order
     certifying: Table
-    learn: Table
+    target: float
+    measured: Encoder  # the model that is attacked and measured: a second one, where nobody was held back
+    learn: Table  # the persons that it was fitted to, and persons whom it has not seen
     judge: Table
     split: str
     encoded: tuple[pd.DataFrame, pd.DataFrame] | None = None  # the release of `learn` and `judge`
+
+    @property
+    def attacked(self) -> _Attacked:
+        """What adversaries get: where a second model was fitted, persons alone whom it has not seen."""
+        if self.measured is self.model or self.encoded is None:
+            return _Attacked(self.measured, self.learn, self.judge, self.encoded)
+        places = self.judge.persons.split(0.5, random_state=0)
+        learn, judge = (self.judge.take(part) for part in places)
+        rows = self.encoded[1]
+        return _Attacked(self.measured, learn, judge, (rows.iloc[places[0]], rows.iloc[places[1]]))
 
 
 @dataclass(frozen=True)
@@ -174,10 +224,11 @@ class _Job:
     """The settings of `share`, and how a model is fitted by them."""
 
     table: Table
-    target: float
+    target: float | None
     delta: float
     method: Method
     output: Output
+    spend: float
     without_attribute: bool
     most_rows: int | None
     rules: Sequence[str]
@@ -194,26 +245,56 @@ class _Job:
             raise DataError(f"method must be 'flow' or 'matching' for output='latent'; got {self.method!r}.")
         if self.without_attribute and self.method != "cells":
             raise DataError(f"method must be 'cells' to encode without the sensitive attribute; got {self.method!r}.")
+        if self.spend and self.method != "tree":
+            raise DataError(f"method must be 'tree' to spend a part of the target; got {self.method!r}.")
         if self.method == "cells" and self.table.y is None:
             raise DataError("Cells are made for a label, and the table has none: name it (label=...), or take 'tree'.")
 
     def fit(self) -> _Fitted:
         """Fit the model that the method asks for."""
-        return self._fit_two_models() if self.method in ("tree", "cells") else self._choose_from_frontier()
+        if self.method == "tree":
+            return self._fit_trees()
+        return self._fit_cells() if self.method == "cells" else self._choose_from_frontier()
 
-    def _fit_two_models(self) -> _Fitted:
-        """Fit two models, each for the persons that it was not fitted to. All persons certify."""
+    def _fit_trees(self) -> _Fitted:
+        """Fit two trees to everybody, and a second pair to four fifths, whom measurements are made with."""
         table = self.table
-        check_target(self.target, table, self.delta)
-        self.say("fitting two models, each to half of the persons")
-        output: Literal["row", "cell"] = "row" if self.output == "row" else "cell"
-        model = Release(
-            self._cells_encoder(),
-            output=output,
-            most_rows=self.most_rows,
-            rules=self.rules,
-            random_state=self.random_state,
+        self.say("fitting two trees, with every person in one of them")
+        model = self._release(FairTree(**self._common()), spend=self.spend, target=self.target)
+        rows = to_pandas(model.fit_transform(table))
+        target = self.target or (TARGETS[0] if model.plan_ is None else model.plan_.target)
+        self.say("fitting a second release to four fifths of the persons, to measure with")
+        places = self._measured_persons()
+        learn, judge = (table.take(part) for part in places)
+        twin = self._release(FairTree(**self._common()), spend=self.spend, n_cells=model.models_[0].n_cells)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # of the first release
+            encoded = to_pandas(twin.fit_transform(learn)), Released.of(twin).encode_again(judge)
+        split = (
+            f"{len(table):,} rows, all of them released. Attacks and measurements use a second release, which is not "
+            f"shared: it was fitted to {len(learn):,} of these rows, and judged on {len(judge):,} others."
         )
+        return _Fitted(model, rows, table, target, twin, learn, judge, split, encoded)
+
+    def _measured_persons(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Return the rows that a second release is fitted to, four fifths of some persons, and the others."""
+        persons = self.table.persons
+        share = min(1.0, _MOST_MEASURED / persons.n)
+        some = np.arange(len(self.table))
+        if share < 1:
+            some = persons.split(share, random_state=self.random_state)[1]
+        learn, judge = persons.take(some).split(_JUDGED, random_state=self.random_state)
+        return some[learn], some[judge]
+
+    def _fit_cells(self) -> _Fitted:
+        """Fit two models for the label, each for the persons that it was not fitted to. All persons certify."""
+        table, target = self.table, self.target or TARGETS[0]
+        check_target(target, table, self.delta)
+        self.say("fitting two models, each to half of the persons")
+        attribute: Literal["training", "encoding"] = "training" if self.without_attribute else "encoding"
+        planned: dict[str, Any] = {"n_certify": max(2, table.persons.n // 2), "target": target, "delta": self.delta}
+        encoder = FairCells(CELLS_FOR_A_LABEL, attribute=attribute, **planned, **self._common())
+        model = self._release(encoder, target=target)
         rows = to_pandas(model.fit_transform(table))
         if model.most_rows_ is not None:
             _check_most_rows(table, model.most_rows_)
@@ -223,20 +304,22 @@ class _Job:
             f"{len(table):,} rows. Two models are fitted, each to half of the persons, and each person is encoded by "
             "the model that was not fitted to them. All persons certify."
         )
-        return _Fitted(model, rows, table, learn, judge, split, (rows.iloc[parts[0]], rows.iloc[parts[1]]))
+        encoded = rows.iloc[parts[0]], rows.iloc[parts[1]]
+        return _Fitted(model, rows, table, target, model, learn, judge, split, encoded)
 
-    def _cells_encoder(self) -> Encoder:
-        """Return the encoder of cells, planned for the certificate to come: half of the persons count for a model."""
-        settings: dict[str, Any] = {
-            **self._common(),
-            "n_certify": max(2, self.table.persons.n // 2),
-            "target": self.target,
-            "delta": self.delta,  # of which each of the two models gets a share
-        }
-        if self.method == "tree":
-            return FairTree("auto", **settings)
-        attribute: Literal["training", "encoding"] = "training" if self.without_attribute else "encoding"
-        return FairCells(CELLS_FOR_A_LABEL, attribute=attribute, **settings)
+    def _release(self, encoder: Encoder, **settings: Any) -> Release:
+        """Return a release around an encoder, unfitted."""
+        output: Literal["row", "cell"] = "row" if self.output == "row" else "cell"
+        own = {"n_cells": "auto"} if isinstance(encoder, FairTree) else {}
+        return Release(
+            encoder,
+            output=output,
+            delta=self.delta,
+            most_rows=self.most_rows,
+            rules=self.rules,
+            random_state=self.random_state,
+            **(own | settings),
+        )
 
     def _choose_from_frontier(self) -> _Fitted:
         """Train the paper's encoders of several strengths, and choose by the target on validation persons."""
@@ -244,7 +327,8 @@ class _Job:
         train, validation, certifying = table.split(CERTIFYING, VALIDATION, self.random_state)
         most_rows = self.most_rows or int(train.persons.rows_each().max())
         _check_most_rows(table, most_rows)
-        check_target(self.target, None if self.output == "latent" else certifying, self.delta)
+        target = self.target or TARGETS[0]
+        check_target(target, None if self.output == "latent" else certifying, self.delta)
         self.say("training encoders of several strengths")
         settings = {**self._common(), "kinds": train.kinds}
         encoder = FairFlow(**settings) if self.method == "flow" else FairMatching(**settings)
@@ -253,7 +337,7 @@ class _Job:
         self.say("choosing on validation persons")
         if self.output != "latent":
             front = with_cells(front, train, validation, certifying, delta=self.delta, most_rows=most_rows)
-        place = front.best_for(self.target)
+        place = front.best_for(target)
         model = front.encoders[place]
         if self.output == "row":
             model = _with_whole_rows(cast(Release, model), train, self.rules)
@@ -262,7 +346,8 @@ class _Job:
             "person is in two parts. The certificate covers the last part, and persons from the same population who "
             "come later. Rows of the other parts are not covered."
         )
-        return _Fitted(model, Released.of(model).encode(table), certifying, train, certifying, split)
+        rows = Released.of(model).encode(table)
+        return _Fitted(model, rows, certifying, target, model, train, certifying, split)
 
     def _common(self) -> dict[str, Any]:
         """Return the settings that all encoders have."""
@@ -387,6 +472,8 @@ class Shared:
         The page.
     run : Run
         How the table was read, for later files.
+    seen : RowsSeen
+        Keyed hashes of the original rows, for the user's record of releases.
     """
 
     table: pd.DataFrame
@@ -397,6 +484,7 @@ class Shared:
     release: Encoder
     report: Report
     run: Run
+    seen: RowsSeen
 
     @property
     def is_good(self) -> bool:
@@ -406,7 +494,7 @@ class Shared:
     @property
     def covers_all(self) -> bool:
         """Whether the certificate covers all rows of the table, and not only those that were held out."""
-        return self.certificate.cell_upper is not None and len(Released.of(self.release).cells_of_models) > 1
+        return self.certificate.table_distance is not None
 
     def save(self, folder: str | Path, *, kind: Kind = "csv", replace: bool = False) -> None:
         """Write the table to share, the certificate, both reports and the private model into one folder.
@@ -425,11 +513,12 @@ class Shared:
         check_choice("kind", kind, tuple(SHARED))
         out, key = Path(folder), Released.of(self.release).secret
         check_place(out, replace=replace)
+        certificate = replace_(self.certificate, releases=record_release(self.seen, self.certificate.model))
         with new_folder(out) as side:
             save(self.release, side / MODEL)
             shared = side / SHARED[kind]
             write_table([to_arrow(columns_of(self.table), None, single=False)], shared, shared)
-            certificate = naming_released_file(self.certificate, shared, len(self.table), key)
+            certificate = naming_released_file(certificate, shared, len(self.table), key)
             page = Report({**self.report.contents, "certificate": certificate.to_dict()}, verified=self.report.verified)
             texts = {
                 "certificate.json": certificate.to_json(),
@@ -454,9 +543,23 @@ class Shared:
                          badge=words.badge(self.certificate))  # fmt: skip
 
 
+def record_release(seen: RowsSeen, model: str) -> int:
+    """Record that rows are released by a model; return how many releases they have had, and warn of a second one."""
+    with open_looks() as looks:
+        release, others = looks.releases.find(seen, model, model)
+        looks.releases.record(seen, release)
+    if others:
+        warn_user(
+            f"Some of these rows were released before ({len(others)} time{'s' * (len(others) > 1)}, last on "
+            f"{others[-1].date[:10]}). Every release has its own tree, and two of them, linked, may tell the group: "
+            "share one of them only."
+        )
+    return release.number
+
+
 def naming_released_file(certificate: Certificate, path: Path, n_rows: int, key: bytes) -> Certificate:
     """Return the certificate, sealed anew, with the SHA-256 of a released file of so many rows."""
-    is_of_all = certificate.headline is not None and sum(certificate.n.values()) == n_rows
+    is_of_all = certificate.headline is not None and sum(certificate.headline.n.values()) == n_rows
     counted = is_of_all and not difference_from_counts(path, certificate)
     certificate = certificate.with_file(path.name, file_sha256(path), counted=counted)
     return certificate.sealed(key) if key else certificate

@@ -60,7 +60,6 @@ BUG = 70
 """The exit code of an unexpected error (EX_SOFTWARE of BSD's sysexits); 1 means that a target was missed."""
 
 _warned: set[str] = set()  # that were printed
-_MODELS = 2  # of `share`; each is certified by the persons that it was not fitted to, with its part of δ
 
 
 def _version(wanted: bool) -> None:
@@ -83,8 +82,15 @@ def _options(
 def share(
     file: File,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.", show_default=False)],
-    target: Annotated[float, typer.Option(help="Largest distance Δ between two groups.")] = 0.1,
-    delta: Delta = 0.05,
+    target: Annotated[
+        float | None,
+        typer.Option(help="Largest distance Δ between two groups; 0.1, or more for small tables.", show_default=False),
+    ] = None,
+    delta: Delta = 0.01,
+    require: Annotated[
+        Literal["table", "population"],
+        typer.Option(help="What the exit code is about: this table, or also persons to come."),
+    ] = "table",
     method: Annotated[
         Literal["tree", "cells", "flow", "matching"],
         typer.Option(help="Cells for many purposes; the best cells for the label; or the paper's encoders."),
@@ -93,6 +99,9 @@ def share(
         Literal["row", "cell", "latent"],
         typer.Option(help="Whole rows; cell numbers; or the latent of flow or matching, which only its model bounds."),
     ] = "row",
+    spend: Annotated[
+        float, typer.Option(help="How much of the target the tree may spend on a label with two classes.")
+    ] = 0.0,
     without_attribute: Annotated[
         bool, typer.Option("--without-attribute", help="Encode later files without the attribute (method cells).")
     ] = False,
@@ -117,8 +126,8 @@ def share(
     Writes `shared.csv` (all rows, in the table's own columns, in random order, without the sensitive attribute and the
     identifier), `certificate.json`, `report-public.html` for the receiver, `report.html` and the private model.
 
-    Exit code 0: the target is certified, or kept by the model of a latent. 1: it is missed. 2: bad input. 70: a bug in
-    fairflows. 130: interrupted.
+    Exit code 0: this table is within the target (with `--require population`, persons to come too), or a latent is by
+    its model. 1: it is not. 2: bad input. 70: a bug in fairflows. 130: interrupted.
 
     Example: `fairflows share loans.csv --sensitive sex --label repaid --id person -o out`
     """
@@ -139,6 +148,7 @@ def share(
             delta=delta,
             method=method,
             output=output,
+            spend=spend,
             without_attribute=without_attribute,
             most_rows=most_rows,
             rules=rules or (),
@@ -148,7 +158,8 @@ def share(
         )
         shared.save(out, kind=kind, replace=replace)
     _print_shared(shared, out, kind, as_json)
-    raise typer.Exit(0 if shared.is_good else 1)
+    is_good = shared.is_good and (require == "table" or shared.certificate.covers_population)
+    raise typer.Exit(0 if is_good else 1)
 
 
 @app.command()
@@ -189,7 +200,7 @@ def _print_shared(shared: Shared, out: Path, kind: Kind, as_json: bool) -> None:
 @reads_tables
 def describe(
     file: File,
-    delta: Delta = 0.05,
+    delta: Delta = 0.01,
     as_json: Json = False,
     *,
     reading: Reading,
@@ -207,9 +218,8 @@ def describe(
     named = find_names(frame, [*reading.sensitive, *filter(None, [reading.label, reading.identifier]), *drop])
     reading = replace(reading, drop=[*drop, *(str(finding.column) for finding in named)])
     table = reading.table(frame, file.name)
-    plan = {"certifying": 1 / _MODELS, "delta": delta / _MODELS}
-    found = [with_options(str(each)) for each in [*named, *find_problems(table, **plan)]]
-    bounds = best_bounds(table, **plan)
+    found = [with_options(str(each)) for each in [*named, *find_problems(table, delta=delta)]]
+    bounds = best_bounds(table, delta=delta)
     rules = proposed_rules(table.X)
     if as_json:
         _print_json(_record(table, found, bounds) | {"rules": rules})
@@ -237,15 +247,18 @@ def _record(table: Table, found: list[str], bounds: pd.DataFrame) -> dict[str, o
 
 
 def _at_best(bounds: pd.DataFrame) -> str:
-    """Say what can be certified with so many persons."""
-    reached = bounds[bounds["distance"] < 1]
-    if reached.empty:
+    """Say what can be stated about so many persons."""
+    if bounds.empty:
         return "Nothing can be certified about these groups with so many persons: they are too small, or too many."
-    listed = ", ".join(f"Δ ≤ {bound.distance:.2f} with {bound.cells} cells" for bound in reached.itertuples())
-    return (
-        f"What can be certified at best with so many persons: {listed}. A guess between two groups is then right at "
-        "most (1 + Δ)/2 of the time."
-    )
+    lines = ["What `share` can state with so many persons, for each target (the one with * is its default):"]
+    for plan in bounds.to_dict(orient="records"):
+        is_known = plan["population"] == plan["population"]  # else NaN: there are too few persons
+        to_come = f"persons to come Δ ≤ {plan['population']:.3f}" if is_known else "nothing about persons to come"
+        table = f"this table, half of the groups known: Δ ≤ {plan['known_half']:.3f}"
+        lines.append(
+            f"  {plan['target']:g}{'*' if plan['default'] else ''}: {plan['cells']:,} cells; {table}; {to_come}"
+        )
+    return "\n".join([*lines, "A guess between two groups is right (1 + Δ)/2 of the time."])
 
 
 @app.command()
@@ -311,16 +324,16 @@ def certify(
     target: Annotated[
         float | None, typer.Option(help="Largest distance Δ between two groups; by default that of `share`.")
     ] = None,
-    delta: Delta = 0.05,
+    delta: Delta = 0.01,
     most_rows: MostRows = None,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
     text_format: TextFormat,
 ) -> None:
-    """Certify a model on held-out rows. Exit code 1 if the target is missed, or the model refuted.
+    """Certify a model on held-out rows, or test a release of trees on new persons. Exit code 1 if it is not met.
 
-    Each new certificate from the same rows spends its share of δ.
+    Each new certificate of held-out rows spends its share of δ; a release of trees looks at nobody.
 
     Example: `fairflows certify out held-out.csv --target 0.2`
     """
