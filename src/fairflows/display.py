@@ -103,19 +103,19 @@ def stated_bounds(attack: float | None, model: float | None, certified: float | 
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Axes of a new figure of so many inches."""
+    """Return the axes of a new figure of this size in inches."""
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def height_of_bounds(n_bounds: int) -> float:
-    """Inches that so many bounds take."""
+    """Return the height in inches of a chart of so many bounds."""
     return 1.3 + 0.28 * n_bounds
 
 
 def draw_bounds(axes: Axes, bounds: Sequence[Bound], *, target: float | None = None, percent: str = "") -> None:
-    """Bounds on one scale of Δ, one line each, from the top; with the target as a line across.
+    """Draw bounds on one scale of Δ, one line each, from the top; the target is a line across.
 
     Lower bounds point to the right, from where the truth begins; upper ones are bars that end at a mark. `percent`
     names a second scale above, of (1 + Δ)/2 in percent; there is none where it is empty.

@@ -78,7 +78,7 @@ class Recourse:
         return pd.concat([self.details, self.before, after], axis=1)
 
     def summary(self) -> pd.DataFrame:
-        """Compare the groups: how many found a way, what it asks of them on average, and its plausibility."""
+        """Compare the groups: the share of rejected rows with an accepted change, its mean cost, its plausibility."""
         group = self.details["group"].to_numpy()
         changes = self.changes().groupby(group).mean().add_prefix("mean change of ")
         switched = changed_categories(self.before, self.after).groupby(group).mean().add_prefix("share that changes ")
@@ -227,7 +227,7 @@ def ordered_values(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def changed_categories(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Return in which rows each category column has another value."""
+    """Return a boolean frame: which category values differ between `before` and `after`."""
     names = [name for name in before if not has_order(before[name].dtype)]
     return pd.DataFrame({name: ~_same(before[name], after[name]) for name in names}, index=before.index)
 

@@ -320,7 +320,7 @@ def expected_bound(laws: FloatArray, n: IntArray, delta: float) -> float:
 
 
 def _releases(encoder: Encoder, train: Table) -> Iterator[Release]:
-    """Fit cells in growing numbers, until there are no more different ones."""
+    """Fit releases with growing numbers of cells, until the number grows no more."""
     most: int = 0
     rows = encoder.read(train)
     Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
@@ -332,7 +332,7 @@ def _releases(encoder: Encoder, train: Table) -> Iterator[Release]:
 
 
 def check_target(target: float, certifying: Table | None, delta: float) -> None:
-    """Raise if a target is no distance, or if so few certifying persons cannot show that cells stay within it."""
+    """Raise if a target is not in (0, 1], or if it cannot be certified with so few persons."""
     if not 0 < target <= 1:
         raise DataError(f"target must be in (0, 1]; got {target!r}.")
     if target == 1:

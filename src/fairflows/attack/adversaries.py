@@ -78,7 +78,7 @@ class Learner:
 
 
 def _different_rows(rows: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return the place of one row of each kind, and which of these each row equals: released cells repeat."""
+    """Return the position of one row of each distinct value, and for every row the number of its value."""
     values = pd.util.hash_pandas_object(pd.DataFrame(rows), index=False)
     _, first, place = np.unique(values, return_index=True, return_inverse=True)
     return first, place
@@ -90,7 +90,7 @@ def _bounded(x: FloatArray) -> FloatArray:
 
 
 def stratified_sample(group: IntArray, most: int, seed: int) -> IntArray:
-    """Return places of at most so many rows at random, as many of each group as of the others where it has so many.
+    """Return positions of at most `most` random rows, balanced over the groups as far as their sizes allow.
 
     Two groups are told apart as well as the smaller of them allows.
     """
@@ -119,7 +119,7 @@ def _neighbours(n: int) -> Make:
 
 
 def _network(hidden: tuple[int, ...], epochs: int) -> Make:
-    """Make a network that stops once rows that it does not learn from are classified no better."""
+    """Make a network that stops when its accuracy on held-out rows no longer improves."""
     return lambda seed, n_rows, n_groups: MLPClassifier(
         hidden,
         batch_size=min(256, n_rows),
@@ -139,7 +139,7 @@ def _standardised(make: Make) -> Make:
 
 
 def _stacked(seed: int, n_rows: int, n_groups: int) -> ClassifierMixin:
-    """Make three learners and a logistic regression on their answers for the half of the rows that they did not see.
+    """Stack three learners: a logistic regression learns from their cross-validated probabilities.
 
     Boosted trees learn without early stopping, which would need two rows of every group in each half.
     """
@@ -257,7 +257,7 @@ def judge(
 
 
 def _best_threshold(of_a: FloatArray, of_b: FloatArray) -> tuple[float, float]:
-    """Return the best threshold from which on to answer b, and the difference of the answers' rates in b and in a."""
+    """Return the threshold t that maximises P(score ≥ t | b) - P(score ≥ t | a), and this difference."""
     of_pair = [np.sort(of_a), np.sort(of_b)]
     values = np.unique(np.concatenate(of_pair))
     above = [1 - np.searchsorted(scores, values) / max(len(scores), 1) for scores in of_pair]

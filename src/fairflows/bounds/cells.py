@@ -142,7 +142,7 @@ def cell_radius(n: ArrayLike, delta: float) -> FloatArray:
 
 
 def has_few_persons(counts: ArrayLike) -> NDArray[np.bool_]:
-    """Whether counts are of 1 to 9 persons."""
+    """Return which counts are between 1 and 9."""
     counts = np.asarray(counts)
     return (counts > 0) & (counts < FEWEST_PERSONS)
 

@@ -104,7 +104,7 @@ def kl_upper_bound(symmetrised_kl: ArrayLike) -> FloatArray | float:
 
 
 def weissman_upper_bound(counts: ArrayLike, delta: float) -> FloatArray | float:
-    r"""Bound on the distance of two groups from a bound on each group's own deviation.
+    r"""Return a bound on the distance of two groups from a bound on each group's own deviation.
 
     .. math:: Δ \le \widehat{TV} + \tfrac12 \sum_a \sqrt{\frac{2}{n_a} \log\frac{2 (2^k - 2)}{δ}}
 

@@ -397,7 +397,7 @@ def _metrics(
 
 
 def _is_worse(name: str, before: float | None, after: float | None) -> bool:
-    """Whether a metric got worse: a lower accuracy, or a larger difference between groups."""
+    """Return whether a metric got worse: a lower accuracy, or a larger difference between groups."""
     if before is None or after is None:
         return False
     return after < before if "accuracy" in name else after > before
