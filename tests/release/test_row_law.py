@@ -81,8 +81,7 @@ def test_rows_do_not_contradict_themselves():
     rng = np.random.default_rng(2)
     X = X.assign(**{f"noise {j}": rng.integers(0, 30, len(X)) for j in range(12)})
     rows = RowLaw.fit(X, cells, 4)
-    assert set(rows.order).isdisjoint({"again", "later"})
-    assert rows.parents == {"age": "decade", "town": "works"}
+    assert set(rows.parts).isdisjoint({"again", "later"})
     drawn = rows.sample(cells, rng)
     assert (drawn["decade"] == "in the " + (drawn["age"] // 10).astype(str) + "0s").all()
     assert (drawn["again"] == drawn["wage"]).all()
@@ -153,13 +152,6 @@ def test_what_is_no_cell_is_refused(wrong):
         RowLaw.fit(X, cells, 4).sample(wrong)
 
 
-def test_columns_to_draw_first():
-    X, cells, y = people(300)
-    assert RowLaw.fit(X, cells, 4, y, order=["wage", "age"], derive=False).order[:2] == ["wage", "age"]
-    with pytest.raises(DataError, match="'wgae' is not in the table. Did you mean 'wage'"):
-        RowLaw.fit(X, cells, 4, y, order=["wgae"])
-
-
 @pytest.mark.parametrize("n_columns", [1, 60, pytest.param(2_000, marks=pytest.mark.slow)], ids="{} columns".format)
 def test_narrow_and_wide_tables(n_columns):
     rng = np.random.default_rng(0)
@@ -183,14 +175,11 @@ def test_every_leaf_holds_ten_persons():
     who = np.random.default_rng(0).permutation(np.repeat(np.arange(100), 20))
     law = RowLaw.fit(X, cells, 4, y, persons=who, derive=False)
     whole = pd.concat([X, y], axis=1)
-    codes = [coordinate[cells] for coordinate in law.coordinates.T]
-    for name in law.order:
-        tree = law.trees[name]
-        columns = zip(tree.predictors, tree.orders, strict=True)
-        x = np.column_stack([codes[j] if order is None else order[codes[j]] for j, order in columns])
-        leaf = tree.trees.leaves(x.astype(float))[0]
+    known = law.coordinates[:, cells]
+    for name, part in law.parts.items():
+        leaf = law.trees[name].leaves(known)
         assert min(len(set(who[leaf == number])) for number in np.unique(leaf)) >= 10
-        codes.append(law.parts[name].codes(whole[name]))
+        known = np.vstack([known, part.codes(whole[name])])
 
 
 def test_a_label_with_the_name_of_a_feature_is_refused():

@@ -3,118 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from fairflows.encoder.scores import ThresholdTrees
 from fairflows.release.number_ranges import FEWEST_PERSONS
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-SmallArray = npt.NDArray[np.unsignedinteger]
 
 _MOST_PREDICTORS = 32
 _MOST_DEPTH = 24
 _MOST_CLASSES = 24  # of a classification tree: its time grows with them
 _FREQUENT = 0.02  # share of the rows from which on a value of a number is marked
 _PROFILES = 6  # numbers that describe a category of a longer list
-_MOST_LEVELS = 64  # of a predictor, while predictors are compared
 _MANY_LEVELS = 8  # a longer list of categories is offered in two orders
 _ROWS_COMPARED = 10_000
 _ROWS_GROWN = 60_000
+_STEPS = 4  # down the tree before rows that have reached a leaf are left out
 
 
 @dataclass(frozen=True)
 class Predictor:
     """A column, or a coordinate of cells, as whole numbers that a tree may split."""
 
-    codes: IntArray  # (n_rows,)
+    codes: IntArray  # (n_rows,); of a column that is predicted, −1 for a level that is never drawn
     n_levels: int
     is_ordered: bool
-
-
-@dataclass(frozen=True)
-class Target:
-    """The column that a tree predicts."""
-
-    codes: IntArray  # (n_rows,); −1 for a level that is never drawn
-    n_levels: int
-    is_ordered: bool
-    parent: IntArray | None = None  # (n_rows,): class of the level, where another column holds the class
-
-
-@dataclass(frozen=True)
-class Frequencies:
-    """How often each level occurs in each leaf; leaf −1 stands for all rows.
-
-    Where another column holds the class of the level, the leaf is divided by that class, unless fewer than ten persons
-    remain; all rows are divided by it in any case.
-    """
-
-    n_classes: int  # 1 where no other column holds the class of the level
-    key: SmallArray  # (n_keys,): (leaf + 1) · n_classes + class, sorted
-    start: SmallArray  # (n_keys + 1,): first entry of each key
-    level: SmallArray  # (n_entries,)
-    count: SmallArray  # (n_entries,): number of rows
-
-    @classmethod
-    def fit(cls, leaf: IntArray, target: Target, persons: FloatArray) -> Frequencies:
-        """Count the levels in each leaf; `persons` is the inverse number of rows of the person of each row."""
-        n_classes = 1 if target.parent is None else int(target.parent.max(initial=0)) + 1
-        part = np.zeros(len(leaf), dtype=np.int64) if target.parent is None else target.parent
-        in_leaf, in_all = (leaf + 1) * n_classes + part, part
-        if target.parent is not None:
-            of_key, number = np.unique(in_leaf, return_inverse=True)
-            is_large = np.bincount(number, persons, len(of_key)) >= FEWEST_PERSONS - 0.5
-            in_leaf = np.where(is_large[number], in_leaf, in_all)
-        is_drawn = target.codes >= 0
-        keys = np.concatenate([in_leaf[is_drawn & (in_leaf >= n_classes)], in_all[is_drawn]])
-        levels = np.concatenate([target.codes[is_drawn & (in_leaf >= n_classes)], target.codes[is_drawn]])
-        pair, count = np.unique(keys * target.n_levels + levels, return_counts=True)
-        key, level = np.divmod(pair, target.n_levels)
-        key, start = np.unique(key, return_index=True)
-        return cls(n_classes, _small(key), _small(np.append(start, len(pair))), _small(level), _small(count))
-
-    def draw(self, leaf: IntArray, parent: IntArray | None, generator: np.random.Generator) -> IntArray:
-        """Draw a level from each of these leaves, of the class that another column says."""
-        part = np.zeros(len(leaf), dtype=np.int64) if parent is None else parent
-        place, is_known = self._find((leaf + 1) * self.n_classes + part)
-        place = np.where(is_known, place, self._find(part)[0])
-        begin, end = self._total[self.start[place]], self._total[self.start[place + 1]]
-        row = begin + np.minimum((generator.random(len(leaf)) * (end - begin)).astype(np.int64), end - begin - 1)
-        return self.level[np.searchsorted(self._total, row, side="right") - 1].astype(np.int64)
-
-    def _find(self, key: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-        place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
-        return place, self.key[place] == key
-
-    @cached_property
-    def _total(self) -> IntArray:
-        """Number of rows before each entry."""
-        return np.concatenate([[0], np.cumsum(self.count, dtype=np.int64)])
 
 
 @dataclass(frozen=True)
 class ColumnTree:
     """The law of one column given the predictors, which are numbered.
 
-    A category of a predictor is replaced by its place in an order: the order of the rates of the predicted column.
+    A node compares the place of a predictor's level with a threshold. Numbers have their own order; the categories of a
+    predictor are ordered by the rates of the predicted column. The children of a leaf are the leaf itself.
+
+    Each leaf holds the frequencies of levels. All attributes are arrays of whole numbers.
     """
 
-    predictors: IntArray  # (n_features,): predictor behind each feature
-    orders: list[IntArray | None]  # per feature, the place of each level in its order; None where levels have an order
-    trees: ThresholdTrees  # one tree
-    frequencies: Frequencies
+    predictor: IntArray  # (n_nodes,)
+    order: IntArray  # (n_nodes,): where the places of the predictor's levels begin in `place`
+    threshold: IntArray  # (n_nodes,): at most this place is on the left
+    child: IntArray  # (2 · n_nodes,): the node on the right, then the node on the left
+    place: IntArray  # place of each level in each order
+    start: IntArray  # (n_nodes + 2,): number of counted rows before each node; the last "node" stands for all rows
+    level: IntArray  # (n_entries,)
+    total: IntArray  # (n_entries,): number of counted rows up to the end of each entry
 
     @classmethod
     def fit(
         cls,
-        target: Target,
+        target: Predictor,
         predictors: Sequence[Predictor],
         candidates: Sequence[int],
         persons: FloatArray,
@@ -125,64 +68,114 @@ class ColumnTree:
         `candidates` are the numbers of the predictors that the tree may split, `persons` is the inverse number of rows
         of the person of each row.
         """
-        generator = np.random.default_rng(random_state)
         rows = np.flatnonzero(target.codes >= 0)
         if len(rows) > _ROWS_GROWN:
-            rows = np.sort(generator.choice(rows, _ROWS_GROWN, replace=False))
+            rows = np.sort(np.random.default_rng(random_state).choice(rows, _ROWS_GROWN, replace=False))
         described = _described(target, [predictors[number] for number in candidates], rows)
-        chosen = _most_telling(described, predictors, candidates, rows)
-        features: list[int] = []
-        orders: list[IntArray | None] = []
-        for number in chosen:
-            for order in _orders(described, predictors[number], rows):
-                features.append(number)
-                orders.append(order)
-        trees = _grown(described, _matrix(predictors, features, orders, rows), persons[rows], random_state)
+        y = _as_numbers(described)
+        features = [
+            (number, order)
+            for number in _most_telling(y, predictors, candidates, rows)
+            for order in _orders(y, predictors[number], rows)
+        ]
+        x = np.empty((len(rows), len(features)), dtype=np.float32)
+        for j, (number, order) in enumerate(features):
+            x[:, j] = order[predictors[number].codes[rows]]
+        nodes = _grown(described, x, persons[rows], random_state)
+        offsets = np.cumsum([0, *(len(order) for _, order in features)])
+        tree = {
+            "predictor": np.array([number for number, _ in features] or [0])[nodes["feature"]],
+            "order": offsets[nodes["feature"]],
+            "threshold": nodes["threshold"],
+            "child": nodes["child"],
+            "place": np.concatenate([np.zeros(1, dtype=np.int64), *(order for _, order in features)])[bool(features) :],
+        }
         leaf = np.empty(len(target.codes), dtype=np.int64)
         for part in np.array_split(np.arange(len(leaf)), len(leaf) // 2**15 + 1):
-            leaf[part] = trees.leaves(_matrix(predictors, features, orders, part).astype(np.float64))[0]
-        return cls(np.array(features, dtype=np.int64), orders, trees, Frequencies.fit(leaf, target, persons))
+            known = np.stack([predictor.codes[part] for predictor in predictors[: int(tree["predictor"].max()) + 1]])
+            leaf[part] = _leaves(known, **tree)
+        return cls(**tree, **_frequencies(leaf, target, len(tree["threshold"])))
 
-    def draw(self, codes: Sequence[IntArray], parent: IntArray | None, generator: np.random.Generator) -> IntArray:
-        """Draw a level for each row, given the codes of all predictors."""
-        n = len(codes[0])
-        x = np.empty((n, len(self.predictors)))
-        for j, (number, order) in enumerate(zip(self.predictors, self.orders, strict=True)):
-            x[:, j] = codes[number] if order is None else order[codes[number]]
-        return self.frequencies.draw(self.trees.leaves(x)[0], parent, generator)
+    def draw(self, known: IntArray | None, n: int, generator: np.random.Generator) -> IntArray:
+        """Draw levels for n rows, given the codes of the predictors (`leaves`); None for the law of all rows."""
+        leaf = np.full(n, len(self.threshold)) if known is None else self.leaves(known)
+        begin, end = self.start.take(leaf), self.start.take(leaf + 1)
+        row = begin + (generator.random(n) * (end - begin)).astype(np.int64)
+        return self.level.take(self.total.searchsorted(row, side="right"))
+
+    def leaves(self, known: IntArray) -> IntArray:
+        """Return the leaf of each row, given the codes of the predictors, shape (n_predictors, n_rows)."""
+        return _leaves(known, self.predictor, self.order, self.threshold, self.child, self.place)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values and arrays: features and thresholds are small whole numbers."""
-        return {
-            "predictors": _small(self.predictors),
-            "orders": [None if order is None else _small(order) for order in self.orders],
-            "feature": _small(self.trees.feature),
-            "threshold": _small(self.trees.threshold.astype(np.int64)),
-            "right": _small(self.trees.children[:, 0]),
-            "left": _small(self.trees.children[:, 1]),
-            "frequencies": self.frequencies,
-        }
+        """Return every array in the smallest type of whole numbers that holds it."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: array.astype(np.min_scalar_type(int(array.max(initial=0)))) for name, array in arrays.items()}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> ColumnTree:
         """Return the tree that `to_dict` described."""
-        feature, right, left = (state[name].astype(np.intp) for name in ("feature", "right", "left"))
-        trees = ThresholdTrees(
-            feature,
-            state["threshold"].astype(np.float64),
-            np.zeros(len(feature), dtype=bool),
-            np.stack([right, left], axis=1),
-            np.zeros(1, dtype=np.intp),
-        )
-        orders = [None if order is None else order.astype(np.int64) for order in state["orders"]]
-        return cls(state["predictors"].astype(np.int64), orders, trees, state["frequencies"])
-
-    def draw_from_all(self, parent: IntArray | None, n: int, generator: np.random.Generator) -> IntArray:
-        """Draw levels from the law of all rows."""
-        return self.frequencies.draw(np.full(n, -1), parent, generator)
+        return cls(**{name: array.astype(np.int64) for name, array in state.items()})
 
 
-def _described(target: Target, predictors: Sequence[Predictor], rows: IntArray) -> FloatArray | IntArray:
+def _leaves(
+    known: IntArray, predictor: IntArray, order: IntArray, threshold: IntArray, child: IntArray, place: IntArray
+) -> IntArray:
+    """Return the leaf of each row, given the codes of the predictors, shape (n_predictors, n_rows)."""
+    n = known.shape[1]
+    codes, first = known.ravel(), predictor * n
+    node, row = np.zeros(n, dtype=np.int64), np.arange(n)
+    reached, waiting = node.copy(), row
+    while len(row):
+        before = node
+        for _ in range(_STEPS):
+            before = node
+            found = place.take(order.take(node) + codes.take(first.take(node) + row))
+            node = child.take(2 * node + (found <= threshold.take(node)))
+        reached[waiting] = node
+        goes_on = (node != before).nonzero()[0]
+        node, row, waiting = node.take(goes_on), row.take(goes_on), waiting.take(goes_on)
+    return reached
+
+
+def _frequencies(leaf: IntArray, target: Predictor, n_nodes: int) -> dict[str, IntArray]:
+    """Count the levels in each leaf, and in all rows, which come last."""
+    is_drawn = target.codes >= 0
+    node, level = leaf[is_drawn], target.codes[is_drawn]
+    pair, count = np.unique(
+        np.concatenate([node, np.full(len(node), n_nodes)]) * target.n_levels + np.tile(level, 2), return_counts=True
+    )
+    total = np.cumsum(count)
+    entry = np.searchsorted(pair, np.arange(n_nodes + 2) * target.n_levels)
+    return {"start": np.append(0, total)[entry], "level": pair % target.n_levels, "total": total}
+
+
+def _grown(
+    described: FloatArray | IntArray, x: npt.NDArray[np.float32], persons: FloatArray, random_state: int
+) -> dict[str, IntArray]:
+    """Return the nodes of a tree in which every leaf holds at least ten persons."""
+    if not x.shape[1] or persons.sum() < 2 * FEWEST_PERSONS:
+        nothing = np.zeros(1, dtype=np.int64)
+        return {"feature": nothing, "threshold": nothing, "child": np.zeros(2, dtype=np.int64)}
+    kind = DecisionTreeClassifier if described.ndim == 1 else DecisionTreeRegressor
+    several = bool((persons < 1).any())
+    model = kind(
+        min_samples_leaf=FEWEST_PERSONS,
+        min_weight_fraction_leaf=(FEWEST_PERSONS - 0.5) / persons.sum() if several else 0.0,
+        max_depth=_MOST_DEPTH,
+        random_state=random_state,
+    )
+    tree = model.fit(x, described, sample_weight=persons if several else None).tree_
+    is_leaf, itself = tree.children_left < 0, np.arange(tree.node_count)
+    children = [np.where(is_leaf, itself, side) for side in (tree.children_right, tree.children_left)]
+    return {
+        "feature": np.where(is_leaf, 0, tree.feature),
+        "threshold": np.where(is_leaf, 0, np.floor(tree.threshold)).astype(np.int64),  # features are whole numbers
+        "child": np.stack(children, axis=1).ravel(),
+    }
+
+
+def _described(target: Predictor, predictors: Sequence[Predictor], rows: IntArray) -> FloatArray | IntArray:
     """Return what the tree predicts at some rows: a class, or several numbers, shape (n_rows,) or (n_rows, n)."""
     codes = target.codes[rows]
     if target.n_levels <= _MOST_CLASSES:
@@ -206,123 +199,67 @@ def _ranks(codes: IntArray, n_levels: int) -> FloatArray:
 
 def _profiles(codes: IntArray, n_levels: int, predictors: Sequence[Predictor], rows: IntArray) -> FloatArray:
     """Describe each level by a few numbers: the main directions in which its rows differ in the predictors."""
-    columns = [_standardised(p.codes[rows]) for p in predictors if p.is_ordered or p.n_levels <= 2]
+    columns = []
     for p in predictors:
-        if not p.is_ordered and p.n_levels > 2:
+        if p.is_ordered or p.n_levels <= 2:
+            columns.append(standardised(p.codes[rows]))
+        else:
             frequent = np.argsort(-np.bincount(p.codes[rows], minlength=p.n_levels))[:_MOST_CLASSES]
-            columns += [_standardised(p.codes[rows] == level) for level in frequent]
-    counts = np.bincount(codes, minlength=n_levels)
-    sums = np.stack([np.bincount(codes, column, n_levels) for column in columns], axis=1)
-    means = sums / (counts[:, None] + FEWEST_PERSONS)  # rare levels are drawn towards the mean, which is 0
-    _, _, directions = np.linalg.svd(means * np.sqrt(counts)[:, None], full_matrices=False)
-    return means @ directions[:_PROFILES].T
+            columns += [standardised(p.codes[rows] == level) for level in frequent]
+    return main_directions(level_means(codes, n_levels, columns, FEWEST_PERSONS), codes, _PROFILES)
 
 
-def _standardised(values: npt.NDArray) -> FloatArray:
+def standardised(values: npt.NDArray) -> FloatArray:
+    """Return values with mean 0 and standard deviation 1."""
     values = values - values.mean()
-    spread = np.sqrt(np.mean(values**2))
-    return values / spread if spread > 0 else values
+    return values / (np.sqrt(np.mean(values**2)) or 1)
+
+
+def level_means(codes: IntArray, n_levels: int, columns: Sequence[FloatArray], prior: int = 0) -> FloatArray:
+    """Return the means of columns in each level; rare levels are drawn towards 0, as if by so many more rows."""
+    sums = np.stack([np.bincount(codes, column, n_levels) for column in columns], axis=1)
+    return sums / np.maximum(np.bincount(codes, minlength=n_levels) + prior, 1)[:, None]
+
+
+def main_directions(means: FloatArray, codes: IntArray, n: int) -> FloatArray:
+    """Return the coordinates of levels in the n directions in which their means differ most, shape (n_levels, n)."""
+    weight = np.sqrt(np.bincount(codes, minlength=len(means)))[:, None]
+    found = means @ np.linalg.svd(means * weight, full_matrices=False)[2][:n].T
+    return np.pad(found, [(0, 0), (0, n - found.shape[1])])
 
 
 def _as_numbers(described: FloatArray | IntArray) -> FloatArray:
-    """Return classes as indicators, and several numbers as they are."""
-    if described.ndim == 2:
-        return described.astype(np.float64, copy=False)
-    indicators = np.eye(int(described.max(initial=0)) + 1)[described]
-    return indicators[:, 1:] if indicators.shape[1] == 2 else indicators
+    """Return classes as indicators, and several numbers as they are, minus their means."""
+    if described.ndim == 1:
+        indicators = np.eye(int(described.max(initial=0)) + 1)[described]
+        described = indicators[:, 1:] if indicators.shape[1] == 2 else indicators
+    return described - described.mean(axis=0)
 
 
 def _most_telling(
-    described: FloatArray | IntArray, predictors: Sequence[Predictor], candidates: Sequence[int], rows: IntArray
+    y: FloatArray, predictors: Sequence[Predictor], candidates: Sequence[int], rows: IntArray
 ) -> list[int]:
     """Return the candidates that explain most of the variance of the described column, in their order."""
     if len(candidates) <= _MOST_PREDICTORS:
         return list(candidates)
     some = slice(None, None, max(1, len(rows) // _ROWS_COMPARED))
-    y = _as_numbers(described[some])
-    y = y - y.mean(axis=0)
+    y = y[some]
     explained = []
     for predictor in (predictors[number] for number in candidates):
         codes = predictor.codes[rows[some]]
-        if predictor.n_levels > _MOST_LEVELS:
-            codes = _merged(codes, predictor.is_ordered)
-        counts = np.bincount(codes)
-        sums = np.stack([np.bincount(codes, column) for column in y.T])
+        counts = np.bincount(codes, minlength=predictor.n_levels)
         # Each level explains as much as one row's variance by chance alone.
-        by_chance = (y**2).sum() / len(y) * np.count_nonzero(counts)
-        explained.append((sums**2 / np.maximum(counts, 1)).sum() - by_chance)
+        by_chance = (y**2).mean(axis=0) * np.count_nonzero(counts)
+        explained.append((counts @ level_means(codes, predictor.n_levels, list(y.T)) ** 2 - by_chance).sum())
     best = np.argsort(-np.array(explained), kind="stable")[:_MOST_PREDICTORS]
     return sorted(candidates[place] for place in best)
 
 
-def _merged(codes: IntArray, is_ordered: bool) -> IntArray:
-    """Return fewer levels: ranges of ordered ones, or the most frequent ones and all others."""
-    if is_ordered:
-        return np.searchsorted(np.unique(np.quantile(codes, np.linspace(0, 1, _MOST_LEVELS)[1:-1])), codes)
-    place = np.empty(codes.max() + 1, dtype=np.int64)
-    place[np.argsort(-np.bincount(codes), kind="stable")] = np.arange(len(place))
-    return np.minimum(place, _MOST_LEVELS - 1)[codes]
-
-
-def _orders(described: FloatArray | IntArray, predictor: Predictor, rows: IntArray) -> list[IntArray | None]:
-    """Return the orders in which the levels of a predictor are offered to the tree."""
+def _orders(y: FloatArray, predictor: Predictor, rows: IntArray) -> list[IntArray]:
+    """Return the orders in which the levels of a predictor are offered to the tree: the place of each level."""
     if predictor.is_ordered or predictor.n_levels <= 2:
-        return [None]
-    codes, y = predictor.codes[rows], _as_numbers(described)
-    counts = np.bincount(codes, minlength=predictor.n_levels)
-    sums = np.stack([np.bincount(codes, column, predictor.n_levels) for column in (y - y.mean(axis=0)).T], axis=1)
-    means = sums / np.maximum(counts, 1)[:, None]
-    _, _, directions = np.linalg.svd(means * np.sqrt(counts)[:, None], full_matrices=False)
-    n_orders = min(len(directions), 1 if predictor.n_levels <= _MANY_LEVELS else 2)
-    return [np.argsort(np.argsort(means @ direction, kind="stable")) for direction in directions[:n_orders]]
-
-
-def _matrix(
-    predictors: Sequence[Predictor], features: list[int], orders: list[IntArray | None], rows: IntArray
-) -> npt.NDArray[np.float32]:
-    """Return the features of some rows, shape (n_rows, n_features)."""
-    x = np.empty((len(rows), len(features)), dtype=np.float32)
-    for j, (number, order) in enumerate(zip(features, orders, strict=True)):
-        codes = predictors[number].codes[rows]
-        x[:, j] = codes if order is None else order[codes]
-    return x
-
-
-def _grown(
-    described: FloatArray | IntArray, x: npt.NDArray[np.float32], persons: FloatArray, random_state: int
-) -> ThresholdTrees:
-    """Grow a tree in which every leaf holds at least ten persons."""
-    if not x.shape[1] or persons.sum() < 2 * FEWEST_PERSONS:
-        return _single_leaf()
-    kind = DecisionTreeClassifier if described.ndim == 1 else DecisionTreeRegressor
-    several = bool((persons < 1).any())
-    tree = (
-        kind(
-            min_samples_leaf=FEWEST_PERSONS,
-            min_weight_fraction_leaf=(FEWEST_PERSONS - 0.5) / persons.sum() if several else 0.0,
-            max_depth=_MOST_DEPTH,
-            random_state=random_state,
-        )
-        .fit(x, described, sample_weight=persons if several else None)
-        .tree_
-    )
-    is_leaf, itself = tree.children_left < 0, np.arange(tree.node_count)
-    children = [np.where(is_leaf, itself, side) for side in (tree.children_right, tree.children_left)]
-    return ThresholdTrees(
-        np.where(is_leaf, 0, tree.feature).astype(np.intp),
-        np.where(is_leaf, 0.0, np.floor(tree.threshold)),  # features are whole numbers
-        np.zeros(tree.node_count, dtype=bool),
-        np.stack(children, axis=1),
-        np.zeros(1, dtype=np.intp),
-    )
-
-
-def _single_leaf() -> ThresholdTrees:
-    """Return a tree without a split."""
-    nothing = np.zeros(1, dtype=np.intp)
-    return ThresholdTrees(nothing, np.zeros(1), np.zeros(1, dtype=bool), np.zeros((1, 2), dtype=np.intp), nothing)
-
-
-def _small(values: IntArray) -> SmallArray:
-    """Return whole numbers in the smallest type that holds them."""
-    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
+        return [np.arange(predictor.n_levels)]
+    codes = predictor.codes[rows]
+    means = level_means(codes, predictor.n_levels, list(y.T))
+    coordinates = main_directions(means, codes, 1 if predictor.n_levels <= _MANY_LEVELS or len(y.T) == 1 else 2)
+    return [np.argsort(np.argsort(coordinate, kind="stable")) for coordinate in coordinates.T]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from fairflows.table.grid import Grid, find_grid
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.number]
 
 FEWEST_PERSONS = 10
@@ -55,45 +54,56 @@ class NumberRanges:
     count: IntArray  # (n_stretches,): number of rows in each stretch
 
     @classmethod
-    def fit(cls, column: pd.Series, who: IntArray, grid: Grid | None = None) -> NumberRanges | None:
+    def fit(cls, column: pd.Series, who: IntArray) -> NumberRanges | None:
         """Return the ranges of a column; None if it has no values, or integers too far apart for a grid.
 
-        `who` is the person of each row. The grid is found in the values unless it is given.
+        `who` is the person of each row.
         """
         is_known = column.notna().to_numpy()
         known = numbers(column[is_known])
-        if not len(known):
+        grid = grid_of_most(known) if len(known) else None
+        if not len(known) or (grid is None and known.dtype.kind != "f"):
             return None
-        grid = grid or grid_of_most(known)
-        if grid is None and known.dtype.kind != "f":
-            return None
-        values = _Values.of(_places(known, grid), who[is_known])
-        starts = _first_values(values.weight)
-        first, stretch_of, low, high, count = _stretches(values, starts)
-        return cls(grid, column.dtype, not is_known.all(), first, stretch_of, low, high, count)
+        return cls(grid, column.dtype, not is_known.all(), *_ranges(_places(known, grid), who[is_known]))
 
     def __len__(self) -> int:
         return len(self.first) + self.has_missing
 
+    @property
+    def missing_place(self) -> float:
+        """The place of a missing value."""
+        return np.nan if self.grid is None else -1
+
+    def places(self, column: pd.Series) -> Places:
+        """Return the place of each value."""
+        is_known = column.notna().to_numpy()
+        places = np.full(len(column), self.missing_place, dtype=self.low.dtype)
+        places[is_known] = _places(numbers(column[is_known]), self.grid)
+        return places
+
     def codes(self, column: pd.Series) -> IntArray:
         """Return the range of each value; the last level stands for a missing value."""
-        is_known = column.notna().to_numpy()
-        codes = np.full(len(column), len(self.first))
-        places = _places(numbers(column[is_known]), self.grid)
-        codes[is_known] = np.maximum(np.searchsorted(self.first, places, side="right") - 1, 0)
-        return codes
+        codes = np.maximum(np.searchsorted(self.first, self.places(column), side="right") - 1, 0)
+        return np.where(column.notna().to_numpy(), codes, len(self.first))
 
     def draw(self, codes: IntArray, generator: np.random.Generator) -> Places:
-        """Draw a place from each of these ranges; a missing value has the place −1, or NaN without a grid."""
-        if not len(codes):
-            return np.empty(0, dtype=self.low.dtype)
+        """Draw a place from each of these ranges."""
         known = np.minimum(codes, len(self.first) - 1)
-        total = np.concatenate([[0], np.cumsum(self.count)])
-        begin, end = total[self.stretch_of[known]], total[self.stretch_of[known + 1]]
-        row = begin + (generator.random(len(codes)) * (end - begin)).astype(np.int64)
-        stretch = np.searchsorted(total, row, side="right") - 1
-        drawn = self._within(self.low[stretch], self.high[stretch], generator.random(len(codes)))
-        return np.where(codes < len(self.first), drawn, np.nan if self.grid is None else -1)
+        begin, end = self._first_row.take(known), self._first_row.take(known + 1)
+        u = generator.random((2, len(codes)))
+        stretch = self._last_row.searchsorted(begin + (u[0] * (end - begin)).astype(np.int64), side="right")
+        drawn = self._within(self.low.take(stretch), self.high.take(stretch), u[1])
+        return np.where(codes < len(self.first), drawn, self.missing_place) if self.has_missing else drawn
+
+    @cached_property
+    def _last_row(self) -> IntArray:
+        """Number of rows up to the end of each stretch."""
+        return np.cumsum(self.count)
+
+    @cached_property
+    def _first_row(self) -> IntArray:
+        """Number of rows before each range, and in all ranges."""
+        return np.append(0, self._last_row)[self.stretch_of]
 
     def _within(self, low: Places, high: Places, u: FloatArray) -> Places:
         """Return the place at the share u of each stretch."""
@@ -109,39 +119,37 @@ class NumberRanges:
     def column(self, places: Places) -> pd.Series:
         """Return the values at these places, in the type of the column."""
         is_missing = np.isnan(places) if self.grid is None else places < 0
-        known = np.where(is_missing, self.low[0], places)
+        known = np.where(is_missing, self.low[0], places) if self.has_missing else places
         kind = _plain_type(self.dtype)
         values = known.astype(kind) if self.grid is None else self.grid.value(known.astype(np.int64), kind)
         column = from_numbers(values, self.dtype)
-        return column.mask(is_missing) if is_missing.any() else column
-
-    def places(self, column: pd.Series) -> Places:
-        """Return the place of each value."""
-        is_known = column.notna().to_numpy()
-        places = np.full(len(column), np.nan if self.grid is None else -1, dtype=self.low.dtype)
-        places[is_known] = _places(numbers(column[is_known]), self.grid)
-        return places
+        return column.mask(is_missing) if self.has_missing and is_missing.any() else column
 
 
-@dataclass(frozen=True)
-class _Values:
-    """The different places of a column, sorted."""
-
-    place: Places
-    weight: FloatArray  # a lower bound for the number of persons
-    count: IntArray  # number of rows
-    is_shared: BoolArray  # whether two persons or more have the value
-
-    @classmethod
-    def of(cls, places: Places, who: IntArray) -> _Values:
-        order = np.lexsort([who, places])
-        places, who = places[order], who[order]
-        rows_each = np.bincount(who)
-        start = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
-        end = np.append(start[1:], len(places))
-        # A person with m rows counts 1/m in each of them, so a sum of ten takes at least ten persons.
-        weight = np.add.reduceat(1 / rows_each[who], start)
-        return cls(places[start], weight, end - start, who[start] != who[end - 1])
+def _ranges(places: Places, who: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray]:
+    """Return the first places of the ranges, their first stretches, and low, high and count of every stretch."""
+    order = np.lexsort([who, places])
+    places, who = places[order], who[order]
+    start = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))  # of each different value
+    end = np.append(start[1:], len(places))
+    # A person with m rows counts 1/m in each of them, so a sum of ten takes at least ten persons.
+    weight = np.add.reduceat(1 / np.bincount(who)[who], start)
+    value, count, is_shared = places[start], end - start, who[start] != who[end - 1]
+    starts = _first_values(weight)
+    of_range = np.searchsorted(starts, np.arange(len(value)), side="right") - 1
+    stretch = np.where(is_shared, np.arange(len(value)), len(value))  # all other values of a range are one stretch
+    _, number = np.unique(of_range * (len(value) + 1) + stretch, return_inverse=True)
+    n_rows = np.bincount(number, count).astype(np.int64)
+    is_inner = is_shared | ~np.isin(np.arange(len(value)), [0, len(value) - 1])
+    # Where nothing else is left of a range, the extremes stand for themselves.
+    is_left = is_inner | (np.bincount(of_range, is_inner)[of_range] == 0)
+    is_there = np.bincount(number, is_left) > 0
+    low, high = np.empty((2, len(n_rows)), dtype=value.dtype)
+    low[number[is_left][::-1]], high[number[is_left]] = value[is_left][::-1], value[is_left]
+    range_of = np.zeros(len(n_rows), dtype=np.int64)
+    range_of[number] = of_range
+    stretch_of = np.searchsorted(range_of[is_there], np.arange(len(starts) + 1))
+    return value[starts], stretch_of, low[is_there], high[is_there], n_rows[is_there]
 
 
 def _first_values(weight: FloatArray) -> IntArray:
@@ -149,7 +157,10 @@ def _first_values(weight: FloatArray) -> IntArray:
     size = max(weight.sum() / _MOST_RANGES, FEWEST_PERSONS)
     is_frequent = weight >= size
     rest = np.cumsum(np.where(is_frequent, 0, weight))
-    part = np.searchsorted(_cuts(rest[-1], size), rest, side="right")
+    # Ranges of one size, and ever smaller ones towards both ends.
+    tail = FEWEST_PERSONS * 2.0 ** np.arange(np.log2(size / FEWEST_PERSONS))
+    cuts = np.unique(np.concatenate([tail, np.arange(size, rest[-1], size), rest[-1] - tail]))
+    part = np.searchsorted(cuts[(cuts > 0) & (cuts < rest[-1])], rest, side="right")
     begins = is_frequent | (np.diff(part, prepend=0) > 0)
     begins[1:] |= is_frequent[:-1]
     begins[0] = True
@@ -157,16 +168,9 @@ def _first_values(weight: FloatArray) -> IntArray:
     return start[_large_enough(np.add.reduceat(weight, start))]
 
 
-def _cuts(total: float, size: float) -> FloatArray:
-    """Return after how many persons a range ends: ranges of one size, and ever smaller ones towards both ends."""
-    tail = FEWEST_PERSONS * 2.0 ** np.arange(np.log2(size / FEWEST_PERSONS))
-    cuts = np.concatenate([tail, np.arange(size, total, size), total - tail])
-    return np.sort(cuts[(cuts > 0) & (cuts < total)])
-
-
 def _large_enough(persons: FloatArray) -> IntArray:
     """Return which ranges remain after each small one was joined with its smaller neighbour."""
-    ends, sizes = list(range(len(persons))), persons.tolist()
+    firsts, sizes = list(range(len(persons))), persons.tolist()
     i = 0
     while i < len(sizes) and len(sizes) > 1:
         if sizes[i] >= FEWEST_PERSONS - 1e-6:
@@ -175,32 +179,8 @@ def _large_enough(persons: FloatArray) -> IntArray:
         left = i > 0 and (i + 1 == len(sizes) or sizes[i - 1] <= sizes[i + 1])
         i -= left
         sizes[i] += sizes.pop(i + 1)
-        ends.pop(i + 1)
-    return np.array(ends)
-
-
-def _stretches(values: _Values, starts: IntArray) -> tuple[Places, IntArray, Places, Places, IntArray]:
-    """Return the first places of the ranges, the first stretches, and low, high and count of every stretch."""
-    ends = np.append(starts[1:], len(values.place))
-    own_extreme = {i for i in (0, len(values.place) - 1) if not values.is_shared[i]}
-    stretch_of, low, high, count = [0], [], [], []
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        shared = start + np.flatnonzero(values.is_shared[start:end])
-        low += values.place[shared].tolist()
-        high += values.place[shared].tolist()
-        count += values.count[shared].tolist()
-        others = [i for i in (start + np.flatnonzero(~values.is_shared[start:end])).tolist() if i not in own_extreme]
-        n_others = end - start - len(shared)
-        if not others and n_others and not len(shared):  # nothing else is left: the extremes stand for themselves
-            others = list(range(start, end))
-        if others:
-            low.append(values.place[others[0]])
-            high.append(values.place[others[-1]])
-            count.append(int(values.count[start:end][~values.is_shared[start:end]].sum()))
-        stretch_of.append(len(low))
-    kind = values.place.dtype
-    places = [np.array(part, dtype=kind) for part in (low, high)]
-    return values.place[starts], np.array(stretch_of), places[0], places[1], np.array(count, dtype=np.int64)
+        firsts.pop(i + 1)
+    return np.array(firsts)
 
 
 def grid_of_most(known: np.ndarray) -> Grid | None:
@@ -211,9 +191,9 @@ def grid_of_most(known: np.ndarray) -> Grid | None:
     >>> grid_of_most(np.array([*np.arange(0, 100, 0.1).round(1), 5.699999999999999]))
     Grid(origin=0, step=1, decimals=1, n_steps=1000)
     """
-    if known.dtype.kind != "f":
-        return find_grid(known) or _finest_grid(known)
     grid = find_grid(known)
+    if known.dtype.kind != "f":
+        return grid or _finest_grid(known)
     if grid is not None and grid.decimals <= 0:
         return grid
     sample = known[:: max(1, len(known) // 4_096)].astype(np.float64)

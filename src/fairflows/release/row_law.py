@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +15,11 @@ import pandas as pd
 from fairflows.codec import Levels
 from fairflows.display import ShowProgress
 from fairflows.exceptions import DataError
-from fairflows.release.column_tree import ColumnTree, Predictor, Target
-from fairflows.release.formulas import Columns, Formula
+from fairflows.release.column_tree import ColumnTree, Predictor, level_means, main_directions, standardised
+from fairflows.release.derived_columns import Columns, Derived, Formula, Lookup, find_derived
 from fairflows.release.number_ranges import NumberRanges, Places
-from fairflows.release.recipes import Recipe, drawn_columns, find_classes, find_recipes, take_apart, value_codes
 from fairflows.release.rules import Rule, check_rules
-from fairflows.table.columns import Dtype, Schema, check_known, floats, has_order
-from fairflows.table.frames import only_used_categories
+from fairflows.table.columns import Dtype, Schema, floats, has_order
 from fairflows.table.persons import Secret, keyed_hashes
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,11 +28,10 @@ BoolArray = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 Part = Levels | NumberRanges
 
-_COORDINATES = 10  # of a cell
+_COORDINATES = 6  # of a cell
 _MOST_LEVELS = 64  # of a column that count for the coordinates
 _MOST_CANDIDATES = 128  # predictors of a column in a wide table
 _ROWS_COMPARED = 2_000
-_MOST_VALUES = 2_000  # of a column of numbers that may be a code
 _REDRAWS, _MIXES = 32, 96
 _ROWS_AT_ONCE = 2**15
 
@@ -56,7 +54,7 @@ class RowLaw:
     for cell j with coordinates c_j: the main directions in which the means of cells differ, and the mean of column d.
     Each factor is a decision tree (`ColumnTree`). A category is drawn by its frequency in the leaf, a number by the
     frequency of its range, and then within the range (`NumberRanges`). Leaves and ranges hold at least ten persons.
-    Columns that follow from others are computed (`fairflows.release.recipes`).
+    Columns that follow from others are computed (`fairflows.release.derived_columns`).
 
     A row is drawn from nothing but a cell and fresh randomness, so a certificate of the cell covers the row, however
     well or badly the law fits (data-processing inequality). The law never sees the sensitive attribute.
@@ -78,13 +76,11 @@ class RowLaw:
     dtypes: dict[str, Dtype]
     labels: list[Hashable]  # which of the columns are labels
     rows_in: IntArray  # (n_cells,): number of training rows in each cell
-    # (n_cells, n_coordinates): rank of each cell in each coordinate, the last of which belong to one column each
+    # (n_coordinates, n_cells): rank of each cell in each coordinate, the last of which belong to one column each
     coordinates: IntArray
-    order: list[Hashable]  # columns that are drawn, in the order in which they are drawn
-    parts: dict[Hashable, Part]  # levels of the columns that are drawn
+    parts: dict[Hashable, Part]  # levels of the columns that are drawn, in the order in which they are drawn
     trees: dict[Hashable, ColumnTree]  # predictors are the coordinates, then the columns in the order above
-    parents: dict[Hashable, Hashable]  # columns that are drawn among the codes of a class, and the column of the class
-    recipes: list[Recipe]  # how the other columns are computed, in order
+    computed: list[Derived]  # how the other columns are computed, in order
     limits: dict[Hashable, tuple[float, float]]  # range of each column that is computed by a formula
     rules: list[Rule]  # which every row obeys
     taken: Hashes  # keyed hashes of the rows that only one training person has, sorted
@@ -98,10 +94,7 @@ class RowLaw:
     @property
     def derived(self) -> list[str]:
         """Say which columns follow from others, one sentence for each relation."""
-        nested = [
-            f"{child} is drawn among the values that belong to {parent}" for child, parent in self.parents.items()
-        ]
-        return [*map(str, self.recipes), *nested]
+        return [str(found) for found in self.computed]
 
     @classmethod
     def fit(
@@ -115,7 +108,6 @@ class RowLaw:
         kinds: Mapping[Hashable, str] | None = None,
         rules: Sequence[str] = (),
         derive: bool = True,
-        order: Sequence[Hashable] = (),
         label_place: int | None = None,
         key: Secret = b"",
         random_state: int = 0,
@@ -141,8 +133,6 @@ class RowLaw:
             Expressions over columns that are true in every row (`fairflows.release.rules`).
         derive : bool, default=True
             Whether columns that follow from others are recognised and computed.
-        order : sequence of column, default=()
-            Columns to draw first; the others follow, those with few levels first.
         label_place : int, default=None
             Number of features before the labels in the drawn rows; by default the labels are last.
         key : bytes, default=b""
@@ -157,30 +147,41 @@ class RowLaw:
         cells = _checked_cells(cells, n_cells)
         who = np.arange(len(whole)) if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1]
         checked = check_rules(rules, whole)
-        plan = _plan(whole, kinds or {}, who, derive)
-        codes = {name: plan.parts[name].codes(column).astype(np.int64) for name, column in plan.frame.items()}
-        drawn = _drawing_order(plan, order)
-        coordinates = _coordinates({name: codes[name] for name in drawn}, plan, cells, n_cells)
-        predictors = [Predictor(coordinate[cells], n_cells, True) for coordinate in coordinates.T]
-        predictors += [Predictor(codes[name], len(plan.parts[name]), plan.is_ordered[name]) for name in drawn]
-        targets = [_target(name, plan, codes, who) for name in drawn]
-        formulas = [recipe for recipe in plan.recipes if isinstance(recipe, Formula)]
-        return cls(
+        declared = {n for n, c in whole.items() if (kinds or {}).get(n) == "categorical" and has_order(c.dtype)}
+        drawn, computed = find_derived(whole, declared) if derive else (dict(whole.items()), [])
+        exact = declared | {found.source for found in computed if isinstance(found, Lookup)}
+        parts = {name: _part(name, column, who, name in exact) for name, column in drawn.items()}
+        parts = dict(sorted(parts.items(), key=lambda item: len(item[1])))
+        codes = {name: part.codes(drawn[name]).astype(np.int64) for name, part in parts.items()}
+        columns = [
+            Predictor(codes[name], len(part), name not in declared and _is_ordered(drawn[name]))
+            for name, part in parts.items()
+        ]
+        targets = [
+            replace(column, codes=_without_own(name, codes[name], part, who))
+            for column, (name, part) in zip(columns, parts.items(), strict=True)
+        ]
+        coordinates = _coordinates(columns, cells, n_cells)
+        predictors = [*(Predictor(ranks[cells], n_cells, True) for ranks in coordinates), *columns]
+        trees = _fit_trees(targets, predictors, who, random_state, show)
+        formulas = [found.column for found in computed if isinstance(found, Formula)]
+        law = cls(
             schema=Schema.of(whole),
             dtypes={str(name): column.dtype for name, column in whole.items()},
             labels=labels,
             rows_in=np.bincount(cells, minlength=n_cells),
             coordinates=coordinates,
-            order=drawn,
-            parts=plan.parts,
-            trees=dict(zip(drawn, _fit_trees(targets, predictors, who, random_state, show), strict=True)),
-            parents=plan.parents,
-            recipes=plan.recipes,
-            limits={formula.column: _limits(floats(plan.apart[formula.column]), who) for formula in formulas},
+            parts=parts,
+            trees=dict(zip(parts, trees, strict=True)),
+            computed=computed,
+            limits={name: _limits(floats(whole[name]), who) for name in formulas if name in whole},
             rules=checked,
-            taken=_taken(plan, codes, labels, who, key),
+            taken=np.empty(0, dtype=np.uint64),
             key=key,
         )
+        places = {name: _places(part, drawn[name], codes[name]) for name, part in parts.items()}
+        taken = [_held_by_one(hashes, who) for hashes in law._hashes(places, dict(whole.items()))]
+        return replace(law, taken=np.unique(np.concatenate(taken)))
 
     def sample(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> pd.DataFrame:
         """Draw a fresh row for each cell: equal cells get different rows, and so does one person who comes twice.
@@ -196,77 +197,76 @@ class RowLaw:
 
     def draw(self, cells: npt.ArrayLike, generator: np.random.Generator | None = None) -> Drawn:
         """Draw a fresh row for each cell, and count the rows that took more than one attempt."""
-        cells = _checked_cells(cells, len(self.coordinates))
+        cells = _checked_cells(cells, len(self.rows_in))
         generator = np.random.default_rng() if generator is None else generator
-        is_empty = self.rows_in[cells] == 0  # a cell without training rows has the law of all rows
-        shares = self.rows_in / self.rows_in.sum()
-        cells = np.where(is_empty, generator.choice(len(shares), len(cells), p=shares), cells)
+        is_empty = self.rows_in.take(cells) == 0
+        if is_empty.any():  # a cell without training rows has the law of all rows
+            shares = self.rows_in / self.rows_in.sum()
+            cells = np.where(is_empty, generator.choice(len(shares), len(cells), p=shares), cells)
         parts = [
             self._draw_chunk(cells[start : start + _ROWS_AT_ONCE], generator)
             for start in range(0, max(len(cells), 1), _ROWS_AT_ONCE)
         ]
-        rows = parts[0].rows if len(parts) == 1 else pd.concat([part.rows for part in parts], ignore_index=True)
-        own, broken = (sum(getattr(part, name) for part in parts) for name in ("own", "broken"))
-        types = dict(zip(self.names, self.dtypes.values(), strict=True))
-        return Drawn(only_used_categories(rows.astype(types)), own, broken)
+        if len(parts) == 1:
+            return parts[0]
+        rows = pd.concat([part.rows for part in parts], ignore_index=True)
+        return Drawn(rows, sum(part.own for part in parts), sum(part.broken for part in parts))
 
     def _draw_chunk(self, cells: IntArray, generator: np.random.Generator) -> Drawn:
-        codes = self._draw_codes(cells, generator)
+        codes = self._draw_codes(cells, None, generator)
         places = self._draw_places(codes, generator)
         columns = self._columns(places)
-        rows = self._rows(columns)
-        own, broken = self._is_own(places, columns), self._is_broken(columns, rows)
+        own, broken = self._is_own(places, columns), self._is_broken(columns)
         counted = int(own.sum()), int(broken.sum())
         again = np.flatnonzero(own | broken)
         for attempt in range(_REDRAWS + _MIXES):
             if not len(again):
-                return Drawn(rows, *counted)
-            if attempt < _REDRAWS:
-                new = self._draw_codes(cells[again], generator)
-            else:  # a row that cannot be drawn otherwise gets one value after the other from the law of all rows
-                new = self._mixed({name: code[again] for name, code in codes.items()}, generator)
+                break
+            kept = {name: code[again] for name, code in codes.items()}
+            new = self._draw_codes(cells[again], kept, generator, broken[again], attempt >= _REDRAWS)
             new_places = self._draw_places(new, generator)
             new_columns = self._columns(new_places)
-            new_rows = self._rows(new_columns)
-            for name in self.order:
-                codes[name][again] = new[name]
-            rows = _replaced(rows, again, new_rows)
-            again = again[self._is_own(new_places, new_columns) | self._is_broken(new_columns, new_rows)]
-        raise DataError(
-            f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
-            "training person has, or breaks a rule. Release cells instead, or fewer columns, or columns with fewer "
-            "values."
-        )
+            for name in self.parts:
+                codes[name][again], places[name][again] = new[name], new_places[name]
+            broken[again] = self._is_broken(new_columns)
+            again = again[self._is_own(new_places, new_columns) | broken[again]]
+        if len(again):
+            raise DataError(
+                f"{len(again):,} rows cannot be drawn: nearly every row that the columns allow is one that a single "
+                "training person has, or breaks a rule. Release cells instead, or fewer columns, or columns with fewer "
+                "values."
+            )
+        columns = self._columns(places) if any(counted) else columns
+        return Drawn(pd.DataFrame({name: columns[name].array for name in self.names}, copy=False), *counted)
 
-    def _draw_codes(self, cells: IntArray, generator: np.random.Generator) -> dict[Hashable, IntArray]:
-        """Draw the levels of all columns, one column after the other."""
-        known = [coordinate[cells] for coordinate in self.coordinates.T]
+    def _draw_codes(
+        self,
+        cells: IntArray,
+        kept: dict[Hashable, IntArray] | None,
+        generator: np.random.Generator,
+        is_broken: BoolArray | None = None,
+        from_all: bool = False,
+    ) -> dict[Hashable, IntArray]:
+        """Draw the levels of all columns, one column after the other.
+
+        With `kept`, rows that break a rule are drawn again. Other rows get a new value in one random column: whole rows
+        drawn again would seldom have the values, such as a missing one, that few rows have.
+        `from_all` takes new values from the law of all rows, for rows that cannot be drawn otherwise.
+        """
+        first = len(self.coordinates)
+        known = np.empty((first + len(self.parts), len(cells)), dtype=np.int64)
+        known[:first] = self.coordinates.take(cells, axis=1)
+        chosen = generator.integers(len(self.parts), size=len(cells)) if kept else None
         codes: dict[Hashable, IntArray] = {}
-        for name in self.order:
-            codes[name] = self.trees[name].draw(known, self._class(name, codes), generator)
-            known.append(codes[name])
+        for place, (name, tree) in enumerate(self.trees.items()):
+            new = tree.draw(None if from_all else known, len(cells), generator)
+            if kept:
+                new = np.where((chosen == place) | (is_broken & (not from_all)), new, kept[name])
+            codes[name] = known[first + place] = new
         return codes
 
-    def _class(self, name: Hashable, codes: Mapping[Hashable, IntArray]) -> IntArray | None:
-        """Return the class that a finer code must have, where another column holds it."""
-        return codes[self.parents[name]] if name in self.parents else None
-
-    def _mixed(self, codes: dict[Hashable, IntArray], generator: np.random.Generator) -> dict[Hashable, IntArray]:
-        """Return the rows with a new value in one random column each, and in the columns that hang on it."""
-        n = len(next(iter(codes.values())))
-        chosen = generator.integers(len(self.order), size=n)
-        changed: dict[Hashable, BoolArray] = {}
-        mixed: dict[Hashable, IntArray] = {}
-        for place, name in enumerate(self.order):
-            changed[name] = chosen == place
-            if name in self.parents:
-                changed[name] = changed[name] | changed[self.parents[name]]
-            new = self.trees[name].draw_from_all(self._class(name, mixed), n, generator)
-            mixed[name] = np.where(changed[name], new, codes[name])
-        return mixed
-
     def _draw_places(self, codes: dict[Hashable, IntArray], generator: np.random.Generator) -> dict[Hashable, Places]:
-        """Draw a place within each range; a category is its own place. Columns come as hashes take them."""
+        """Draw a place within each range; a category is its own place."""
         return {
             name: part.draw(codes[name], generator) if isinstance(part, NumberRanges) else codes[name]
             for name, part in self.parts.items()
@@ -274,83 +274,57 @@ class RowLaw:
 
     def _columns(self, places: dict[Hashable, Places]) -> Columns:
         """Return all columns at these places: those that are drawn, and those that are computed."""
-        columns: Columns = {name: self.parts[name].column(place) for name, place in places.items()}
-        for recipe in self.recipes:
-            columns |= recipe.compute(columns)
+        columns: Columns = {name: part.column(places[name]) for name, part in self.parts.items()}
+        for found in self.computed:
+            columns[found.column] = found.compute(columns)
         return columns
-
-    def _rows(self, columns: Columns) -> pd.DataFrame:
-        """Return the columns of the table."""
-        return pd.DataFrame({name: columns[name] for name in self.names})
 
     def _is_own(self, places: dict[Hashable, Places], columns: Columns) -> BoolArray:
         """Return which rows only one training person has, with or without the label."""
         is_own = np.zeros(len(next(iter(places.values()))), dtype=bool)
         if len(self.taken):
-            for hashes in _row_hashes(_identity(places, columns, self.recipes), self.labels, self.key):
-                at = np.minimum(np.searchsorted(self.taken, hashes), len(self.taken) - 1)
-                is_own |= self.taken[at] == hashes
+            for hashes in self._hashes(places, columns):
+                is_own |= self.taken.take(self.taken.searchsorted(hashes), mode="clip") == hashes
         return is_own
 
-    def _is_broken(self, columns: Columns, rows: pd.DataFrame) -> BoolArray:
+    def _is_broken(self, columns: Columns) -> BoolArray:
         """Return which rows break a rule, or have a computed number outside the range of the training rows."""
-        is_broken = np.zeros(len(rows), dtype=bool)
-        for rule in self.rules:
-            is_broken |= rule.is_broken(rows)
+        is_broken = np.zeros(len(next(iter(columns.values()))), dtype=bool)
+        if self.rules:
+            rows = pd.DataFrame({name: columns[name] for rule in self.rules for name in rule.columns})
+            is_broken |= np.any([rule.is_broken(rows) for rule in self.rules], axis=0)
         for name, (low, high) in self.limits.items():
             value = floats(columns[name])
             is_broken |= (value < low) | (value > high)
         return is_broken
 
+    def _hashes(self, places: Mapping[Hashable, Places], columns: Columns) -> Iterator[Hashes]:
+        """Yield a keyed hash of the features of every row, and of the whole row where it has a label.
 
-@dataclass(frozen=True)
-class _Plan:
-    """Which columns are drawn, with their levels, and how the others are computed."""
+        A row is known by the places of its columns that are drawn, and by its numbers that are computed.
+        """
+        factors, names = self._factors
+        mixed = np.zeros(len(next(iter(places.values()))), dtype=np.uint64)
+        for place, (name, factor) in enumerate(zip(names, factors, strict=True), start=1):
+            value = places[name] if name in places else floats(columns[name]).round(6)
+            bits = (value + 0.0).view(np.uint64) if value.dtype.kind == "f" else value.astype(np.int64).view(np.uint64)
+            mixed = (mixed ^ bits) * factor
+            mixed ^= mixed >> np.uint64(29)
+            if place == len(names) or (names[place] in self.labels and name not in self.labels):
+                yield mixed.copy()
 
-    apart: pd.DataFrame  # the table, and the columns that are drawn instead of computed ones
-    frame: pd.DataFrame  # the columns that are drawn
-    parts: dict[Hashable, Part]
-    is_ordered: dict[Hashable, bool]
-    parents: dict[Hashable, Hashable]
-    recipes: list[Recipe]
+    @cached_property
+    def _factors(self) -> tuple[Hashes, list[Hashable]]:
+        """The factors of the hash, and the columns that tell rows apart: labels come last.
 
-
-def _plan(whole: pd.DataFrame, kinds: Mapping[Hashable, str], who: IntArray, derive: bool) -> _Plan:
-    """Find the columns that follow from others, and the levels of all other columns."""
-    declared = {name for name, c in whole.items() if kinds.get(name) == "categorical" and has_order(c.dtype)}
-    recipes = find_recipes(whole.drop(columns=list(declared))) if derive else []
-    apart = take_apart(whole, recipes)
-    parents: dict[Hashable, Hashable] = {}
-    exact = set(declared)
-    if derive:
-        drawn = drawn_columns(apart, recipes)
-        candidates = {name: drawn[name] for name in drawn if name in declared or _may_be_code(drawn[name])}
-        classes = find_classes(drawn, {name: value_codes(column) for name, column in candidates.items()})
-        parents, recipes = classes.parents, [*classes.lookups, *recipes]
-        exact |= {*parents, *parents.values(), *(lookup.source for lookup in classes.lookups)}
-    frame = drawn_columns(apart, recipes)
-    parts = {name: _part(name, column, who, name in exact) for name, column in frame.items()}
-    is_ordered = {
-        name: not isinstance(part, Levels) or (name not in declared and _is_ordered(frame[name]))
-        for name, part in parts.items()
-    }
-    return _Plan(apart, frame, parts, is_ordered, parents, recipes)
-
-
-def _may_be_code(column: pd.Series) -> bool:
-    """Whether a column may determine others: categories, or not too many different whole numbers."""
-    if not has_order(column.dtype):
-        return True
-    return column.nunique() <= min(_MOST_VALUES, len(column) // 5)
-
-
-def _is_ordered(column: pd.Series) -> bool:
-    return has_order(column.dtype) or (isinstance(column.dtype, pd.CategoricalDtype) and column.dtype.ordered)
-
-
-def _part(name: Hashable, column: pd.Series, who: IntArray, is_exact: bool) -> Part:
-    ranges = NumberRanges.fit(column, who) if has_order(column.dtype) and not is_exact else None
-    return Levels.fit(str(name), column) if ranges is None else ranges
+        The rest of a formula is left out, because its rounding is not part of a row.
+        """
+        formulas = [found for found in self.computed if isinstance(found, Formula)]
+        rests = {formula.rest for formula in formulas}
+        names = [name for name in self.parts if name not in rests]
+        names += [formula.column for formula in formulas if formula.column in self.schema.kinds]
+        names.sort(key=lambda name: (name in self.labels, str(name)))
+        return keyed_hashes([f"column {d}" for d in range(len(names))], self.key, "row") | np.uint64(1), names
 
 
 def _joined(X: pd.DataFrame, y: pd.DataFrame | None, label_place: int | None) -> pd.DataFrame:
@@ -367,15 +341,69 @@ def _joined(X: pd.DataFrame, y: pd.DataFrame | None, label_place: int | None) ->
     return whole
 
 
-def _target(name: Hashable, plan: _Plan, codes: dict[Hashable, IntArray], who: IntArray) -> Target:
-    """Return the column that a tree predicts."""
-    part = plan.parts[name]
-    parent = codes[plan.parents[name]] if name in plan.parents else None
-    return Target(_without_own(name, codes[name], part, who), len(part), plan.is_ordered[name], parent)
+def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
+    cells = np.asarray(cells)
+    if cells.ndim != 1 or cells.dtype.kind not in "iu":
+        raise DataError(f"Cells must be whole numbers, one per row; got {cells.dtype} of shape {cells.shape}.")
+    if len(cells) and not 0 <= cells.min() <= cells.max() < n_cells:
+        raise DataError(f"Cells must be in 0 … {n_cells - 1}; got {cells.min()} … {cells.max()}.")
+    return cells.astype(np.int64)
+
+
+def _part(name: Hashable, column: pd.Series, who: IntArray, is_exact: bool) -> Part:
+    """Return the ranges of a column of numbers, or the levels of a column of categories."""
+    ranges = NumberRanges.fit(column, who) if has_order(column.dtype) and not is_exact else None
+    return Levels.fit(str(name), column) if ranges is None else ranges
+
+
+def _is_ordered(column: pd.Series) -> bool:
+    return has_order(column.dtype) or (isinstance(column.dtype, pd.CategoricalDtype) and column.dtype.ordered)
+
+
+def _places(part: Part, column: pd.Series, codes: IntArray) -> Places:
+    return part.places(column) if isinstance(part, NumberRanges) else codes
+
+
+def _without_own(name: Hashable, codes: IntArray, part: Part, who: IntArray) -> IntArray:
+    """Return levels with −1 for a category that only one person has."""
+    if not isinstance(part, Levels):
+        return codes
+    somebody = np.zeros(len(part), dtype=who.dtype)
+    somebody[codes] = who
+    is_shared = np.bincount(codes, who != somebody[codes], minlength=len(part)) > 0
+    if not is_shared.any():
+        raise DataError(
+            f"Column {name!r} has a different value for every person, so that every value tells who it is: leave the "
+            "column out."
+        )
+    if isinstance(part.dtype, pd.CategoricalDtype):  # the type of drawn columns does not name other categories
+        drawn = set(part.index[is_shared[: len(part.index)]])
+        part.dtype = pd.CategoricalDtype([c for c in part.dtype.categories if c in drawn], part.dtype.ordered)
+    return np.where(is_shared[codes], codes, -1)
+
+
+def _coordinates(columns: list[Predictor], cells: IntArray, n_cells: int) -> IntArray:
+    """Return the rank of each cell in the main directions in which cells differ, then in that of every column."""
+    of_columns = [level_means(cells, n_cells, list(_features(column))) for column in columns]
+    main = main_directions(np.concatenate(of_columns, axis=1), cells, _COORDINATES)
+    values = np.column_stack([main, *(main_directions(means, cells, 1) for means in of_columns)])
+    return np.stack([np.unique(value.round(9), return_inverse=True)[1] for value in values.T])
+
+
+def _features(column: Predictor) -> Iterator[FloatArray]:
+    """Yield a column as standardised numbers, whose variances add up to 1."""
+    shares = np.bincount(column.codes, minlength=column.n_levels) / len(column.codes)
+    if column.is_ordered:
+        rank = np.cumsum(shares) - shares / 2
+        yield standardised(rank[column.codes])
+        return
+    scale = np.sqrt((shares * (1 - shares)).sum()) or 1
+    for level in np.argsort(-shares, kind="stable")[: _MOST_LEVELS if column.n_levels > 2 else 1]:
+        yield ((column.codes == level) - shares[level]) / scale
 
 
 def _fit_trees(
-    targets: list[Target],
+    targets: list[Predictor],
     predictors: list[Predictor],
     who: IntArray,
     random_state: int,
@@ -406,97 +434,15 @@ def _candidates(predictors: list[Predictor], n_columns: int) -> list[list[int]]:
     them that correlate most with the column.
     """
     first = len(predictors) - n_columns  # number of coordinates
-    of_all = list(range(first - n_columns))
+    n_main = first - n_columns
     before = [list(range(first, first + place)) for place in range(n_columns)]
     if n_columns > _MOST_CANDIDATES:
         rows = slice(None, None, max(1, len(predictors[0].codes) // _ROWS_COMPARED))
-        x = np.stack([predictor.codes[rows] for predictor in predictors[first:]]).astype(np.float32)
-        x -= x.mean(axis=1, keepdims=True)
-        x /= np.maximum(np.sqrt((x**2).sum(axis=1, keepdims=True)), 1e-9)
+        x = np.stack([standardised(predictor.codes[rows]) for predictor in predictors[first:]]).astype(np.float32)
         for place in range(n_columns):
-            strength = np.abs(x[:place] @ x[place])
-            best = np.argsort(-strength, kind="stable")[: _MOST_CANDIDATES // 2]
-            before[place] = sorted((first + best).tolist())
-    return [[*of_all, len(of_all) + place, *before[place]] for place in range(n_columns)]
-
-
-def _taken(
-    plan: _Plan,
-    codes: dict[Hashable, IntArray],
-    labels: Sequence[Hashable],
-    who: IntArray,
-    key: Secret,
-) -> Hashes:
-    """Return the hashes of the rows that only one person has, with or without the label."""
-    places = {
-        name: part.places(plan.frame[name]) if isinstance(part, NumberRanges) else codes[name]
-        for name, part in plan.parts.items()
-    }
-    hashes = _row_hashes(_identity(places, dict(plan.apart.items()), plan.recipes), labels, key)
-    return np.unique(np.concatenate([_held_by_one(found, who) for found in hashes]))
-
-
-def _coordinates(codes: dict[Hashable, IntArray], plan: _Plan, cells: IntArray, n_cells: int) -> IntArray:
-    """Return the rank of each cell in the main directions in which cells differ, then in that of every column."""
-    counts = np.maximum(np.bincount(cells, minlength=n_cells), 1)
-    of_columns = []
-    for name, code in codes.items():
-        features = _features(code, len(plan.parts[name]), plan.is_ordered[name])
-        of_columns.append(np.stack([np.bincount(cells, feature, n_cells) / counts for feature in features], axis=1))
-    main = _main_directions(np.concatenate(of_columns, axis=1), counts, _COORDINATES)
-    values = np.column_stack([main, *(_main_directions(means, counts, 1) for means in of_columns)])
-    return np.stack([np.unique(value.round(9), return_inverse=True)[1] for value in values.T], axis=1)
-
-
-def _main_directions(means: FloatArray, counts: IntArray, n: int) -> FloatArray:
-    """Return the coordinates of cells in the directions in which their means differ most, shape (n_cells, n)."""
-    _, _, directions = np.linalg.svd(means * np.sqrt(counts)[:, None], full_matrices=False)
-    found = means @ directions[:n].T
-    return np.pad(found, [(0, 0), (0, n - found.shape[1])])
-
-
-def _features(code: IntArray, n_levels: int, is_ordered: bool) -> Iterator[FloatArray]:
-    """Yield a column as standardised numbers, whose variances add up to 1."""
-    shares = np.bincount(code, minlength=n_levels) / len(code)
-    if is_ordered:
-        rank = np.cumsum(shares) - shares / 2
-        spread = np.sqrt(shares @ (rank - shares @ rank) ** 2)
-        yield ((rank - shares @ rank) / (spread if spread > 0 else 1))[code]
-        return
-    scale = np.sqrt((shares * (1 - shares)).sum())
-    for level in np.argsort(-shares, kind="stable")[: _MOST_LEVELS if n_levels > 2 else 1]:
-        yield ((code == level) - shares[level]) / (scale if scale > 0 else 1)
-
-
-def _drawing_order(plan: _Plan, first: Sequence[Hashable]) -> list[Hashable]:
-    """Return the columns in the order in which they are drawn: a class before its codes, few levels before many."""
-    for name in first:
-        check_known(name, plan.frame.columns, "drawn")
-    waiting = [
-        *first,
-        *sorted(set(plan.parts) - set(first), key=lambda name: (len(plan.parts[name]), list(plan.parts).index(name))),
-    ]
-    order: list[Hashable] = []
-    while waiting:
-        name = next(name for name in waiting if plan.parents.get(name) not in waiting)
-        waiting.remove(name)
-        order.append(name)
-    return order
-
-
-def _without_own(name: Hashable, codes: IntArray, part: Part, who: IntArray) -> IntArray:
-    """Return levels with −1 for a category that only one person has."""
-    if not isinstance(part, Levels):
-        return codes
-    somebody = np.zeros(len(part), dtype=who.dtype)
-    somebody[codes] = who
-    is_shared = np.bincount(codes, who != somebody[codes], minlength=len(part)) > 0
-    if not is_shared.any():
-        raise DataError(
-            f"Column {name!r} has a different value for every person, so that every value tells who it is: leave the "
-            "column out."
-        )
-    return np.where(is_shared[codes], codes, -1)
+            strongest = np.argsort(-np.abs(x[:place] @ x[place]), kind="stable")[: _MOST_CANDIDATES // 2]
+            before[place] = sorted((first + strongest).tolist())
+    return [[*range(n_main), n_main + place, *before[place]] for place in range(n_columns)]
 
 
 def _limits(values: FloatArray, who: IntArray) -> tuple[float, float]:
@@ -505,62 +451,17 @@ def _limits(values: FloatArray, who: IntArray) -> tuple[float, float]:
     values, who = values[is_known], who[is_known]
     if not len(values):
         return -np.inf, np.inf
-    found = []
-    for extreme, next_to in ((values.min(), np.min), (values.max(), np.max)):
-        at = values == extreme
-        alone = len(np.unique(who[at])) == 1 and not at.all()
-        found.append(float(next_to(values[~at])) if alone else float(extreme))
-    return found[0], found[1]
-
-
-def _identity(places: Mapping[Hashable, Places], columns: Columns, recipes: Sequence[Recipe]) -> dict[Hashable, Places]:
-    """Return the numbers that tell rows apart: places of columns that are drawn, values of computed numbers.
-
-    The rest of a formula is left out, because its rounding is not part of a row.
-    """
-    formulas = [recipe for recipe in recipes if isinstance(recipe, Formula)]
-    rests = {recipe.helper for recipe in formulas}
-    return {n: place for n, place in places.items() if n not in rests} | {
-        r.column: floats(columns[r.column]) for r in formulas
-    }
-
-
-def _row_hashes(identity: dict[Hashable, Places], labels: Sequence[Hashable], key: Secret) -> Iterator[Hashes]:
-    """Yield a keyed hash of the features of every row, and of the whole row where it has a label."""
-    names = [*(name for name in identity if name not in labels), *(name for name in identity if name in labels)]
-    n_features = sum(name not in labels for name in names)
-    factors = keyed_hashes([f"column {d}" for d in range(len(names))], key, "row") | np.uint64(1)
-    mixed = np.zeros(len(next(iter(identity.values()))), dtype=np.uint64)
-    for d, name in enumerate(names):
-        place = identity[name]
-        bits = (place + 0.0).view(np.uint64) if place.dtype.kind == "f" else place.astype(np.int64).view(np.uint64)
-        mixed = (mixed ^ bits) * factors[d]
-        mixed ^= mixed >> np.uint64(29)
-        if d + 1 in (n_features, len(names)):
-            yield mixed.copy()
+    low, high = values.min(), values.max()
+    is_alone = [len(np.unique(who[values == extreme])) == 1 for extreme in (low, high)]
+    inner = values[(values > low) | (not is_alone[0])]
+    inner = inner[(inner < high) | (not is_alone[1])]
+    return (float(inner.min()), float(inner.max())) if len(inner) else (float(low), float(high))
 
 
 def _held_by_one(hashes: Hashes, who: IntArray) -> Hashes:
     """Return the hashes of the rows that only one person has, once or several times."""
     order = np.lexsort([who, hashes])
     hashes, who = hashes[order], who[order]
-    starts = np.concatenate([[True], hashes[1:] != hashes[:-1]])
-    first = np.flatnonzero(starts)
+    first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
     last = np.append(first[1:], len(hashes)) - 1
     return hashes[first][who[first] == who[last]]
-
-
-def _replaced(rows: pd.DataFrame, places: IntArray, new: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with new ones at some places."""
-    order = np.arange(len(rows))
-    order[places] = len(rows) + np.arange(len(places))
-    return pd.concat([rows, new], ignore_index=True).iloc[order].reset_index(drop=True)
-
-
-def _checked_cells(cells: npt.ArrayLike, n_cells: int) -> IntArray:
-    cells = np.asarray(cells)
-    if cells.ndim != 1 or cells.dtype.kind not in "iu":
-        raise DataError(f"Cells must be whole numbers, one per row; got {cells.dtype} of shape {cells.shape}.")
-    if len(cells) and not 0 <= cells.min() <= cells.max() < n_cells:
-        raise DataError(f"Cells must be in 0 … {n_cells - 1}; got {cells.min()} … {cells.max()}.")
-    return cells.astype(np.int64)

@@ -1,0 +1,411 @@
+"""Columns that follow from others: recognised on the training rows, then computed instead of drawn.
+
+Every computed column is a `Lookup` (its value follows from the value of one other column) or a `Formula` (arithmetic).
+Other relations are brought to these two by helper columns, which are drawn in place of columns of the table: which of
+several flags is 1, the day and the time of day of a moment, the rest that a formula leaves, and the class of a code,
+which is drawn before the code, and then looked up by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.codec import Levels
+from fairflows.release.number_ranges import grid_of_most
+from fairflows.table.columns import floats, from_numbers, has_order, is_number, is_time, numbers
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+Columns = dict[Hashable, pd.Series]
+Values = dict[Hashable, FloatArray]
+
+_NEARLY_ALL = 0.999  # share of the rows in which a relation must hold
+_OF_OTHERS = 0.99  # the same among rows that do not have the most frequent value
+_FEWEST_ROWS = 20  # without the most frequent value, for a formula
+_ROWS_BY_CHANCE = 10  # in which two flags that exclude each other would both be 1
+_ROWS_COMPARED = 1_000
+_ROWS_PER_VALUE = 5  # mean number of rows with one value of a column that determines another one
+_MOST_VALUES = 2_000  # of a column of numbers that may determine another one
+_ROWS_TRIED = 36  # rows on which all formulas are tried, before all rows decide
+_MOST_TRIED = 6  # formulas of one column, and of two, that all rows decide on
+_MOST_CODES = 400  # columns that may determine others: the time grows with the second power
+_MOST_COLUMNS = 100  # in which formulas are looked for: the time grows with the third power
+_FEW = 8  # a column with so few values is not computed by a formula, nor part of one
+_MOST_PARTS = 60  # of a sum
+_MOST_ERROR = 0.02  # of the spread of a column, for a formula that leaves a rest
+_MOST_TIME_ERROR = 0.1  # the same for times, of which a quarter may be further apart
+_NEARLY_WHOLE = 0.05
+_MICROSECOND = 1e-6
+
+_LINEAR = "sum"
+FORMS: dict[str, Callable[..., FloatArray]] = {
+    "{0}": lambda x: x,
+    "{0}²": lambda x: x**2,
+    "ln {0}": lambda x: np.log(x),
+    "log10 {0}": lambda x: np.log10(x),
+    "exp {0}": lambda x: np.exp(x),
+    "{0} + {1}": lambda x, y: x + y,
+    "{0} − {1}": lambda x, y: x - y,
+    "{0} · {1}": lambda x, y: x * y,
+    "{0} / {1}": lambda x, y: x / y,
+    "{0} / {1}²": lambda x, y: x / y**2,
+}
+"""Functions f of one column or two that are tried as a + b · f(x) and b · f(x, y)."""
+
+_SIGNS = {"{0}": (1,), "{0} + {1}": (1, 1), "{0} − {1}": (1, -1)}  # of the forms that are weighted sums
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A column whose value follows from the value of another one, as a name follows from a code."""
+
+    column: Hashable
+    source: Hashable
+    keys: Levels  # the values of the source
+    values: Levels  # the values of the column
+    place: IntArray  # the value of the column for each value of the source
+
+    @classmethod
+    def fit(cls, column: pd.Series, source: pd.Series) -> Lookup:
+        """Take the most frequent value of the column for each value of its source."""
+        keys, values = (Levels.fit(str(part.name), part) for part in (source, column))
+        pairs, counts = np.unique(keys.codes(source) * len(values) + values.codes(column), return_counts=True)
+        place = np.zeros(len(keys), dtype=np.int64)
+        by_count = pairs[np.argsort(counts, kind="stable")]
+        place[by_count // len(values)] = by_count % len(values)  # the most frequent one comes last, and stays
+        return cls(column.name, source.name, keys, values, place)
+
+    def compute(self, columns: Columns) -> pd.Series:
+        """Look the values up."""
+        return self.values.column(self.place[self.keys.codes(columns[self.source])])
+
+    def __str__(self) -> str:
+        return f"{self.column} follows from {self.source}"
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A column of numbers or times that is computed from others; times count in seconds."""
+
+    column: Hashable
+    sources: list[Hashable]
+    form: str  # one of `FORMS`, or "sum" for a weighted sum of all sources
+    shift: float
+    weights: list[float]  # of the function, or of each source of the sum
+    decimals: int | None  # computed values are rounded to so many decimals; None for a column without a grid
+    dtype: Any
+    rest: str | None = None  # a helper column that is added, and that is missing where the column is missing
+
+    def exact(self, columns: Columns | Values) -> FloatArray:
+        """Return the value of the formula without the rest; NaN where it cannot be computed."""
+        sources = [floats(pd.Series(columns[name])) for name in self.sources]
+        with np.errstate(all="ignore"):
+            parts = sources if self.form == _LINEAR else [FORMS[self.form](*sources)]
+            value = self.shift + sum(weight * part for weight, part in zip(self.weights, parts, strict=True))
+        return np.where(np.isfinite(value), value, np.nan)
+
+    def compute(self, columns: Columns) -> pd.Series:
+        """Compute the column; it is missing where a source or the rest is missing."""
+        value = self.exact(columns)
+        return self.as_column(value if self.rest is None else value + floats(columns[self.rest]))
+
+    def as_column(self, value: FloatArray) -> pd.Series:
+        """Return values in the type of the column, rounded to its grid."""
+        is_known = np.isfinite(value)
+        known = np.where(is_known, value, 0.0)
+        if is_time(self.dtype):
+            found = np.rint(known / _MICROSECOND).astype(np.int64).view(f"{self.dtype.kind}8[us]")
+        else:
+            kind = np.dtype(getattr(self.dtype, "numpy_dtype", self.dtype))
+            if self.decimals is not None:
+                known = np.rint(known * 10.0**self.decimals) / 10.0**self.decimals
+            found = (np.rint(known) if kind.kind in "iu" else known).astype(kind)
+        column = from_numbers(found, self.dtype)
+        return column if is_known.all() else column.mask(~is_known)
+
+    def __str__(self) -> str:
+        terms = self.sources if self.form == _LINEAR else [f"({self.form.format(*self.sources)})"]
+        text = " + ".join(f"{w:.6g} · {t}" if w != 1 else f"{t}" for w, t in zip(self.weights, terms, strict=True))
+        text = text if self.shift == 0 else f"{self.shift:.6g} + {text}"
+        return f"{self.column} = {text}" + ("" if self.rest is None else " + a rest")
+
+
+Derived = Lookup | Formula
+
+
+def find_derived(frame: pd.DataFrame, declared: set[Hashable]) -> tuple[Columns, list[Derived]]:
+    """Return the columns that are drawn, and how the others follow from them, in the order of computing.
+
+    Columns of `declared` are categories, whatever their type. A column that was found to follow from others is not
+    looked at again, so what is found last is computed first.
+    """
+    columns: Columns = dict(frame.items())
+    computed: list[Derived] = []
+    for helpers, found in [*_flags(frame), *_times(frame)]:
+        computed += found
+        columns = helpers | {name: column for name, column in columns.items() if all(f.column != name for f in found)}
+    for formula in _formulas({name: column for name, column in columns.items() if name not in declared}):
+        computed.append(formula)
+        column = columns.pop(formula.column)
+        if formula.rest is not None:
+            columns[formula.rest] = _rest(formula, column, dict(frame.items()) | columns)
+    for lookup in _classes(columns, declared):
+        computed.append(lookup)
+        column = columns.pop(lookup.column)
+        if len(lookup.values) < len(lookup.keys):
+            columns[f"{lookup.column}: class of {lookup.source}"] = column
+    return columns, computed[::-1]
+
+
+def _flags(frame: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
+    """Yield, for flags that exclude each other, the column that says which of them is 1, and their lookups."""
+    names = [name for name, column in frame.items() if _is_flag(column)]
+    if len(names) < 2:
+        return
+    ones = np.stack([floats(frame[name].astype(float)) for name in names], axis=1).astype(np.float32)
+    for group in _exclusive_groups(ones):
+        is_one = ones[:, group] > 0
+        which = np.where(is_one.any(axis=1), is_one.argmax(axis=1), -1).astype(str)
+        helper = f"which of {', '.join(str(names[place]) for place in group)}"
+        source = pd.Series(which, name=helper)
+        yield {helper: source}, [Lookup.fit(frame[names[place]], source) for place in group]
+
+
+def _is_flag(column: pd.Series) -> bool:
+    if not (is_number(column.dtype) or column.dtype == bool) or column.isna().any():
+        return False
+    return set(column.unique().tolist()) == {0, 1}
+
+
+def _exclusive_groups(ones: npt.NDArray[np.float32]) -> Iterator[list[int]]:
+    """Yield groups of columns of zeros and ones, of which at most one is 1.
+
+    Neighbours of which exactly one is 1 in every row are a group. So are columns that never are 1 together, though by
+    chance ten rows or more would have both.
+    """
+    n, n_flags = ones.shape
+    together = ones.T @ ones  # whole numbers
+    counts = np.diagonal(together)
+    total = np.concatenate([[0], np.cumsum(counts, dtype=np.float64)])
+    free = list(range(n_flags))
+    for start in range(n_flags):
+        end = int(np.searchsorted(total, total[start] + n))
+        is_whole = end <= n_flags and end > start + 1 and together[start:end, start:end].sum() == n
+        if is_whole and start in free:
+            yield list(range(start, end))
+            free = [place for place in free if not start <= place < end]
+    by_chance = np.outer(counts, counts) / n
+    while free:
+        group = [free.pop(0)]
+        for other in free:
+            if not together[other, group].any() and (by_chance[other, group] >= _ROWS_BY_CHANCE).any():
+                group.append(other)
+        free = [place for place in free if place not in group]
+        if len(group) > 1:
+            yield group
+
+
+def _times(frame: pd.DataFrame) -> Iterator[tuple[Columns, list[Derived]]]:
+    """Yield day and time of day of every column of moments, so that hours keep their shares, and their sum."""
+    for name, column in frame.items():
+        if column.dtype.kind != "M" or not column.notna().any():
+            continue
+        times = pd.Series(np.full(len(column), np.datetime64("NaT")).astype(numbers(column.dropna()).dtype))
+        times[column.notna().to_numpy()] = numbers(column.dropna())
+        days = times.dt.normalize()
+        if (times.dropna() != days.dropna()).mean() > 1 - _NEARLY_ALL:
+            helpers: Columns = {f"{name}: day": days, f"{name}: time of day": times - days}
+            yield helpers, [Formula(name, list(helpers), _LINEAR, 0.0, [1.0, 1.0], None, column.dtype)]
+
+
+def _classes(columns: Columns, declared: set[Hashable]) -> Iterator[Lookup]:
+    """Find columns that hold the class of a finer code, or another name of a code."""
+    may_be_code = [n for n, c in columns.items() if n in declared or not has_order(c.dtype) or _has_repeats(c)]
+    codes = {n: pd.factorize(columns[n], use_na_sentinel=False)[0].astype(np.int64) for n in may_be_code[:_MOST_CODES]}
+    sizes = {name: int(code.max(initial=0)) + 1 for name, code in codes.items()}
+    some = np.random.default_rng(0).permutation(len(codes[may_be_code[0]]))[:_ROWS_COMPARED] if codes else []
+    drawn: list[Hashable] = []  # the column with the fewest values comes first
+    for name in sorted(codes, key=sizes.__getitem__)[::-1]:
+        if not 1 < sizes[name] <= len(codes[name]) / _ROWS_PER_VALUE:
+            continue
+        likely = [o for o in drawn if _largest(codes[o][some], codes[name][some]).sum() >= _OF_OTHERS * len(some)]
+        source = next((other for other in likely if _determines(codes[other], codes[name])), None)
+        if source is None:
+            drawn.insert(0, name)
+        else:
+            yield Lookup.fit(columns[name].rename(name), columns[source].rename(source))
+
+
+def _has_repeats(column: pd.Series) -> bool:
+    return column.nunique() <= min(_MOST_VALUES, len(column) / _ROWS_PER_VALUE)
+
+
+def _largest(code: IntArray, class_: IntArray) -> IntArray:
+    """Return in how many rows each code has its most frequent class."""
+    n_classes = int(class_.max()) + 1
+    pairs, counts = np.unique(code * n_classes + class_, return_counts=True)
+    largest = np.zeros(int(code.max()) + 1, dtype=np.int64)
+    np.maximum.at(largest, pairs // n_classes, counts)
+    return largest
+
+
+def _determines(code: IntArray, class_: IntArray) -> bool:
+    """Whether rows with the same code have the same class, nearly always, and far more often than by chance."""
+    largest, majority = _largest(code, class_), np.bincount(class_).max()
+    # A row does not count for itself, so that a code that only one row has tells nothing.
+    right = np.maximum(largest - 1, 0).sum()
+    return bool(largest.sum() >= _NEARLY_ALL * len(code) and right - majority >= 0.9 * (len(code) - majority))
+
+
+def _formulas(columns: Columns) -> Iterator[Formula]:
+    """Find columns of numbers or times that are computed from others which have not been found before."""
+    ordered = {name: column for name, column in columns.items() if has_order(column.dtype) and column.nunique() > _FEW}
+    free = list(ordered)[:_MOST_COLUMNS]
+    values = {name: floats(ordered[name]) for name in free}
+    for name in reversed(free):  # computed columns usually come after their sources
+        others = [other for other in free if other != name]
+        formula = _formula_of(ordered[name].rename(name), {other: ordered[other] for other in others}, values)
+        if formula is not None:
+            free = others
+            yield formula
+
+
+def _formula_of(column: pd.Series, others: Columns, values: Values) -> Formula | None:
+    """Return an exact formula of a column, or else the first one that leaves a small rest."""
+    grid = grid_of_most(numbers(column.dropna())) if column.notna().any() else None
+    decimals = None if grid is None or is_time(column.dtype) else grid.decimals
+    plain = Formula(column.name, [], _LINEAR, 0.0, [], decimals, column.dtype)
+    is_moment = column.dtype.kind == "M"
+    with_rest = None
+    for form, sources in _candidates(column, others, values):
+        candidate = _fitted(replace(plain, form=form, sources=sources), values)
+        # A difference of two times is a duration, a time plus a duration is a time; nothing else makes sense.
+        are_times = [others[source].dtype.kind == "M" for source in sources]
+        is_linear = candidate.form == _LINEAR
+        if is_moment and is_linear and sum(are_times) == len(sources) == 1 and candidate.weights != [1.0]:
+            candidate = replace(candidate, shift=0.0, weights=[1.0])
+        has_sense = np.dot(candidate.weights, are_times) == is_moment if is_linear else not any([is_moment, *are_times])
+        formula = _checked(candidate, values) if has_sense else None
+        if formula is not None and formula.rest is None:
+            return formula
+        with_rest = with_rest or formula
+    return with_rest
+
+
+def _candidates(column: pd.Series, others: Columns, values: Values) -> list[tuple[str, list[Hashable]]]:
+    """Return the formulas that hold roughly in a few rows: those of one column first, then of two, then a long sum."""
+    if not others:
+        return []
+    z, names = values[column.name], list(others)
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(~np.isnan(z)))[:_ROWS_TRIED]
+    some, target = np.stack([values[name][rows] for name in names]), z[rows]
+    most = max(4 * _MOST_ERROR * float(np.std(target)), 1.0) if len(rows) else 0.0
+    places = {
+        1: np.arange(len(names))[None],
+        2: np.array([*permutations(range(len(names)), 2)], dtype=np.intp).reshape(-1, 2).T,
+    }
+    found: list[tuple[str, list[Hashable]]] = []
+    for n_sources, sides in places.items():
+        errors: list[tuple[float, str, list[Hashable]]] = []
+        for form, function in FORMS.items():
+            if ("{1}" in form) == (n_sources == 2):
+                with np.errstate(all="ignore"):
+                    made = function(*(some[side] for side in sides))
+                    shift, weight = _line(made, target)
+                    error = np.abs(shift[:, None] + weight[:, None] * made - target)
+                # A typical error, not the largest: times may be far apart in a few rows.
+                typical = _medians(np.where(np.isfinite(error), error, np.nan))
+                typical[np.isfinite(error).sum(axis=1) < _ROWS_TRIED // 3] = np.inf
+                for place in np.flatnonzero(typical <= most):
+                    errors.append((float(typical[place]), form, [names[side[place]] for side in sides]))
+        found += [(form, sources) for _, form, sources in sorted(errors, key=lambda e: e[0])[:_MOST_TRIED]]
+    parts = _parts_of_sum(z, names, values)
+    return found + ([(_LINEAR, parts)] if parts else [])
+
+
+def _parts_of_sum(z: FloatArray, names: list[Hashable], values: Values) -> list[Hashable]:
+    """Return three columns or more whose sum is z, among the columns that never exceed it."""
+    rows = np.random.default_rng(1).permutation(np.flatnonzero(~np.isnan(z)))[:_ROWS_COMPARED]
+    parts = np.stack([values[name][rows] for name in names], axis=1)
+    is_inside = ((parts >= 0) & (parts <= z[rows, None])).all(axis=0) & parts.any(axis=0)  # NaN is not
+    if not 3 <= is_inside.sum() <= min(_MOST_PARTS, len(rows) / 2):
+        return []
+    chosen = np.flatnonzero(is_inside)
+    chosen = chosen[np.linalg.lstsq(parts[:, chosen], z[rows], rcond=None)[0] > 0.5]
+    is_sum = len(chosen) >= 3 and np.allclose(parts[:, chosen].sum(axis=1), z[rows])
+    return [names[place] for place in chosen] if is_sum else []
+
+
+def _fitted(formula: Formula, values: Values) -> Formula:
+    """Return the formula with its numbers; what is linear becomes a weighted sum."""
+    if formula.form == _LINEAR:
+        return replace(formula, weights=[1.0] * len(formula.sources))
+    made, z = replace(formula, weights=[1.0]).exact(values), values[formula.column]
+    shift, weight = (float(found[0]) for found in _line(made[None], z))
+    if formula.form not in _SIGNS:
+        return replace(formula, shift=shift, weights=[weight])
+    return replace(formula, form=_LINEAR, shift=shift, weights=[sign * weight for sign in _SIGNS[formula.form]])
+
+
+def _checked(formula: Formula, values: Values) -> Formula | None:
+    """Return the formula if it holds in nearly all rows, with a rest if it needs one."""
+    z, made = values[formula.column], formula.exact(values)
+    both = ~np.isnan(made) & ~np.isnan(z)
+    if both.sum() < max(_NEARLY_ALL * (~np.isnan(z)).sum(), _FEWEST_ROWS):
+        return None
+    with_rest = replace(formula, rest=f"{formula.column}: rest")
+    has_gaps = float(np.isnan(z[~np.isnan(made)]).mean()) > 1 - _NEARLY_ALL
+    z, made = z[both], made[both]
+    quantum = _MICROSECOND if is_time(formula.dtype) else 10.0**-formula.decimals if formula.decimals is not None else 0
+    different, counts = np.unique(z, return_counts=True)
+    is_other = z != different[counts.argmax()]
+    if is_other.sum() < _FEWEST_ROWS:
+        return None
+    holds = np.abs(floats(formula.as_column(made)) - z) < max(quantum, 1e-9 * float(np.abs(z).max())) / 2
+    if holds.mean() >= _NEARLY_ALL and holds[is_other].mean() >= _OF_OTHERS:
+        return with_rest if has_gaps else formula
+    rest, spread = z - made, float(np.subtract(*np.quantile(z[is_other], [0.95, 0.05])))
+    if is_time(formula.dtype):
+        is_small = float(np.quantile(np.abs(rest - np.median(rest)), 0.75)) <= _MOST_TIME_ERROR * spread
+    else:  # an age is a year minus the year of birth, or one less
+        step = 1.01 * quantum if quantum >= 1 and spread >= 20 * quantum else 0.0
+        is_small = float(np.quantile(np.abs(rest[is_other]), _OF_OTHERS)) <= max(_MOST_ERROR * spread, step)
+    return with_rest if is_small else None
+
+
+def _rest(formula: Formula, column: pd.Series, columns: Columns) -> pd.Series:
+    """Return the column minus its formula, rounded as the column is."""
+    rest = floats(column) - formula.exact(columns)
+    return pd.Series(np.round(rest, 6 if formula.decimals is None else max(formula.decimals, 0)))
+
+
+def _line(made: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return a and b of z ≈ a + b · made for each row of `made`: medians, which a few odd values do not change."""
+    with np.errstate(all="ignore"):
+        steps = np.diff(z) / np.diff(made, axis=1)
+        weight = _round_figure(_medians(np.where(np.isfinite(steps), steps, np.nan)))
+        return _round_figure(_medians(z - weight[:, None] * made)), weight
+
+
+def _medians(values: FloatArray) -> FloatArray:
+    """Return the median of the known values of each row; NaN where none is known."""
+    ordered = np.sort(values, axis=1)  # NaN comes last
+    middle = np.maximum((~np.isnan(values)).sum(axis=1) - 1, 0) // 2
+    return np.take_along_axis(ordered, middle[:, None], axis=1)[:, 0]
+
+
+def _round_figure(values: FloatArray) -> FloatArray:
+    """Return values rounded to a whole number, or to four digits, where that is next to no change."""
+    whole = np.rint(values)
+    with np.errstate(all="ignore"):
+        digits = 10.0 ** (4 - np.ceil(np.log10(np.maximum(np.abs(values), 1e-300))))
+        short = np.rint(values * digits) / digits
+    is_whole = np.abs(whole - values) < 1e-3 * np.maximum(np.abs(values), 1e-3)
+    return np.where(is_whole, whole, np.where(np.abs(short - values) < 1e-5 * np.abs(values), short, values))
