@@ -154,7 +154,7 @@ def compas(wheels: Path) -> Source:
         "score text has its deciles": lambda x: (x["score_text"] == "Low") & (x["decile_score"] > 4),
         "jail ends after it begins": lambda x: x["c_jail_in"] > x["c_jail_out"],
     }
-    return Source(frame[two], "race", "two_year_recid", rules, stated=("c_jail_in <= c_jail_out",))
+    return Source(frame[two], "race", "two_year_recid", rules)
 
 
 def health(wheels: Path) -> Source:

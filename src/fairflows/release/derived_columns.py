@@ -71,16 +71,18 @@ class Lookup:
     keys: Levels  # the values of the source
     values: Levels  # the values of the column
     place: IntArray  # the value of the column for each value of the source
+    is_exact: bool  # whether all training rows have these values, not just nearly all
 
     @classmethod
     def fit(cls, column: pd.Series, source: pd.Series) -> Lookup:
         """Take the most frequent value of the column for each value of its source."""
         keys, values = (Levels.fit(str(part.name), part) for part in (source, column))
-        pairs, counts = np.unique(keys.codes(source) * len(values) + values.codes(column), return_counts=True)
+        key, value = keys.codes(source), values.codes(column)
+        pairs, counts = np.unique(key * len(values) + value, return_counts=True)
         place = np.zeros(len(keys), dtype=np.int64)
         by_count = pairs[np.argsort(counts, kind="stable")]
         place[by_count // len(values)] = by_count % len(values)  # the most frequent one comes last, and stays
-        return cls(column.name, source.name, keys, values, place)
+        return cls(column.name, source.name, keys, values, place, bool((place[key] == value).all()))
 
     def compute(self, columns: Columns) -> pd.Series:
         """Look the values up."""

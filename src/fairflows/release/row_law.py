@@ -301,12 +301,15 @@ class RowLaw:
     def _hashes(self, places: Mapping[Hashable, Places], columns: Columns) -> Iterator[Hashes]:
         """Yield a keyed hash of the features of every row, and of the whole row where it has a label.
 
-        A row is known by the places of its columns that are drawn, and by its numbers that are computed.
+        A row is known by the places of its columns that are drawn, and by its computed columns.
         """
-        factors, names = self._factors
+        factors, names, levels = self._identity
         mixed = np.zeros(len(next(iter(places.values()))), dtype=np.uint64)
         for place, (name, factor) in enumerate(zip(names, factors, strict=True), start=1):
-            value = places[name] if name in places else floats(columns[name]).round(6)
+            if name in places:
+                value = places[name]
+            else:
+                value = levels[name].codes(columns[name]) if name in levels else floats(columns[name]).round(6)
             bits = (value + 0.0).view(np.uint64) if value.dtype.kind == "f" else value.astype(np.int64).view(np.uint64)
             mixed = (mixed ^ bits) * factor
             mixed ^= mixed >> np.uint64(29)
@@ -314,17 +317,18 @@ class RowLaw:
                 yield mixed.copy()
 
     @cached_property
-    def _factors(self) -> tuple[Hashes, list[Hashable]]:
-        """The factors of the hash, and the columns that tell rows apart: labels come last.
+    def _identity(self) -> tuple[Hashes, list[Hashable], dict[Hashable, Levels]]:
+        """The factors of the hash, the columns that tell rows apart, labels last, and levels of computed categories.
 
-        The rest of a formula is left out, because its rounding is not part of a row.
+        Helper columns count only if columns of the table are looked up by them.
         """
-        formulas = [found for found in self.computed if isinstance(found, Formula)]
-        rests = {formula.rest for formula in formulas}
-        names = [name for name in self.parts if name not in rests]
-        names += [formula.column for formula in formulas if formula.column in self.schema.kinds]
+        lookups = [found for found in self.computed if isinstance(found, Lookup)]
+        formulas = [found.column for found in self.computed if isinstance(found, Formula)]
+        levels = {lookup.column: lookup.values for lookup in lookups if not lookup.is_exact}
+        counted = {*self.schema.kinds, *(lookup.source for lookup in lookups)}
+        names = [name for name in (*self.parts, *levels, *formulas) if name in counted]
         names.sort(key=lambda name: (name in self.labels, str(name)))
-        return keyed_hashes([f"column {d}" for d in range(len(names))], self.key, "row") | np.uint64(1), names
+        return keyed_hashes([f"column {d}" for d in range(len(names))], self.key, "row") | np.uint64(1), names, levels
 
 
 def _joined(X: pd.DataFrame, y: pd.DataFrame | None, label_place: int | None) -> pd.DataFrame:
