@@ -106,11 +106,11 @@ def test_no_row_is_drawn_that_only_one_person_has():
 def test_no_row_of_one_person_where_columns_follow_from_others():
     """Neither the class that is drawn before a code, nor a row without its usual class, hides whose row it is."""
     rng = np.random.default_rng(0)
-    code = rng.integers(12, size=900)
-    group = np.where(rng.random(900) < 0.0005, 0, code // 4)
-    X = pd.DataFrame({"code": code.astype(str), "class": group.astype(str), "x": rng.integers(0, 9, 900)})
+    code = rng.integers(12, size=3_000)
+    group = np.where(np.arange(3_000) < 2, 0, code // 4)
+    X = pd.DataFrame({"code": code.astype(str), "class": group.astype(str), "x": rng.integers(0, 99, 3_000)})
     X["square"], X["half"] = X["x"] ** 2, X["x"] / 2
-    rows = RowLaw.fit(X, np.zeros(900, dtype=int), 1)
+    rows = RowLaw.fit(X, np.zeros(3_000, dtype=int), 1)
     drawn = rows.sample(np.zeros(20_000, dtype=int), rng)
     assert "class" not in rows.parts
     assert held_by_one(X).isdisjoint(drawn.astype(str).itertuples(index=False, name=None))
