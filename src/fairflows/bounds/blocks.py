@@ -30,7 +30,7 @@ MONTE_CARLO_ERROR = 1e-6
 
 _FEWEST_DRAWS = 20_000
 _DRAWS_ABOVE = 500  # the mean number of draws above the quantile, where that takes no more numbers than the next line
-_NUMBERS = 20_000_000
+_NUMBERS = 10_000_000
 _NUMBERS_AT_ONCE = 2_000_000
 _SEED = 0
 
