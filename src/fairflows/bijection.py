@@ -209,10 +209,6 @@ class StackedMLP(Stacked):
             for i, weight in enumerate(self.weights)
         ]
 
-    def by_block(self) -> list[tuple[Tensor, ...]]:
-        """Return the matrices (M·K, w_l, w_{l+1}) of each block, layer by layer, of networks that lead with (K, n)."""
-        return list(zip(*(weight.flatten(0, 1).unbind(1) for weight in self.matrices()), strict=True))
-
     def forward(self, x: Tensor) -> Tensor:
         r"""Return outputs (M, \*lead, B, n_outputs) for inputs broadcastable to (M, \*lead, B, n_inputs)."""
         lead = self.weights[0].shape[:-2]
@@ -388,7 +384,8 @@ class RealNVP(Bijection):
         points = self.stacked(x)
         state = augment(points).flatten(0, 1)
         log_scale = torch.zeros_like(state)
-        for matrices in self.conditioner.by_block():
+        layers = [weight.flatten(0, 1).unbind(1) for weight in self.conditioner.matrices()]
+        for matrices in zip(*layers, strict=True):
             r, t = apply_networks(state, matrices).chunk(2, dim=-1)
             s = torch.tanh(r)
             state = state * torch.exp(s) + t
@@ -400,7 +397,8 @@ class RealNVP(Bijection):
         points = self.stacked(z)
         state = augment(points).flatten(0, 1)
         log_scale = torch.zeros_like(state)
-        for matrices in reversed(self.conditioner.by_block()):
+        layers = [weight.flatten(0, 1).unbind(1)[::-1] for weight in self.conditioner.matrices()]
+        for matrices in zip(*layers, strict=True):
             r, t = apply_networks(state, matrices).chunk(2, dim=-1)
             s = torch.tanh(r)
             state = (state - t) * torch.exp(-s)

@@ -267,7 +267,7 @@ class Scale:
         # log_width is the log of the training range in table units (times: in ticks of the column's own unit).
         if grid is None:
             self.n = 1.0
-            self.log_width = float(np.log(self._from_low(high)) - np.log(self._unit))
+            self.log_width = float(np.log(self._span) - np.log(self._unit))
         else:
             # Without noise the largest value sits at the very end of the range, with noise one step before it.
             self.n = float(grid.n_steps if is_noisy else grid.n_steps - 1)
@@ -300,9 +300,10 @@ class Scale:
         """A power of two in which neither the width of the range overflows nor its half vanishes."""
         return 0.5 if max(abs(as_float(self.low)), abs(as_float(self.high))) > _TINY else 1 / _TINY
 
-    def _from_low(self, values: Any) -> Any:
-        """Return the distance from the lower end, in the unit."""
-        return as_float(values) * self._unit - as_float(self.low) * self._unit
+    @cached_property
+    def _span(self) -> float:
+        """The width of the range, in the unit."""
+        return as_float(self.high) * self._unit - as_float(self.low) * self._unit
 
     def position(self, column: pd.Series, found: OutsideValues) -> Array:
         """Return positions without noise, and note values beyond the range and between grid points in `found`."""
@@ -315,7 +316,8 @@ class Scale:
             found.note(self.name, "off grid", values != given)  # times between two ticks of the column's unit
         found.note(self.name, "beyond", (values < self.low) | (values > self.high))
         if self.grid is None:
-            return np.asarray(self._from_low(values) / self._from_low(self.high), dtype=np.float64)
+            from_low = as_float(values) * self._unit - as_float(self.low) * self._unit
+            return np.asarray(from_low / self._span, dtype=np.float64)
         with np.errstate(over="ignore"):
             steps = np.abs(as_float(values) - as_float(self.low)) / self.grid.quantum
         if (steps > self.grid.n_steps + MAX_STEPS).any():

@@ -20,7 +20,6 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
@@ -139,7 +138,7 @@ def save(model: Any, path: str | Path) -> None:
         "format": FORMAT,
         "fairflows": __version__,
         "weights": _digest(weights),
-        "weights_bytes": len(weights),
+        "weights_bytes": len(weights),  # compared first, because a damaged file may claim any size
         "model": _digest(text.encode()),
         "key": _digest(keys.encode())[:8],  # eight digits find a wrong key file, and are no help in guessing a key
         "ledger": bool(writer.ledgers),
@@ -286,27 +285,22 @@ class _Writer:
         return self._object(value, where) if text is None else {_TAG: "text", "kind": text[0], "text": text[1]}
 
     def _secret(self, value: Secret) -> State:
-        secret = bytes(value)
-        if secret not in self.secrets:
-            self.secrets.append(secret)
-        return {_TAG: "secret", "number": self.secrets.index(secret)}
+        if bytes(value) not in self.secrets:
+            self.secrets.append(bytes(value))
+        return {_TAG: "secret", "number": self.secrets.index(bytes(value))}
 
     def _ledger(self, value: Ledger) -> State:
-        number = next((i for i, ledger in enumerate(self.ledgers) if ledger is value), len(self.ledgers))
-        if number == len(self.ledgers):
+        if not any(value is ledger for ledger in self.ledgers):
             self.ledgers.append(value)
+        number = next(i for i, ledger in enumerate(self.ledgers) if ledger is value)
         return {_TAG: "ledger", "number": number, "key": self._secret(value.key)}
 
     def _array(self, array: npt.NDArray, where: str) -> State:
         """Return an array by a name that its content decides, so that equal arrays are stored once."""
         shape, dtype = list(array.shape), array.dtype
         if dtype.kind in "OU":
-            return {
-                _TAG: "values",
-                "type": dtype.kind,
-                "shape": shape,
-                "items": self.write(array.ravel().tolist(), where),
-            }
+            items = self.write(array.ravel().tolist(), where)
+            return {_TAG: "values", "type": dtype.kind, "shape": shape, "items": items}
         if dtype.kind not in "biufmM" or dtype.itemsize > 8:
             return self._object(array, where)
         plain = array.view(np.int64) if dtype.kind in "mM" else array
@@ -317,10 +311,9 @@ class _Writer:
 
     def _object(self, value: object, where: str) -> State:
         kind = type(value)
-        if class_named(kind.__name__) is kind:
-            return {_TAG: "object", "class": kind.__name__, "state": self._state(state_of(value), where)}
-        if isinstance(value, Storable):
-            return {_TAG: "own object", "class": kind.__name__, "state": self._state(value.to_dict(), where)}
+        tag = "object" if class_named(kind.__name__) is kind else "own object"
+        if tag == "object" or isinstance(value, Storable):
+            return {_TAG: tag, "class": kind.__name__, "state": self._state(state_of(value), where)}
         what = "a function" if inspect.isroutine(value) else f"a {kind.__name__}"
         raise DataError(
             f"{where}: {what} cannot be saved: a saved model holds no code. What can: fairflows' own encoders, "
@@ -387,7 +380,7 @@ class _Reader:
             "frame": lambda value: pd.DataFrame(self.read(value["columns"])),
             "categories": self._categories,
             "object": self._object,
-            "own object": self._own_object,
+            "own object": self._object,
         }
 
     def read(self, value: Any) -> Any:
@@ -435,20 +428,16 @@ class _Reader:
         return pd.CategoricalDtype(pd.Index(pd.Series(of, dtype=object), dtype=dtype), ordered=value["ordered"])
 
     def _object(self, value: State) -> Any:
-        kind = class_named(value["class"])
-        if kind is None:
-            raise DataError(f"it holds an object of the unknown class {value['class']!r}.")
-        return _built(kind, self._state(value["state"]))
-
-    def _own_object(self, value: State) -> Any:
         name = value["class"]
-        for part in self._own:
-            if part.__name__ == name:
-                return part.from_dict(self._state(value["state"]))
-        raise DataError(f"it holds a {name} of its maker's own: pass that class, load(path, own=[{name}]).")
-
-    def _state(self, written: State) -> State:
-        return {name: self.read(part) for name, part in written.items()}
+        if value[_TAG] == "object":
+            kind = class_named(name)
+            if kind is None:
+                raise DataError(f"it holds an object of the unknown class {name!r}.")
+        else:
+            kind = next((part for part in self._own if part.__name__ == name), None)
+            if kind is None:
+                raise DataError(f"it holds a {name} of its maker's own: pass that class, load(path, own=[{name}]).")
+        return _built(kind, {part: self.read(content) for part, content in value["state"].items()})
 
 
 def _is_tensor(value: object) -> bool:
@@ -489,13 +478,12 @@ def _read_weights(path: Path, header: State) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    try:
-        with path.open("rb") as stream:
-            has_its_size = os.fstat(stream.fileno()).st_size == header["weights_bytes"]
-            if not has_its_size or file_digest(stream, "sha256").hexdigest() != header["weights"]:
-                raise DataError(f"{path}: the file is damaged or cut off, or belongs to another model.")
-    except FileNotFoundError:
-        raise DataError(f"{path}: the file is missing.") from None
+    if not path.is_file():
+        raise DataError(f"{path}: the file is missing.")
+    with path.open("rb") as stream:
+        has_its_size = path.stat().st_size == header["weights_bytes"]
+        if not has_its_size or file_digest(stream, "sha256").hexdigest() != header["weights"]:
+            raise DataError(f"{path}: the file is damaged or cut off, or belongs to another model.")
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:  # shapes and types it made up

@@ -13,10 +13,21 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fairflows.codec import OutsideValues
 from fairflows.encoder.labels import LabelsLike
-from fairflows.encoder.rows import Rows, RowsLike, TrainingRows, read_rows, read_training_rows
+from fairflows.encoder.rows import (
+    Rows,
+    RowsLike,
+    TrainingRows,
+    find_attribute,
+    find_features,
+    find_persons,
+    group_places,
+    read_training_rows,
+    whole_frame,
+)
 from fairflows.exceptions import DataError, warn_user
 from fairflows.table.columns import Dtype, Schema
 from fairflows.table.frames import ColumnLike, Frame, as_kind_of, has_names, materialised
@@ -259,7 +270,19 @@ class Encoder(TransformerMixin, BaseEstimator, ABC):
                 f"{type(self).__name__} was fitted to encode without the sensitive attribute (attribute='training'), "
                 "and would not use the one that came: pass none."
             )
-        return read_rows(self, X, sensitive_features, persons)
+        X = materialised(X)
+        frame = whole_frame(X, self.missing_)
+        if not len(frame):
+            raise DataError("Found a table with 0 sample(s); an encoder needs one.")
+        attribute, taken = find_attribute(self, X, frame, sensitive_features, needed=self.traits.needs_attribute)
+        group = group_places(attribute, self.groups_, len(frame))
+        if persons is None:
+            persons = find_persons(self, X, frame, needed=self.traits.randomised)
+        features = find_features(self, frame, taken)
+        named = isinstance(X, Table | pd.DataFrame) or has_names(X)
+        if not named or features.columns.tolist() != list(getattr(self, "feature_names_in_", ())):
+            validate_data(self, features if named else features.to_numpy(), skip_check_array=True, reset=False)
+        return Rows(self.schema_.apply(features), group, persons, OutsideValues(len(frame)))
 
     def transform(self, X: RowsLike, *, sensitive_features: Role | None = None) -> Frame:
         """Encode rows; the result is the kind of table that X is."""

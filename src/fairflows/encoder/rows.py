@@ -2,7 +2,7 @@
 
 The functions read the settings of an encoder (``sensitive``, ``identifier``, ``kinds``, ``unseen``, ``missing``) and
 what its fit found (``groups_``, ``schema_``, ``missing_``). `read_training_rows` reads the rows that `fit` is given,
-`read_rows` those that are encoded, and `read_latent` encoded rows that are decoded.
+`Encoder.read` those that are encoded, and `read_latent` encoded rows that are decoded.
 """
 
 from __future__ import annotations
@@ -118,13 +118,13 @@ def read_training_rows(
     check_key(encoder.key)
     X = materialised(X)
     missing = _rule_for_missing(encoder, X)
-    frame = _frame(X, missing)
+    frame = whole_frame(X, missing)
     if len(frame) < 2:
         raise DataError(f"Found a table with {len(frame)} sample(s); an encoder needs two.")
-    attribute, taken = _attribute(encoder, X, frame, sensitive_features, needed=encoder.traits.learns_groups)
+    attribute, taken = find_attribute(encoder, X, frame, sensitive_features, needed=encoder.traits.learns_groups)
     groups = [] if attribute is None else _find_groups(attribute)
-    persons = _persons(encoder, X, frame, needed=encoder.traits.randomised, check=True)
-    features = _features(encoder, frame, taken)
+    persons = find_persons(encoder, X, frame, needed=encoder.traits.randomised, check=True)
+    features = find_features(encoder, frame, taken)
     named = isinstance(X, Table) or has_names(X)
     validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=True)
     settings = encoder.get_params(deep=False)
@@ -147,39 +147,22 @@ def read_training_rows(
     )
 
 
-def read_rows(encoder: Encoder, X: RowsLike, sensitive_features: Role | None, persons: Persons | None) -> Rows:
-    """Read rows that a fitted encoder is to encode."""
-    X = materialised(X)
-    frame = _frame(X, encoder.missing_)
-    if not len(frame):
-        raise DataError("Found a table with 0 sample(s); an encoder needs one.")
-    attribute, taken = _attribute(encoder, X, frame, sensitive_features, needed=encoder.traits.needs_attribute)
-    group = group_places(attribute, encoder.groups_, len(frame))
-    if persons is None:
-        persons = _persons(encoder, X, frame, needed=encoder.traits.randomised)
-    features = _features(encoder, frame, taken)
-    named = isinstance(X, Table | pd.DataFrame) or has_names(X)
-    if not named or features.columns.tolist() != list(getattr(encoder, "feature_names_in_", ())):
-        validate_data(encoder, features if named else features.to_numpy(), skip_check_array=True, reset=False)
-    return Rows(encoder.schema_.apply(features), group, persons, OutsideValues(len(frame)))
-
-
 def read_latent(
     encoder: Encoder, Z: TableLike, sensitive_features: Role | None, persons: Persons | None, *, by_person: bool
 ) -> Rows:
     """Read encoded rows, their columns by name in the encoder's order; `by_person` where decoding repeats coins."""
     Z = materialised(Z)
-    frame, names = _frame(Z, encoder.missing_), list(encoder.output_.dtypes)
+    frame, names = whole_frame(Z, encoder.missing_), list(encoder.output_.dtypes)
     if not has_names(Z) and frame.shape[1] == len(names):
         frame = frame.set_axis(names, axis=1)
-    attribute, taken = _attribute(encoder, Z, frame, sensitive_features, needed=True)
+    attribute, taken = find_attribute(encoder, Z, frame, sensitive_features, needed=True)
     latent = frame.drop(columns=[name for name in (*taken, encoder.identifier) if name in frame])
     latent = latent.set_axis(latent.columns.astype(str), axis=1)
     if set(latent.columns) != set(names):
         got, wanted = (", ".join(map(str, list(some)[:8])) for some in (latent.columns, names))
         raise DataError(f"Encoded rows must have the columns {wanted} ({len(names)} in all); got {got}.")
     if persons is None:
-        persons = _persons(encoder, Z, frame, needed=by_person)
+        persons = find_persons(encoder, Z, frame, needed=by_person)
     group = group_places(attribute, encoder.groups_, len(frame))
     return Rows(encoder.output_.schema.apply(latent[names]), group, persons, OutsideValues(len(frame)))
 
@@ -210,7 +193,7 @@ def _rule_for_missing(encoder: Encoder, X: RowsLike) -> Literal["error", "catego
     return "category" if isinstance(X, Table) and X.missing == "category" else "error"
 
 
-def _frame(X: RowsLike, missing: str) -> pd.DataFrame:
+def whole_frame(X: RowsLike, missing: str) -> pd.DataFrame:
     """Return all columns of a table."""
     if isinstance(X, Table):
         return X.X
@@ -222,7 +205,7 @@ def _frame(X: RowsLike, missing: str) -> pd.DataFrame:
     return to_pandas(check_array(X, dtype="numeric", ensure_all_finite=finite))
 
 
-def _attribute(
+def find_attribute(
     encoder: Encoder, X: RowsLike, frame: pd.DataFrame, sensitive_features: Role | None, *, needed: bool
 ) -> tuple[pd.Series | None, list[Hashable]]:
     """Return the sensitive attribute, and the columns of the table that hold it."""
@@ -256,7 +239,7 @@ def _find_groups(attribute: pd.Series) -> list[Hashable]:
     return groups
 
 
-def _persons(encoder: Encoder, X: RowsLike, frame: pd.DataFrame, *, needed: bool, check: bool = False) -> Persons:
+def find_persons(encoder: Encoder, X: RowsLike, frame: pd.DataFrame, *, needed: bool, check: bool = False) -> Persons:
     """Return who is who, by the table's own identifier, or the column or index that the constructor named."""
     if isinstance(X, Table) and X.identifier is not None:
         return X.persons
@@ -277,7 +260,7 @@ def _persons(encoder: Encoder, X: RowsLike, frame: pd.DataFrame, *, needed: bool
     )
 
 
-def _features(encoder: Encoder, frame: pd.DataFrame, taken: Sequence[Hashable]) -> pd.DataFrame:
+def find_features(encoder: Encoder, frame: pd.DataFrame, taken: Sequence[Hashable]) -> pd.DataFrame:
     """Return the columns without the sensitive attribute and the identifier."""
     features = frame.drop(columns=[name for name in {*taken, encoder.identifier} if name in frame])
     if not features.shape[1]:

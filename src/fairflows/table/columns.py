@@ -317,14 +317,14 @@ class Schema:
         for name, fitted in self.kinds.items():
             if (self._kind_that_came(name, frame), fitted) == (NUMBERS, WHOLE):
                 changed[name] = whole_where_exact(frame[name])
-        return with_columns(frame, changed)
+        return with_columns(frame, changed) if changed else frame
 
     def _kind_that_came(self, name: Any, columns: pd.DataFrame) -> str:
         """Return the kind of a column of a table. Raise if it cannot be converted to the fitted kind."""
         check_known(name, columns, "fitted")
         column, fitted = columns[name], self.kinds[name]
         came = kind_of_values(column)
-        if not _can_become(came, fitted):
+        if not (came == fitted or NOTHING in (came, fitted) or {came, fitted} == {WHOLE, NUMBERS}):
             raise DataError(_refusal(name, fitted, came, column))
         return came
 
@@ -344,10 +344,6 @@ def _kind(values: pd.Series | pd.Index | Sequence[Hashable] | np.ndarray) -> str
 
 def _with_zone(times: pd.Series) -> bool:
     return times.dropna().iloc[0].tzinfo is not None if times.dtype == object else has_zone(times.dtype)
-
-
-def _can_become(came: str, fitted: str) -> bool:
-    return came == fitted or NOTHING in (came, fitted) or {came, fitted} == {WHOLE, NUMBERS}
 
 
 def _refusal(name: Any, fitted: str, came: str, column: pd.Series) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -35,6 +35,7 @@ from fairflows.training.algorithm1 import (
 Scalarisation = Literal["convex", "chebyshev"]
 
 _DECODED_AT_A_TIME = 2**16
+_ROWS_PER_CHUNK = 4096
 _STEPS_AT_ONCE = 32  # whose batches are drawn together: few enough that memory grows with the batch only
 
 
@@ -186,7 +187,8 @@ def train(
                 run(steps.step)
             history[epoch] = record.sums / steps_per_epoch
             if settings.progress:  # reading the losses waits for the device
-                show(epoch + 1, settings.epochs, _described(history[epoch]))
+                task, kl, joint = history[epoch].nanmean(1).tolist()
+                show(epoch + 1, settings.epochs, f"task {task:.3f} · KL {kl:.3f} · joint {joint:.3f}")
     diverged = _diverged(trained, history)
     _report_divergence(diverged, gamma, settings.learning_rate)
     task, kl, joint = history.unbind(1)
@@ -341,12 +343,6 @@ class _LossRecord:
         torch.maximum(self.highest, values, out=self.highest)
 
 
-def _described(losses: Tensor) -> str:
-    """Return the (task, kl, joint) losses (3, M) of an epoch, as means over the models."""
-    task, kl, joint = losses.nanmean(1).tolist()
-    return f"task {task:.3f} · KL {kl:.3f} · joint {joint:.3f} ({losses.shape[1]} models)"
-
-
 def _diverged(trained: Sequence[nn.Parameter], history: Tensor) -> Tensor:
     finite = torch.isfinite(history[-1, -1])  # the joint loss: the divergence may be infinite where γ = 0
     for parameter in trained:
@@ -402,82 +398,56 @@ def held_out_losses(
     gamma: Sequence[float],
     n_draws: int = 4096,
     random_state: int = 0,
-    chunk: int = 4096,
 ) -> Losses:
     """Return the losses of every model on held-out rows; the best restart has the smallest joint loss.
 
     L_KL uses ``n_draws`` fresh draws from every density, the same for all models. L_clf is the mean over the groups of
-    their mean cross-entropy, computed ``chunk`` rows at a time; without a task it is zero, and the joint loss is L_KL.
+    their mean cross-entropy; without a task it is zero, and the joint loss is L_KL.
     """
     reference = next(bijection.parameters())
     generator = torch.Generator(reference.device).manual_seed(random_state)
     weight = torch.as_tensor(gamma, dtype=reference.dtype, device=reference.device)
     L_KL = torch.zeros_like(weight)
-    for n in _parts(n_draws, n_draws, densities.n_groups):
+    for n in _parts(n_draws, densities.n_groups):
         x = densities.sample(n, generator).to(reference)
         L_KL += n / n_draws * algorithm_1(bijection, None, densities, Batch(x, densities.log_prob(x)), weight).L_KL
     if head is None or data.y is None:
         return Losses(torch.zeros_like(L_KL), L_KL, L_KL)
     by_group = [
-        _classification_loss(bijection.select_group(a), head, rows, y, chunk)
+        _classification_loss(bijection.select_group(a), head, rows, y)
         for a, (rows, y) in enumerate(zip(data.x, data.y, strict=True))
     ]
     L_clf = torch.stack(by_group).mean(0)
     return Losses(L_clf, L_KL, without_kl(convex, weight > 0)(L_KL, L_clf, weight))
 
 
-def _classification_loss(f_a: Bijection, head: StackedMLP, x: Tensor, y: Tensor, chunk: int) -> Tensor:
+def _classification_loss(f_a: Bijection, head: StackedMLP, x: Tensor, y: Tensor) -> Tensor:
     """Return l_clf on the rows (n_a, D) of one group."""
     total = torch.zeros(f_a.n_models, device=x.device)
-    for x_part, y_part in zip(x.split(chunk), y.split(chunk), strict=True):
+    for x_part, y_part in zip(x.split(_ROWS_PER_CHUNK), y.split(_ROWS_PER_CHUNK), strict=True):
         z, _ = f_a.forward(x_part)
         total += len(x_part) * classification_loss(head, z, y_part.expand(f_a.n_models, -1))
     return total / len(x)
 
 
 @torch.no_grad()
-def log_density_table(
-    bijection: Bijection,
-    densities: GroupDensities,
-    n: int,
-    generator: torch.Generator,
-    *,
-    chunk: int = 16_384,
-) -> Tensor:
+def log_density_table(bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator) -> Tensor:
     """Return log p̂_Zb(z_i^a), (M, n, K drawn, K density), in float64: all that model-based bounds need.
 
     Row i holds one draw z_i^a from the latent law of every group a, and its log-density under every group b. With
-    densities by group and label, call it for each ``densities.for_label(l)``.
-
-    Parameters
-    ----------
-    bijection, densities
-        Evaluated in their own precision: pass ``.double()`` copies for a certificate.
-    n
-        Number of draws.
-    generator
-        Where the draws come from; on the device of the densities.
-    chunk
-        The most draws at a time.
-
-    Raises
-    ------
-    DataError
-        There are so many groups that the table cannot be kept.
+    densities by group and label, call it for each ``densities.for_label(l)``. Both parts are evaluated in their own
+    precision: pass ``.double()`` copies for a certificate. The generator is on the device of the densities.
     """
     K = densities.n_groups
-    table = torch.empty(bijection.n_models, checked_draws(n, K), K, K, dtype=torch.float64)
-    start = 0
-    for size in _parts(n, chunk, K):
-        table[:, start : start + size] = _log_densities(bijection, densities, size, generator)
-        start += size
-    return table
+    checked_draws(n, K)
+    parts = [_log_densities(bijection, densities, size, generator).double().cpu() for size in _parts(n, K)]
+    return torch.cat(parts, dim=1)
 
 
-def _parts(n: int, chunk: int, n_groups: int) -> Iterator[int]:
-    """Yield numbers of draws that add up to n, each so small that decoding all draws by all groups fits."""
-    chunk = max(1, min(chunk, _DECODED_AT_A_TIME // n_groups**2))
-    yield from (min(chunk, n - start) for start in range(0, n, chunk))
+def _parts(n: int, n_groups: int) -> list[int]:
+    """Return numbers of draws that add up to n, each so small that decoding all draws by all groups fits."""
+    chunk = max(1, _DECODED_AT_A_TIME // n_groups**2)
+    return [min(chunk, n - start) for start in range(0, n, chunk)]
 
 
 def _log_densities(bijection: Bijection, densities: GroupDensities, n: int, generator: torch.Generator) -> Tensor:
