@@ -76,6 +76,7 @@ def share(
     without_attribute: bool = False,
     most_rows: int | None = None,
     rules: Sequence[str] = (),
+    score: bool | None = None,
     random_state: int = 0,
     quick: bool = False,
     say: Callable[[str], None] = lambda stage: None,
@@ -113,6 +114,9 @@ def share(
         Most rows that a person may have; by default the most of the persons that a model was fitted to.
     rules : sequence of str, default=()
         Expressions over columns, such as ``"start <= end"``, that are true in every row that is shared.
+    score : bool, default=None
+        Whether whole rows get one more column with the expected label of their cell, which decisions are made by; by
+        default where there is a label of at most ten classes, or of numbers, and every person has one row.
     random_state : int, default=0
         Seed of the split and of training, but never of keys, coins and drawn rows.
     quick : bool, default=False
@@ -133,8 +137,9 @@ def share(
     ('CERTIFIED', ['cell'])
     """
     job = _Job(
-        table, target, delta, method, output, spend, without_attribute, most_rows, rules, random_state, quick, say
-    )
+        table, target, delta, method, output, spend, without_attribute, most_rows, rules, score, random_state,
+        quick, say,
+    )  # fmt: skip
     fitted = job.fit()
     say("attacking the raw rows")
     settings: dict[str, Any] = {"delta": delta, "most_rows": most_rows, "random_state": random_state}
@@ -232,6 +237,7 @@ class _Job:
     without_attribute: bool
     most_rows: int | None
     rules: Sequence[str]
+    score: bool | None
     random_state: int
     quick: bool
     say: Callable[[str], None]
@@ -317,6 +323,7 @@ class _Job:
             delta=self.delta,
             most_rows=self.most_rows,
             rules=self.rules,
+            score=self.score,
             random_state=self.random_state,
             **(own | settings),
         )
@@ -340,7 +347,7 @@ class _Job:
         place = front.best_for(target)
         model = front.encoders[place]
         if self.output == "row":
-            model = _with_whole_rows(cast(Release, model), train, self.rules)
+            model = _with_whole_rows(cast(Release, model), train, self.rules, self.score)
         split = (
             f"{len(train):,} rows to train on, {len(validation):,} to choose by, {len(certifying):,} to certify on; no "
             "person is in two parts. The certificate covers the last part, and persons from the same population who "
@@ -359,11 +366,11 @@ class _Job:
         }
 
 
-def _with_whole_rows(release: Release, train: Table, rules: Sequence[str]) -> Release:
+def _with_whole_rows(release: Release, train: Table, rules: Sequence[str], score: bool | None) -> Release:
     """Return a release with the same cells that draws whole rows."""
     encoder = release.models_[0].encoder
     Z = encoder.encode(encoder.read(train, None, repeatable_persons(train, "fit")))
-    settings = {**release.get_params(deep=False), "encoder": None, "output": "row", "rules": rules}
+    settings = {**release.get_params(deep=False), "encoder": None, "output": "row", "rules": rules, "score": score}
     return Release(**settings).fit_around(encoder, encoder.read(train), Z, train.y)
 
 

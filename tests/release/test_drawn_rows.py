@@ -59,8 +59,9 @@ def release() -> Release:
 def test_rows_have_the_tables_columns_and_the_label_and_neither_group_nor_person(release):
     new = table(seed=1)
     drawn = release.transform(new)
-    assert list(drawn) == ["score", "day", "town", "visits", "repaid"] == release.get_feature_names_out().tolist()
-    assert drawn.dtypes.equals(pd.concat([new.X, new.y], axis=1).dtypes)
+    columns = ["score", "day", "town", "visits", "repaid"]
+    assert [*columns, "repaid_score"] == list(drawn) == release.get_feature_names_out().tolist()
+    assert drawn[columns].dtypes.equals(pd.concat([new.X, new.y], axis=1).dtypes)
     assert drawn.index.equals(new.X.index)
     assert release.output_.schema.kinds["day"] == "times without a time zone"
 

@@ -182,7 +182,7 @@ def test_a_latent_is_judged_by_its_model(few):
 
 def test_rows_are_drawn_from_the_cells_of_a_frontier_too(few):
     shared = share(few, target=0.5, method="matching", quick=True)
-    assert list(shared.table) == [*few.X.columns, "income"]
+    assert list(shared.table) == [*few.X.columns, "income", "income_score"]
     assert set(shared.table["education"]) <= set(few.X["education"])
 
 

@@ -110,6 +110,10 @@ def share(
         list[str] | None,
         typer.Option("--rule", help="True in every row, such as 'start <= end'; may be repeated.", callback=distinct),
     ] = None,
+    score: Annotated[
+        bool | None,
+        typer.Option("--score/--no-score", help="A column with the expected label; by default with one row each."),
+    ] = None,
     random_state: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and of training; never of the key.")
     ] = 0,
@@ -152,6 +156,7 @@ def share(
             without_attribute=without_attribute,
             most_rows=most_rows,
             rules=rules or (),
+            score=score,
             random_state=random_state,
             quick=quick,
             say=say,

@@ -39,6 +39,7 @@ from fairflows.encoder.rows import FRESH_COINS, Rows, RowsLike, TrainingRows
 from fairflows.exceptions import DataError, check_choice, check_count, warn_user
 from fairflows.release.partitions import NumericView, TreePartition
 from fairflows.release.row_law import RowLaw
+from fairflows.release.score import cell_scores, check_names, releases_score
 from fairflows.table.columns import (
     Dtype,
     check_known,
@@ -112,6 +113,10 @@ class Release(Encoder):
         (`fairflows.release.rules`).
     derive : bool, default=True
         Whether columns that follow from others are recognised, and computed instead of drawn.
+    score : bool, default=None
+        Whether whole rows get one more column with the expected label of their cell (`fairflows.release.score`), which
+        tells more of a person than a label that is drawn. By default where there is a label of at most ten classes, or
+        of numbers, and every person has one row.
     random_state : int, default=0
         Seed of scores, of the trees that cut encoded rows, and of the law of rows.
 
@@ -125,6 +130,9 @@ class Release(Encoder):
         The law of rows given the cell; None where the numbers of cells are released.
     table_ : ReleasedTable
         The cells of the table that the release was fitted to.
+    scores_ : DataFrame or None
+        The expected label of each cell, one column for a label of two classes or of numbers; None where it is not
+        released.
     plan_ : CellPlan or None
         The cells that the target allows, with `FairTree`.
     most_rows_ : int or None
@@ -154,6 +162,7 @@ class Release(Encoder):
     text_columns: Sequence[Hashable] = ()
     rules: Sequence[str] = ()
     derive: bool = True
+    score: bool | None = None
     random_state: int = 0
 
     n_cells_: int = field(init=False)
@@ -161,6 +170,7 @@ class Release(Encoder):
     law_: RowLaw | None = field(init=False)
     label_: Label | None = field(init=False)
     levels_: FloatArray = field(init=False)
+    scores_: pd.DataFrame | None = field(init=False)
     types_: dict[Hashable, Dtype] = field(init=False)
     plan_: CellPlan | None = field(init=False)
     table_: ReleasedTable | None = field(init=False)
@@ -371,7 +381,7 @@ class Release(Encoder):
         self.levels_ = np.empty((self.n_cells_, 0))
         if label is not None:
             self.levels_ = means_in_cells(label.targets(), cells, self.n_cells_)
-        self.law_, self.output_ = None, CELL
+        self.law_, self.scores_, self.output_ = None, None, CELL
         if self.output == "row":
             self.law_ = RowLaw.fit(
                 rows.X,
@@ -388,6 +398,10 @@ class Release(Encoder):
             )
             types = {str(name): dtype for name, dtype in self.types_.items()}
             own = {name: types.get(name, dtype) for name, dtype in self.law_.dtypes.items()}
+            if y is not None and label is not None and releases_score(self.score, label, rows.persons):
+                self.scores_ = cell_scores(label, label_columns(y).iloc[:, 0], self.levels_, rows.persons.codes)
+                check_names(self.scores_, own)
+                own |= {str(name): dtype for name, dtype in self.scores_.dtypes.items()}
             self.output_ = EncodedColumns(own, self.law_.schema)
 
     def _released_table(self, rows: Rows, cells: Cells, dealt: _Dealt) -> ReleasedTable:
@@ -470,7 +484,8 @@ class Release(Encoder):
         if self.law_ is None:
             return pd.DataFrame({"cell": cells})
         drawn = self.law_.sample(cells)
-        return only_used_categories(drawn.astype({name: self.types_[name] for name in drawn if name in self.types_}))
+        drawn = only_used_categories(drawn.astype({name: self.types_[name] for name in drawn if name in self.types_}))
+        return drawn if self.scores_ is None else drawn.assign(**self.scores_.take(cells).reset_index(drop=True))
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Predict the most frequent label of each row's cell, or the mean of a label of numbers."""

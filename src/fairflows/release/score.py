@@ -1,0 +1,83 @@
+"""The expected label of each cell: one more column of rows that are drawn, computed from the cell alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fairflows.encoder.labels import Label
+from fairflows.exceptions import DataError
+from fairflows.release.number_ranges import FEWEST_PERSONS, grid_of_most
+from fairflows.table.columns import numbers
+from fairflows.table.persons import Persons
+
+_MOST_CLASSES = 10  # of a label that has a score unless it is asked for
+_DECIMALS = 2  # of a probability
+_STEPS = 1_000  # a number without a grid is rounded to about this fraction of its range
+
+
+def releases_score(asked: bool | None, label: Label, persons: Persons) -> bool:
+    """Whether rows get the score of their cell: as asked, else where persons have one row each and classes are few."""
+    if asked is not None:
+        return asked
+    return len(label.class_values) <= _MOST_CLASSES and int(persons.rows_each().max()) == 1
+
+
+def score_names(name: object, label: Label) -> list[str]:
+    """Return the names of the columns: one for a number or the second of two classes, else one for each class."""
+    if label.width == 1:
+        return [f"{name}_score"]
+    return [f"{name}_score_{value}" for value in label.class_values]
+
+
+def cell_scores(
+    label: Label, column: pd.Series, means: npt.NDArray[np.float64], who: npt.NDArray[np.integer]
+) -> pd.DataFrame:
+    """Return the expected label of each cell.
+
+    Probabilities of classes have two decimals. The mean of a number stays within the values that ten persons reach on
+    either side, and lies on the grid of the column.
+
+    Parameters
+    ----------
+    label : Label
+        The label.
+    column : Series
+        Its values.
+    means : array of shape (n_cells, n_targets)
+        The mean of its targets in each cell.
+    who : array of int
+        Person of each row.
+    """
+    names = score_names(column.name, label)
+    if label.classes is not None:
+        return pd.DataFrame(np.clip(means, 0, 1).round(_DECIMALS), columns=names)
+    values = numbers(column).astype(np.float64)
+    low, high = _reached_by_ten(values, who)
+    expected = np.clip(label.predict(means), low, high)
+    grid = grid_of_most(numbers(column))
+    if grid is None:
+        decimals = int(np.ceil(np.log10(_STEPS / (high - low)))) if high > low else _DECIMALS
+        return pd.DataFrame({names[0]: expected.round(decimals)})
+    return pd.DataFrame({names[0]: grid.value(grid.index(expected)[0], numbers(column).dtype)})
+
+
+def _reached_by_ten(values: npt.NDArray[np.float64], who: npt.NDArray[np.integer]) -> tuple[float, float]:
+    """Return the smallest and the largest value that at least ten persons reach or pass; the median where few are."""
+    each = pd.Series(values).groupby(who)
+    lowest, highest = np.sort(each.min().to_numpy()), np.sort(each.max().to_numpy())
+    if len(lowest) < 2 * FEWEST_PERSONS:
+        return float(np.median(values)), float(np.median(values))
+    return float(lowest[FEWEST_PERSONS - 1]), float(highest[-FEWEST_PERSONS])
+
+
+def check_names(scores: pd.DataFrame, others: Iterable[str]) -> None:
+    """Refuse a score that would have the name of a column of the table."""
+    for name in others:
+        if name in scores:
+            raise DataError(
+                f"Column {name!r} has the name of the score of the label: rename it, or release no score (score=False)."
+            )
